@@ -1,0 +1,122 @@
+"""Checkpoints: everything that a run needs to go on as if it had not stopped.
+
+A checkpoint is a directory `checkpoints/step_000000050000` with `arrays.npz`
+and `state.json`. It is written under another name and renamed when it is
+whole, so that a directory with that name always is one. Reading it runs no
+code from it: neither file can hold any.
+"""
+
+import json
+import os
+import re
+import shutil
+from typing import Any, NamedTuple
+import zipfile
+
+import numpy as np
+
+_NAME = re.compile(r'step_(\d{12})')
+
+
+class CheckpointError(ValueError):
+  """A checkpoint that is missing, damaged or of something else."""
+
+
+class Checkpoint(NamedTuple):
+  """The state of a run."""
+  arrays: dict[str, np.ndarray]
+  values: dict[str, Any]  # As JSON has them.
+
+
+def _folder(run_dir: str) -> str:
+  return os.path.join(run_dir, 'checkpoints')
+
+
+def steps(run_dir: str) -> list[int]:
+  """Returns the steps of a run's checkpoints, oldest first."""
+  if not os.path.isdir(_folder(run_dir)):
+    return []
+  matches = map(_NAME.fullmatch, os.listdir(_folder(run_dir)))
+  return sorted(int(match[1]) for match in matches if match)
+
+
+def _path(run_dir: str, step: int) -> str:
+  return os.path.join(_folder(run_dir), f'step_{step:012d}')
+
+
+def save(run_dir: str, step: int, checkpoint: Checkpoint, keep: int) -> None:
+  """Writes a checkpoint and removes the oldest ones.
+
+  Args:
+    run_dir: The run's directory.
+    step: The policy steps made; a checkpoint of the same step is replaced.
+    checkpoint: What to write.
+    keep: How many checkpoints may remain.
+  """
+  path = _path(run_dir, step)
+  temporary = f'{path}.part'
+  shutil.rmtree(temporary, ignore_errors=True)
+  os.makedirs(temporary)
+  with open(os.path.join(temporary, 'arrays.npz'), 'wb') as file:
+    np.savez(file, **checkpoint.arrays)
+    file.flush()
+    os.fsync(file.fileno())
+  with open(os.path.join(temporary, 'state.json'), 'w',
+            encoding='utf-8') as file:
+    json.dump(checkpoint.values, file)
+    file.flush()
+    os.fsync(file.fileno())
+  if os.path.exists(path):  # Its state is the same: nobody else writes here.
+    shutil.rmtree(path)
+  os.rename(temporary, path)
+  for old in steps(run_dir)[:-keep]:
+    shutil.rmtree(_path(run_dir, old))
+
+
+def load(run_dir: str, step: int | None = None) -> Checkpoint:
+  """Reads a checkpoint.
+
+  Args:
+    run_dir: The run's directory.
+    step: Which one; default: the newest.
+
+  Raises:
+    CheckpointError: if it does not exist or cannot be read.
+  """
+  known = steps(run_dir)
+  if not known:
+    raise CheckpointError(
+        f'{run_dir!r} has no checkpoints; expected the --run_dir of a run '
+        'that has saved one.')
+  if step is None:
+    step = known[-1]
+  if step not in known:
+    raise CheckpointError(
+        f'{run_dir!r} has no checkpoint of step {step}; it has '
+        f'{", ".join(map(str, known))}.')
+  path = _path(run_dir, step)
+  try:
+    with np.load(os.path.join(path, 'arrays.npz'), allow_pickle=False) as file:
+      arrays = dict(file)
+    with open(os.path.join(path, 'state.json'), encoding='utf-8') as file:
+      values = json.load(file)
+  except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+    raise CheckpointError(
+        f'{path} cannot be read ({error}). Move it away to go on from the '
+        'checkpoint before it.') from error
+  return Checkpoint(arrays, values)
+
+
+def pack(**groups: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+  """Joins groups of arrays under names 'group:name'."""
+  return {
+      f'{group}:{name}': value
+      for group, arrays in groups.items() for name, value in arrays.items()}
+
+
+def unpack(arrays: dict[str, np.ndarray], group: str) -> dict[str, np.ndarray]:
+  """Returns one group of what `pack` joined."""
+  prefix = f'{group}:'
+  return {
+      name.removeprefix(prefix): value
+      for name, value in arrays.items() if name.startswith(prefix)}

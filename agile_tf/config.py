@@ -1,0 +1,303 @@
+"""Every hyperparameter once: name, default, help, and what the paper says.
+
+Flags, a run's `config.json` and the comparison with the paper's table all
+derive from `Config`. Defaults are the paper's values for GridLU-Relations with
+AGILE. Flags are defined by `define_flags` and read by `from_flags` alone.
+"""
+
+from collections.abc import Iterable
+import dataclasses
+import json
+import math
+import os
+from typing import Any
+
+from absl import flags
+
+
+class ConfigError(ValueError):
+  """A setting that cannot be: names the value, what was expected, the fix."""
+
+
+def _setting(default: Any, text: str, *, low: float | None = None,
+             high: float | None = None, above: float | None = None,
+             choices: tuple[str, ...] = (), of_run: bool = False) -> Any:
+  """Declares a setting.
+
+  Args:
+    default: Its value and with it its type.
+    text: The flag's help.
+    low: The smallest value allowed.
+    high: The largest value allowed.
+    above: A bound that the value must exceed.
+    choices: The values allowed.
+    of_run: Whether it only says how a run is carried out, so that a resumed
+      run may change it.
+  """
+  return dataclasses.field(default=default, metadata={
+      'text': text, 'low': low, 'high': high, 'above': above,
+      'choices': choices, 'of_run': of_run})
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+  """What a run is made of; every field is a flag of the same name."""
+
+  # The task.
+  world: str = _setting(
+      'relations', 'What to train on: "relations" (GridLU-Relations), or '
+      '"package.module:function" of a function that returns an '
+      'agile_tf.worlds.World of your own.')
+  instructions: str = _setting(
+      'all', 'Which of the 990 GridLU-Relations instructions occur: all of '
+      'them, those with AGENT, or those without.',
+      choices=('all', 'go_to', 'bring_to'))
+  physics: str = _setting(
+      'normal', "GridLU's physics: every block can be carried, or red rects "
+      'cannot (figure 5).', choices=('normal', 'immovable_red_rects'))
+  episode_length: int = _setting(30, 'Steps in a GridLU episode.', low=1)
+  truncate: bool = _setting(
+      False, "Whether a GridLU episode's end is a truncation (returns "
+      'bootstrap there) and not a termination.')
+  noop: bool = _setting(
+      False, 'Whether the policy in GridLU may also do nothing, as a sixth '
+      'action.')
+
+  # The reward.
+  reward: str = _setting(
+      'discriminator', "The policy's reward: the decision of a discriminator "
+      "that is trained at the same time (AGILE), the environment's ground "
+      'truth (the A3C baselines), or the decision of the frozen discriminator '
+      'of another run (--reward_model).',
+      choices=('discriminator', 'environment', 'frozen'))
+  reward_model: str = _setting(
+      '', 'The run directory whose discriminator --reward=frozen takes.')
+  reward_scale: float = _setting(
+      0.1, 'The reward of a goal state.', above=0)
+  reward_prediction: bool = _setting(
+      False, 'Whether the policy also learns to predict rewards (A3C-RP; with '
+      '--reward=discriminator it predicts the modelled reward, which the paper '
+      'does not do).')
+  reward_prediction_cost: float = _setting(
+      1.0, "The weight of reward prediction's loss.", above=0)
+  reward_prediction_batch_size: int = _setting(
+      4, 'Replayed states for each rollout.', low=2)
+  reward_prediction_replay_size: int = _setting(
+      30_000, "States in reward prediction's replay buffer, for all workers "
+      'together.', low=1)
+
+  # The policy.
+  policy_learning_rate: float = _setting(
+      3e-4, "RMSProp's learning rate for the policy.", above=0)
+  policy_decay: float = _setting(
+      0.99, "RMSProp's decay of the mean square, for the policy.", low=0,
+      high=1)
+  policy_epsilon: float = _setting(
+      0.1, "RMSProp's epsilon, inside the square root, for the policy.",
+      above=0)
+  policy_gradient_norm: float = _setting(
+      40.0, "The norm to which a worker's policy gradient is clipped.",
+      above=0)
+  rollout_length: int = _setting(
+      15, 'Steps from one update to the next; a rollout ends with its episode.',
+      low=1)
+  discount: float = _setting(0.99, 'gamma.', low=0, high=1)
+  td_lambda: float = _setting(
+      1.0, 'lambda of the returns; 1 is the n-step returns of A3C.', low=0,
+      high=1)
+  baseline_cost: float = _setting(
+      1.0, "The weight of the baseline's loss.", low=0)
+  entropy_weight: float = _setting(
+      0.01, "alpha, the weight of the policy's entropy.", low=0)
+  policy_workers: int = _setting(
+      15, 'Workers that train the policy.', low=1)
+  policy_threads: int = _setting(
+      15, 'Threads over which these workers are dealt; they divide the '
+      'workers. 1 plays all workers in lockstep, the discriminator\'s too, and '
+      'makes a run on a CPU repeatable.', low=1)
+
+  # The discriminator.
+  discriminator_learning_rate: float = _setting(
+      5e-4, "RMSProp's learning rate for the discriminator.", above=0)
+  discriminator_decay: float = _setting(
+      0.9, "RMSProp's decay of the mean square, for the discriminator.", low=0,
+      high=1)
+  discriminator_epsilon: float = _setting(
+      1e-10, "RMSProp's epsilon, inside the square root, for the "
+      'discriminator.', above=0)
+  discriminator_gradient_norm: float = _setting(
+      25.0, "The norm to which the discriminator's gradient is clipped.",
+      above=0)
+  batch_size: int = _setting(
+      256, "Examples in a batch of the discriminator, half of them goals.",
+      low=2)
+  anticipated_negative_rate: float = _setting(
+      0.25, 'rho: the share of a draw from B that is taken for true negatives; '
+      '1 takes all.', above=0, high=1)
+  max_column_norm: float = _setting(
+      1.0, "The L2 norm to which the incoming weights of each of the "
+      "discriminator's units are clipped.", above=0)
+  replay_size: int = _setting(
+      100_000, 'Pairs in the replay buffer B.', low=1)
+  all_workers_write: bool = _setting(
+      False, "Whether the policy workers' states enter B too.")
+  steps_per_discriminator_update: int = _setting(
+      225, "Policy steps for each iteration of the discriminator's worker, "
+      'held whatever the machine: whoever is ahead waits. 225 is 16 workers '
+      'that iterate equally often; 0 lets the threads run free.', low=0)
+  dataset: str = _setting(
+      '', 'A file of goal examples (see gridlu.goal_dataset); by default '
+      '--dataset_size of them are generated.')
+  dataset_size: int = _setting(
+      131_072, 'Pairs in the data set D.', low=1)
+  dataset_seed: int = _setting(
+      0, 'The seed from which D is generated.', low=0)
+
+  # The run.
+  steps: int = _setting(
+      500_000_000, 'Policy steps to train for, over all workers.', low=1,
+      of_run=True)
+  seed: int = _setting(0, 'The seed of everything but D.', low=0)
+  rollouts: str = _setting(
+      'auto', 'How episodes are played: "compiled" whole rollouts in one '
+      'program, where the world has its rules in TensorFlow; "environment" '
+      'steps a dm_env environment in Python. "auto" compiles where it can.',
+      choices=('auto', 'compiled', 'environment'), of_run=True)
+  run_dir: str = _setting(
+      '', "Where the run's files go. A directory that has a run in it is "
+      'resumed.', of_run=True)
+  log_steps: int = _setting(
+      10_000, 'Steps between two rows of metrics.', low=1, of_run=True)
+  image_steps: int = _setting(
+      500_000, 'Steps between two episodes as images in TensorBoard.', low=1,
+      of_run=True)
+  checkpoint_minutes: float = _setting(
+      10.0, 'Minutes between two checkpoints.', above=0, of_run=True)
+  checkpoints_kept: int = _setting(
+      3, 'How many checkpoints are kept, the newest ones.', low=1, of_run=True)
+  why: str = _setting(
+      '', "Why the run's hyperparameters are not the paper's; shown beside "
+      'them.', of_run=True)
+
+  def __post_init__(self):
+    for field in dataclasses.fields(self):
+      _check(field, getattr(self, field.name))
+    if self.policy_workers % self.policy_threads:
+      raise ConfigError(
+          f'--policy_threads={self.policy_threads} does not divide '
+          f'--policy_workers={self.policy_workers}; use one of '
+          f'{", ".join(map(str, _divisors(self.policy_workers)))}.')
+    if self.batch_size % 2:
+      raise ConfigError(
+          f'--batch_size={self.batch_size} is odd; half of a batch are goals, '
+          'so use an even number.')
+    draw = round(self.batch_size / (2 * self.anticipated_negative_rate))
+    if draw > self.replay_size:
+      raise ConfigError(
+          f'--replay_size={self.replay_size} is less than one draw from B '
+          f'({draw} pairs = batch_size / (2 anticipated_negative_rate)); make '
+          'it larger.')
+    if (self.reward == 'frozen') != bool(self.reward_model):
+      raise ConfigError(
+          f'--reward={self.reward} with --reward_model={self.reward_model!r}: '
+          'a frozen reward needs the directory of the run that it comes from, '
+          'and no other reward takes one.')
+
+  @property
+  def trains_discriminator(self) -> bool:
+    """Whether the run has a discriminator worker."""
+    return self.reward == 'discriminator'
+
+
+def _divisors(number: int) -> list[int]:
+  return [i for i in range(1, number + 1) if number % i == 0]
+
+
+def _check(field: dataclasses.Field, value: Any) -> None:
+  """Raises ConfigError if a value is out of its range."""
+  limits = field.metadata
+  wanted = []
+  if limits['choices']:
+    wanted.append('one of ' + ', '.join(limits['choices']))
+  if limits['low'] is not None:
+    wanted.append(f'at least {limits["low"]}')
+  if limits['above'] is not None:
+    wanted.append(f'more than {limits["above"]}')
+  if limits['high'] is not None:
+    wanted.append(f'at most {limits["high"]}')
+  number = isinstance(value, (int, float)) and not isinstance(value, bool)
+  if ((limits['choices'] and value not in limits['choices']) or
+      number and not math.isfinite(value) or
+      limits['low'] is not None and value < limits['low'] or
+      limits['above'] is not None and value <= limits['above'] or
+      limits['high'] is not None and value > limits['high']):
+    raise ConfigError(
+        f'--{field.name}={value}: expected '
+        f'{" and ".join(wanted) or "a finite number"}.')
+
+
+def define_flags() -> None:
+  """Defines a flag for each setting."""
+  define = {
+      bool: flags.DEFINE_bool, int: flags.DEFINE_integer,
+      float: flags.DEFINE_float, str: flags.DEFINE_string}
+  for field in dataclasses.fields(Config):
+    choices = field.metadata['choices']
+    if choices:
+      flags.DEFINE_enum(
+          field.name, field.default, choices, field.metadata['text'])
+    else:
+      define[type(field.default)](
+          field.name, field.default, field.metadata['text'])
+
+
+def from_flags(values: flags.FlagValues) -> Config:
+  """Reads the settings from parsed flags.
+
+  Raises:
+    ConfigError: if a value is out of its range or does not fit another.
+  """
+  return Config(**{
+      field.name: getattr(values, field.name)
+      for field in dataclasses.fields(Config)})
+
+
+def save(config: Config, path: str) -> None:
+  """Writes a configuration as JSON."""
+  temporary = f'{path}.part'
+  with open(temporary, 'w', encoding='utf-8') as file:
+    json.dump(dataclasses.asdict(config), file, indent=2)
+    file.write('\n')
+  os.replace(temporary, path)
+
+
+def load(path: str) -> Config:
+  """Reads what `save` wrote.
+
+  Raises:
+    ConfigError: if there is no such file, or it is not a configuration.
+  """
+  try:
+    with open(path, encoding='utf-8') as file:
+      values = json.load(file)
+    return Config(**values)
+  except FileNotFoundError:
+    raise ConfigError(
+        f'There is no {path}: expected a directory that agile_tf.launch '
+        'wrote.') from None
+  except (json.JSONDecodeError, TypeError, UnicodeDecodeError) as error:
+    raise ConfigError(
+        f'{path} is not a configuration of this version ({error}).') from error
+
+
+def differences(old: Config, new: Config) -> Iterable[str]:
+  """Lists the settings that make two runs different, one a line.
+
+  Settings that only say how a run is carried out are left out.
+  """
+  return [
+      f'--{field.name}: {getattr(old, field.name)!r} there, '
+      f'{getattr(new, field.name)!r} here'
+      for field in dataclasses.fields(Config)
+      if not field.metadata['of_run'] and
+      getattr(old, field.name) != getattr(new, field.name)]

@@ -1,0 +1,249 @@
+"""Measures what a run has learned, on episodes of its own.
+
+  python -m agile_tf.evaluate --run_dir=runs/relations --episodes=1000
+
+Success is that the final state of an episode is a goal state. Beside the
+success rate stand its 95 % confidence interval (Wilson's), and what the reward
+model says of every state that the policy reaches, against the ground truth.
+"""
+
+from collections.abc import Iterable, Sequence
+import json
+import os
+import sys
+from typing import Any, NamedTuple
+
+from absl import app
+from absl import flags
+from gridlu import rendering
+import numpy as np
+from PIL import Image
+import tensorflow as tf
+import tqdm
+
+from agile_tf import checkpoints
+from agile_tf import config as config_lib
+from agile_tf import learning
+from agile_tf import metrics
+from agile_tf import rollouts
+from agile_tf import trained as trained_lib
+from agile_tf import worlds
+
+_BATCH = 64  # Episodes that are played at the same time.
+
+
+class Episode(NamedTuple):
+  """A played episode."""
+  instruction: str
+  final: np.ndarray  # uint8, the final state as the world observes it
+  success: bool  # False where there is no ground truth
+  rewarded: np.ndarray | None  # bool [n], the reward model's decisions
+  truth: np.ndarray  # bool [n]
+
+
+def interval(successes: int, count: int) -> tuple[float, float]:
+  """Returns Wilson's 95 % confidence interval of a rate.
+
+  Args:
+    successes: How many of them.
+    count: Of how many, at least 1.
+  """
+  z = 1.959964
+  rate = successes / count
+  center = (rate + z**2 / (2 * count)) / (1 + z**2 / count)
+  half = z / (1 + z**2 / count) * np.sqrt(
+      rate * (1 - rate) / count + z**2 / (4 * count**2))
+  return max(0.0, center - half), min(1.0, center + half)
+
+
+def play(trained: trained_lib.Trained, count: int, seed: int,
+         greedy: bool) -> Iterable[Episode]:
+  """Plays episodes.
+
+  Args:
+    trained: The networks.
+    count: How many episodes.
+    seed: Decides instances and actions.
+    greedy: Whether to take the likeliest action and not to sample.
+
+  Yields:
+    `count` episodes.
+  """
+  world = trained.world
+  width = min(count, _BATCH)
+  seeds = np.random.SeedSequence(seed).spawn(2 * width)
+  environments = [
+      world.make_environment(int(s.generate_state(1)[0]))
+      for s in seeds[:width]]
+  rngs = [np.random.default_rng(s) for s in seeds[width:]]
+  make, program = (
+      (rollouts.EnvironmentActor, rollouts.act_program)
+      if world.compiled is None else
+      (rollouts.CompiledActor, rollouts.play_program))
+  actor = make(
+      world, program(trained.policy, world), environments, rngs,
+      trained.config.rollout_length, [False] * width, greedy)
+  decide = None
+  if trained.phi is not None:
+    decide = learning.modelled_rewards_program(
+        trained.discriminator, world, scale=1.0)
+  parts: list[list[tuple]] = [[] for _ in range(width)]
+  played = 0
+  while played < count:
+    rollout = actor.play(trained.theta)
+    rewarded = None
+    if decide is not None:
+      rewarded = decide(
+          trained.phi, rollout.observations, rollout.codes).numpy() > 0
+    for w in range(width):
+      steps = int(rollout.mask[:, w].sum())
+      parts[w].append((
+          rollout.true_rewards[:steps, w] > 0,
+          None if rewarded is None else rewarded[:steps, w]))
+      if rollout.ended[w] and played < count:
+        truths, decisions = zip(*parts[w])
+        truth = np.concatenate(truths)
+        yield Episode(
+            rollout.instructions[w], rollout.observations[steps, w],
+            bool(truth[-1]),
+            None if rewarded is None else np.concatenate(decisions), truth)
+        played += 1
+        parts[w] = []
+
+
+def _groups(instruction: str) -> list[str]:
+  """The rows of the table that an episode counts for."""
+  root = instruction.split('(', 1)[0]
+  if root == instruction:  # Not in a language of terms.
+    return ['all']
+  kind = 'go to' if 'AGENT' in instruction else 'bring to'
+  return ['all', kind, root]
+
+
+def summarize(episodes: Sequence[Episode], has_ground_truth: bool
+             ) -> dict[str, Any]:
+  """Counts successes and the reward model's errors.
+
+  Returns:
+    'success': by group (all, kind of instruction, relation) the episodes, the
+    rate and its interval; 'reward_model': accuracy, false positives and false
+    negatives as shares of all decisions, if both sides are known; and
+    'modelled_success', the share of final states that the reward model
+    accepts, if there is one.
+  """
+  report: dict[str, Any] = {'episodes': len(episodes)}
+  if has_ground_truth:
+    groups: dict[str, list[bool]] = {}
+    for episode in episodes:
+      for group in _groups(episode.instruction):
+        groups.setdefault(group, []).append(episode.success)
+    order = ['all', 'go to', 'bring to']
+    report['success'] = {
+        group: {
+            'episodes': len(groups[group]),
+            'rate': float(np.mean(groups[group])),
+            'interval': interval(sum(groups[group]), len(groups[group])),
+        } for group in sorted(
+            groups, key=lambda g: (order.index(g) if g in order else 9, g))}
+  if episodes[0].rewarded is not None:
+    rewarded = np.concatenate([episode.rewarded for episode in episodes])
+    report['modelled_success'] = float(
+        np.mean([episode.rewarded[-1] for episode in episodes]))
+    if has_ground_truth:
+      report['reward_model'] = metrics.decisions(
+          rewarded, np.concatenate([episode.truth for episode in episodes]))
+  return report
+
+
+def table(report: dict[str, Any]) -> str:
+  """Formats a summary for people."""
+  lines = []
+  if 'success' in report:
+    lines.append(f'{"instructions":14} {"episodes":>8} {"success":>8}   95 % '
+                 'interval')
+    for group, row in report['success'].items():
+      low, high = row['interval']
+      lines.append(
+          f'{group:14} {row["episodes"]:8} {100 * row["rate"]:6.1f} %   '
+          f'{100 * low:.1f} to {100 * high:.1f} %')
+  if 'modelled_success' in report:
+    lines.append('')
+    lines.append('The reward model accepts '
+                 f'{100 * report["modelled_success"]:.1f} % of final states.')
+  if 'reward_model' in report:
+    values = report['reward_model']
+    lines.append(
+        'On all states that the policy reached it is right in '
+        f'{100 * values["reward_model_accuracy"]:.1f} %; false positives '
+        f'{100 * values["false_positives"]:.1f} %, false negatives '
+        f'{100 * values["false_negatives"]:.1f} %.')
+  return '\n'.join(lines)
+
+
+def picture(episodes: Sequence[Episode], world: worlds.World) -> np.ndarray:
+  """Draws final states with their instructions, uint8 [H, W, 3]."""
+  images = world.images(
+      tf.constant(np.stack([episode.final for episode in episodes])))
+  captions = []
+  for episode in episodes:
+    verdict = 'reached' if episode.success else 'not reached'
+    if not world.has_ground_truth:
+      verdict = 'no ground truth'
+    captions.append(f'{episode.instruction}: {verdict}')
+  return rendering.contact_sheet(
+      np.round(255 * images.numpy()).astype(np.uint8), captions)
+
+
+def define_flags() -> None:
+  """Defines the program's flags."""
+  flags.DEFINE_string(
+      'run_dir', None, 'The directory of the run to evaluate.', required=True)
+  flags.DEFINE_integer(
+      'episodes', 1000, 'How many episodes to play.', lower_bound=1)
+  flags.DEFINE_integer(
+      'checkpoint', None, 'The step of the checkpoint; default: the newest.')
+  flags.DEFINE_integer(
+      'seed', 1_000_003, 'Decides instances and actions.', lower_bound=0)
+  flags.DEFINE_bool(
+      'greedy', False, 'Take the likeliest action instead of sampling.')
+  flags.DEFINE_bool('json', False, 'Print JSON instead of a table.')
+  flags.DEFINE_string(
+      'picture', None, 'A PNG file for the final states of 24 episodes.')
+
+
+def main(argv: Sequence[str]) -> None:
+  """Evaluates a run."""
+  if len(argv) > 1:
+    raise app.UsageError(f'Unknown arguments: {" ".join(argv[1:])}.')
+  values = flags.FLAGS
+  if values.picture:
+    folder = os.path.dirname(os.path.abspath(values.picture))
+    if not values.picture.lower().endswith('.png') or not os.path.isdir(folder):
+      sys.exit(f'Error: --picture={values.picture}: expected the name of a '
+               '.png file in a directory that exists.')
+  try:
+    trained = trained_lib.load(values.run_dir, values.checkpoint)
+  except (config_lib.ConfigError, checkpoints.CheckpointError,
+          worlds.WorldError) as error:
+    sys.exit(f'Error: {error}')
+  episodes = list(tqdm.tqdm(
+      play(trained, values.episodes, values.seed, values.greedy),
+      total=values.episodes, unit=' episodes', disable=values.json,
+      leave=False))
+  report = {
+      'run_dir': values.run_dir, 'steps': trained.steps,
+      'greedy': values.greedy, 'seed': values.seed,
+      **summarize(episodes, trained.world.has_ground_truth)}
+  if values.picture:
+    Image.fromarray(picture(episodes[:24], trained.world)).save(values.picture)
+  if values.json:
+    print(json.dumps(report, indent=2))
+  else:
+    print(f'{values.run_dir} at step {trained.steps}, '
+          f'{"greedy" if values.greedy else "sampled"} actions')
+    print(table(report))
+
+
+if __name__ == '__main__':
+  define_flags()
+  app.run(main)

@@ -1,0 +1,160 @@
+"""Instructions as arrays: any grammar's trees in one fixed program.
+
+A FiLM-NMN (section 3.1) mirrors the tree of its instruction. Building that
+tree anew for every instruction would retrace TensorFlow's programs all the
+time. Instead all trees of a grammar are laid over each other at their roots:
+every position that any tree uses becomes a *slot*, and an instruction is a row
+of integers, one a slot, that says which module stands there. A network then
+computes all slots, in a fixed order, for a batch of different instructions.
+
+A tree is a nested tuple, the token first and then at most two operands; `()`
+is the scene itself, and a token without operands is applied to the scene:
+
+  ('NorthFrom', ('red', ('circle',)), ('AGENT',))
+  ('Snake', ('AGENT',), ())
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+import functools
+from typing import NamedTuple
+
+import numpy as np
+
+# Deliberately loose: a recursive alias says nothing more to mypy here.
+Tree = tuple
+
+SCENE = 0  # A slot's code: no module, the scene's features pass through.
+NOTHING = -1  # A slot's code: no operand at all, zeros.
+
+
+class Slot(NamedTuple):
+  """A position in the trees of a grammar.
+
+  Attributes:
+    left: The slot that gives the first operand, or -1 for the scene.
+    right: The slot that gives the second operand, or -1 where no tree of the
+      grammar has one.
+  """
+  left: int
+  right: int
+
+
+def chain(text: str) -> Tree:
+  """The tree of an instruction that is a plain string.
+
+  Every word is a module that takes the output of the word after it, and the
+  last word takes the scene: 'go to red' is go(to(red(scene))).
+
+  Args:
+    text: Words between white space; case does not matter.
+
+  Returns:
+    The chain as a tree.
+
+  Raises:
+    ValueError: if there is no word.
+  """
+  words = text.lower().split()
+  if not words:
+    raise ValueError(
+        f'Instruction {text!r} has no words; expected at least one.')
+  return functools.reduce(lambda tree, word: (word, tree), words[::-1], ())
+
+
+def _positions(tree: Tree, path: str = '') -> Iterable[tuple[str, Tree]]:
+  """Yields each position of a tree ('' the root, 'l', 'lr', ...) and subtree."""
+  yield path, tree
+  if not tree:
+    return
+  token, *operands = tree
+  if not isinstance(token, str) or len(operands) > 2:
+    raise ValueError(
+        f'{tree!r} is not an instruction tree: expected a tuple of a token '
+        '(str) and at most two operands.')
+  for side, operand in zip('lr', operands):
+    if operand or side == 'r':  # A module's first operand is the scene anyway.
+      yield from _positions(operand, path + side)
+
+
+class Grammar:
+  """The modules and the slots of a set of instructions.
+
+  Attributes:
+    tokens: The vocabulary, in the order of the modules' ids 1, 2, ...
+    slots: In an order in which operands come first; the last is the root.
+  """
+
+  def __init__(
+      self,
+      instructions: Sequence[str],
+      parse: Callable[[str], Tree] = chain,
+      tokens: Sequence[str] | None = None,
+  ):
+    """Lays the trees of `instructions` over each other.
+
+    Args:
+      instructions: Every instruction that may occur, or enough of them to show
+        every token and every position.
+      parse: From an instruction's text to its tree. It may raise ValueError.
+      tokens: The vocabulary; by default the tokens that occur, sorted.
+
+    Raises:
+      ValueError: if there is no instruction, or a tree is malformed, or has a
+        token that is not in `tokens`.
+    """
+    if not instructions:
+      raise ValueError('A grammar needs at least one instruction.')
+    self._parse = parse
+    seen: dict[str, list[Tree]] = {}
+    for text in instructions:
+      for path, tree in _positions(parse(text)):
+        seen.setdefault(path, []).append(tree)
+    found = {tree[0] for trees in seen.values() for tree in trees if tree}
+    self.tokens = tuple(sorted(found) if tokens is None else tokens)
+    unknown = sorted(found - set(self.tokens))
+    if unknown:
+      raise ValueError(f'Tokens {unknown} are not in {self.tokens}.')
+    self._ids = {token: i + 1 for i, token in enumerate(self.tokens)}
+    # Deepest first, so that operands precede the modules that take them.
+    self._paths = sorted(seen, key=lambda path: (-len(path), path))
+    index = {path: i for i, path in enumerate(self._paths)}
+    self.slots = tuple(
+        Slot(index.get(path + 'l', -1), index.get(path + 'r', -1))
+        for path in self._paths)
+    self._encode = functools.lru_cache(maxsize=65536)(self._encode_text)
+
+  def encode(self, texts: Sequence[str]) -> np.ndarray:
+    """Encodes instructions as rows of slot codes.
+
+    Args:
+      texts: N instructions.
+
+    Returns:
+      int32 [N, slots]: a module's id, SCENE or NOTHING.
+
+    Raises:
+      ValueError: if one has a token or a position that the grammar lacks.
+    """
+    rows = [self._encode(str(text)) for text in texts]
+    return np.array(rows, np.int32).reshape([len(rows), len(self.slots)])
+
+  def _encode_text(self, text: str) -> tuple[int, ...]:
+    trees = dict(_positions(self._parse(text)))
+    unknown = sorted(
+        {tree[0] for tree in trees.values() if tree} - set(self.tokens))
+    if unknown:
+      raise ValueError(
+          f'Instruction {text!r} has the tokens {unknown}; the grammar knows '
+          f'{", ".join(self.tokens)}.')
+    if not set(trees) <= set(self._paths):
+      raise ValueError(
+          f'Instruction {text!r} is deeper than every instruction that the '
+          'grammar was made from; add one of its form to them.')
+    return tuple(self._code(path, trees) for path in self._paths)
+
+  def _code(self, path: str, trees: dict[str, Tree]) -> int:
+    tree = trees.get(path)
+    if tree:
+      return self._ids[tree[0]]
+    unary_parent = path.endswith('r') and trees.get(path[:-1])
+    return NOTHING if tree is None and unary_parent else SCENE

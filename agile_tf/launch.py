@@ -1,0 +1,271 @@
+"""Trains an agent: builds a run, starts its threads, stops cleanly.
+
+  python -m agile_tf.launch --flagfile=launch/relations.flags
+
+A run lives in one directory: `config.json`, `metrics.csv`, TensorBoard events
+and `checkpoints/`. The same command goes on where it stopped. Ctrl-C and
+SIGTERM save and end it; an exception in any thread ends it with its traceback.
+"""
+
+from collections.abc import Callable, Sequence
+import os
+import signal
+import sys
+import threading
+import time
+
+from absl import app
+from absl import flags
+from absl import logging
+from gridlu import goal_dataset
+from gridlu import rendering
+import numpy as np
+import tensorflow as tf
+
+from agile_tf import checkpoints
+from agile_tf import config as config_lib
+from agile_tf import hparams
+from agile_tf import metrics
+from agile_tf import training
+from agile_tf import worlds
+
+
+def prepare_run_dir(config: config_lib.Config) -> None:
+  """Makes the run's directory, or checks that the run in it is this one.
+
+  Raises:
+    ConfigError: if the directory cannot be used.
+  """
+  if not config.run_dir:
+    raise config_lib.ConfigError(
+        '--run_dir is empty; say where the run\'s files shall go, for example '
+        '--run_dir=runs/relations.')
+  path = os.path.join(config.run_dir, 'config.json')
+  try:
+    os.makedirs(config.run_dir, exist_ok=True)
+    if os.path.exists(path):
+      old = config_lib.load(path)
+      differences = config_lib.differences(old, config)
+      if differences:
+        raise config_lib.ConfigError(
+            f'--run_dir={config.run_dir} holds a run with other settings:\n  ' +
+            '\n  '.join(differences) +
+            '\nUse these settings to go on with it, or another --run_dir.')
+    config_lib.save(config, path)
+  except OSError as error:
+    raise config_lib.ConfigError(
+        f'--run_dir={config.run_dir} cannot be written: {error}. Choose a '
+        'directory that can.') from error
+
+
+def load_frozen(config: config_lib.Config) -> dict[str, np.ndarray] | None:
+  """Reads the discriminator of --reward=frozen.
+
+  Raises:
+    ValueError: if that run has none.
+  """
+  if config.reward != 'frozen':
+    return None
+  arrays = checkpoints.unpack(
+      checkpoints.load(config.reward_model).arrays, 'discriminator')
+  if not arrays:
+    raise config_lib.ConfigError(
+        f'--reward_model={config.reward_model} was trained without a '
+        'discriminator; name the directory of an AGILE run.')
+  return arrays
+
+
+def prepare_device() -> str:
+  """Lets the GPU's memory grow, where there is a GPU; says what is used."""
+  gpus = tf.config.list_physical_devices('GPU')
+  for gpu in gpus:
+    tf.config.experimental.set_memory_growth(gpu, True)
+  if gpus:
+    return f'{len(gpus)} GPU'
+  return f'{os.cpu_count()} CPU cores'
+
+
+class Run:
+  """A trainer, its files, and what has to happen now and then."""
+
+  def __init__(self, config: config_lib.Config, trainer: training.Trainer):
+    """Opens the files; goes on from the newest checkpoint, if there is one."""
+    self._config = config
+    self._trainer = trainer
+    self._schedule = trainer.schedule
+    if checkpoints.steps(config.run_dir):
+      trainer.load(checkpoints.load(config.run_dir))
+      logging.info('Going on from step %d.', self._schedule.steps)
+    steps = self._schedule.steps
+    self._writer = metrics.Writer(config.run_dir, steps, config.steps)
+    self._writer.text('hyperparameters', hparams.table_markdown(config))
+    self._row_steps, self._row_time = steps, time.monotonic()
+    self._start_time = self._row_time
+    self._saved_steps = steps
+    self._save_time = self._row_time
+    self._image_steps = steps
+
+  def tick(self) -> None:
+    """Writes whatever is due. Only the main thread calls it."""
+    config, steps = self._config, self._schedule.steps
+    now = time.monotonic()
+    self._writer.progress(steps)
+    if steps // config.log_steps > self._row_steps // config.log_steps:
+      values = self._trainer.row()
+      steps = values['steps']
+      values['seconds'] = now - self._start_time
+      values['steps_per_second'] = (
+          (steps - self._row_steps) / (now - self._row_time))
+      self._writer.row(values)
+      self._row_steps, self._row_time = steps, now
+    if steps - self._image_steps >= config.image_steps or (
+        self._image_steps == 0 and steps):
+      episode = self._trainer.take_episode()
+      if episode is not None:
+        self._writer.images(
+            'episode', self._picture(episode), max(steps, 1))
+        self._image_steps = steps
+    if now - self._save_time > 60 * config.checkpoint_minutes:
+      self.save()
+
+  def _picture(self, episode: training.Episode) -> np.ndarray:
+    captions = [episode.instruction] + [
+        f'{i + 1}: rewarded' if rewarded else f'{i + 1}'
+        for i, rewarded in enumerate(episode.rewarded)]
+    return rendering.contact_sheet(
+        self._trainer.images(episode.observations), captions)
+
+  def save(self) -> None:
+    """Saves a checkpoint."""
+    with self._schedule.paused():
+      checkpoint = self._trainer.checkpoint()
+    step = checkpoint.values['steps']
+    if step > self._saved_steps or not checkpoints.steps(self._config.run_dir):
+      checkpoints.save(
+          self._config.run_dir, step, checkpoint,
+          self._config.checkpoints_kept)
+    self._saved_steps, self._save_time = step, time.monotonic()
+
+  def close(self) -> None:
+    """Closes the files."""
+    self._writer.close()
+
+
+def drive_in_lockstep(trainer: training.Trainer,
+                      tick: Callable[[], None]) -> None:
+  """Iterates all workers in turn, in this thread, until the run is over."""
+  schedule = trainer.schedule
+  while not schedule.finished:
+    if schedule.may('policy') and schedule.begin('policy'):
+      schedule.end(
+          'policy', trainer.iterate_policy(trainer.policy_workers[0]))
+    if (trainer.discriminator_worker is not None and
+        schedule.may('discriminator') and schedule.begin('discriminator')):
+      trainer.iterate_discriminator()
+      schedule.end('discriminator')
+    tick()
+
+
+def drive_in_threads(trainer: training.Trainer,
+                     tick: Callable[[], None]) -> None:
+  """Iterates each worker in a thread of its own until the run is over.
+
+  Raises:
+    Exception: the first one of any thread.
+  """
+  schedule = trainer.schedule
+  coordinator = tf.train.Coordinator()
+
+  def work(kind: str, iterate: Callable[[], int]) -> None:
+    with coordinator.stop_on_exception():
+      while schedule.begin(kind):
+        try:
+          steps = iterate()
+        except BaseException:
+          schedule.abandon()
+          raise
+        schedule.end(kind, steps)
+
+  threads = [
+      threading.Thread(
+          target=work, name=f'policy-{i}', args=(
+              'policy', lambda worker=worker: trainer.iterate_policy(worker)))
+      for i, worker in enumerate(trainer.policy_workers)]
+  if trainer.discriminator_worker is not None:
+    def iterate_discriminator() -> int:
+      trainer.iterate_discriminator()
+      return 0
+    threads.append(threading.Thread(
+        target=work, name='discriminator',
+        args=('discriminator', iterate_discriminator)))
+  for thread in threads:
+    thread.start()
+  try:
+    while not schedule.finished:
+      tick()
+      schedule.wait(0.2)
+  finally:
+    schedule.stop()
+    coordinator.request_stop()
+    coordinator.join(threads)
+
+
+def train(config: config_lib.Config) -> None:
+  """Carries out a run, from its start or from its newest checkpoint.
+
+  Raises:
+    ConfigError, CheckpointError, GoalDatasetError or WorldError: if the run
+      cannot be set up.
+  """
+  device = prepare_device()
+  frozen = load_frozen(config)
+  started = time.monotonic()
+  trainer = training.Trainer(config, frozen)
+  prepare_run_dir(config)
+  run = Run(config, trainer)
+  logging.info(
+      'Built in %.0f s: %d policy workers in %d threads%s on %s.',
+      time.monotonic() - started, config.policy_workers, config.policy_threads,
+      ' and a discriminator' if config.trains_discriminator else '', device)
+  if not trainer.schedule.finished:
+    logging.info('Compiling; the first steps take a while.')
+  handlers = {}
+
+  def stop(number, _):
+    logging.info('%s: saving and stopping.', signal.Signals(number).name)
+    trainer.schedule.stop()
+    for name, handler in handlers.items():  # A second one ends it at once.
+      signal.signal(name, handler)
+
+  for name in (signal.SIGINT, signal.SIGTERM):
+    handlers[name] = signal.signal(name, stop)
+  try:
+    drive = (
+        drive_in_lockstep if config.policy_threads == 1 else drive_in_threads)
+    drive(trainer, run.tick)
+    run.tick()
+    run.save()
+  finally:
+    run.close()
+    for name, handler in handlers.items():
+      signal.signal(name, handler)
+  logging.info(
+      'Stopped at step %d of %d; %s has it all.', trainer.schedule.steps,
+      config.steps, config.run_dir)
+
+
+def main(argv: Sequence[str]) -> None:
+  """Reads the flags and trains."""
+  if len(argv) > 1:
+    raise app.UsageError(f'Unknown arguments: {" ".join(argv[1:])}.')
+  logging.set_verbosity(logging.INFO)
+  try:
+    train(config_lib.from_flags(flags.FLAGS))
+  except (config_lib.ConfigError, checkpoints.CheckpointError,
+          goal_dataset.GoalDatasetError, worlds.WorldError) as error:
+    sys.exit(f'Error: {error}')
+
+
+if __name__ == '__main__':
+  config_lib.define_flags()
+  app.run(main)

@@ -1,0 +1,173 @@
+"""The compiled programs of learning: rewards and both networks' gradients.
+
+Pure functions from tensors to tensors. Parameters come in as a snapshot and
+gradients go out; the updates are made outside, on the shared variables, by
+`agile_tf.optimizers`.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from agile_tf import losses
+from agile_tf import networks
+from agile_tf import rewards as rewards_lib
+from agile_tf import worlds
+
+
+class PolicyLoss(NamedTuple):
+  """The weights of the policy's loss (appendix B, table 1)."""
+  discount: float
+  td_lambda: float
+  entropy_weight: float
+  baseline_cost: float
+  reward_prediction_cost: float  # 0: no reward prediction.
+
+
+class Replayed(NamedTuple):
+  """Reward prediction's samples, K for each of W workers."""
+  codes: tf.Tensor  # int32 [W, K, slots]
+  observations: tf.Tensor  # uint8 [W, K, ...]
+  positive: tf.Tensor  # bool [W, K]
+
+
+def _flatten(x: tf.Tensor) -> tf.Tensor:
+  """Folds the two leading dimensions into one."""
+  return tf.reshape(x, [x.shape[0] * x.shape[1], *x.shape[2:]])
+
+
+def modelled_rewards_program(
+    discriminator: networks.Network, world: worlds.World, scale: float
+) -> Callable[..., tf.Tensor]:
+  """Compiles line 6 of Algorithm 2.
+
+  Returns:
+    A function of phi, observations uint8 [T + 1, W, ...] and codes int32
+    [W, slots] that returns float32 [T, W], the reward of s_1 ... s_T.
+  """
+  @tf.function(autograph=False, jit_compile=True)
+  def modelled_rewards(phi, observations, codes):
+    states = observations[1:]
+    length, width = states.shape[:2]
+    logits = discriminator(
+        phi, world.images(_flatten(states)), tf.tile(codes, [length, 1]))
+    return rewards_lib.modelled(tf.reshape(logits, [length, width]), scale)
+
+  return modelled_rewards
+
+
+def policy_gradients_program(
+    policy: networks.Network, world: worlds.World, weights: PolicyLoss
+) -> Callable[..., tuple[list[list[tf.Tensor]], dict[str, tf.Tensor]]]:
+  """Compiles the gradient of line 7 of Algorithm 2, one a worker.
+
+  The loss of a worker is summed over the steps of its rollout (equation 1 by
+  A3C), and the mean over its replayed samples for reward prediction.
+
+  Returns:
+    A function of theta, observations uint8 [T + 1, W, ...], codes int32
+    [W, slots], actions int32 [T, W], rewards, discounts and mask float32
+    [T, W], and `Replayed` or None, that returns W lists of gradients and the
+    terms of the loss: float32 [W], a mean a step.
+  """
+  predicts = weights.reward_prediction_cost > 0
+
+  def worker_loss(theta, images, codes, actions, targets_of, mask, replayed):
+    """The loss of one worker; images [T, H, W, 3], codes [slots]."""
+    length = images.shape[0]
+    codes = tf.tile(codes[None], [length, 1])
+    if predicts:  # One pass serves the rollout and the replayed samples.
+      images = tf.concat([images, world.images(replayed.observations)], 0)
+      codes = tf.concat([codes, replayed.codes], 0)
+    output = policy(theta, images, codes)
+    baseline = output.baseline[:length]
+    terms = losses.actor_critic(
+        output.logits[:length], baseline, actions, targets_of(baseline))
+    sums = {
+        'policy_loss': tf.reduce_sum(mask * terms.policy),
+        'baseline_loss': tf.reduce_sum(mask * terms.baseline),
+        'entropy': tf.reduce_sum(mask * terms.entropy),
+    }
+    total = (
+        sums['policy_loss'] + weights.baseline_cost * sums['baseline_loss'] -
+        weights.entropy_weight * sums['entropy'])
+    steps = tf.maximum(tf.reduce_sum(mask), 1.0)
+    extras = {name: value / steps for name, value in sums.items()}
+    if predicts:
+      extras['reward_prediction_loss'] = tf.reduce_mean(
+          losses.reward_prediction(
+              output.reward_logits[length:], replayed.positive))
+      total += (
+          weights.reward_prediction_cost * extras['reward_prediction_loss'])
+    return total, extras
+
+  @tf.function(autograph=False, jit_compile=True)
+  def policy_gradients(theta, observations, codes, actions, rewards, discounts,
+                       mask, replayed):
+    length, width = actions.shape
+    images = tf.reshape(
+        world.images(_flatten(observations)),
+        [length + 1, width, *world.image_shape])
+    bootstrap = policy(theta, images[-1], codes).baseline
+    # A masked step hands on the return of the state after the rollout.
+    discounts = tf.where(mask > 0, weights.discount * discounts, 1.0)
+    gradients, extras = [], []
+    for w in range(width):
+      def targets_of(baseline, w=w):
+        values = tf.concat([baseline[1:], bootstrap[w:w + 1]], 0)
+        return losses.returns(
+            rewards[:, w], discounts[:, w], values, weights.td_lambda)
+      with tf.GradientTape(watch_accessed_variables=False) as tape:
+        tape.watch(theta)
+        loss, extra = worker_loss(
+            theta, images[:length, w], codes[w], actions[:, w], targets_of,
+            mask[:, w],
+            replayed and Replayed(*(x[w] for x in replayed)))
+      gradients.append(tape.gradient(
+          loss, theta, unconnected_gradients=tf.UnconnectedGradients.ZERO))
+      extras.append(extra)
+    return gradients, {
+        name: tf.stack([extra[name] for extra in extras])
+        for name in extras[0]}
+
+  return policy_gradients
+
+
+def discriminator_gradients_program(
+    discriminator: networks.Network, world: worlds.World
+) -> Callable[..., tuple[Sequence[tf.Tensor], dict[str, tf.Tensor]]]:
+  """Compiles lines 9 to 11 of Algorithm 1.
+
+  Returns:
+    A function of phi, goals (codes int32 [N, slots], observations
+    uint8 [N, ...]) and candidates (codes int32 [M, slots], observations
+    uint8 [M, ...], M >= N) that returns gradients and the terms to watch: the
+    loss (the mean over the 2 N examples), and the shares of goals and of
+    negatives that D tells as such, float32 [].
+  """
+  @tf.function(autograph=False, jit_compile=True)
+  def discriminator_gradients(phi, goals, candidates):
+    goal_codes, goal_observations = goals
+    codes, observations = candidates
+    count = goal_codes.shape[0]
+    if codes.shape[0] > count:  # With rho = 1 nothing is rejected.
+      logits = discriminator(phi, world.images(observations), codes)
+      kept = losses.anticipated_negatives(logits, count)
+      codes, observations = tf.gather(codes, kept), tf.gather(
+          observations, kept)
+    images = world.images(tf.concat([goal_observations, observations], 0))
+    is_goal = tf.range(2 * count) < count
+    with tf.GradientTape(watch_accessed_variables=False) as tape:
+      tape.watch(phi)
+      logits = discriminator(
+          phi, images, tf.concat([goal_codes, codes], 0))
+      loss = tf.reduce_mean(losses.discriminator(logits, is_goal))
+    correct = tf.cast((logits > 0) == is_goal, tf.float32)
+    return tape.gradient(loss, phi), {
+        'discriminator_loss': loss,
+        'goals_accepted': tf.reduce_mean(correct[:count]),
+        'negatives_rejected': tf.reduce_mean(correct[count:]),
+    }
+
+  return discriminator_gradients

@@ -1,0 +1,177 @@
+"""One row of named values: for the terminal, `metrics.csv` and TensorBoard.
+
+`Tally` gathers what workers report, from any thread; `Writer` writes rows,
+from one thread.
+"""
+
+from collections.abc import Iterable, Mapping
+import csv
+import os
+import threading
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tqdm
+
+# Every column of metrics.csv, in order; README.md says what each one means.
+COLUMNS = (
+    'steps', 'seconds', 'steps_per_second', 'episodes', 'success_rate',
+    'modelled_reward', 'true_reward', 'reward_model_accuracy',
+    'false_positives', 'false_negatives', 'policy_loss', 'baseline_loss',
+    'entropy', 'reward_prediction_loss', 'policy_gradient_norm',
+    'discriminator_loss', 'goals_accepted', 'negatives_rejected',
+    'discriminator_gradient_norm', 'discriminator_steps',
+    'discriminator_updates', 'steps_per_discriminator_update')
+
+_TENSORBOARD_GROUPS = {
+    'policy': ('policy_loss', 'baseline_loss', 'entropy',
+               'reward_prediction_loss', 'policy_gradient_norm'),
+    'discriminator': ('discriminator_loss', 'goals_accepted',
+                      'negatives_rejected', 'discriminator_gradient_norm',
+                      'discriminator_steps', 'discriminator_updates',
+                      'steps_per_discriminator_update'),
+    'reward': ('modelled_reward', 'true_reward', 'reward_model_accuracy',
+               'false_positives', 'false_negatives'),
+    'run': ('steps_per_second', 'episodes', 'success_rate'),
+}
+_TENSORBOARD_NAMES = {
+    name: f'{group}/{name}'
+    for group, names in _TENSORBOARD_GROUPS.items() for name in names}
+
+
+class Tally:
+  """Means since the last row, of values that workers report."""
+
+  def __init__(self):
+    self._lock = threading.Lock()
+    self._sums: dict[str, float] = {}
+    self._weights: dict[str, float] = {}
+
+  def add(self, values: Mapping[str, float], weight: float = 1.0) -> None:
+    """Adds values that each stand for `weight` of something."""
+    if weight <= 0:
+      return
+    with self._lock:
+      for name, value in values.items():
+        self._sums[name] = self._sums.get(name, 0.0) + weight * value
+        self._weights[name] = self._weights.get(name, 0.0) + weight
+
+  def take(self) -> dict[str, float]:
+    """Returns the weighted means and begins anew."""
+    with self._lock:
+      means = {
+          name: value / self._weights[name]
+          for name, value in self._sums.items()}
+      self._sums, self._weights = {}, {}
+    return means
+
+  def state(self) -> dict[str, dict[str, float]]:
+    """Returns the sums so far, for a checkpoint."""
+    with self._lock:
+      return {'sums': dict(self._sums), 'weights': dict(self._weights)}
+
+  def load(self, state: dict[str, dict[str, float]]) -> None:
+    """Restores what `state` returned."""
+    with self._lock:
+      self._sums = dict(state['sums'])
+      self._weights = dict(state['weights'])
+
+
+def decisions(rewarded: np.ndarray, true_rewards: np.ndarray
+             ) -> dict[str, float]:
+  """Compares rewards that were given with the ground truth.
+
+  Args:
+    rewarded: bool [N], the reward model's decisions.
+    true_rewards: float [N], the ground truth, positive in goal states.
+
+  Returns:
+    Accuracy, false positives and false negatives as shares of all decisions
+    (as figures 4 and 8 have them).
+  """
+  truth = true_rewards > 0
+  return {
+      'reward_model_accuracy': float(np.mean(rewarded == truth)),
+      'false_positives': float(np.mean(rewarded & ~truth)),
+      'false_negatives': float(np.mean(~rewarded & truth)),
+  }
+
+
+class Writer:
+  """Writes rows to `metrics.csv`, TensorBoard and a live line."""
+
+  def __init__(self, run_dir: str, steps: int, total_steps: int):
+    """Opens the files of a run.
+
+    Rows that a run wrote after the checkpoint from which it goes on are
+    dropped, so that no row is doubled.
+
+    Args:
+      run_dir: The run's directory.
+      steps: Where the run begins or goes on.
+      total_steps: Where it will end.
+    """
+    self._path = os.path.join(run_dir, 'metrics.csv')
+    rows = [row for row in self._read() if int(row['steps']) <= steps]
+    with open(self._path, 'w', newline='', encoding='utf-8') as file:
+      writer = csv.DictWriter(file, COLUMNS)
+      writer.writeheader()
+      writer.writerows(rows)
+    self._file = open(self._path, 'a', newline='', encoding='utf-8')
+    self._csv = csv.DictWriter(self._file, COLUMNS)
+    self._summaries = tf.summary.create_file_writer(run_dir)
+    self._line = tqdm.tqdm(
+        total=total_steps, initial=steps, unit=' steps', dynamic_ncols=True,
+        smoothing=0.05, bar_format='{percentage:5.1f} % {n_fmt} of '
+        '{total_fmt} steps, {rate_fmt}, {remaining} left{postfix}',
+        unit_scale=True)
+
+  def _read(self) -> Iterable[dict[str, str]]:
+    if not os.path.exists(self._path):
+      return []
+    with open(self._path, newline='', encoding='utf-8') as file:
+      # A row that was cut off in the middle of writing has empty columns.
+      return [row for row in csv.DictReader(file)
+              if row.get('steps') and row.get('episodes')]
+
+  def progress(self, steps: int) -> None:
+    """Moves the live line on."""
+    self._line.update(steps - self._line.n)
+
+  def row(self, values: Mapping[str, Any]) -> None:
+    """Writes one row everywhere.
+
+    Args:
+      values: Columns by name; what is left out stays empty.
+    """
+    self._csv.writerow({
+        name: f'{value:.6g}' if isinstance(value, float) else value
+        for name, value in values.items()})
+    self._file.flush()
+    with self._summaries.as_default():
+      for name, value in values.items():
+        if name in _TENSORBOARD_NAMES:
+          tf.summary.scalar(_TENSORBOARD_NAMES[name], value, values['steps'])
+    parts = [
+        f'{label} {100 * values[name]:.1f} %'
+        for name, label in (('success_rate', 'success'),
+                            ('reward_model_accuracy', 'reward model'))
+        if name in values]
+    self._line.set_postfix_str(', '.join(parts))
+
+  def text(self, name: str, markdown: str) -> None:
+    """Writes a text to TensorBoard."""
+    with self._summaries.as_default():
+      tf.summary.text(name, markdown, step=0)
+
+  def images(self, name: str, images: np.ndarray, steps: int) -> None:
+    """Writes a picture, uint8 [H, W, 3], to TensorBoard."""
+    with self._summaries.as_default():
+      tf.summary.image(name, images[None], step=steps)
+
+  def close(self) -> None:
+    """Writes what is left and ends the live line."""
+    self._line.close()
+    self._summaries.close()
+    self._file.close()

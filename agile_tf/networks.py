@@ -1,0 +1,150 @@
+"""The policy and the discriminator (appendix G), as functions of parameters.
+
+Networks are written as Sonnet modules, and used as pure functions of a list of
+parameter tensors: one traced program then serves every thread, each with its
+own snapshot of the shared variables.
+"""
+
+from collections.abc import Sequence
+import threading
+from typing import Any, NamedTuple
+
+import numpy as np
+import sonnet as snt
+import tensorflow as tf
+
+from agile_tf import instructions
+from agile_tf import modules
+
+HIDDEN_UNITS = 100
+
+
+class PolicyOutput(NamedTuple):
+  """What the policy network says about B pairs of image and instruction."""
+  logits: tf.Tensor  # float32 [B, actions]
+  baseline: tf.Tensor  # float32 [B]
+  reward_logits: tf.Tensor  # float32 [B, 2], of a zero and a positive reward.
+
+
+class PolicyNetwork(snt.Module):
+  """pi(c, s) with the heads of the baseline and of reward prediction.
+
+  The baseline's head takes the input of the softmax layer, the reward
+  prediction's takes the output of the max-pooling. Gradients of both reach
+  the rest of the network.
+  """
+
+  def __init__(self, grammar: instructions.Grammar, num_actions: int,
+               name: str = 'policy'):
+    super().__init__(name=name)
+    self._stem = modules.Stem()
+    self._nmn = modules.FilmNmn(grammar)
+    self._merge = modules.Merge()
+    self._hidden = snt.Linear(HIDDEN_UNITS, name='hidden')
+    self._logits = snt.Linear(num_actions, name='logits')
+    self._baseline = snt.Linear(1, name='baseline')
+    self._reward_prediction = snt.Linear(2, name='reward_prediction')
+
+  def __call__(self, images: tf.Tensor, codes: tf.Tensor) -> PolicyOutput:
+    """Computes the policy.
+
+    Args:
+      images: float32 [B, H, W, 3] in [0, 1].
+      codes: int32 [B, slots], encoded instructions.
+    """
+    h_stem = self._stem(images)
+    h_merge = self._merge([self._nmn(h_stem, codes), h_stem])
+    h_maxpool = tf.reduce_max(h_merge, [1, 2])
+    hidden = tf.nn.relu(self._hidden(h_maxpool))
+    return PolicyOutput(
+        logits=self._logits(hidden),
+        baseline=tf.squeeze(self._baseline(hidden), -1),
+        reward_logits=self._reward_prediction(h_maxpool))
+
+
+class Discriminator(snt.Module):
+  """D(c, s), the reward model, as a logit. Its last layer has no bias."""
+
+  def __init__(self, grammar: instructions.Grammar,
+               name: str = 'discriminator'):
+    super().__init__(name=name)
+    self._stem = modules.Stem()
+    self._nmn = modules.FilmNmn(grammar)
+    self._hidden = snt.Linear(HIDDEN_UNITS, name='hidden')
+    self._logit = snt.Linear(1, with_bias=False, name='logit')
+
+  def __call__(self, images: tf.Tensor, codes: tf.Tensor) -> tf.Tensor:
+    """Computes the logit of D(c, s).
+
+    Args:
+      images: float32 [B, H, W, 3] in [0, 1].
+      codes: int32 [B, slots], encoded instructions.
+
+    Returns:
+      float32 [B].
+    """
+    h_nmn = self._nmn(self._stem(images), codes)
+    h_maxpool = tf.reduce_max(h_nmn, [1, 2])
+    return tf.squeeze(self._logit(tf.nn.relu(self._hidden(h_maxpool))), -1)
+
+
+class Network:
+  """A Sonnet network as a pure function of its parameters.
+
+  Attributes:
+    names: The parameters' names, in the order of every list of parameters.
+  """
+
+  def __init__(self, module: type[snt.Module], grammar: instructions.Grammar,
+               image_shape: Sequence[int], **kwargs):
+    """Wraps a module.
+
+    Args:
+      module: `PolicyNetwork` or `Discriminator`.
+      grammar: The instructions that it will read.
+      image_shape: [H, W, 3].
+      **kwargs: The module's other arguments.
+    """
+    self._make = lambda: module(grammar=grammar, **kwargs)
+    # Applying sets the values of Sonnet's stand-in variables for a while; two
+    # threads that trace programs at the same time must take turns.
+    self._lock = threading.Lock()
+    self._example = (
+        tf.zeros([1, *image_shape]),
+        tf.zeros([1, len(grammar.slots)], tf.int32))
+    self._transformed, parameters = self._build()
+    self._variables = tuple(parameters)
+    self.names = tuple(
+        variable.deref().name.removesuffix(':0') for variable in parameters)
+
+  def _build(self) -> tuple[Any, dict[Any, tf.Tensor]]:
+    with snt.functional.variables():
+      transformed = snt.functional.transform(self._make())
+    return transformed, transformed.init(*self._example)
+
+  def initial(self, seed: int) -> list[np.ndarray]:
+    """Draws initial parameters as the paper's appendix G says.
+
+    Args:
+      seed: The same seed gives the same parameters.
+
+    Returns:
+      float32 arrays, in the order of `names`.
+    """
+    tf.random.set_seed(seed)
+    _, parameters = self._build()
+    return [value.numpy() for value in parameters.values()]
+
+  def __call__(self, parameters: Sequence[tf.Tensor], images: tf.Tensor,
+               codes: tf.Tensor) -> Any:
+    """Applies the network with these parameters.
+
+    Args:
+      parameters: float32 tensors, in the order of `names`. They may be
+        watched by a gradient tape.
+      images: float32 [B, H, W, 3] in [0, 1].
+      codes: int32 [B, slots].
+    """
+    with self._lock:
+      return self._transformed.apply(
+          dict(zip(self._variables, parameters)), images, codes)

@@ -1,0 +1,125 @@
+"""The replay buffers: B of the discriminator, and reward prediction's.
+
+Both are rings of fixed size that forget the oldest entry, and hold an
+observation as compactly as its world can (a GridLU state is 27 bytes, its
+image 9,408).
+"""
+
+from collections.abc import Sequence
+import threading
+
+import numpy as np
+
+
+class ReplayBuffer:
+  """A ring of (instruction, state, reward) triples for many threads.
+
+  B is such a ring, whose rewards nobody reads; reward prediction draws half
+  of its samples from positive rewards.
+  """
+
+  def __init__(self, capacity: int, num_slots: int,
+               observation_shape: Sequence[int]):
+    """Makes an empty buffer.
+
+    Args:
+      capacity: How many triples it holds.
+      num_slots: The length of an encoded instruction.
+      observation_shape: Of one observation.
+    """
+    if capacity < 1:
+      raise ValueError(f'capacity is {capacity}; expected at least 1.')
+    self._codes = np.zeros([capacity, num_slots], np.int32)
+    self._observations = np.zeros([capacity, *observation_shape], np.uint8)
+    self._positive = np.zeros([capacity], np.bool_)
+    self._added = 0
+    self._lock = threading.Lock()
+
+  def __len__(self) -> int:
+    return min(self._added, len(self._positive))
+
+  def add(self, codes: np.ndarray, observations: np.ndarray,
+          positive: np.ndarray) -> None:
+    """Adds N triples; the oldest give way.
+
+    Args:
+      codes: int32 [N, slots].
+      observations: uint8 [N, ...].
+      positive: bool [N], whether the state's reward is positive.
+    """
+    capacity = len(self._positive)
+    with self._lock:
+      rows = (self._added + np.arange(len(codes)))[-capacity:] % capacity
+      self._codes[rows] = codes[-capacity:]
+      self._observations[rows] = observations[-capacity:]
+      self._positive[rows] = positive[-capacity:]
+      self._added += len(codes)
+
+  def sample(self, rng: np.random.Generator,
+             count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Draws pairs uniformly with replacement.
+
+    Args:
+      rng: Where the indices come from.
+      count: How many.
+
+    Returns:
+      codes int32 [count, slots] and observations uint8 [count, ...].
+
+    Raises:
+      ValueError: if the buffer is empty.
+    """
+    with self._lock:
+      rows = rng.integers(self._size(), size=count)
+      return self._codes[rows], self._observations[rows]
+
+  def sample_balanced(
+      self, rng: np.random.Generator, count: int
+  ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Draws half from positive and half from zero rewards, where both exist.
+
+    Args:
+      rng: Where the indices come from.
+      count: How many. Of an odd count the larger part has zero reward.
+
+    Returns:
+      codes int32 [count, slots], observations uint8 [count, ...] and positive
+      bool [count].
+
+    Raises:
+      ValueError: if the buffer is empty.
+    """
+    with self._lock:
+      positive = self._positive[:self._size()]
+      kinds = [np.flatnonzero(~positive), np.flatnonzero(positive)]
+      if not all(map(len, kinds)):
+        kinds = [np.arange(len(positive))] * 2
+      rows = np.concatenate([
+          rng.choice(kinds[0], count - count // 2),
+          rng.choice(kinds[1], count // 2)])
+      return self._codes[rows], self._observations[rows], self._positive[rows]
+
+  def _size(self) -> int:
+    if not self._added:
+      raise ValueError('The replay buffer is empty: nothing to draw from.')
+    return len(self)
+
+  def state(self) -> dict[str, np.ndarray]:
+    """Returns the contents, for a checkpoint."""
+    with self._lock:
+      size = len(self)
+      return {
+          'codes': self._codes[:size].copy(),
+          'observations': self._observations[:size].copy(),
+          'positive': self._positive[:size].copy(),
+          'added': np.array(self._added),
+      }
+
+  def load(self, state: dict[str, np.ndarray]) -> None:
+    """Restores what `state` returned, of a buffer of the same capacity."""
+    with self._lock:
+      size = len(state['positive'])
+      self._codes[:size] = state['codes']
+      self._observations[:size] = state['observations']
+      self._positive[:size] = state['positive']
+      self._added = int(state['added'])

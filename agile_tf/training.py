@@ -1,0 +1,334 @@
+"""A run: everything built from a configuration, and the loop that drives it."""
+
+from collections.abc import Callable
+import threading
+from typing import Any, NamedTuple
+
+from gridlu import goal_dataset
+from gridlu import language
+from gridlu import world as gridlu_world
+import numpy as np
+
+from agile_tf import checkpoints
+from agile_tf import config as config_lib
+from agile_tf import learning
+from agile_tf import metrics
+from agile_tf import networks
+from agile_tf import optimizers
+from agile_tf import replay
+from agile_tf import rewards as rewards_lib
+from agile_tf import rollouts
+from agile_tf import schedule as schedule_lib
+from agile_tf import workers
+from agile_tf import worlds
+
+
+def make_world(config: config_lib.Config) -> worlds.World:
+  """Makes the world of a configuration.
+
+  Raises:
+    ValueError: if there is none of that name.
+  """
+  if config.world != 'relations':
+    return worlds.load(config.world)
+  instructions = language.relations_instructions()
+  if config.instructions != 'all':
+    go_to = config.instructions == 'go_to'
+    instructions = tuple(i for i in instructions if i.is_go_to == go_to)
+  physics = (
+      gridlu_world.Physics() if config.physics == 'normal'
+      else gridlu_world.IMMOVABLE_RED_RECTS)
+  return worlds.relations_world(
+      instructions, physics, config.episode_length, config.truncate,
+      config.noop)
+
+
+def make_goal_examples(config: config_lib.Config, world: worlds.World
+                      ) -> worlds.GoalExamples:
+  """Loads or generates the data set D of a configuration."""
+  if config.dataset:
+    dataset = goal_dataset.load(config.dataset)
+  else:
+    dataset = world.load_goal_examples(
+        config.dataset_size, config.dataset_seed)
+  return worlds.GoalExamples(dataset, world)
+
+
+def make_networks(world: worlds.World
+                 ) -> tuple[networks.Network, networks.Network]:
+  """Makes the policy and the discriminator of a world."""
+  policy = networks.Network(
+      networks.PolicyNetwork, world.grammar, world.image_shape,
+      num_actions=world.num_actions)
+  discriminator = networks.Network(
+      networks.Discriminator, world.grammar, world.image_shape)
+  return policy, discriminator
+
+
+class Episode(NamedTuple):
+  """A finished training episode."""
+  instruction: str
+  observations: np.ndarray  # uint8 [n + 1, ...]
+  rewarded: np.ndarray  # bool [n], what the policy was rewarded for
+
+
+class Trainer:
+  """The networks, buffers and workers of a run.
+
+  Attributes:
+    world: What the run trains on.
+    policy: theta, shared.
+    discriminator: phi, shared; None if rewards come from the environment.
+    schedule: The run's clock.
+  """
+
+  def __init__(self, config: config_lib.Config,
+               frozen: dict[str, np.ndarray] | None = None):
+    """Builds a run at step 0.
+
+    Args:
+      config: The run's settings.
+      frozen: The parameters of the discriminator for --reward=frozen.
+
+    Raises:
+      ConfigError: if the settings do not fit the world.
+    """
+    self._config = config
+    self.world = world = make_world(config)
+    if config.reward == 'environment' and not world.has_ground_truth:
+      raise config_lib.ConfigError(
+          '--reward=environment needs a ground truth, and this world has '
+          'none; use --reward=discriminator.')
+    if config.rollouts == 'compiled' and world.compiled is None:
+      raise config_lib.ConfigError(
+          '--rollouts=compiled needs a world that has its rules in '
+          'TensorFlow; use --rollouts=environment.')
+    self._compiles = world.compiled is not None and (
+        config.rollouts != 'environment')
+    seeds = np.random.SeedSequence(config.seed).spawn(4)
+    policy_seed, discriminator_seed = map(
+        int, seeds[0].generate_state(2, np.uint32))
+    self._policy_network, self._discriminator_network = make_networks(world)
+    self.policy = optimizers.SharedParameters(
+        self._policy_network.names,
+        self._policy_network.initial(policy_seed),
+        optimizers.RMSProp(
+            config.policy_learning_rate, config.policy_decay,
+            config.policy_epsilon, config.policy_gradient_norm))
+    self.discriminator = None
+    if config.reward != 'environment':
+      initial = self._discriminator_network.initial(discriminator_seed)
+      if frozen is not None:
+        initial = [frozen[name] for name in self._discriminator_network.names]
+      self.discriminator = optimizers.SharedParameters(
+          self._discriminator_network.names, initial,
+          optimizers.RMSProp(
+              config.discriminator_learning_rate, config.discriminator_decay,
+              config.discriminator_epsilon, config.discriminator_gradient_norm,
+              config.max_column_norm))
+    self.schedule = schedule_lib.Schedule(
+        config.steps,
+        config.steps_per_discriminator_update
+        if config.trains_discriminator else 0)
+    self._tally = metrics.Tally()
+    self._totals = {'episodes': 0, 'discriminator_steps': 0,
+                    'discriminator_updates': 0}
+    self._totals_lock = threading.Lock()
+    self._frames: list[np.ndarray] = []
+    self._rewards: list[np.ndarray] = []
+    self._episode: Episode | None = None
+    self._build_workers(seeds[1], seeds[2], seeds[3])
+
+  def _build_workers(self, worker_seeds, discriminator_seeds,
+                     prediction_seed):
+    config, world = self._config, self.world
+    width = config.policy_workers // config.policy_threads
+    if self._compiles:
+      self._player = rollouts.play_program(self._policy_network, world)
+    else:
+      self._player = rollouts.act_program(self._policy_network, world)
+    # B, and what only AGILE has.
+    self.buffer = None
+    self.discriminator_worker = None
+    if config.trains_discriminator:
+      assert self.discriminator is not None
+      self.buffer = replay.ReplayBuffer(
+          config.replay_size, len(world.grammar.slots),
+          world.observation_shape)
+      actor_seeds, draw_seed = discriminator_seeds.spawn(2)
+      self.discriminator_worker = workers.DiscriminatorWorker(
+          self._actor([actor_seeds], [False]), self.policy,
+          self.discriminator,
+          learning.discriminator_gradients_program(
+              self._discriminator_network, world),
+          make_goal_examples(config, world), self.buffer, config.batch_size,
+          config.anticipated_negative_rate, np.random.default_rng(draw_seed))
+    self._predictions = None
+    if config.reward_prediction:
+      self._predictions = replay.ReplayBuffer(
+          config.reward_prediction_replay_size, len(world.grammar.slots),
+          world.observation_shape)
+    reward = self._reward()
+    gradients = learning.policy_gradients_program(
+        self._policy_network, world, learning.PolicyLoss(
+            config.discount, config.td_lambda, config.entropy_weight,
+            config.baseline_cost,
+            config.reward_prediction_cost if config.reward_prediction
+            else 0.0))
+    self.policy_workers = []
+    prediction_seeds = prediction_seed.spawn(config.policy_threads)
+    seeds = worker_seeds.spawn(config.policy_workers)
+    for thread in range(config.policy_threads):
+      rows = range(thread * width, (thread + 1) * width)
+      predictions = None
+      if self._predictions is not None:
+        predictions = workers.RewardPrediction(
+            self._predictions, config.reward_prediction_batch_size,
+            np.random.default_rng(prediction_seeds[thread]))
+      self.policy_workers.append(workers.PolicyWorker(
+          self._actor([seeds[w] for w in rows], [w % 2 == 1 for w in rows]),
+          self.policy, reward, gradients, predictions,
+          self.buffer if config.all_workers_write else None))
+
+  def _actor(self, seeds, delayed) -> rollouts.Actor:
+    pairs = [seed.spawn(2) for seed in seeds]
+    environments = [
+        self.world.make_environment(int(seed.generate_state(1)[0]))
+        for seed, _ in pairs]
+    rngs = [np.random.default_rng(seed) for _, seed in pairs]
+    actor = (
+        rollouts.CompiledActor if self._compiles
+        else rollouts.EnvironmentActor)
+    return actor(self.world, self._player, environments, rngs,
+                 self._config.rollout_length, delayed)
+
+  def _reward(self) -> Callable[[rollouts.Rollout], np.ndarray]:
+    scale = self._config.reward_scale
+    if self.discriminator is None:
+      return lambda rollout: rewards_lib.ground_truth(
+          rollout.true_rewards, scale)
+    return workers.modelled_reward(
+        self.discriminator, learning.modelled_rewards_program(
+            self._discriminator_network, self.world, scale))
+
+  def iterate_policy(self, worker: workers.PolicyWorker) -> int:
+    """Iterates a policy worker, keeps the metrics, returns the steps made."""
+    played = worker.iterate()
+    rollout = played.rollout
+    width = float(rollout.mask.any(axis=0).sum())
+    self._tally.add(played.metrics, width)
+    rewarded = rollout.judged(played.rewarded)
+    values = {}
+    if self.discriminator is not None:
+      values['modelled_reward'] = float(np.mean(rewarded))
+    if self.world.has_ground_truth:
+      truth = rollout.judged(rollout.true_rewards)
+      values['true_reward'] = float(np.mean(truth))
+      if self.discriminator is not None:
+        values.update(metrics.decisions(rewarded, truth))
+      ended = rollout.ended & rollout.mask.any(axis=0)
+      # The reward of a masked step is 0: the last played one is the final.
+      final = rollout.true_rewards[
+          np.maximum(rollout.mask.sum(0).astype(int) - 1, 0),
+          np.arange(len(ended))]
+      if ended.any():
+        self._tally.add(
+            {'success_rate': float(np.mean(final[ended] > 0))}, ended.sum())
+    self._tally.add(values, rollout.steps)
+    with self._totals_lock:
+      self._totals['episodes'] += int(
+          (rollout.ended & rollout.mask.any(axis=0)).sum())
+    if worker is self.policy_workers[0]:
+      self._follow(rollout, played.rewarded)
+    return rollout.steps
+
+  def _follow(self, rollout: rollouts.Rollout, rewarded: np.ndarray) -> None:
+    """Keeps the episode of the first worker of all, for a picture."""
+    steps = int(rollout.mask[:, 0].sum())
+    first = 1 if self._frames else 0
+    self._frames.append(rollout.observations[first:steps + 1, 0])
+    self._rewards.append(rewarded[:steps, 0])
+    if rollout.ended[0]:
+      self._episode = Episode(
+          rollout.instructions[0], np.concatenate(self._frames),
+          np.concatenate(self._rewards))
+      self._frames, self._rewards = [], []
+
+  def take_episode(self) -> Episode | None:
+    """Returns a finished episode, if there is a new one."""
+    episode, self._episode = self._episode, None
+    return episode
+
+  def images(self, observations: np.ndarray) -> np.ndarray:
+    """Renders observations as uint8 [N, H, W, 3]."""
+    return np.round(255 * self.world.images(observations).numpy()).astype(
+        np.uint8)
+
+  def iterate_discriminator(self) -> None:
+    """Iterates the discriminator's worker and keeps the metrics."""
+    assert self.discriminator_worker is not None
+    played = self.discriminator_worker.iterate()
+    self._tally.add(played.metrics)
+    with self._totals_lock:
+      self._totals['discriminator_steps'] += played.rollout.steps
+      self._totals['discriminator_updates'] += bool(played.metrics)
+
+  def row(self) -> dict[str, Any]:
+    """Returns the metrics since the last row."""
+    values = {'steps': self.schedule.steps, **self._tally.take()}
+    with self._totals_lock:
+      values['episodes'] = self._totals['episodes']
+      if self.discriminator_worker is not None:
+        values.update(self._totals)
+        values['steps_per_discriminator_update'] = (
+            self.schedule.steps / max(1, self.schedule.iterations))
+    return values
+
+  def checkpoint(self) -> checkpoints.Checkpoint:
+    """Returns everything that the run needs to go on.
+
+    Nobody may be iterating meanwhile.
+    """
+    groups = {'policy': self.policy.state()}
+    if self.discriminator is not None:
+      groups['discriminator'] = self.discriminator.state()
+    if self.buffer is not None:
+      groups['buffer'] = self.buffer.state()
+    if self._predictions is not None:
+      groups['predictions'] = self._predictions.state()
+    return checkpoints.Checkpoint(checkpoints.pack(**groups), {
+        'steps': self.schedule.steps,
+        'iterations': self.schedule.iterations,
+        'totals': self._totals,
+        'tally': self._tally.state(),
+        'actors': [worker.actor.state() for worker in self._workers()],
+        'generators': [rng.bit_generator.state for rng in self._generators()],
+    })
+
+  def load(self, checkpoint: checkpoints.Checkpoint) -> None:
+    """Restores what `checkpoint` returned, in a run of the same settings."""
+    arrays, values = checkpoint
+    self.policy.load(checkpoints.unpack(arrays, 'policy'))
+    if self.discriminator is not None:
+      self.discriminator.load(checkpoints.unpack(arrays, 'discriminator'))
+    if self.buffer is not None:
+      self.buffer.load(checkpoints.unpack(arrays, 'buffer'))
+    if self._predictions is not None:
+      self._predictions.load(checkpoints.unpack(arrays, 'predictions'))
+    self.schedule.steps = values['steps']
+    self.schedule.iterations = values['iterations']
+    self._totals.update(values['totals'])
+    self._tally.load(values['tally'])
+    for worker, state in zip(self._workers(), values['actors']):
+      worker.actor.load(state)
+    for rng, state in zip(self._generators(), values['generators']):
+      rng.bit_generator.state = state
+
+  def _workers(self) -> list[Any]:
+    lone = self.discriminator_worker
+    return self.policy_workers + ([] if lone is None else [lone])
+
+  def _generators(self) -> list[np.random.Generator]:
+    holders = [worker.predictions for worker in self.policy_workers]
+    holders.append(self.discriminator_worker)
+    return [holder.rng for holder in holders if holder is not None]

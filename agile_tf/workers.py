@@ -1,0 +1,187 @@
+"""The two kinds of workers: Algorithms 1 and 2 of appendix A.
+
+Each `iterate` is one pass of its algorithm's inner loop; the launcher calls it
+again and again, from one thread or from sixteen. Comments give the lines of
+the paper's boxes.
+
+A worker object may play several of the paper's workers as rows of one batch.
+Every row is a worker of its own: it has its own episodes and generator, and
+its gradient is clipped and applied as its own.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from agile_tf import learning
+from agile_tf import optimizers
+from agile_tf import replay
+from agile_tf import rollouts
+from agile_tf import worlds
+
+
+class Played(NamedTuple):
+  """What an iteration did."""
+  rollout: rollouts.Rollout
+  metrics: dict[str, float]  # Means over the iteration.
+  rewarded: np.ndarray | None  # bool [T, W]; None: the worker gives no reward.
+
+
+class DiscriminatorWorker:
+  """Algorithm 1: trains the discriminator on D and on its own rollouts."""
+
+  def __init__(self, actor: rollouts.Actor,
+               policy: optimizers.SharedParameters,
+               discriminator: optimizers.SharedParameters,
+               gradients: Callable[..., Any],
+               goal_examples: worlds.GoalExamples,
+               buffer: replay.ReplayBuffer, batch_size: int,
+               anticipated_negative_rate: float, rng: np.random.Generator):
+    """Takes everything that the worker needs.
+
+    Args:
+      actor: Plays the worker's own episodes.
+      policy: theta.
+      discriminator: phi.
+      gradients: From `learning.discriminator_gradients_program`.
+      goal_examples: The data set D.
+      buffer: B.
+      batch_size: BS.
+      anticipated_negative_rate: rho, in (0, 1].
+      rng: For drawing from D and B.
+    """
+    self.actor = actor
+    self.rng = rng
+    self._policy = policy
+    self._discriminator = discriminator
+    self._gradients = gradients
+    self._goal_examples = goal_examples
+    self._buffer = buffer
+    self._num_goals = batch_size // 2
+    # The box's BS / (2 (1 - rho)) contradicts its own next line.
+    self._num_candidates = round(batch_size / (2 * anticipated_negative_rate))
+
+  def iterate(self) -> Played:
+    """One pass of the inner loop, lines 4 to 13."""
+    # 2, 5: Sample an instance where an episode has ended; act.
+    rollout = self.actor.play(self._policy.snapshot())
+    # 6: Add the (c, s) pairs to B, and remove old ones.
+    codes, observations = rollout.pairs()
+    self._buffer.add(codes, observations, np.zeros([len(codes)], np.bool_))
+    if len(self._buffer) < self._num_candidates:
+      return Played(rollout, {}, None)
+    # 7: Sample BS / 2 positive examples from D.
+    goals = self._goal_examples.sample(self.rng, self._num_goals)
+    # 8: Sample BS / (2 rho) examples from B.
+    candidates = self._buffer.sample(self.rng, self._num_candidates)
+    # 9, 10: Reject the top 1 - rho of them; the loss.
+    phi = self._discriminator.snapshot()
+    gradients, metrics = self._gradients(phi, goals, candidates)
+    # 11, 12: Update phi, which all workers read.
+    norm = self._discriminator.apply(gradients)
+    return Played(rollout, {
+        **{name: float(value) for name, value in metrics.items()},
+        'discriminator_gradient_norm': float(norm),
+    }, None)
+
+
+class PolicyWorker:
+  """Algorithm 2: trains the policy on the reward that it is given."""
+
+  def __init__(self, actor: rollouts.Actor,
+               policy: optimizers.SharedParameters,
+               reward: Callable[[rollouts.Rollout], np.ndarray],
+               gradients: Callable[..., Any],
+               predictions: 'RewardPrediction | None',
+               buffer: replay.ReplayBuffer | None):
+    """Takes everything that the worker needs.
+
+    Args:
+      actor: Plays the worker's episodes.
+      policy: theta.
+      reward: From a rollout to float32 [T, W]: the modelled reward for AGILE,
+        the ground truth for the baselines.
+      gradients: From `learning.policy_gradients_program`.
+      predictions: The replay of reward prediction, if it is used.
+      buffer: B, if all workers write to it.
+    """
+    self.actor = actor
+    self.predictions = predictions
+    self._policy = policy
+    self._reward = reward
+    self._gradients = gradients
+    self._buffer = buffer
+
+  def iterate(self) -> Played:
+    """One pass of the inner loop, lines 4 to 9, for each row."""
+    # 2, 5: Sample an instance where an episode has ended; act.
+    theta = self._policy.snapshot()
+    rollout = self.actor.play(theta)
+    if self._buffer is not None:
+      codes, observations = rollout.pairs()
+      self._buffer.add(codes, observations, np.zeros([len(codes)], np.bool_))
+    # 6: Compute the rewards.
+    rewards = self._reward(rollout) * rollout.mask
+    # 7: The gradient of the RL objective, of the same theta that acted.
+    replayed = None
+    if self.predictions is not None:
+      replayed = self.predictions.exchange(rollout, rewards)
+    gradients, terms = self._gradients(
+        theta, rollout.observations, rollout.codes, rollout.actions, rewards,
+        rollout.discounts, rollout.mask, replayed)
+    # 7, 8: Update theta, which all workers read; a worker at a time.
+    active = np.flatnonzero(rollout.mask.any(axis=0))
+    norms = [float(self._policy.apply(gradients[w])) for w in active]
+    metrics = {
+        name: float(value.numpy()[active].mean())
+        for name, value in terms.items()}
+    metrics['policy_gradient_norm'] = float(np.mean(norms))
+    return Played(rollout, metrics, rewards > 0)
+
+
+class RewardPrediction:
+  """The replay from which reward prediction is trained (appendix B).
+
+  It holds the policies' own (instruction, state, reward of that very state);
+  half of a batch is drawn from positive rewards and half from zero rewards
+  while both exist.
+  """
+
+  def __init__(self, buffer: replay.ReplayBuffer, batch_size: int,
+               rng: np.random.Generator):
+    self.rng = rng
+    self._buffer = buffer
+    self._batch_size = batch_size
+
+  def exchange(self, rollout: rollouts.Rollout,
+               rewards: np.ndarray) -> learning.Replayed:
+    """Adds a rollout and draws a batch for each of its workers.
+
+    Args:
+      rollout: T steps of W workers.
+      rewards: float32 [T, W].
+    """
+    codes, observations = rollout.pairs()
+    self._buffer.add(codes, observations, rollout.judged(rewards) > 0)
+    batches = [
+        self._buffer.sample_balanced(self.rng, self._batch_size)
+        for _ in range(len(rollout.codes))]
+    return learning.Replayed(*(np.stack(parts) for parts in zip(*batches)))
+
+
+def modelled_reward(
+    discriminator: optimizers.SharedParameters, program: Callable[..., Any]
+) -> Callable[[rollouts.Rollout], np.ndarray]:
+  """The reward that D gives, as it is at that moment.
+
+  Args:
+    discriminator: phi.
+    program: From `learning.modelled_rewards_program`.
+  """
+  def reward(rollout: rollouts.Rollout) -> np.ndarray:
+    return program(
+        discriminator.snapshot(), rollout.observations, rollout.codes).numpy()
+
+  return reward

@@ -1,0 +1,257 @@
+"""Worlds: what AGILE has to know about an environment.
+
+Any `dm_env` environment whose observations are `{'image': uint8 [H, W, 3],
+'instruction': str}` can be trained on. `from_environment` makes a `World` of
+it, with goal examples from a file (`gridlu.goal_dataset` documents its
+format). GridLU is the built-in one, and offers more: states of 27 bytes in
+place of images, and its physics as a program that TensorFlow compiles.
+"""
+
+from collections.abc import Callable, Sequence
+import dataclasses
+import importlib
+from typing import Any, NamedTuple
+
+import dm_env
+import gridlu
+from gridlu import goal_dataset
+from gridlu import language
+from gridlu import relations
+from gridlu import rendering
+from gridlu import world as gridlu_world
+import numpy as np
+import tensorflow as tf
+
+from agile_tf import instructions as instructions_lib
+
+xnp = tf.experimental.numpy
+
+
+class WorldError(ValueError):
+  """A world or goal examples that AGILE cannot be trained on."""
+
+
+class CompiledWorld(NamedTuple):
+  """A world's rules as TensorFlow programs; observations are whole states.
+
+  Attributes:
+    truth_codes: N instructions to int32 [N, K], what `satisfied` reads.
+    step: uint8 [W, ...] observations and int32 [W] actions to the next
+      observations.
+    satisfied: int32 [W, K] and uint8 [..., W, ...] to bool [..., W].
+    episode_length: Every episode's, in steps.
+    final_discount: The discount of an episode's last step.
+  """
+  truth_codes: Callable[[Sequence[str]], np.ndarray]
+  step: Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
+  satisfied: Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
+  episode_length: int
+  final_discount: float
+
+
+@dataclasses.dataclass(frozen=True)
+class World:
+  """An environment as the agent sees it.
+
+  Attributes:
+    make_environment: From a seed to an environment.
+    grammar: Encodes its instructions.
+    image_shape: [H, W, 3].
+    num_actions: The policy emits actions 0 ... num_actions - 1.
+    observation_shape: Of what buffers keep of a state, always uint8.
+    observe: Extracts that from an environment and its last timestep.
+    images: Turns uint8 [N, *observation_shape] into float32 [N, H, W, 3] in
+      [0, 1], in TensorFlow.
+    load_goal_examples: From a size and a seed to the data set D.
+    has_ground_truth: Whether the environment's reward is the ground truth, 1
+      in goal states and else 0. Without it only AGILE can be trained, and
+      nothing is said about success.
+    compiled: The world's rules as TensorFlow programs, if it has them.
+  """
+  make_environment: Callable[[int], dm_env.Environment]
+  grammar: instructions_lib.Grammar
+  image_shape: tuple[int, int, int]
+  num_actions: int
+  observation_shape: tuple[int, ...]
+  observe: Callable[[dm_env.Environment, dm_env.TimeStep], np.ndarray]
+  images: Callable[[tf.Tensor], tf.Tensor]
+  load_goal_examples: Callable[[int, int], goal_dataset.GoalDataset]
+  has_ground_truth: bool
+  compiled: CompiledWorld | None = None
+
+
+class GoalExamples:
+  """The data set D: pairs of an instruction and one of its goal states."""
+
+  def __init__(self, dataset: goal_dataset.GoalDataset, world: World):
+    """Encodes a data set for a world.
+
+    Args:
+      dataset: Its instructions must be in the world's grammar, and its states
+        or images in the form of the world's observations.
+
+    Raises:
+      WorldError: if they are not.
+    """
+    observations = (
+        dataset.images if dataset.states is None else dataset.states)
+    if observations.shape[1:] != world.observation_shape:
+      raise WorldError(
+          f'The goal examples have the shape {observations.shape[1:]}; this '
+          f'world needs {world.observation_shape}.')
+    if not len(observations):
+      raise WorldError('The data set of goal examples is empty.')
+    self._codes = world.grammar.encode(dataset.instructions)
+    self._instruction = dataset.instruction
+    self._observations = observations
+
+  def __len__(self) -> int:
+    return len(self._instruction)
+
+  def sample(self, rng: np.random.Generator,
+             count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Draws pairs uniformly with replacement.
+
+    Returns:
+      codes int32 [count, slots] and observations uint8 [count, ...].
+    """
+    rows = rng.integers(len(self), size=count)
+    return self._codes[self._instruction[rows]], self._observations[rows]
+
+
+def _scale(images: tf.Tensor) -> tf.Tensor:
+  return tf.cast(images, tf.float32) / 255
+
+
+def from_environment(
+    make_environment: Callable[[int], dm_env.Environment],
+    goal_examples: str,
+    instructions: Sequence[str],
+    parse: Callable[[str], Any] = instructions_lib.chain,
+    has_ground_truth: bool = False,
+) -> World:
+  """Makes a world of any dm_env environment.
+
+  Args:
+    make_environment: From a seed to an environment that observes
+      `{'image': uint8 [H, W, 3], 'instruction': str}`, H and W at least 24.
+    goal_examples: A file of images and instructions, see
+      `gridlu.goal_dataset`.
+    instructions: All instructions, or enough of them to show every word.
+    parse: From an instruction to its tree (see `agile_tf.instructions`). By
+      default an instruction is a plain string of words.
+    has_ground_truth: Whether the environment's reward says which states are
+      goal states. It is never needed by AGILE itself.
+
+  Raises:
+    WorldError: if the environment's specs are not as said.
+  """
+  environment = make_environment(0)
+  observation_spec = environment.observation_spec()
+  action_spec = environment.action_spec()
+  image = getattr(observation_spec, 'get', lambda _: None)('image')
+  if (image is None or image.dtype != np.uint8 or len(image.shape) != 3 or
+      image.shape[2] != 3 or min(image.shape[:2]) < 24):
+    raise WorldError(
+        "The environment's observation_spec() must be {'image': uint8 array "
+        "[H, W, 3] with H and W at least 24, 'instruction': string}; it is "
+        f'{observation_spec}.')
+  if not hasattr(action_spec, 'num_values'):
+    raise WorldError(
+        "The environment's action_spec() must be a dm_env "
+        f'DiscreteArray; it is {action_spec}.')
+  return World(
+      make_environment=make_environment,
+      grammar=instructions_lib.Grammar(instructions, parse),
+      image_shape=image.shape,
+      num_actions=action_spec.num_values,
+      observation_shape=image.shape,
+      observe=lambda environment, timestep: timestep.observation['image'],
+      images=_scale,
+      load_goal_examples=lambda size, seed: goal_dataset.load(goal_examples),
+      has_ground_truth=has_ground_truth)
+
+
+def _relations_truth_codes(texts: Sequence[str]) -> np.ndarray:
+  return relations.encode([language.parse(text) for text in texts])
+
+
+def _relations_satisfied(codes: tf.Tensor, observations: tf.Tensor
+                        ) -> tf.Tensor:
+  return relations.satisfied(
+      codes, gridlu_world.unpack(observations, xp=xnp), xp=xnp)
+
+
+def relations_world(
+    instructions: Sequence[language.Instruction] | None = None,
+    physics: gridlu_world.Physics = gridlu_world.Physics(),
+    episode_length: int = 30,
+    truncate: bool = False,
+    noop: bool = False,
+) -> World:
+  """Makes GridLU-Relations (section 3.1).
+
+  Args:
+    instructions: The instructions of episodes and goal examples; default: all
+      990.
+    physics: Which blocks cannot be moved.
+    episode_length: In steps.
+    truncate: Whether an episode's end is a truncation, so that returns
+      bootstrap there.
+    noop: Whether the policy may also do nothing, as a sixth action.
+  """
+  everything = [str(i) for i in language.relations_instructions()]
+
+  def make_environment(seed: int) -> dm_env.Environment:
+    return gridlu.GridLU(
+        task='relations', seed=seed, episode_length=episode_length,
+        instructions=instructions, physics=physics, truncate=truncate)
+
+  return World(
+      make_environment=make_environment,
+      grammar=instructions_lib.Grammar(
+          everything, lambda text: language.parse(text).tree,
+          language.RELATIONS_TOKENS),
+      image_shape=(56, 56, 3),
+      num_actions=len(gridlu_world.Action) - (0 if noop else 1),
+      observation_shape=(27,),
+      observe=lambda environment, _: gridlu_world.pack(environment.state),
+      images=lambda packed: _scale(
+          rendering.render(gridlu_world.unpack(packed, xp=xnp), xp=xnp)),
+      load_goal_examples=lambda size, seed: goal_dataset.generate(
+          'relations', size, seed, instructions),
+      has_ground_truth=True,
+      compiled=CompiledWorld(
+          truth_codes=_relations_truth_codes,
+          step=lambda packed, action: gridlu_world.pack(
+              gridlu_world.step(
+                  gridlu_world.unpack(packed, xp=xnp), action, physics,
+                  xp=xnp), xp=xnp),
+          satisfied=_relations_satisfied,
+          episode_length=episode_length,
+          final_discount=1.0 if truncate else 0.0))
+
+
+def load(name: str) -> World:
+  """Calls a user's function that makes a world.
+
+  Args:
+    name: 'package.module:function'.
+
+  Raises:
+    WorldError: if there is no such function, or it makes something else.
+  """
+  module_name, _, function_name = name.partition(':')
+  try:
+    function = getattr(importlib.import_module(module_name), function_name)
+  except (ImportError, AttributeError, ValueError) as error:
+    raise WorldError(
+        f'World {name!r} cannot be loaded ({error}). Expected "relations", or '
+        '"package.module:function" of an importable function that returns an '
+        'agile_tf.worlds.World.') from error
+  world = function()
+  if not isinstance(world, World):
+    raise WorldError(
+        f'World {name!r} returned {type(world).__name__}; expected an '
+        'agile_tf.worlds.World (see agile_tf.worlds.from_environment).')
+  return world

@@ -1,0 +1,243 @@
+"""GridLU as a `dm_env` environment (appendix C and section 3.1)."""
+
+from collections.abc import Sequence
+import operator
+from typing import Any
+
+import dm_env
+from dm_env import specs
+import numpy as np
+
+from gridlu import language
+from gridlu import relations
+from gridlu import rendering
+from gridlu import world
+
+# Steps of an episode, by task (section 3).
+EPISODE_LENGTH = {'relations': 30}
+
+# Instances are drawn this many at a time and served one by one.
+_BLOCK = 256
+
+
+class GridLU(dm_env.Environment):
+  """One GridLU board and the instruction to carry out on it.
+
+  An observation is `{'image': uint8 [56, 56, 3], 'instruction': str}`; an
+  action is a number from 0 to 5 (see `world.Action`). The reward is the ground
+  truth: 1.0 if the state that the action leads to satisfies the instruction,
+  else 0.0. An episode runs its full length whether or not the goal is reached
+  on the way, 30 steps in GridLU-Relations (31 time steps, the first one
+  included), and success is the reward of its last step.
+  """
+
+  def __init__(
+      self, task: str = 'relations', seed: int | None = None,
+      episode_length: int | None = None,
+      instructions: Sequence[str | language.Instruction] | None = None,
+      physics: world.Physics = world.NORMAL, truncate: bool = False):
+    """Makes an environment.
+
+    Args:
+      task: 'relations'.
+      seed: Determines all that the environment draws; None for a fresh start
+        each time.
+      episode_length: Steps of an episode; None for the paper's (30).
+      instructions: The instructions to draw from, as strings or instructions;
+        None for all of the task's.
+      physics: What can be moved.
+      truncate: Whether the end of an episode counts as a truncation (discount
+        1: a learner bootstraps from the last state) rather than a termination
+        (discount 0).
+
+    Raises:
+      ValueError: An argument is not as described.
+    """
+    if task not in EPISODE_LENGTH:
+      hint = (' GridLU-Arrangements has no generator yet.'
+              if task == 'arrangements' else '')
+      raise ValueError(f'task is {task!r}: expected one of '
+                       f'{tuple(EPISODE_LENGTH)}.{hint}')
+    if episode_length is None:
+      episode_length = EPISODE_LENGTH[task]
+    if operator.index(episode_length) < 1:
+      raise ValueError(f'episode_length is {episode_length}: expected at least '
+                       '1, or None for the paper\'s.')
+    if not isinstance(physics, world.Physics):
+      raise ValueError(f'physics is {physics!r}: expected a world.Physics, '
+                       'such as world.IMMOVABLE_RED_RECTS.')
+    if isinstance(instructions, str):
+      raise ValueError(f'instructions is the string {instructions!r}: expected '
+                       'a list of instructions; put it into one.')
+    if instructions is None:
+      self._instructions = language.relations_instructions()
+    else:
+      self._instructions = tuple(
+          language.parse(i) if isinstance(i, str) else i for i in instructions)
+    if not self._instructions:
+      raise ValueError('instructions is empty: expected at least one, or None '
+                       'for all of the task\'s.')
+    self._codes = relations.encode(self._instructions)
+    self._texts = tuple(str(i) for i in self._instructions)
+    self._episode_length = operator.index(episode_length)
+    self._physics = physics
+    self._truncate = truncate
+    self._rng = np.random.default_rng(seed)
+    self._draw_block()
+    # The episode that is under way; no state before the first reset.
+    self._state: world.State | None = None
+    self._index = 0
+    self._num_steps = 0
+    self._ended = True
+
+  def _draw_block(self) -> None:
+    """Draws the next instances, remembering where the generator stood."""
+    self._block_start = self._rng.bit_generator.state
+    self._block = relations.instances(self._rng, _BLOCK, self._instructions)
+    self._served = 0
+
+  @property
+  def state(self) -> world.State:
+    """The board, without batch dimensions. What it is made of is a copy."""
+    return world.State(*(np.array(x) for x in self._current_state()))
+
+  @property
+  def instruction(self) -> language.Instruction:
+    """The instruction of the episode."""
+    self._current_state()
+    return self._instructions[self._index]
+
+  @property
+  def instructions(self) -> tuple[language.Instruction, ...]:
+    """The instructions that episodes draw from."""
+    return self._instructions
+
+  @property
+  def physics(self) -> world.Physics:
+    """What can be moved."""
+    return self._physics
+
+  @property
+  def episode_length(self) -> int:
+    """Steps of an episode."""
+    return self._episode_length
+
+  def _current_state(self) -> world.State:
+    if self._state is None:
+      raise RuntimeError('There is no episode yet: call reset() first.')
+    return self._state
+
+  def _observation(self) -> dict[str, Any]:
+    return {'image': rendering.render(self._current_state()),
+            'instruction': self._texts[self._index]}
+
+  def reset(self) -> dm_env.TimeStep:
+    """Starts an episode with the next instance; see the base class."""
+    if self._served == _BLOCK:
+      self._draw_block()
+    self._index = int(self._block.instruction[self._served])
+    self._state = world.State(*(x[self._served] for x in self._block.state))
+    self._served += 1
+    self._num_steps = 0
+    self._ended = False
+    return dm_env.restart(self._observation())
+
+  def step(self, action) -> dm_env.TimeStep:
+    """Acts; after an episode's last step, starts the next one.
+
+    Args:
+      action: From 0 to 5 (see `world.Action`); of no effect if this starts an
+        episode.
+
+    Returns:
+      The time step; see the base class.
+
+    Raises:
+      ValueError: There is no such action.
+    """
+    if self._ended:
+      return self.reset()
+    try:
+      number = operator.index(action)
+    except TypeError:
+      number = -1
+    if not 0 <= number < len(world.Action):
+      raise ValueError(f'action is {action!r}: expected a whole number from 0 '
+                       f'to {len(world.Action) - 1} (see world.Action).')
+    self._state = world.step(self._current_state(), number, self._physics)
+    self._num_steps += 1
+    reward = float(relations.satisfied(self._codes[self._index], self._state))
+    observation = self._observation()
+    if self._num_steps < self._episode_length:
+      return dm_env.transition(reward, observation)
+    self._ended = True
+    if self._truncate:
+      return dm_env.truncation(reward, observation)
+    return dm_env.termination(reward, observation)
+
+  def observation_spec(self) -> dict[str, specs.Array]:
+    """Returns the specs of the image and of the instruction."""
+    shape = (rendering.IMAGE_SIZE, rendering.IMAGE_SIZE, 3)
+    return {
+        'image': specs.BoundedArray(shape, np.uint8, 0, 255, name='image'),
+        'instruction': specs.StringArray((), name='instruction'),
+    }
+
+  def action_spec(self) -> specs.DiscreteArray:
+    """Returns the spec of the six actions."""
+    return specs.DiscreteArray(len(world.Action), np.int32, name='action')
+
+  def reward_spec(self) -> specs.BoundedArray:
+    """Returns the spec of the reward, 0 or 1."""
+    return specs.BoundedArray((), float, 0, 1, name='reward')
+
+  def get_state(self) -> dict[str, Any]:
+    """Returns all that decides how the environment goes on.
+
+    Returns:
+      A dict that JSON can hold, for `set_state` of an environment made with
+      the same arguments (the seed apart).
+    """
+    return {
+        'generator': self._block_start,  # Where it stood before the block.
+        'served': self._served,
+        'board': (None if self._state is None else
+                  [int(x) for x in world.pack(self._state)]),
+        'instruction': self._index,
+        'num_instructions': len(self._instructions),
+        'num_steps': self._num_steps,
+        'ended': self._ended,
+    }
+
+  def set_state(self, state: dict[str, Any]) -> dm_env.TimeStep:
+    """Goes back to where `get_state` was called.
+
+    Args:
+      state: What `get_state` returned.
+
+    Returns:
+      The time step of the state, with a reward of 0; without an observation
+      if there has been no episode yet.
+
+    Raises:
+      ValueError: It comes from an environment with other instructions.
+    """
+    if state['num_instructions'] != len(self._instructions):
+      raise ValueError(
+          f'the state is of an environment with {state["num_instructions"]} '
+          f'instructions, this one has {len(self._instructions)}: make it with '
+          'the same arguments.')
+    self._rng.bit_generator.state = state['generator']
+    self._draw_block()
+    self._served = state['served']
+    board = state['board']
+    self._state = None if board is None else world.unpack(
+        np.array(board, np.uint8))
+    self._index = state['instruction']
+    self._num_steps = state['num_steps']
+    self._ended = state['ended']
+    if self._state is None:
+      return dm_env.restart(None)
+    if self._ended:
+      return dm_env.termination(0.0, self._observation())
+    return dm_env.transition(0.0, self._observation())

@@ -1,0 +1,340 @@
+"""Pairs of instruction and goal state: the data set D of the paper.
+
+Build GridLU's with
+
+    python -m gridlu.goal_dataset --task=relations --size=131072 --seed=0 \\
+        --output=goals.npz
+
+or write a file for a world of your own: any instructions, as strings, and
+images of states that satisfy them. The file is a NumPy archive (`np.savez`)
+of these arrays, and of no others:
+
+    format        str []: 'gridlu.goal_dataset'
+    version       int []: 1
+    instructions  str [M]: the different instructions
+    instruction   int [N]: which of them belongs to each example, 0 to M - 1
+    images        uint8 [N, H, W, 3]: the goal states, 0 to 255
+
+GridLU's own files hold `states` in place of `images`, 27 bytes each in place
+of 9,408: uint8 [N, 27], as `world.pack` makes them. For example:
+
+    np.savez('goals.npz', format='gridlu.goal_dataset', version=1,
+             instructions=np.array(['open the door', 'close the door']),
+             instruction=np.array([0, 0, 1]),
+             images=np.stack([open_1, open_2, closed]))
+"""
+
+from collections.abc import Callable, Sequence
+import dataclasses
+import os
+import time
+import zipfile
+import zlib
+
+from absl import app
+from absl import flags
+import numpy as np
+
+from gridlu import language
+from gridlu import relations
+from gridlu import world
+
+FORMAT = 'gridlu.goal_dataset'
+VERSION = 1
+TASKS = ('relations',)
+
+
+class GoalDatasetError(ValueError):
+  """A data set or its file is not as it should be."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class GoalDataset:
+  """N pairs of instruction and goal state.
+
+  Attributes:
+    instructions: The M different instructions.
+    instruction: int32 [N], the index in `instructions` of each example's.
+    states: uint8 [N, 27], packed GridLU states (see `world.pack`), or None.
+    images: uint8 [N, H, W, 3], or None. Just one of the two is given.
+
+  Raises:
+    GoalDatasetError: Something does not fit this description.
+  """
+  instructions: tuple[str, ...]
+  instruction: np.ndarray
+  states: np.ndarray | None = None
+  images: np.ndarray | None = None
+
+  def __post_init__(self):
+    self._check_instructions()
+    if (self.states is None) == (self.images is None):
+      raise GoalDatasetError(
+          f'{"neither" if self.states is None else "both"} of states and '
+          'images given: expected one of them.')
+    if self.states is not None:
+      self._check_states(self.states)
+    if self.images is not None:
+      self._check_images(self.images)
+
+  def __len__(self) -> int:
+    return len(self.instruction)
+
+  def _check_instructions(self):
+    """Checks `instructions`, and converts and checks `instruction`."""
+    for i, text in enumerate(self.instructions):
+      if not isinstance(text, str) or not text.strip():
+        raise GoalDatasetError(f'instructions[{i}] is {text!r}: expected a '
+                               'string that is not empty.')
+    if len(set(self.instructions)) != len(self.instructions):
+      twice = next(text for text in self.instructions
+                   if self.instructions.count(text) > 1)
+      raise GoalDatasetError(
+          f'instructions has {twice!r} more than once: expected different '
+          'ones. np.unique(strings, return_inverse=True) makes instructions '
+          'and instruction out of one string an example.')
+    index = np.asarray(self.instruction)
+    if index.ndim != 1 or not np.issubdtype(index.dtype, np.integer):
+      raise GoalDatasetError(
+          f'instruction is {index.dtype} {list(index.shape)}: expected whole '
+          'numbers, [N].')
+    if len(index) == 0:
+      raise GoalDatasetError('the data set is empty: expected one example or '
+                             'more.')
+    if index.min() < 0 or index.max() >= len(self.instructions):
+      bad = int(np.argmax((index < 0) | (index >= len(self.instructions))))
+      raise GoalDatasetError(
+          f'instruction[{bad}] is {index[bad]}: expected an index into the '
+          f'{len(self.instructions)} instructions, counted from 0.')
+    object.__setattr__(self, 'instruction', index.astype(np.int32))
+
+  def _check_states(self, states: np.ndarray):
+    if (states.dtype != np.uint8 or
+        states.shape != (len(self), world.PACKED_SIZE)):
+      raise GoalDatasetError(
+          f'states is {states.dtype} {list(states.shape)}: expected uint8 '
+          f'[{len(self)}, {world.PACKED_SIZE}], a row for each of instruction. '
+          'world.pack makes such rows.')
+    limits = np.array([world.NUM_BLOCK_CODES] * world.NUM_CELLS +
+                      [world.NUM_CELLS, 2])
+    bad = np.flatnonzero(np.any(states >= limits, axis=1))
+    if len(bad):
+      column = int(np.argmax(states[bad[0]] >= limits))
+      raise GoalDatasetError(
+          f'states[{bad[0]}, {column}] is {states[bad[0], column]}: expected '
+          f'less than {limits[column]}. world.pack makes such rows.')
+
+  def _check_images(self, images: np.ndarray):
+    if images.ndim != 4 or images.shape[-1] != 3 or images.dtype != np.uint8:
+      raise GoalDatasetError(
+          f'images is {images.dtype} {list(images.shape)}: expected uint8 '
+          '[N, H, W, 3], from 0 to 255. Scale images from 0 to 1 with '
+          'np.round(255 * images).astype(np.uint8).')
+    if len(images) != len(self):
+      raise GoalDatasetError(
+          f'images has length {len(images)} and instruction {len(self)}: '
+          'expected one instruction for each image.')
+
+
+def _write(path: str, arrays: dict[str, np.ndarray]) -> None:
+  """Writes an archive so that at no time half of one stands at `path`."""
+  temporary = f'{path}.{os.getpid()}.tmp'
+  try:
+    with open(temporary, 'wb') as file:
+      np.savez_compressed(file, allow_pickle=False, **arrays)
+    os.replace(temporary, path)
+  except BaseException:
+    if os.path.exists(temporary):
+      os.remove(temporary)
+    raise
+
+
+def save(path: str | os.PathLike, dataset: GoalDataset) -> None:
+  """Writes a data set in this module's format.
+
+  Args:
+    path: The file, replaced if it exists: with the whole new one or not at
+      all.
+    dataset: What to write.
+  """
+  arrays = {
+      'format': np.array(FORMAT),
+      'version': np.array(VERSION),
+      'instructions': np.array(dataset.instructions, np.str_),
+      'instruction': dataset.instruction,
+  }
+  if dataset.states is not None:
+    arrays['states'] = dataset.states
+  if dataset.images is not None:
+    arrays['images'] = dataset.images
+  _write(os.fspath(path), arrays)
+
+
+def _from_arrays(arrays: dict[str, np.ndarray]) -> GoalDataset:
+  """Makes a data set of a file's arrays, with every check."""
+  required = {'format', 'version', 'instructions', 'instruction'}
+  missing = sorted(required - set(arrays))
+  if missing:
+    raise GoalDatasetError(
+        f'it has no {", ".join(missing)}, only '
+        f'{", ".join(sorted(arrays)) or "nothing"}: expected '
+        f'{", ".join(sorted(required))} and either states or images.')
+  unknown = sorted(set(arrays) - required - {'states', 'images'})
+  if unknown:
+    raise GoalDatasetError(f'it has {", ".join(unknown)}, which the format '
+                           'does not know: leave it out.')
+  if arrays['format'].shape or str(arrays['format']) != FORMAT:
+    raise GoalDatasetError(f'format is {arrays["format"]}: expected '
+                           f'{FORMAT!r}.')
+  version = arrays['version']
+  if version.shape or not np.issubdtype(version.dtype, np.integer) or (
+      version != VERSION):
+    raise GoalDatasetError(
+        f'version is {version}: this program reads version {VERSION}. Make '
+        'the file again, or use the program that made it.')
+  strings = arrays['instructions']
+  if strings.ndim != 1 or strings.dtype.kind != 'U':
+    raise GoalDatasetError(
+        f'instructions is {strings.dtype} {list(strings.shape)}: expected '
+        'strings [M]. np.array(list_of_str) makes such an array.')
+  return GoalDataset(tuple(map(str, strings)), arrays['instruction'],
+                     arrays.get('states'), arrays.get('images'))
+
+
+def load(path: str | os.PathLike) -> GoalDataset:
+  """Reads a data set from a file in this module's format.
+
+  Args:
+    path: The file.
+
+  Returns:
+    The data set.
+
+  Raises:
+    GoalDatasetError: There is no such file or it is not in the format; the
+      message says what is wrong where, what was expected and what helps.
+  """
+  path = os.fspath(path)
+  try:
+    # np.load on a file that is not an archive would guess what it is.
+    with zipfile.ZipFile(path):
+      pass
+    with np.load(path, allow_pickle=False) as archive:
+      arrays = {name: archive[name] for name in archive.files}
+    for name, array in arrays.items():
+      if not isinstance(array, np.ndarray):  # Not written by NumPy.
+        raise ValueError(f'{name} is not an array')
+  except FileNotFoundError as error:
+    raise GoalDatasetError(
+        f'{path}: there is no such file. "python -m gridlu.goal_dataset '
+        f'--output={path}" makes one.') from error
+  except (OSError, EOFError, ValueError, KeyError, NotImplementedError,
+          zipfile.BadZipFile, zlib.error) as error:
+    raise GoalDatasetError(
+        f'{path}: not a whole .npz file of plain arrays ({error}). Expected '
+        'what np.savez writes, without arrays of objects; make or copy the '
+        'file again.') from error
+  try:
+    return _from_arrays(arrays)
+  except GoalDatasetError as error:
+    raise GoalDatasetError(f'{path}: {error}') from error
+
+
+def generate(
+    task: str, count: int, seed: int,
+    instructions: Sequence[str | language.Instruction] | None = None
+) -> GoalDataset:
+  """Draws a data set of GridLU goal states.
+
+  Args:
+    task: 'relations'.
+    count: How many examples. The paper needs about 131,072 (figure 7).
+    seed: Determines the examples.
+    instructions: Which instructions to draw from; None for all of the task's.
+
+  Returns:
+    A data set with packed states. Its `instructions` are those that occur.
+
+  Raises:
+    ValueError: The task does not exist, or `count` or `instructions` is empty
+      or does not fit the task.
+  """
+  if task not in TASKS:
+    raise ValueError(f'task is {task!r}: expected one of {TASKS}.')
+  if count < 1:
+    raise ValueError(f'count is {count}: expected at least 1.')
+  if instructions is None:
+    parsed = language.relations_instructions()
+  else:
+    parsed = tuple(language.parse(i) if isinstance(i, str) else i
+                   for i in dict.fromkeys(instructions))
+    parsed = tuple(dict.fromkeys(parsed))
+  drawn = relations.goal_states(np.random.default_rng(seed), count, parsed)
+  used, index = np.unique(drawn.instruction, return_inverse=True)
+  return GoalDataset(tuple(str(parsed[i]) for i in used), index,
+                     states=world.pack(drawn.state))
+
+
+def violations(dataset: GoalDataset) -> int:
+  """Counts the states that do not satisfy their instruction.
+
+  Args:
+    dataset: A data set of packed GridLU states.
+
+  Returns:
+    How many of its examples are wrong by GridLU's ground truth.
+
+  Raises:
+    ValueError: The data set holds images, or an instruction is not one of
+      GridLU-Relations'.
+  """
+  if dataset.states is None:
+    raise ValueError('the data set holds images: only packed GridLU states '
+                     'can be checked against the ground truth.')
+  codes = relations.encode([language.parse(i) for i in dataset.instructions])
+  return int(np.sum(~relations.satisfied(codes[dataset.instruction],
+                                         world.unpack(dataset.states))))
+
+
+def _main_with(values: flags.FlagValues) -> Callable[[list[str]], None]:
+  """Returns the program, with its flags defined in `values`."""
+  task = flags.DEFINE_enum(
+      'task', 'relations', TASKS, 'The task whose goal states to draw.',
+      flag_values=values)
+  size = flags.DEFINE_integer(
+      'size', 131072, 'How many pairs of instruction and goal state to draw. '
+      'The default suffices for the best performance (figure 7).',
+      lower_bound=1, flag_values=values)
+  seed = flags.DEFINE_integer(
+      'seed', 0, 'Determines the pairs: the same seed gives the same file.',
+      lower_bound=0, flag_values=values)
+  output = flags.DEFINE_string(
+      'output', None, 'The file to write, such as goals.npz. It must not '
+      'exist yet.', required=True, flag_values=values)
+
+  def main(argv: list[str]) -> None:
+    if len(argv) > 1:
+      raise app.UsageError(f'unexpected arguments {argv[1:]}: all options are '
+                           'flags such as --size=1000.')
+    if os.path.exists(output.value):
+      raise app.UsageError(f'--output={output.value} exists already: name '
+                           'another file, or remove it first.')
+    folder = os.path.dirname(output.value) or '.'
+    if not os.path.isdir(folder):
+      raise app.UsageError(f'--output={output.value}: there is no folder '
+                           f'{folder}; make it first.')
+    start = time.monotonic()
+    dataset = generate(task.value, size.value, seed.value)
+    save(output.value, dataset)
+    print(f'{output.value}: {len(dataset):,} goal states for '
+          f'{len(dataset.instructions)} instructions, '
+          f'{os.path.getsize(output.value) / 1e6:.1f} MB, '
+          f'{time.monotonic() - start:.1f} s')
+
+  return main
+
+
+if __name__ == '__main__':
+  # Defined here and not on import: programs that import this module have flags
+  # of the same names.
+  app.run(_main_with(flags.FLAGS))

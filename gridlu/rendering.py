@@ -1,0 +1,185 @@
+"""States as images, by a table of 8x8 tiles (appendix C, figures 3 and 6).
+
+An image is 56x56 pixels: 7x7 cells of 8x8, the outer ring being the wall. The
+colours are those of the paper's figures: black floor, light grey wall, pure
+red, green and blue blocks, and the agent as a full-cell square behind the
+block, dark grey when it is free and white when it carries (so that an image
+shows the whole state). The sprites follow the figures' proportions at 8 pixels
+a cell: the rect is a centred square of half the cell's side, the circle is
+inscribed in the cell, the triangle has its apex at the top centre and its base
+along the bottom edge.
+
+`render` and `tile_indices` run with any array module, like everything in
+`world`. `contact_sheet` is for people.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from PIL import Image, ImageDraw, ImageFont
+
+from gridlu import world
+
+TILE_SIZE = 8  # Pixels on a side of a cell.
+GRID_SIZE = world.SIZE + 2  # Cells on a side of the image, wall included.
+IMAGE_SIZE = GRID_SIZE * TILE_SIZE  # Pixels on a side of the image.
+
+FLOOR_COLOR = (0, 0, 0)
+WALL_COLOR = (220, 220, 220)
+BLOCK_COLORS = {'red': (255, 0, 0), 'green': (0, 255, 0), 'blue': (0, 0, 255)}
+FREE_AGENT_COLOR = (64, 64, 64)
+CARRYING_AGENT_COLOR = (255, 255, 255)
+
+_BACKGROUNDS = (FLOOR_COLOR, FREE_AGENT_COLOR, CARRYING_AGENT_COLOR)
+WALL_TILE = len(_BACKGROUNDS) * world.NUM_BLOCK_CODES
+
+
+def _sprites() -> dict[str, np.ndarray]:
+  """Returns each shape's pixels, bool [8, 8]."""
+  y, x = np.mgrid[:TILE_SIZE, :TILE_SIZE]
+  center = (TILE_SIZE - 1) / 2
+  from_left, from_top = np.abs(x - center), np.abs(y - center)
+  return {
+      'circle': from_left**2 + from_top**2 <= (TILE_SIZE / 2)**2,
+      'rect': np.maximum(from_left, from_top) < TILE_SIZE / 4,
+      'triangle': from_left < y // 2 + 1,  # Widths 2, 2, 4, 4, 6, 6, 8, 8.
+  }
+
+
+def _tiles() -> np.ndarray:
+  """Builds `TILES`."""
+  sprites = _sprites()
+  tiles = np.zeros((WALL_TILE + 1, TILE_SIZE, TILE_SIZE, 3), np.uint8)
+  tiles[WALL_TILE] = WALL_COLOR
+  for i, background in enumerate(_BACKGROUNDS):
+    first = i * world.NUM_BLOCK_CODES
+    tiles[first:first + world.NUM_BLOCK_CODES] = background
+    for shape, sprite in sprites.items():
+      for color, rgb in BLOCK_COLORS.items():
+        tiles[first + world.block(shape, color)][sprite] = rgb
+  tiles.flags.writeable = False
+  return tiles
+
+
+# uint8 [31, 8, 8, 3]: block code 0 to 9, plus 10 behind which a free agent
+# stands, plus 20 behind which a carrying one stands; then the wall.
+TILES = _tiles()
+
+# The tiles as rows of pixels, [31 * 8, 8, 3]; for each of the image's 56 rows of
+# pixels the row of cells it cuts, [56], and which of a tile's rows, [56, 1].
+_TILE_ROWS = TILES.reshape(-1, TILE_SIZE, 3)
+_CELL_ROW = np.arange(IMAGE_SIZE, dtype=np.int32) // TILE_SIZE
+_ROW_IN_TILE = np.arange(IMAGE_SIZE, dtype=np.int32)[:, None] % TILE_SIZE
+
+# For each row or column of the grid the board's, [7] (the wall takes its
+# neighbour's); 1 on the board and 0 in the wall, [7, 7]; the wall's tiles.
+_INSIDE = np.clip(np.arange(GRID_SIZE, dtype=np.int32) - 1, 0, world.SIZE - 1)
+_BOARD = np.pad(np.ones((world.SIZE, world.SIZE), np.int32), 1)
+_WALL = WALL_TILE * (1 - _BOARD)
+
+
+def tile_indices(state: world.State,
+                 xp: world.ArrayModule = np) -> world.Array:
+  """Returns which tile each cell shows.
+
+  Args:
+    state: A batch of states.
+    xp: The array module.
+
+  Returns:
+    int32 [..., 7, 7], indices into `TILES`.
+  """
+  blocks = xp.asarray(state.blocks, np.int32)
+  cell = world.cell_index(xp.asarray(state.agent, np.int32))
+  background = 1 + xp.asarray(state.carrying, np.int32)[..., None, None]
+  board = (blocks +
+           world.cell_mask(cell, xp) * background * world.NUM_BLOCK_CODES)
+  grid = xp.take(xp.take(board, _INSIDE, axis=-2), _INSIDE, axis=-1)
+  return grid * _BOARD + _WALL
+
+
+def render(state: world.State, xp: world.ArrayModule = np) -> world.Array:
+  """Renders states.
+
+  Args:
+    state: A batch of states.
+    xp: The array module.
+
+  Returns:
+    uint8 [..., 56, 56, 3], red, green and blue from 0 to 255.
+  """
+  first_rows = tile_indices(state, xp) * TILE_SIZE
+  rows = xp.take(first_rows, _CELL_ROW, axis=-2) + _ROW_IN_TILE
+  strips = xp.take(_TILE_ROWS, rows, axis=0)  # [..., 56, 7, 8, 3]
+  return xp.concatenate(
+      [strips[..., column, :, :] for column in range(GRID_SIZE)], axis=-2)
+
+
+def _wrap(text: str, font: ImageFont.FreeTypeFont | ImageFont.ImageFont,
+          width: int) -> list[str]:
+  """Breaks text into lines of at most `width` pixels, where that can be."""
+  lines = ['']
+  # Instructions have few spaces: a line may also end after a bracket.
+  for piece in text.replace('(', '(\0').replace(' ', ' \0').split('\0'):
+    if lines[-1] and font.getlength((lines[-1] + piece).rstrip()) > width:
+      lines.append('')
+    lines[-1] += piece
+  return [line.rstrip() for line in lines]
+
+
+def contact_sheet(images: np.ndarray, captions: Sequence[str] | None = None,
+                  columns: int = 8, scale: int = 3) -> np.ndarray:
+  """Lays many images out on one, for people.
+
+  Args:
+    images: uint8 [N, H, W, 3].
+    captions: A text to stand below each image, such as its instruction; long
+      ones are wrapped. None leaves the room out.
+    columns: How many images stand in a row.
+    scale: How many pixels on a side a pixel of the images gets.
+
+  Returns:
+    uint8 [height, width, 3].
+
+  Raises:
+    ValueError: The images are not such an array, there is not one caption for
+      each, or `columns` or `scale` is below 1.
+  """
+  images = np.asarray(images)
+  if images.ndim != 4 or images.shape[-1] != 3 or images.dtype != np.uint8:
+    raise ValueError(
+        f'images are {images.dtype} {list(images.shape)}: expected uint8 '
+        '[N, H, W, 3]. Give a single image a leading dimension of 1.')
+  if len(images) == 0:
+    raise ValueError('images has length 0: expected at least one image.')
+  if captions is not None and len(captions) != len(images):
+    raise ValueError(f'{len(captions)} captions for {len(images)} images: '
+                     'expected one for each.')
+  if columns < 1 or scale < 1:
+    raise ValueError(f'columns is {columns} and scale is {scale}: expected '
+                     'at least 1 for each.')
+  columns = min(columns, len(images))
+  num_rows = -(-len(images) // columns)
+  height, width = images.shape[1] * scale, images.shape[2] * scale
+  margin = 8
+  font = ImageFont.load_default(size=11)
+  line_height = 14
+  texts = [_wrap(text, font, width) for text in captions or ()]
+  num_lines = max((len(lines) for lines in texts), default=0)
+  caption_height = line_height * num_lines + 2
+  cell_height = height + caption_height + margin
+  cell_width = width + margin
+
+  sheet = Image.new(
+      'RGB', (margin + columns * cell_width, margin + num_rows * cell_height),
+      (255, 255, 255))
+  draw = ImageDraw.Draw(sheet)
+  for i, image in enumerate(images):
+    x = margin + i % columns * cell_width
+    y = margin + i // columns * cell_height
+    sheet.paste(
+        Image.fromarray(image).resize((width, height),
+                                      Image.Resampling.NEAREST), (x, y))
+    for j, line in enumerate(texts[i] if texts else ()):
+      draw.text((x, y + height + 2 + j * line_height), line, (0, 0, 0), font)
+  return np.asarray(sheet)

@@ -1,0 +1,225 @@
+"""The GridLU world: what a state is, and its physics.
+
+Implements appendix C of the paper (figure 6 shows the dynamics): a 5x5 board
+inside a wall, blocks of 3 shapes and 3 colours, at most one in a cell, and an
+agent that may carry one of them. A carried block stays in the agent's cell and
+moves with it.
+
+Every function here is pure, takes any number of leading batch dimensions and
+an array module: `xp=np`, or `xp=tf.experimental.numpy` to run the same lines
+inside a compiled TensorFlow program. That is why the code below keeps to masks
+and arithmetic with explicit dtypes: no assignment, no fancy indexing and no
+reshaping of unknown batch dimensions.
+"""
+
+import dataclasses
+import enum
+from typing import Any, NamedTuple
+
+import numpy as np
+
+Array = Any  # np.ndarray, or tf.Tensor where xp is tf.experimental.numpy.
+ArrayModule = Any  # numpy, or tf.experimental.numpy.
+
+SIZE = 5  # Cells on a side of the board.
+NUM_CELLS = SIZE * SIZE
+SHAPES = ('circle', 'rect', 'triangle')
+COLORS = ('red', 'green', 'blue')
+NUM_BLOCK_CODES = 1 + len(SHAPES) * len(COLORS)  # 0 is the empty cell.
+PACKED_SIZE = NUM_CELLS + 2  # Bytes of a packed state.
+
+
+class State(NamedTuple):
+  """A board, or a batch of boards."""
+  # int32 [..., 5, 5]: 0 for an empty cell, else 1 + 3 * shape + colour. Row 0
+  # is the top (north).
+  blocks: Array
+  agent: Array  # int32 [..., 2]: row from the top, column from the left.
+  carrying: Array  # bool [...]: whether the agent carries its cell's block.
+
+
+class Action(enum.IntEnum):
+  """The six actions of appendix C."""
+  UP = 0
+  DOWN = 1
+  LEFT = 2
+  RIGHT = 3
+  INTERACT = 4  # Picks up the block in the agent's cell, or puts it down.
+  NOOP = 5
+
+
+def _next_cells() -> np.ndarray:
+  """Builds `_NEXT_CELL`."""
+  rows, columns = np.divmod(np.arange(NUM_CELLS), SIZE)
+  next_cells = np.zeros((len(Action), NUM_CELLS), np.int32)
+  for action, (down, right) in {
+      Action.UP: (-1, 0), Action.DOWN: (1, 0), Action.LEFT: (0, -1),
+      Action.RIGHT: (0, 1), Action.INTERACT: (0, 0), Action.NOOP: (0, 0),
+  }.items():
+    next_cells[action] = (SIZE * np.clip(rows + down, 0, SIZE - 1) +
+                          np.clip(columns + right, 0, SIZE - 1))
+  return next_cells.reshape(-1)
+
+
+# Cells have an index, 5 * row + column. [6 * 25]: the cell where an action
+# leads from a cell if no block is in the way, at 25 * action + cell.
+_NEXT_CELL = _next_cells()
+# [25, 2]: a cell's row and column.
+_ROW_AND_COLUMN = np.stack(
+    np.divmod(np.arange(NUM_CELLS, dtype=np.int32), SIZE), axis=-1)
+# [25, 5, 5]: 1 in the cell and 0 elsewhere.
+_CELL_MASK = np.eye(NUM_CELLS, dtype=np.int32).reshape(NUM_CELLS, SIZE, SIZE)
+
+
+def block(shape: str, color: str) -> int:
+  """Returns the code of a block in `State.blocks`.
+
+  Args:
+    shape: One of `SHAPES`.
+    color: One of `COLORS`.
+
+  Returns:
+    1 + 3 * shape + colour, from 1 to 9.
+
+  Raises:
+    ValueError: The shape or the colour does not exist.
+  """
+  if shape not in SHAPES:
+    raise ValueError(f'shape is {shape!r}: expected one of {SHAPES}.')
+  if color not in COLORS:
+    raise ValueError(f'color is {color!r}: expected one of {COLORS}.')
+  return 1 + len(COLORS) * SHAPES.index(shape) + COLORS.index(color)
+
+
+@dataclasses.dataclass(frozen=True)
+class Physics:
+  """What the world lets the agent do.
+
+  Attributes:
+    immovable: Codes (see `block`) of the blocks that cannot be picked up.
+
+  Raises:
+    ValueError: `immovable` has something that is not a block's code.
+  """
+  immovable: tuple[int, ...] = ()
+
+  def __post_init__(self):
+    for code in self.immovable:
+      if isinstance(code, bool) or code not in range(1, NUM_BLOCK_CODES):
+        raise ValueError(
+            f'Physics.immovable has {code!r}: expected block codes from 1 to '
+            f'{NUM_BLOCK_CODES - 1}, such as world.block(\'rect\', \'red\').')
+    object.__setattr__(
+        self, 'immovable', tuple(sorted({int(c) for c in self.immovable})))
+
+
+NORMAL = Physics()
+# The changed world of figure 5: "all red square objects immovable".
+IMMOVABLE_RED_RECTS = Physics(immovable=(block('rect', 'red'),))
+# By the name that flags use.
+PHYSICS = {'normal': NORMAL, 'immovable_red_rects': IMMOVABLE_RED_RECTS}
+
+
+def cell_index(agent: Array) -> Array:
+  """Returns 5 * row + column, int32 [...], of cells int32 [..., 2]."""
+  return agent[..., 0] * SIZE + agent[..., 1]
+
+
+def cell_mask(cell: Array, xp: ArrayModule = np) -> Array:
+  """Marks one cell of each board.
+
+  Args:
+    cell: int32 [...], the cell's index (see `cell_index`).
+    xp: The array module.
+
+  Returns:
+    int32 [..., 5, 5], 1 at that cell and 0 elsewhere.
+  """
+  return xp.take(_CELL_MASK, cell, axis=0)
+
+
+def step(state: State, action: Array, physics: Physics = NORMAL,
+         xp: ArrayModule = np) -> State:
+  """Returns the state that an action leads to.
+
+  A move into the wall changes nothing. A free agent enters any cell; an agent
+  that carries a block does not enter a cell that holds another. INTERACT lets
+  a free agent pick up the block in its cell, unless the physics makes that
+  block immovable, and lets a carrying agent put its block down where it stands
+  (the paper's "in any non-empty cell" is a slip: a carrying agent's cell never
+  holds another block). INTERACT in an empty cell and NOOP change nothing.
+
+  Args:
+    state: A batch of states.
+    action: int [...], each from 0 to 5 (see `Action`). It is not checked: an
+      array module without bounds checks may do anything with other values.
+    physics: Which blocks cannot be picked up.
+    xp: The array module.
+
+  Returns:
+    State with the batch dimensions of `state` and `action` broadcast together.
+  """
+  # Products with 0-or-1 masks rather than `where`, which is slow on one board.
+  blocks = xp.asarray(state.blocks, np.int32)
+  cell = cell_index(xp.asarray(state.agent, np.int32))
+  carrying = xp.asarray(state.carrying, np.bool_)
+  action = xp.asarray(action, np.int32)
+
+  target = xp.take(_NEXT_CELL, action * NUM_CELLS + cell)
+  here, there = cell_mask(cell, xp), cell_mask(target, xp)
+  block_here = xp.max(blocks * here, axis=(-2, -1))
+  block_there = xp.max(blocks * there, axis=(-2, -1))
+
+  # An agent that carries and does not move "finds" its own block in its way:
+  # it stays where it is all the same.
+  blocked = carrying & (block_there > 0)
+  moved_block = block_here * xp.asarray(carrying & ~blocked, np.int32)
+  new_blocks = blocks + (there - here) * moved_block[..., None, None]
+  new_cell = cell + (target - cell) * xp.asarray(~blocked, np.int32)
+
+  interact = action == int(Action.INTERACT)
+  liftable = block_here > 0
+  for code in physics.immovable:
+    liftable = liftable & (block_here != code)
+  # INTERACT turns carrying into free, and free into carrying if there is
+  # something to lift.
+  new_carrying = (carrying & ~interact) | (~carrying & interact & liftable)
+  return State(new_blocks, xp.take(_ROW_AND_COLUMN, new_cell, axis=0),
+               new_carrying)
+
+
+def pack(state: State, xp: ArrayModule = np) -> Array:
+  """Packs states into 27 bytes each (an image takes 9,408).
+
+  Args:
+    state: A batch of states.
+    xp: The array module.
+
+  Returns:
+    uint8 [..., 27]: the 25 cells row by row, the index of the agent's cell
+    (5 * row + column), and 1 if the agent carries a block, else 0.
+  """
+  blocks = xp.asarray(state.blocks, np.int32)
+  cell = cell_index(xp.asarray(state.agent, np.int32))
+  carrying = xp.asarray(state.carrying, np.int32)
+  values = [blocks[..., row, :] for row in range(SIZE)]
+  values += [cell[..., None], carrying[..., None]]
+  return xp.asarray(xp.concatenate(values, axis=-1), np.uint8)
+
+
+def unpack(packed: Array, xp: ArrayModule = np) -> State:
+  """Inverts `pack`.
+
+  Args:
+    packed: uint8 [..., 27], as `pack` returns it.
+    xp: The array module.
+
+  Returns:
+    State with batch dimensions [...].
+  """
+  values = xp.asarray(packed, np.int32)
+  blocks = xp.stack(
+      [values[..., SIZE * row:SIZE * (row + 1)] for row in range(SIZE)],
+      axis=-2)
+  agent = xp.take(_ROW_AND_COLUMN, values[..., NUM_CELLS], axis=0)
+  return State(blocks, agent, values[..., NUM_CELLS + 1] != 0)

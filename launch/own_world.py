@@ -1,0 +1,82 @@
+"""AGILE on a world of one's own: corners of four colours, plain strings.
+
+  python -m launch.own_world            writes goal examples
+  python -m agile_tf.launch --flagfile=launch/own_world.flags
+"""
+
+import os
+
+from agile_tf import worlds
+import dm_env
+from dm_env import specs
+import numpy as np
+
+COLORS = {'red': (255, 0, 0), 'green': (0, 255, 0), 'blue': (0, 0, 255),
+          'yellow': (255, 255, 0)}
+INSTRUCTIONS = [f'go to the {color} corner' for color in COLORS]
+CORNERS = [(0, 0), (0, 4), (4, 0), (4, 4)]
+MOVES = [(-1, 0), (1, 0), (0, -1), (0, 1)]
+GOALS = os.path.join('runs', 'own_world_goals.npz')
+
+
+def draw(order, cell):
+  """A 5x5 board of 8x8 pixels a cell: colours in the corners, a white agent."""
+  image = np.zeros([40, 40, 3], np.uint8)
+  for (row, column), color in zip(CORNERS, order):
+    image[8 * row:8 * row + 8, 8 * column:8 * column + 8] = COLORS[color]
+  image[8 * cell[0] + 2:8 * cell[0] + 6, 8 * cell[1] + 2:8 * cell[1] + 6] = 255
+  return image
+
+
+class Corners(dm_env.Environment):
+  """The agent starts anywhere and has ten steps; nothing says how it fared."""
+
+  def __init__(self, seed):
+    self._rng = np.random.default_rng(seed)
+
+  def _observation(self):
+    return {'image': draw(self._order, self._cell), 'instruction': self._text}
+
+  def reset(self):
+    self._order = self._rng.permutation(list(COLORS))
+    self._cell = self._rng.integers(5, size=2)
+    self._text = INSTRUCTIONS[self._rng.integers(len(INSTRUCTIONS))]
+    self._steps = 0
+    return dm_env.restart(self._observation())
+
+  def step(self, action):
+    self._cell = np.clip(self._cell + MOVES[action], 0, 4)
+    self._steps += 1
+    end = dm_env.termination if self._steps == 10 else dm_env.transition
+    return end(0.0, self._observation())
+
+  def observation_spec(self):
+    return {'image': specs.BoundedArray((40, 40, 3), np.uint8, 0, 255),
+            'instruction': specs.StringArray(())}
+
+  def action_spec(self):
+    return specs.DiscreteArray(len(MOVES))
+
+
+def write_goal_examples(path, count=2000):
+  """What an expert would collect: instructions, and images of them done."""
+  rng = np.random.default_rng(0)
+  instruction = rng.integers(len(INSTRUCTIONS), size=count)
+  images = []
+  for i in instruction:
+    order = rng.permutation(list(COLORS))
+    images.append(draw(order, CORNERS[list(order).index(list(COLORS)[i])]))
+  np.savez(path, format='gridlu.goal_dataset', version=1,
+           instructions=np.array(INSTRUCTIONS), instruction=instruction,
+           images=np.stack(images))
+
+
+def make_world():
+  """What --world=launch.own_world:make_world calls."""
+  return worlds.from_environment(Corners, GOALS, INSTRUCTIONS)
+
+
+if __name__ == '__main__':
+  os.makedirs('runs', exist_ok=True)
+  write_goal_examples(GOALS)
+  print(f'Wrote {GOALS}.')
