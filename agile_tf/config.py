@@ -50,8 +50,9 @@ class Config:
       'agile_tf.worlds.World of your own.')
   instructions: str = _setting(
       'all', 'Which of the 990 GridLU-Relations instructions occur: all of '
-      'them, those with AGENT, or those without.',
-      choices=('all', 'go_to', 'bring_to'))
+      'them, those with AGENT (go_to), of these the 30 with SameLocation, or '
+      'those without AGENT (bring_to).',
+      choices=('all', 'go_to', 'same_location', 'bring_to'))
   physics: str = _setting(
       'normal', "GridLU's physics: every block can be carried, or red rects "
       'cannot (figure 5).', choices=('normal', 'immovable_red_rects'))

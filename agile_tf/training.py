@@ -31,10 +31,15 @@ def make_world(config: config_lib.Config) -> worlds.World:
   """
   if config.world != 'relations':
     return worlds.load(config.world)
-  instructions = language.relations_instructions()
-  if config.instructions != 'all':
-    go_to = config.instructions == 'go_to'
-    instructions = tuple(i for i in instructions if i.is_go_to == go_to)
+  kinds = {
+      'all': lambda instruction: True,
+      'go_to': lambda instruction: instruction.is_go_to,
+      'same_location': lambda instruction: isinstance(
+          instruction, language.SameLocation),
+      'bring_to': lambda instruction: not instruction.is_go_to,
+  }
+  instructions = tuple(
+      filter(kinds[config.instructions], language.relations_instructions()))
   physics = (
       gridlu_world.Physics() if config.physics == 'normal'
       else gridlu_world.IMMOVABLE_RED_RECTS)

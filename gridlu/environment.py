@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 import operator
 from typing import Any
+import zlib
 
 import dm_env
 from dm_env import specs
@@ -60,9 +61,9 @@ class GridLU(dm_env.Environment):
                        f'{tuple(EPISODE_LENGTH)}.{hint}')
     if episode_length is None:
       episode_length = EPISODE_LENGTH[task]
-    if operator.index(episode_length) < 1:
-      raise ValueError(f'episode_length is {episode_length}: expected at least '
-                       '1, or None for the paper\'s.')
+    if not hasattr(episode_length, '__index__') or episode_length < 1:
+      raise ValueError(f'episode_length is {episode_length!r}: expected a '
+                       "whole number from 1 up, or None for the paper's.")
     if not isinstance(physics, world.Physics):
       raise ValueError(f'physics is {physics!r}: expected a world.Physics, '
                        'such as world.IMMOVABLE_RED_RECTS.')
@@ -76,7 +77,7 @@ class GridLU(dm_env.Environment):
           language.parse(i) if isinstance(i, str) else i for i in instructions)
     if not self._instructions:
       raise ValueError('instructions is empty: expected at least one, or None '
-                       'for all of the task\'s.')
+                       "for all of the task's.")
     self._codes = relations.encode(self._instructions)
     self._texts = tuple(str(i) for i in self._instructions)
     self._episode_length = operator.index(episode_length)
@@ -191,6 +192,10 @@ class GridLU(dm_env.Environment):
     """Returns the spec of the reward, 0 or 1."""
     return specs.BoundedArray((), float, 0, 1, name='reward')
 
+  def _checksum(self) -> int:
+    """Returns a number that tells lists of instructions apart."""
+    return zlib.crc32('\n'.join(self._texts).encode())
+
   def get_state(self) -> dict[str, Any]:
     """Returns all that decides how the environment goes on.
 
@@ -204,7 +209,7 @@ class GridLU(dm_env.Environment):
         'board': (None if self._state is None else
                   [int(x) for x in world.pack(self._state)]),
         'instruction': self._index,
-        'num_instructions': len(self._instructions),
+        'instructions': self._checksum(),
         'num_steps': self._num_steps,
         'ended': self._ended,
     }
@@ -222,11 +227,11 @@ class GridLU(dm_env.Environment):
     Raises:
       ValueError: It comes from an environment with other instructions.
     """
-    if state['num_instructions'] != len(self._instructions):
+    if state['instructions'] != self._checksum():
       raise ValueError(
-          f'the state is of an environment with {state["num_instructions"]} '
-          f'instructions, this one has {len(self._instructions)}: make it with '
-          'the same arguments.')
+          f'the state has {state["instructions"]} as checksum of the '
+          f'instructions, this environment {self._checksum()}: make it with '
+          'the same instructions in the same order.')
     self._rng.bit_generator.state = state['generator']
     self._draw_block()
     self._served = state['served']

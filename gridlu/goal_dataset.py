@@ -1,8 +1,8 @@
-"""Pairs of instruction and goal state: the data set D of the paper.
+r"""Pairs of instruction and goal state: the data set D of the paper.
 
 Build GridLU's with
 
-    python -m gridlu.goal_dataset --task=relations --size=131072 --seed=0 \\
+    python -m gridlu.goal_dataset --task=relations --size=131072 --seed=0 \
         --output=goals.npz
 
 or write a file for a world of your own: any instructions, as strings, and

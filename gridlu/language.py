@@ -4,7 +4,8 @@ GridLU-Relations has the grammar of appendix E.1,
 
     <obj> ::= Color(<color>, <obj_part2>) | Shape(<shape>, SCENE)
     <obj_part2> ::= Shape(<shape>, SCENE) | SCENE
-    <go_to_instruction> ::= <relation2>(AGENT, <obj>) | <relation2>(<obj>, AGENT)
+    <go_to_instruction> ::= <relation2>(AGENT, <obj>)
+                          | <relation2>(<obj>, AGENT)
     <bring_to_instruction> ::= <relation1>(<obj>, <obj>)
 
 where the operands of a bring-to instruction differ and SameLocation goes with
@@ -79,6 +80,7 @@ class Scene:
 
   @property
   def tree(self) -> Tree:
+    """The operand's part of `Instruction.tree`."""
     return ()
 
 
@@ -91,6 +93,7 @@ class Agent:
 
   @property
   def tree(self) -> Tree:
+    """The operand's part of `Instruction.tree`."""
     return ('AGENT',)
 
 
@@ -115,6 +118,7 @@ class Shape:
 
   @property
   def tree(self) -> Tree:
+    """The operand's part of `Instruction.tree`."""
     return (self.shape,)
 
 
@@ -136,6 +140,7 @@ class Color:
 
   @property
   def tree(self) -> Tree:
+    """The operand's part of `Instruction.tree`."""
     if isinstance(self.blocks, Scene):
       return (self.color,)
     return (self.color, self.blocks.tree)

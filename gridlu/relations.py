@@ -212,7 +212,7 @@ def split(
     groups = [(instruction, twin(instruction)) for instruction in instructions
               if index[instruction] < index[twin(instruction)]]
   else:
-    raise ValueError(f'by is {by!r}: expected \'strings\' or \'meanings\'.')
+    raise ValueError(f"by is {by!r}: expected 'strings' or 'meanings'.")
   rng = np.random.default_rng(seed)
   chosen = rng.permutation(len(groups))[:round(fraction * len(groups))]
   held_out = {instruction for i in chosen for instruction in groups[i]}
@@ -329,9 +329,13 @@ def _draw(rng: np.random.Generator, count: int,
     accepted.append((_Blocks(*(x[keep] for x in blocks)),
                      _Places(*(x[keep] for x in places))))
     missing -= len(keep)
-  all_blocks, all_places = zip(*accepted)
-  return (_Blocks(*map(np.concatenate, zip(*all_blocks))),
-          _Places(*map(np.concatenate, zip(*all_places))))
+  return (
+      _Blocks(
+          np.concatenate([blocks.instruction for blocks, _ in accepted]),
+          np.concatenate([blocks.blocks for blocks, _ in accepted])),
+      _Places(
+          np.concatenate([places.cells for _, places in accepted]),
+          np.concatenate([places.agent for _, places in accepted])))
 
 
 def instances(

@@ -16,7 +16,9 @@ along the bottom edge.
 from collections.abc import Sequence
 
 import numpy as np
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image
+from PIL import ImageDraw
+from PIL import ImageFont
 
 from gridlu import world
 
@@ -65,8 +67,8 @@ def _tiles() -> np.ndarray:
 # stands, plus 20 behind which a carrying one stands; then the wall.
 TILES = _tiles()
 
-# The tiles as rows of pixels, [31 * 8, 8, 3]; for each of the image's 56 rows of
-# pixels the row of cells it cuts, [56], and which of a tile's rows, [56, 1].
+# The tiles as rows of pixels, [31 * 8, 8, 3]; for each of the image's 56 rows
+# of pixels the row of cells it cuts, [56], and which of a tile's rows, [56, 1].
 _TILE_ROWS = TILES.reshape(-1, TILE_SIZE, 3)
 _CELL_ROW = np.arange(IMAGE_SIZE, dtype=np.int32) // TILE_SIZE
 _ROW_IN_TILE = np.arange(IMAGE_SIZE, dtype=np.int32)[:, None] % TILE_SIZE
@@ -164,9 +166,10 @@ def contact_sheet(images: np.ndarray, captions: Sequence[str] | None = None,
   margin = 8
   font = ImageFont.load_default(size=11)
   line_height = 14
-  texts = [_wrap(text, font, width) for text in captions or ()]
-  num_lines = max((len(lines) for lines in texts), default=0)
-  caption_height = line_height * num_lines + 2
+  texts = [_wrap(text, font, width)
+           for text in (captions if captions is not None else ())]
+  caption_height = (
+      2 + line_height * max(len(lines) for lines in texts) if texts else 0)
   cell_height = height + caption_height + margin
   cell_width = width + margin
 

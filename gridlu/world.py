@@ -108,7 +108,7 @@ class Physics:
       if isinstance(code, bool) or code not in range(1, NUM_BLOCK_CODES):
         raise ValueError(
             f'Physics.immovable has {code!r}: expected block codes from 1 to '
-            f'{NUM_BLOCK_CODES - 1}, such as world.block(\'rect\', \'red\').')
+            f"{NUM_BLOCK_CODES - 1}, such as world.block('rect', 'red').")
     object.__setattr__(
         self, 'immovable', tuple(sorted({int(c) for c in self.immovable})))
 

@@ -1,0 +1,248 @@
+"""Tests of the comparison with the paper's table."""
+
+import dataclasses
+import subprocess
+import sys
+
+from absl.testing import absltest
+from absl.testing import parameterized
+
+from agile_tf import config as config_lib
+from agile_tf import hparams
+from agile_tf import paper
+
+_CELLS = [
+    (row, cell) for row in paper.HYPERPARAMETERS
+    for cell in (row.policy, row.discriminator) if cell]
+_SETTINGS = [cell.setting for _, cell in _CELLS if cell.setting]
+
+
+def _run(*arguments: str) -> subprocess.CompletedProcess:
+  return subprocess.run(
+      [sys.executable, '-m', 'agile_tf.hparams', *arguments],
+      capture_output=True, text=True, check=False)
+
+
+def _line(text: str, start: str) -> str:
+  """Returns the only line with a start, mark and spaces aside."""
+  line, = [line for line in text.splitlines()
+           if ' '.join(line.strip('* ').split()).startswith(start)]
+  return line
+
+
+class PaperTest(parameterized.TestCase):
+
+  @parameterized.named_parameters(
+      (f'{cell.setting}', cell) for _, cell in _CELLS if cell.setting)
+  def test_default_is_the_papers(self, cell):
+    self.assertEqual(getattr(config_lib.Config(), cell.setting), cell.value)
+
+  def test_the_whole_table(self):
+    """Row by row as printed, so that a slip in paper.py shows."""
+    table = [
+        (row.group, row.hyperparameter,
+         *(cell and cell.value for cell in (row.policy, row.discriminator)))
+        for row in paper.HYPERPARAMETERS]
+    self.assertEqual(table, [
+        ('RMSProp', 'learning rate', 0.0003, 0.0005),
+        ('RMSProp', 'decay', 0.99, 0.9),
+        ('RMSProp', 'epsilon', 0.1, 1e-10),
+        ('RMSProp', 'grad. norm threshold', 40, 25),
+        ('RMSProp', 'batch size', 1, 256),
+        ('RL', 'rollout length', 15, None),
+        ('RL', 'episode length', 30, None),
+        ('RL', 'discount', 0.99, None),
+        ('RL', 'reward scale', 0.1, None),
+        ('RL', 'baseline cost', 1.0, None),
+        ('RL', 'reward prediction cost (when used)', 1.0, None),
+        ('RL', 'reward prediction batch size', 4, None),
+        ('RL', 'num. workers training pi', 15, 1),
+        ('AGILE', 'size of replay buffer B', None, 100000),
+        ('AGILE', 'num. workers training D', None, 1),
+        ('Regularization', 'entropy weight alpha', 0.01, None),
+        ('Regularization', 'max. column norm', None, 1),
+    ])
+
+  def test_a_setting_is_in_one_row(self):
+    self.assertCountEqual(_SETTINGS, set(_SETTINGS))
+
+  def test_only_these_cells_are_no_settings(self):
+    self.assertEqual(
+        [(row.hyperparameter, cell.value) for row, cell in _CELLS
+         if not cell.setting],
+        [('batch size', 1), ('num. workers training pi', 1),
+         ('num. workers training D', 1)])
+
+  def test_results_are_rates_at_the_same_steps(self):
+    for result in paper.RESULTS:
+      self.assertLen(result.curve, len(paper.RESULT_STEPS))
+      for rate in result.curve:
+        self.assertBetween(rate, 0, 1)
+
+  def test_the_text_gives_more_than_the_curves_end(self):
+    stated = {r.agent: (r.text, r.curve[-1]) for r in paper.RESULTS if r.text}
+    self.assertEqual(stated, {
+        'A3C-RP': (.999, .997), 'AGILE, rho 25 %': (.995, .989)})
+
+
+class DifferencesTest(parameterized.TestCase):
+
+  def test_none_by_default(self):
+    config = config_lib.Config()
+    self.assertEmpty(hparams.differences(config))
+    for text in hparams.table_text(config), hparams.table_markdown(config):
+      self.assertIn("Nothing differs from the paper's table.", text)
+      self.assertNotIn('*', text)
+      self.assertNotIn('Why', text)
+
+  def test_one(self):
+    self.assertEqual(
+        hparams.differences(config_lib.Config(policy_epsilon=1e-5)),
+        [hparams.Difference('policy_epsilon', '0.1', '1e-05')])
+
+  @parameterized.parameters(
+      ('reward_prediction', {'reward_prediction_batch_size': 8}),
+      ('reward', {'replay_size': 5000}),
+  )
+  def test_what_is_not_used_does_not_differ(self, switch, changed):
+    off = {'reward_prediction': False, 'reward': 'environment'}[switch]
+    on = {'reward_prediction': True, 'reward': 'discriminator'}[switch]
+    self.assertEmpty(
+        hparams.differences(config_lib.Config(**{switch: off}, **changed)))
+    self.assertLen(
+        hparams.differences(config_lib.Config(**{switch: on}, **changed)), 1)
+
+  def test_every_setting_of_the_table_shows(self):
+    for _, cell in _CELLS:
+      if cell.setting in ('', 'policy_workers'):
+        continue
+      changed = {cell.setting: type(getattr(
+          config_lib.Config(), cell.setting))(cell.value * 2)}
+      if cell.setting in ('policy_decay', 'discriminator_decay', 'discount'):
+        changed = {cell.setting: 0.5}
+      config = config_lib.Config(reward_prediction=True, **changed)
+      self.assertEqual(
+          [difference.setting for difference in hparams.differences(config)],
+          [cell.setting])
+
+  def test_own_names_are_settings(self):
+    names = {field.name for field in dataclasses.fields(config_lib.Config)}
+    for group in (hparams._OF_DISCRIMINATOR, hparams._OF_REWARD_PREDICTION,
+                  hparams._OF_GRIDLU, _SETTINGS):
+      self.assertContainsSubset(group, names)
+
+
+class TableTest(parameterized.TestCase):
+
+  def test_a_changed_value_is_marked_in_its_row_alone(self):
+    text = hparams.table_text(config_lib.Config(batch_size=64))
+    marked = [line.split() for line in text.splitlines()
+              if line.startswith('*')]
+    self.assertEqual(marked, [
+        ['*', 'RMSProp', 'batch', 'size', '1', '1', '256', '64'],
+        '* --batch_size: 64 here, 256 in the paper'.split()])
+
+  def test_columns_are_aligned(self):
+    for config in config_lib.Config(), config_lib.Config(batch_size=64):
+      lines = hparams.table_text(config).splitlines()
+      column = lines[2].index('paper D')
+      for line in lines[4:4 + len(paper.HYPERPARAMETERS)]:
+        self.assertEqual(line[column - 1], ' ')
+        self.assertNotEqual(line[column], ' ')
+
+  def test_reward_prediction_rows(self):
+    row = 'RL reward prediction batch size'
+    without = hparams.table_text(config_lib.Config())
+    self.assertEqual(_line(without, row).split()[-4:],
+                     ['4', 'unused', '-', '-'])
+    self.assertIn(
+        'unused', _line(without, 'reward_prediction_replay_size'))
+    with_it = hparams.table_text(config_lib.Config(reward_prediction=True))
+    self.assertEqual(_line(with_it, row).split()[-4:], ['4', '4', '-', '-'])
+    self.assertStartsWith(_line(with_it, 'reward_prediction '), '*')
+
+  def test_without_a_discriminator_its_column_is_unused(self):
+    text = hparams.table_text(config_lib.Config(reward='environment'))
+    for row in paper.HYPERPARAMETERS:
+      line = _line(text, f'{row.group} {row.hyperparameter}')
+      self.assertEqual(
+          line.split()[-1], 'unused' if row.discriminator else '-')
+
+  def test_a_world_of_ones_own_has_no_episode_length(self):
+    text = hparams.table_text(
+        config_lib.Config(world='own:world', dataset='goals.npz'))
+    self.assertIn('unused', _line(text, 'RL episode length'))
+    self.assertIn('unused', _line(text, 'dataset_size'))
+
+  def test_other_settings(self):
+    text = hparams.table_text(
+        config_lib.Config(anticipated_negative_rate=0.75, run_dir='/elsewhere'))
+    self.assertEqual(_line(text, 'anticipated_negative_rate').split(),
+                     ['*', 'anticipated_negative_rate', '0.75', '0.25'])
+    self.assertNotIn('/elsewhere', text)
+
+  def test_every_setting_of_the_algorithm_is_in_a_table(self):
+    text = hparams.table_text(config_lib.Config())
+    others = [line.split()[0] for line in
+              text.split(hparams._OTHER_TITLE)[1].splitlines()[4:]]
+    self.assertCountEqual(_SETTINGS + others, [
+        field.name for field in dataclasses.fields(config_lib.Config)
+        if not field.metadata['of_run']])
+
+  def test_why(self):
+    changed = {'batch_size': 64}
+    self.assertIn(
+        '\nWhy: a faster start.\n', hparams.table_text(
+            config_lib.Config(why='a faster start.', **changed)))
+    self.assertIn(
+        '--why is empty', hparams.table_text(config_lib.Config(**changed)))
+
+  def test_markdown(self):
+    text = hparams.table_markdown(
+        config_lib.Config(batch_size=64, dataset='a|b.npz'))
+    self.assertIn('\n| * | RMSProp | batch size | 1 | 1 | 256 | 64 |\n', text)
+    self.assertIn('\n- `--batch_size`: 64 here, 256 in the paper\n', text)
+    self.assertIn(r'| * | `dataset` | `a\|b.npz` |', text)
+    for line in text.splitlines():
+      if line.startswith('|'):
+        self.assertIn(line.replace(r'\|', '').count('|'), (5, 8))
+
+
+class ProgramTest(absltest.TestCase):
+
+  def test_prints_the_tables_of_the_flags(self):
+    flagfile = self.create_tempfile(content=(
+        '# A comment.\n--policy_epsilon=1e-5\n--reward_prediction\n'))
+    result = _run(f'--flagfile={flagfile.full_path}')
+    self.assertEqual(result.returncode, 0, result.stderr)
+    self.assertEqual(
+        result.stdout, hparams.table_text(config_lib.Config(
+            policy_epsilon=1e-5, reward_prediction=True)) + '\n')
+    self.assertEmpty(result.stderr)
+
+  def test_help_names_the_settings(self):
+    self.assertIn('--[no]reward_prediction', _run('--help').stdout)
+
+  def test_a_bad_value_is_explained(self):
+    result = _run('--batch_size=3')
+    self.assertEqual(result.returncode, 1)
+    self.assertEqual(
+        result.stderr,
+        'Error: --batch_size=3 is odd; half of a batch are goals, so use an '
+        'even number.\n')
+    self.assertEmpty(result.stdout)
+
+  def test_an_unknown_flag_is_explained(self):
+    result = _run('--batch_sise=4')
+    self.assertEqual(result.returncode, 1)
+    self.assertIn('Did you mean: batch_size', result.stderr)
+    self.assertNotIn('Traceback', result.stderr)
+
+  def test_does_not_import_tensorflow(self):
+    code = ('import sys; from agile_tf import hparams; '
+            'sys.exit("tensorflow" in sys.modules)')
+    subprocess.run([sys.executable, '-c', code], check=True)
+
+
+if __name__ == '__main__':
+  absltest.main()

@@ -1,0 +1,78 @@
+"""The same lines in NumPy and inside a compiled TensorFlow program."""
+
+import os
+
+os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
+
+from absl.testing import absltest  # noqa: E402
+from absl.testing import parameterized  # noqa: E402
+import numpy as np  # noqa: E402
+import tensorflow as tf  # noqa: E402
+
+from gridlu import language  # noqa: E402
+from gridlu import relations  # noqa: E402
+from gridlu import rendering  # noqa: E402
+from gridlu import world  # noqa: E402
+from tests.gridlu import boards  # noqa: E402
+
+
+def _everything(state, action, codes, xp):
+  """All functions that take an array module, in one."""
+  after = world.step(state, action, world.IMMOVABLE_RED_RECTS, xp=xp)
+  packed = world.pack(after, xp=xp)
+  return {
+      'after': after,
+      'packed': packed,
+      'unpacked': world.unpack(packed, xp=xp),
+      'tiles': rendering.tile_indices(after, xp=xp),
+      'images': rendering.render(after, xp=xp),
+      'satisfied': relations.satisfied(codes, after, xp=xp),
+  }
+
+
+class ArrayModulesTest(parameterized.TestCase):
+
+  def _check(self, compiled, state, action, codes):
+    expected = _everything(state, action, codes, np)
+    actual = compiled(tf.nest.map_structure(tf.constant, state),
+                      tf.constant(action), tf.constant(codes))
+    for a, b in zip(tf.nest.flatten(actual), tf.nest.flatten(expected),
+                    strict=True):
+      self.assertEqual(a.dtype.as_numpy_dtype, np.asarray(b).dtype)
+      np.testing.assert_array_equal(a.numpy(), b)
+    return expected['after']
+
+  @parameterized.parameters(((),), ((4,),), ((2, 3),))
+  def test_same_in_compiled_tensorflow(self, batch):
+    rng = np.random.default_rng(0)
+    count = int(np.prod(batch))
+    codes = relations.encode(language.relations_instructions())
+    compiled = tf.function(
+        lambda *args: _everything(*args, xp=tf.experimental.numpy),
+        jit_compile=True)
+    states = boards.random_states(rng, count)
+    state = world.State(*(x.reshape(batch + x.shape[1:]) for x in states))
+    for _ in range(10):
+      action = rng.integers(0, 6, batch, dtype=np.int32)
+      state = self._check(compiled, state, np.asarray(action),
+                          codes[rng.integers(0, 990, batch)])
+
+  def test_batch_of_unknown_size(self):
+    rng = np.random.default_rng(0)
+    codes = relations.encode(language.relations_instructions())
+    compiled = tf.function(
+        lambda *args: _everything(*args, xp=tf.experimental.numpy),
+        input_signature=[
+            world.State(tf.TensorSpec([None, 5, 5], tf.int32),
+                        tf.TensorSpec([None, 2], tf.int32),
+                        tf.TensorSpec([None], tf.bool)),
+            tf.TensorSpec([None], tf.int32), tf.TensorSpec([None, 7], tf.int32)
+        ], jit_compile=True)
+    for count in (3, 200):
+      self._check(compiled, boards.random_states(rng, count),
+                  rng.integers(0, 6, count, dtype=np.int32),
+                  codes[rng.integers(0, 990, count)])
+
+
+if __name__ == '__main__':
+  absltest.main()

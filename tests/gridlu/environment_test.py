@@ -1,0 +1,182 @@
+"""Tests for gridlu.environment."""
+
+import json
+
+from absl.testing import absltest
+from absl.testing import parameterized
+import dm_env
+from dm_env import test_utils
+import numpy as np
+
+import gridlu
+from gridlu import language
+from gridlu import rendering
+from gridlu import world
+from tests.gridlu import boards
+
+
+class ContractTest(test_utils.EnvironmentTestMixin, absltest.TestCase):
+
+  def make_object_under_test(self):
+    return gridlu.GridLU(seed=0)
+
+  def make_action_sequence(self):
+    rng = np.random.default_rng(0)
+    for _ in range(100):
+      yield np.int32(rng.integers(6))
+
+
+def _play(environment, num_steps, seed=0):
+  """Plays at random; returns all that there was to see."""
+  rng = np.random.default_rng(seed)
+  seen = []
+  for _ in range(num_steps):
+    step = environment.step(int(rng.integers(6)))
+    seen.append((step.step_type, step.reward, step.discount,
+                 step.observation['instruction'],
+                 step.observation['image'].tobytes()))
+  return seen
+
+
+class GridLUTest(parameterized.TestCase):
+
+  def test_episode(self):
+    environment = gridlu.GridLU(seed=1)
+    step = environment.reset()
+    for i in range(1, 31):
+      self.assertFalse(step.last())
+      before = environment.state
+      action = i % 6
+      step = environment.step(action)
+      # What each field is, by the scalar rules.
+      expected = boards.scalar_step(before, action)
+      for a, b in zip(environment.state, expected, strict=True):
+        np.testing.assert_array_equal(a, b)
+      np.testing.assert_array_equal(
+          step.observation['image'], rendering.render(environment.state))
+      self.assertEqual(step.observation['instruction'],
+                       str(environment.instruction))
+      self.assertEqual(
+          step.reward,
+          float(boards.scalar_satisfied(environment.instruction, expected)))
+    self.assertTrue(step.last())
+    self.assertEqual(step.discount, 0)
+    self.assertTrue(environment.step(0).first())
+
+  def test_truncation_and_length(self):
+    environment = gridlu.GridLU(seed=0, episode_length=2, truncate=True)
+    environment.reset()
+    self.assertEqual(environment.step(0).discount, 1)
+    step = environment.step(0)
+    self.assertEqual(step.step_type, dm_env.StepType.LAST)
+    self.assertEqual(step.discount, 1)
+
+  def test_goal_does_not_end_the_episode(self):
+    # With a single instruction, some random states on the way are goals.
+    environment = gridlu.GridLU(
+        seed=0, instructions=["SameLocation(AGENT, Color('red', SCENE))"])
+    seen = _play(environment, 31 * 100)
+    rewards = [(kind, reward) for kind, reward, *_ in seen]
+    self.assertIn((dm_env.StepType.MID, 1.0), rewards)
+    self.assertIn((dm_env.StepType.LAST, 1.0), rewards)
+    self.assertIn((dm_env.StepType.LAST, 0.0), rewards)
+    for i, (kind, _) in enumerate(rewards):
+      self.assertEqual(kind == dm_env.StepType.LAST, i % 31 == 30)
+
+  def test_seeding(self):
+    first, again, other = (
+        _play(gridlu.GridLU(seed=seed), 100) for seed in (5, 5, 6))
+    self.assertEqual(first, again)
+    self.assertNotEqual(first, other)
+    fresh = [_play(gridlu.GridLU(), 1) for _ in range(2)]
+    self.assertNotEqual(*fresh)
+
+  def test_instructions(self):
+    some = language.relations_instructions()[40:42]
+    environment = gridlu.GridLU(seed=0, instructions=[str(some[0]), some[1]])
+    seen = {environment.reset().observation['instruction'] for _ in range(50)}
+    self.assertEqual(seen, {str(i) for i in some})
+    self.assertEqual(environment.instructions, some)
+
+  def test_physics(self):
+    red_rect = "SameLocation(AGENT, Color('red', Shape('rect', SCENE)))"
+    for physics, movable in ((world.NORMAL, True),
+                             (world.IMMOVABLE_RED_RECTS, False)):
+      environment = gridlu.GridLU(seed=0, instructions=[red_rect],
+                                  physics=physics)
+      carried = 0
+      rng = np.random.default_rng(0)
+      for _ in range(31 * 60):
+        environment.step(int(rng.choice([0, 1, 2, 3, 4, 4])))
+        state = environment.state
+        carried += bool(state.carrying) and state.blocks[*state.agent] == 4
+      self.assertEqual(carried > 0, movable)
+
+  @parameterized.parameters(0, 1, 31 * 3 + 7, 31 * 256 - 1, 31 * 256 + 1)
+  def test_state_round_trip(self, num_steps):
+    kwargs = dict(instructions=language.relations_instructions()[:20])
+    environment = gridlu.GridLU(seed=2, **kwargs)
+    if num_steps > 1000:  # As if so many had been played.
+      for _ in range(num_steps // 31):
+        environment.reset()
+    _play(environment, num_steps % 1000)
+    saved = json.loads(json.dumps(environment.get_state()))
+    restored = gridlu.GridLU(seed=3, **kwargs)
+    _play(restored, 10)
+    restored.set_state(saved)
+    self.assertEqual(restored.get_state(), environment.get_state())
+    if num_steps:
+      self.assertEqual(restored.instruction, environment.instruction)
+    expected = _play(environment, 31 * 2, seed=1)
+    self.assertEqual(_play(restored, 31 * 2, seed=1), expected)
+    # And on into blocks of instances drawn after the state was saved.
+    for _ in range(300):
+      a, b = environment.reset(), restored.reset()
+      self.assertEqual(a.observation['instruction'],
+                       b.observation['instruction'])
+      np.testing.assert_array_equal(environment.state.blocks,
+                                    restored.state.blocks)
+
+  def test_state_of_other_instructions_is_refused(self):
+    state = gridlu.GridLU(seed=0).get_state()
+    environment = gridlu.GridLU(
+        instructions=language.relations_instructions()[:20])
+    with self.assertRaisesRegex(ValueError, 'same instructions'):
+      environment.set_state(state)
+
+  def test_state_is_a_copy(self):
+    environment = gridlu.GridLU(seed=0)
+    environment.reset()
+    environment.state.blocks[:] = 0
+    self.assertGreater(np.sum(environment.state.blocks), 0)
+
+  def test_no_state_before_reset(self):
+    with self.assertRaisesRegex(RuntimeError, r'call reset\(\) first'):
+      _ = gridlu.GridLU(seed=0).state
+
+  @parameterized.named_parameters(
+      ('arrangements', dict(task='arrangements'), 'no generator yet'),
+      ('task', dict(task='chess'), "task is 'chess'"),
+      ('length', dict(episode_length=0), 'episode_length is 0'),
+      ('fraction', dict(episode_length=1.5), 'episode_length is 1.5'),
+      ('empty', dict(instructions=[]), 'instructions is empty'),
+      ('string', dict(instructions='NorthFrom'), 'put it into one'),
+      ('bad_instruction', dict(instructions=['NorthFrom(x']), 'at the caret'),
+      ('other_task', dict(instructions=['Snake(AGENT, SCENE)']),
+       'expected a GridLU-Relations'),
+      ('physics', dict(physics='immovable'), "physics is 'immovable'"),
+  )
+  def test_bad_arguments_are_named(self, kwargs, message):
+    with self.assertRaisesRegex(ValueError, message):
+      gridlu.GridLU(**kwargs)
+
+  @parameterized.parameters(-1, 6, 1.5, 'UP', None)
+  def test_bad_actions_are_named(self, action):
+    environment = gridlu.GridLU(seed=0)
+    environment.reset()
+    with self.assertRaisesRegex(ValueError, 'expected a whole number from 0'):
+      environment.step(action)
+
+
+if __name__ == '__main__':
+  absltest.main()

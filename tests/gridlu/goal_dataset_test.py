@@ -1,0 +1,220 @@
+"""Tests for gridlu.goal_dataset."""
+
+import os
+import subprocess
+import sys
+import tempfile
+from unittest import mock
+
+from absl.testing import absltest
+from absl.testing import parameterized
+import numpy as np
+
+from gridlu import goal_dataset
+from gridlu import language
+from gridlu import world
+from tests.gridlu import boards
+
+
+def _arrays(**changes) -> dict[str, np.ndarray]:
+  """What a good file of images holds, with changes; None leaves one out."""
+  arrays = {
+      'format': np.array('gridlu.goal_dataset'),
+      'version': np.array(1),
+      'instructions': np.array(['open the door', 'close the door']),
+      'instruction': np.array([0, 1, 0]),
+      'images': np.zeros((3, 4, 6, 3), np.uint8),
+  }
+  return {k: v for k, v in {**arrays, **changes}.items() if v is not None}
+
+
+class GenerateTest(parameterized.TestCase):
+
+  def test_paper_sized_in_small(self):
+    dataset = goal_dataset.generate('relations', 3000, seed=0)
+    self.assertLen(dataset, 3000)
+    self.assertEqual(dataset.states.shape, (3000, 27))
+    self.assertIsNone(dataset.images)
+    self.assertEqual(goal_dataset.violations(dataset), 0)
+    self.assertSetEqual(set(dataset.instruction),
+                        set(range(len(dataset.instructions))))
+    again = goal_dataset.generate('relations', 3000, seed=0)
+    np.testing.assert_array_equal(again.states, dataset.states)
+    other = goal_dataset.generate('relations', 3000, seed=1)
+    self.assertFalse(np.array_equal(other.states, dataset.states))
+
+  def test_of_some_instructions(self):
+    some = language.relations_instructions()[100:103]
+    texts = [str(some[0]), some[1], str(some[2]).replace("'", '"'),
+             str(some[0])]
+    dataset = goal_dataset.generate('relations', 100, 0, texts)
+    self.assertEqual(dataset.instructions, tuple(map(str, some)))
+    self.assertEqual(goal_dataset.violations(dataset), 0)
+
+  def test_violations_are_counted(self):
+    state = boards.draw('.@/rr')
+    states = np.stack([world.pack(state)] * 2)
+    dataset = goal_dataset.GoalDataset(
+        ("NorthFrom(AGENT, Shape('rect', SCENE))",
+         "SouthFrom(AGENT, Shape('rect', SCENE))"), np.array([0, 1]), states)
+    self.assertEqual(goal_dataset.violations(dataset), 1)
+    images = goal_dataset.GoalDataset(
+        dataset.instructions, dataset.instruction,
+        images=np.zeros((2, 8, 8, 3), np.uint8))
+    with self.assertRaisesRegex(ValueError, 'holds images'):
+      goal_dataset.violations(images)
+
+  def test_bad_arguments_are_named(self):
+    with self.assertRaisesRegex(ValueError, "task is 'arrangements'"):
+      goal_dataset.generate('arrangements', 1, 0)
+    with self.assertRaisesRegex(ValueError, 'count is 0'):
+      goal_dataset.generate('relations', 0, 0)
+    with self.assertRaisesRegex(ValueError, 'instructions is empty'):
+      goal_dataset.generate('relations', 1, 0, [])
+
+
+class FileTest(parameterized.TestCase):
+
+  def setUp(self):
+    super().setUp()
+    folder = self.enter_context(tempfile.TemporaryDirectory())
+    self._path = os.path.join(folder, 'goals.npz')
+
+  def test_states_round_trip(self):
+    dataset = goal_dataset.generate('relations', 200, seed=0)
+    goal_dataset.save(self._path, dataset)
+    loaded = goal_dataset.load(self._path)
+    self.assertEqual(loaded.instructions, dataset.instructions)
+    np.testing.assert_array_equal(loaded.instruction, dataset.instruction)
+    np.testing.assert_array_equal(loaded.states, dataset.states)
+    self.assertIsNone(loaded.images)
+    self.assertEqual(loaded.instruction.dtype, np.int32)
+
+  def test_images_round_trip(self):
+    dataset = goal_dataset.GoalDataset(
+        ('\u00f6ffne', 'close'), np.array([1, 0]), images=np.random.default_rng(
+            0).integers(0, 256, (2, 5, 7, 3), dtype=np.uint8))
+    goal_dataset.save(self._path, dataset)
+    loaded = goal_dataset.load(self._path)
+    self.assertEqual(loaded.instructions, dataset.instructions)
+    np.testing.assert_array_equal(loaded.images, dataset.images)
+    self.assertIsNone(loaded.states)
+
+  def test_the_documented_call_makes_a_file(self):
+    np.savez(self._path, **_arrays())
+    dataset = goal_dataset.load(self._path)
+    self.assertEqual(dataset.instructions, ('open the door', 'close the door'))
+    self.assertEqual(dataset.images.shape, (3, 4, 6, 3))
+
+  def test_a_failed_save_leaves_the_old_file_alone(self):
+    dataset = goal_dataset.generate('relations', 5, seed=0)
+    goal_dataset.save(self._path, dataset)
+    with mock.patch.object(np, 'savez_compressed', side_effect=OSError):
+      with self.assertRaises(OSError):
+        goal_dataset.save(self._path, dataset)
+    self.assertLen(goal_dataset.load(self._path), 5)
+    self.assertEqual(
+        [f for f in os.listdir(os.path.dirname(self._path)) if 'tmp' in f], [])
+
+  @parameterized.named_parameters(
+      ('no_format', dict(format=None), 'it has no format'),
+      ('no_instruction', dict(instruction=None), 'it has no instruction'),
+      ('unknown_array', dict(labels=np.zeros(3)), 'it has labels'),
+      ('other_format', dict(format=np.array('mnist')), 'format is mnist'),
+      ('other_version', dict(version=np.array(2)), 'version is 2'),
+      ('text_version', dict(version=np.array('1')), 'version is 1'),
+      ('bytes', dict(instructions=np.array([b'open', b'close'])),
+       'instructions is .*expected strings'),
+      ('scalar_instructions', dict(instructions=np.array('open')),
+       'expected strings'),
+      ('twice', dict(instructions=np.array(['open', 'open'])),
+       "'open' more than once"),
+      ('blank', dict(instructions=np.array(['open', ' '])),
+       r'instructions\[1\] is'),
+      ('float_index', dict(instruction=np.zeros(3)),
+       'instruction is float64.*whole numbers'),
+      ('square_index', dict(instruction=np.zeros((3, 1), int)),
+       r'instruction is int64 \[3, 1\]'),
+      ('index_too_large', dict(instruction=np.array([0, 2, 0])),
+       r'instruction\[1\] is 2.*the 2 instructions'),
+      ('negative_index', dict(instruction=np.array([0, 0, -1])),
+       r'instruction\[2\] is -1'),
+      ('empty', dict(instruction=np.zeros(0, int),
+                     images=np.zeros((0, 4, 6, 3), np.uint8)), 'is empty'),
+      ('neither', dict(images=None), 'neither of states and images'),
+      ('both', dict(states=np.zeros((3, 27), np.uint8)), 'both of states and'),
+      ('float_images', dict(images=np.zeros((3, 4, 6, 3), np.float32)),
+       r'images is float32.*255 \* images'),
+      ('grey_images', dict(images=np.zeros((3, 4, 6), np.uint8)),
+       r'expected uint8 \[N, H, W, 3\]'),
+      ('too_few_images', dict(images=np.zeros((2, 4, 6, 3), np.uint8)),
+       'images has length 2 and instruction 3'),
+      ('state_shape', dict(images=None, states=np.zeros((3, 26), np.uint8)),
+       r'states is uint8 \[3, 26\]: expected uint8 \[3, 27\]'),
+      ('state_dtype', dict(images=None, states=np.zeros((3, 27), np.int32)),
+       'states is int32'),
+      ('state_block', dict(images=None, states=np.full((3, 27), 10, np.uint8)),
+       r'states\[0, 0\] is 10: expected less than 10'),
+      ('state_carrying',
+       dict(images=None, states=np.full((3, 27), 2, np.uint8)),
+       r'states\[0, 26\] is 2: expected less than 2'),
+  )
+  def test_bad_content(self, changes, message):
+    np.savez(self._path, **_arrays(**changes))
+    with self.assertRaisesRegex(goal_dataset.GoalDatasetError,
+                                f'goals.npz: .*{message}'):
+      goal_dataset.load(self._path)
+
+  def test_missing_file(self):
+    with self.assertRaisesRegex(goal_dataset.GoalDatasetError,
+                                'goals.npz: there is no such file'):
+      goal_dataset.load(self._path)
+
+  def test_files_that_are_no_archive(self):
+    np.savez(self._path, **_arrays())
+    with open(self._path, 'rb') as file:
+      whole = file.read()
+    middle = len(whole) // 2
+    # Truncated, empty, another kind of file, a damaged array.
+    for content in (whole[:middle], b'', b'not an archive',
+                    whole[:middle] + b'\xff' * 40 + whole[middle + 40:]):
+      with open(self._path, 'wb') as file:
+        file.write(content)
+      with self.assertRaisesRegex(goal_dataset.GoalDatasetError,
+                                  'goals.npz: not a whole .npz file'):
+        goal_dataset.load(self._path)
+
+  def test_pickles_are_not_loaded(self):
+    np.savez(self._path, **_arrays(
+        instructions=np.array(['open', 'close'], object)))
+    with self.assertRaisesRegex(goal_dataset.GoalDatasetError,
+                                'not a whole .npz file of plain arrays'):
+      goal_dataset.load(self._path)
+
+  def test_folder(self):
+    with self.assertRaisesRegex(goal_dataset.GoalDatasetError,
+                                'not a whole .npz file'):
+      goal_dataset.load(os.path.dirname(self._path))
+
+  def _run(self, *arguments):
+    return subprocess.run(
+        [sys.executable, '-m', 'gridlu.goal_dataset', *arguments], text=True,
+        capture_output=True, check=False)
+
+  def test_program(self):
+    run = self._run(f'--output={self._path}', '--size=50', '--seed=3')
+    self.assertEqual(run.returncode, 0, run.stderr)
+    self.assertIn('50 goal states', run.stdout)
+    self.assertEqual(run.stderr, '')
+    np.testing.assert_array_equal(
+        goal_dataset.load(self._path).states,
+        goal_dataset.generate('relations', 50, 3).states)
+    # It does not overwrite.
+    run = self._run(f'--output={self._path}', '--size=60')
+    self.assertNotEqual(run.returncode, 0)
+    self.assertIn('exists already', run.stdout + run.stderr)
+    self.assertLen(goal_dataset.load(self._path), 50)
+
+
+if __name__ == '__main__':
+  absltest.main()

@@ -1,0 +1,176 @@
+"""Tests for gridlu.language."""
+
+from absl.testing import absltest
+from absl.testing import parameterized
+
+from gridlu import language
+
+AGENT = language.AGENT
+SCENE = language.SCENE
+Color = language.Color
+Shape = language.Shape
+
+
+class SurfaceTest(parameterized.TestCase):
+
+  @parameterized.parameters(
+      (language.NorthFrom(Color('red', Shape('circle', SCENE)),
+                          Color('blue', Shape('rect', SCENE))),
+       "NorthFrom(Color('red', Shape('circle', SCENE)), "
+       "Color('blue', Shape('rect', SCENE)))",
+       ('NorthFrom', ('red', ('circle',)), ('blue', ('rect',)))),
+      (language.SameLocation(AGENT, Shape('rect', SCENE)),
+       "SameLocation(AGENT, Shape('rect', SCENE))",
+       ('SameLocation', ('AGENT',), ('rect',))),
+      (language.Connected(AGENT, SCENE), 'Connected(AGENT, SCENE)',
+       ('Connected', ('AGENT',), ())),
+      (language.Snake(AGENT, Color('red', SCENE)),
+       "Snake(AGENT, Color('red', SCENE))", ('Snake', ('AGENT',), ('red',))),
+  )
+  def test_string_and_tree(self, instruction, text, tree):
+    self.assertEqual(str(instruction), text)
+    self.assertEqual(instruction.tree, tree)
+    self.assertEqual(language.parse(text), instruction)
+
+  def test_parse_inverts_str(self):
+    for instruction in (language.relations_instructions() +
+                        language.arrangements_instructions()):
+      parsed = language.parse(str(instruction))
+      self.assertEqual(parsed, instruction)
+      self.assertIs(type(parsed), type(instruction))
+
+  @parameterized.parameters(
+      'NorthFrom(Color("red", Shape("rect", SCENE)), AGENT)',
+      'NorthFrom(Color(red,Shape(rect,SCENE)),AGENT)',
+      "  NorthFrom ( Color(\u2018red\u2019 , Shape(`rect',SCENE) )\n,AGENT )\t",
+      'NorthFrom(Color(\u201cred\u201d, Shape(square, SCENE)), AGENT)')
+  def test_quotes_spaces_and_square(self, text):
+    self.assertEqual(
+        language.parse(text),
+        language.NorthFrom(Color('red', Shape('rect', SCENE)), AGENT))
+
+
+class ErrorTest(parameterized.TestCase):
+
+  # The caret stands below the text's character marked in the second line.
+  @parameterized.parameters(
+      ("NorthFrm(AGENT, Color('red', SCENE))",
+       '^', 'a relation'),
+      ("NorthFrom AGENT, Color('red', SCENE))",
+       '          ^', r"'\('"),
+      ("NorthFrom(Color('yellow', SCENE), AGENT)",
+       '                 ^', r'a colour \(red, green or blue\)'),
+      ('NorthFrom(Color(SCENE), AGENT)',
+       '                ^', 'a colour'),
+      ("NorthFrom(Shape('red', SCENE), AGENT)",
+       '                 ^', 'a shape'),
+      ("NorthFrom(Shape('rect', AGENT), AGENT)",
+       '                        ^', 'SCENE'),
+      ("NorthFrom(Color('red', Color('red', SCENE)), AGENT)",
+       '                       ^', r'Shape\(...\) or SCENE'),
+      ("NorthFrom(Shape('rect, SCENE), AGENT)",
+       '                     ^', 'a closing quote'),
+      ("NorthFrom(Shape('rect', SCENE) AGENT)",
+       '                               ^', "','"),
+      ('NorthFrom(SCENE, AGENT)',
+       '          ^', 'AGENT or an object'),
+      ('NorthFrom(AGENT, AGENT)',
+       '                 ^', 'an object .* beside AGENT'),
+      ("NorthFrom(Shape('rect', SCENE), SCENE)",
+       '                                ^', 'AGENT or an object'),
+      ("NorthFrom(Shape('rect', SCENE), Shape('square', SCENE))",
+       '                                ^', 'an object other than'),
+      ("SameLocation(Shape('rect', SCENE), Color('red', SCENE))",
+       '                                   ^', 'AGENT .SameLocation'),
+      ("Snake(Color('red', SCENE), AGENT)",
+       '      ^', 'AGENT'),
+      ("Snake(AGENT, Shape('rect', SCENE))",
+       '             ^', r'SCENE or Color'),
+      ('Snake(AGENT, foo)',
+       '             ^', r'SCENE or Color'),
+      ('Snake(AGENT, SCENE',
+       '                  ^', r"'\)'"),
+      ('Snake(AGENT, SCENE))',
+       '                   ^', 'the end of the instruction'),
+      ('Snake(AGENT;\nSCENE)',
+       '           ^', "','"),
+      ('', '^', 'a relation'),
+  )
+  def test_shows_the_place(self, text, caret, expected):
+    with self.assertRaisesRegex(language.InstructionError, expected) as caught:
+      language.parse(text)
+    lines = str(caught.exception).split('\n')
+    self.assertEqual(lines[1], '  ' + text.replace('\n', ' '))
+    self.assertEqual(lines[2], '  ' + caret)
+    self.assertEqual(caught.exception.text, text)
+    self.assertEqual(caught.exception.position, len(caret) - 1)
+
+  def test_not_a_string(self):
+    with self.assertRaisesRegex(language.InstructionError, 'not NoneType'):
+      language.parse(None)
+
+  @parameterized.parameters(
+      lambda: language.NorthFrom(AGENT, AGENT),
+      lambda: language.NorthFrom(SCENE, AGENT),
+      lambda: language.EastFrom(Color('red', SCENE), Color('red', SCENE)),
+      lambda: language.SameLocation(Color('red', SCENE), Shape('rect', SCENE)),
+      lambda: language.Snake(Color('red', SCENE), AGENT),
+      lambda: language.Snake(AGENT, Color('red', Shape('rect', SCENE))),
+      lambda: Color('yellow', SCENE),
+      lambda: Color('red', Color('red', SCENE)),
+      lambda: Shape('square', SCENE),
+      lambda: Shape('rect', AGENT))
+  def test_cannot_be_built_either(self, build):
+    with self.assertRaisesRegex(language.InstructionError, 'expected'):
+      build()
+
+
+class EnumerationTest(absltest.TestCase):
+
+  def test_relations(self):
+    instructions = language.relations_instructions()
+    self.assertLen(set(instructions), 990)
+    self.assertLen(set(map(str, instructions)), 990)
+    self.assertLen([i for i in instructions if i.is_go_to], 150)
+    self.assertTrue(all(i.is_go_to for i in instructions[:150]))
+    self.assertEqual(str(instructions[0]),
+                     "NorthFrom(AGENT, Shape('circle', SCENE))")
+    self.assertEqual(
+        str(instructions[-1]),
+        "WestFrom(Color('blue', Shape('triangle', SCENE)), "
+        "Color('blue', Shape('rect', SCENE)))")
+
+  def test_arrangements(self):
+    instructions = language.arrangements_instructions()
+    self.assertLen(set(instructions), 36)
+    self.assertFalse(any(i.is_go_to for i in instructions))
+    self.assertEqual([str(i) for i in instructions[:2]],
+                     ['Square(AGENT, SCENE)',
+                      "Square(AGENT, Color('red', SCENE))"])
+
+  def test_objects(self):
+    self.assertLen(set(language.objects()), 15)
+
+  def test_mentions_red_rect(self):
+    red_rect = Color('red', Shape('rect', SCENE))
+    named = [i for i in language.relations_instructions()
+             if i.mentions(red_rect)]
+    self.assertLen(named, 122)
+    self.assertTrue(all(str(red_rect) in str(i) for i in named))
+
+  def test_vocabularies_are_what_trees_have(self):
+    def tokens(tree):
+      return {x for x in tree if isinstance(x, str)}.union(
+          *(tokens(x) for x in tree if isinstance(x, tuple)))
+
+    for instructions, vocabulary, size in (
+        (language.relations_instructions(), language.RELATIONS_TOKENS, 12),
+        (language.arrangements_instructions(), language.ARRANGEMENTS_TOKENS,
+         13)):
+      self.assertLen(vocabulary, size)
+      self.assertSetEqual(set(vocabulary),
+                          set().union(*(tokens(i.tree) for i in instructions)))
+
+
+if __name__ == '__main__':
+  absltest.main()

@@ -1,0 +1,257 @@
+"""Tests for gridlu.relations and gridlu.satisfied."""
+
+from absl.testing import absltest
+from absl.testing import parameterized
+import numpy as np
+
+import gridlu
+from gridlu import language
+from gridlu import relations
+from gridlu import world
+from tests.gridlu import boards
+
+_GREEN_TRIANGLE = "Color('green', Shape('triangle', SCENE))"
+_RED_CIRCLE = "Color('red', Shape('circle', SCENE))"
+
+
+class SatisfiedTest(parameterized.TestCase):
+
+  @parameterized.parameters(
+      ('North', 'gt/rc/.@', True), ('North', 'rc/gt/.@', False),
+      ('North', 'gt/./rc/.@', False), ('North', 'gt/. rc/.@', False),
+      ('North', 'gc/rc/.@', False), ('North', 'bt/rc/.@', False),
+      ('North', 'gt@/rc', True), ('North', 'gt!/rc', True),
+      ('South', 'rc/gt/.@', True), ('South', 'gt/rc/.@', False),
+      ('South', 'rc////gt@', False), ('South', 'rc gt/.@', False),
+      ('East', 'rc gt/.@', True), ('East', 'gt rc/.@', False),
+      ('East', 'rc . gt/.@', False), ('East', '. . . . rc/gt/.@', False),
+      ('West', 'gt rc/.@', True), ('West', 'rc gt/.@', False),
+      ('West', '. . . . gt/rc/.@', False), ('West', '///.@/. . . gt rc', True),
+  )
+  def test_blocks(self, relation, board, expected):
+    # Each is "a green triangle RELATION from a red circle".
+    instruction = f'{relation}From({_GREEN_TRIANGLE}, {_RED_CIRCLE})'
+    actual = gridlu.satisfied(instruction, boards.draw(board))
+    self.assertEqual(actual, expected)
+
+  @parameterized.parameters(
+      ("NorthFrom(AGENT, Shape('rect', SCENE))", '.@/br', True),
+      ("NorthFrom(AGENT, Shape('rect', SCENE))", '.@/bc', False),
+      ("NorthFrom(Shape('rect', SCENE), AGENT)", 'br/.@', True),
+      ("NorthFrom(Shape('rect', SCENE), AGENT)", '.@/br', False),
+      ("SouthFrom(AGENT, Color('blue', SCENE))", 'bt/.@', True),
+      ("SouthFrom(AGENT, Color('blue', SCENE))", 'gt/.@', False),
+      ("EastFrom(AGENT, Color('blue', SCENE))", 'bt .@', True),
+      ("EastFrom(AGENT, Color('blue', SCENE))", '.@ bt', False),
+      ("WestFrom(AGENT, Color('blue', SCENE))", '.@ bt', True),
+      ("WestFrom(AGENT, Color('blue', SCENE))", 'bt .@', False),
+      ("SameLocation(AGENT, Color('blue', SCENE))", 'bt@', True),
+      ("SameLocation(AGENT, Color('blue', SCENE))", 'bt!', True),
+      ("SameLocation(AGENT, Color('blue', SCENE))", 'bt .@', False),
+      ("SameLocation(AGENT, Color('blue', SCENE))", 'gt@ bt', False),
+      ("SameLocation(Shape('rect', SCENE), AGENT)", '/rr@', True),
+      ("SameLocation(Shape('rect', SCENE), AGENT)", '/rt@ rr', False),
+      # Loose descriptions overlap: one block never stands beside itself, but
+      # two may fit both.
+      ("EastFrom(Color('red', SCENE), Shape('rect', SCENE))", 'rr .@', False),
+      ("EastFrom(Color('red', SCENE), Shape('rect', SCENE))", 'rr rr .@', True),
+  )
+  def test_agent_and_loose_descriptions(self, instruction, board, expected):
+    self.assertEqual(gridlu.satisfied(instruction, boards.draw(board)),
+                     expected)
+
+  def test_equals_scalar_oracle(self):
+    rng = np.random.default_rng(0)
+    instructions = language.relations_instructions()
+    index = np.concatenate([np.arange(990), rng.integers(990, size=1000)])
+    states = boards.random_states(rng, len(index))
+    actual = relations.satisfied(relations.encode(instructions)[index], states)
+    expected = [
+        boards.scalar_satisfied(
+            instructions[i], world.State(*(x[n] for x in states)))
+        for n, i in enumerate(index)]
+    np.testing.assert_array_equal(actual, expected)
+    self.assertEqual(actual.dtype, np.bool_)
+    self.assertBetween(np.mean(actual), .1, .9)
+
+  def test_broadcasts(self):
+    rng = np.random.default_rng(0)
+    states = boards.random_states(rng, 7)
+    instructions = language.relations_instructions()[::100]
+    codes = relations.encode(instructions)
+    both = relations.satisfied(codes[:, None], states)
+    self.assertEqual(both.shape, (10, 7))
+    for i, instruction in enumerate(instructions):
+      np.testing.assert_array_equal(
+          gridlu.satisfied(instruction, states), both[i])
+
+  def test_encoding(self):
+    codes = relations.encode([
+        language.parse(f'WestFrom({_GREEN_TRIANGLE}, AGENT)'),
+        language.parse("NorthFrom(Shape('rect', SCENE), Color('blue', SCENE))"),
+    ])
+    np.testing.assert_array_equal(
+        codes, [[3, 0, 2, 1, 1, -1, -1], [0, 0, 1, -1, 0, -1, 2]])
+    self.assertEqual(codes.dtype, np.int32)
+    everything = relations.encode(language.relations_instructions())
+    self.assertLen(np.unique(everything, axis=0), 990)
+
+  def test_arrangements_have_no_ground_truth_yet(self):
+    with self.assertRaisesRegex(ValueError, 'expected a GridLU-Relations'):
+      gridlu.satisfied('Snake(AGENT, SCENE)', boards.draw('.@'))
+
+
+class TwinTest(absltest.TestCase):
+
+  def test_495_meanings(self):
+    instructions = language.relations_instructions()
+    pairs = {frozenset((i, relations.twin(i))) for i in instructions}
+    self.assertLen(pairs, 495)
+    self.assertTrue(all(len(pair) == 2 for pair in pairs))
+
+  def test_twins_mean_the_same(self):
+    instructions = language.relations_instructions()
+    states = boards.random_states(np.random.default_rng(0), 40)
+    codes = relations.encode(instructions)[:, None]
+    twins = relations.encode([relations.twin(i) for i in instructions])[:, None]
+    np.testing.assert_array_equal(relations.satisfied(codes, states),
+                                  relations.satisfied(twins, states))
+
+  def test_arrangements_have_none(self):
+    with self.assertRaisesRegex(ValueError, 'has no twin'):
+      relations.twin(language.parse('Snake(AGENT, SCENE)'))
+
+
+class SplitTest(parameterized.TestCase):
+
+  @parameterized.parameters(('strings', 99), ('meanings', 100))
+  def test_sizes(self, by, num_held_out):
+    train, held_out = relations.split(0, by=by)
+    self.assertLen(held_out, num_held_out)
+    self.assertSetEqual(set(train) | set(held_out),
+                        set(language.relations_instructions()))
+    self.assertLen(train, 990 - num_held_out)
+    self.assertEqual(relations.split(0, by=by), (train, held_out))
+    self.assertNotEqual(relations.split(1, by=by)[1], held_out)
+
+  def test_only_meanings_keep_twins_together(self):
+    for by, together in (('strings', False), ('meanings', True)):
+      _, held_out = relations.split(0, by=by)
+      twins = [relations.twin(i) in held_out for i in held_out]
+      self.assertEqual(all(twins), together)
+
+  def test_bad_arguments_are_named(self):
+    with self.assertRaisesRegex(ValueError, "by is 'colors'"):
+      relations.split(0, by='colors')
+    with self.assertRaisesRegex(ValueError, 'fraction is 10'):
+      relations.split(0, fraction=10)
+
+
+class InstancesTest(parameterized.TestCase):
+
+  def test_statistics(self):
+    count = 40_000
+    drawn = relations.instances(np.random.default_rng(0), count)
+    self.assertEqual(drawn.instruction.dtype, np.int32)
+    instructions = language.relations_instructions()
+    is_go_to = np.array([i.is_go_to for i in instructions])[drawn.instruction]
+    # Four standard errors of a share of 25 % are .0087.
+    self.assertAlmostEqual(np.mean(is_go_to), .25, delta=.0087)
+    # Uniform within a kind, but for what rejection shifts.
+    counts = np.bincount(drawn.instruction, minlength=990)
+    self.assertLess(np.max(np.abs(counts[:150] - 10_000 / 150)), 45)
+    self.assertLess(np.max(np.abs(counts[150:] - 30_000 / 840)), 36)
+
+    blocks, agent, carrying = drawn.state
+    self.assertEqual(blocks.shape, (count, 5, 5))
+    # No two blocks share a cell.
+    np.testing.assert_array_equal(np.sum(blocks > 0, axis=(1, 2)),
+                                  np.where(is_go_to, 2, 3))
+    # Blocks are not all identical.
+    kinds = [len(set(board[board > 0])) for board in blocks.reshape(count, 25)]
+    self.assertGreater(min(kinds), 1)
+    self.assertFalse(np.any(carrying))
+    cells = np.bincount(world.cell_index(agent), minlength=25) / count
+    np.testing.assert_allclose(cells, 1 / 25, atol=.005)
+    cells = np.mean(blocks > 0, axis=0)
+    np.testing.assert_allclose(cells, 2.75 / 25, atol=.01)
+    # A start may already satisfy its instruction.
+    codes = relations.encode(instructions)[drawn.instruction]
+    self.assertBetween(np.mean(relations.satisfied(codes, drawn.state)), .02,
+                       .08)
+
+  def test_blocks_fit_the_instruction(self):
+    text = ("WestFrom(Color('red', SCENE), "
+            "Color('blue', Shape('triangle', SCENE)))")
+    drawn = relations.instances(np.random.default_rng(0), 2000,
+                                [language.parse(text)])
+    np.testing.assert_array_equal(drawn.instruction, 0)
+    boards_ = drawn.state.blocks.reshape(2000, 25)
+    self.assertTrue(np.all(np.any(boards_ == 9, axis=1)))
+    red = (boards_ > 0) & (boards_ % 3 == 1)
+    self.assertTrue(np.all(np.any(red, axis=1)))
+    # What is left open is drawn uniformly: a distractor is red in a third of
+    # the cases, and each shape has a third.
+    shapes = np.bincount(boards_[red], minlength=10)[[1, 4, 7]]
+    np.testing.assert_allclose(shapes / np.sum(shapes), 1 / 3, atol=.05)
+
+  def test_one_kind_alone_gets_all(self):
+    instructions = language.relations_instructions()
+    for some in (instructions[:10], instructions[-10:]):
+      drawn = relations.instances(np.random.default_rng(0), 1000, some)
+      self.assertLen(set(drawn.instruction), 10)
+      self.assertLess(np.max(drawn.instruction), 10)
+
+  def test_seeded(self):
+    first, again, other = (
+        relations.instances(np.random.default_rng(seed), 50)
+        for seed in (3, 3, 4))
+    np.testing.assert_array_equal(first.state.blocks, again.state.blocks)
+    self.assertFalse(np.array_equal(first.state.blocks, other.state.blocks))
+
+  @parameterized.parameters(relations.instances, relations.goal_states)
+  def test_counts(self, draw):
+    rng = np.random.default_rng(0)
+    for count in (0, 1, 5):
+      drawn = draw(rng, count)
+      self.assertEqual(drawn.instruction.shape, (count,))
+      self.assertEqual(drawn.state.agent.shape, (count, 2))
+    with self.assertRaisesRegex(ValueError, 'count is -1'):
+      draw(rng, -1)
+    with self.assertRaisesRegex(ValueError, 'instructions is empty'):
+      draw(rng, 1, [])
+    with self.assertRaisesRegex(ValueError, 'expected a GridLU-Relations'):
+      draw(rng, 1, language.arrangements_instructions())
+
+
+class GoalStatesTest(absltest.TestCase):
+
+  def test_all_satisfy(self):
+    drawn = relations.goal_states(np.random.default_rng(0), 20_000)
+    codes = relations.encode(language.relations_instructions())
+    self.assertTrue(np.all(
+        relations.satisfied(codes[drawn.instruction], drawn.state)))
+    self.assertFalse(np.any(drawn.state.carrying))
+    is_go_to = drawn.instruction < 150
+    self.assertAlmostEqual(np.mean(is_go_to), .25, delta=.0125)
+    np.testing.assert_array_equal(np.sum(drawn.state.blocks > 0, axis=(1, 2)),
+                                  np.where(is_go_to, 2, 3))
+
+  def test_uniform_over_placements(self):
+    # 20 places for the agent and its rect below; the distractor, if it is not
+    # a rect, is uniform over the 24 cells left.
+    instruction = language.parse(
+        "NorthFrom(AGENT, Color('red', Shape('rect', SCENE)))")
+    drawn = relations.goal_states(np.random.default_rng(0), 20_000,
+                                  [instruction])
+    counts = np.bincount(world.cell_index(drawn.state.agent), minlength=25)
+    np.testing.assert_array_equal(counts[20:], 0)
+    np.testing.assert_allclose(counts[:20] / 20_000, 1 / 20, atol=.007)
+    center = drawn.state.blocks[world.cell_index(drawn.state.agent) == 12]
+    distractors = np.mean((center > 0) & (center != 4), axis=0)
+    distractors[3, 2] = 1 / 24
+    np.testing.assert_allclose(distractors, 1 / 24, atol=.025)
+
+
+if __name__ == '__main__':
+  absltest.main()

@@ -1,0 +1,154 @@
+"""Tests for gridlu.world."""
+
+from absl.testing import absltest
+from absl.testing import parameterized
+import numpy as np
+
+from gridlu import world
+from tests.gridlu import boards
+
+_ACTIONS = world.Action
+
+
+def assert_states_equal(actual: world.State, expected: world.State) -> None:
+  for field, a, b in zip(world.State._fields, actual, expected, strict=True):
+    np.testing.assert_array_equal(a, b, err_msg=field)
+
+
+class BlockTest(parameterized.TestCase):
+
+  @parameterized.parameters(
+      ('circle', 'red', 1), ('circle', 'blue', 3), ('rect', 'red', 4),
+      ('triangle', 'red', 7), ('triangle', 'blue', 9))
+  def test_codes(self, shape, color, code):
+    self.assertEqual(world.block(shape, color), code)
+
+  @parameterized.parameters(('square', 'red', 'shape'),
+                            ('rect', 'yellow', 'color'))
+  def test_unknown_words_are_named(self, shape, color, name):
+    with self.assertRaisesRegex(ValueError, f'{name} is .*expected one of'):
+      world.block(shape, color)
+
+
+class PhysicsTest(parameterized.TestCase):
+
+  def test_is_a_value(self):
+    self.assertEqual(world.Physics((9, 4, 4)), world.Physics((4, 9)))
+    self.assertLen({world.Physics((9, 4)), world.Physics((4, 9))}, 1)
+
+  @parameterized.parameters(0, 10, -1, True, 1.5, 'rect')
+  def test_bad_codes_are_named(self, code):
+    with self.assertRaisesRegex(ValueError, 'expected block codes from 1 to 9'):
+      world.Physics((code,))
+
+  def test_red_rects(self):
+    self.assertEqual(world.IMMOVABLE_RED_RECTS.immovable, (4,))
+    self.assertIs(world.PHYSICS['immovable_red_rects'],
+                  world.IMMOVABLE_RED_RECTS)
+
+
+class StepTest(parameterized.TestCase):
+
+  def test_figure_6(self):
+    state = boards.draw('////. . gt .@')
+    for action, expected in (
+        (_ACTIONS.LEFT, '////. . gt@'),
+        (_ACTIONS.INTERACT, '////. . gt!'),
+        (_ACTIONS.UP, '///. . gt!'),
+        (_ACTIONS.INTERACT, '///. . gt@'),
+        (_ACTIONS.RIGHT, '///. . gt .@'),
+    ):
+      state = world.step(state, action)
+      assert_states_equal(state, boards.draw(expected))
+
+  @parameterized.named_parameters(
+      ('north_wall', '. .@', _ACTIONS.UP, '. .@'),
+      ('south_wall', '////.@', _ACTIONS.DOWN, '////.@'),
+      ('west_wall', '/.@', _ACTIONS.LEFT, '/.@'),
+      ('east_wall', '. . . . .@', _ACTIONS.RIGHT, '. . . . .@'),
+      ('wall_while_carrying', 'rc!', _ACTIONS.UP, 'rc!'),
+      ('carries_into_free_cell', 'rc! .', _ACTIONS.RIGHT, '. rc!'),
+      ('carrying_is_stopped_by_block', 'rc! gt', _ACTIONS.RIGHT, 'rc! gt'),
+      ('free_enters_block', 'rc@ gt', _ACTIONS.RIGHT, 'rc gt@'),
+      ('picks_up', 'rc@', _ACTIONS.INTERACT, 'rc!'),
+      ('puts_down', 'rc!', _ACTIONS.INTERACT, 'rc@'),
+      ('nothing_to_pick_up', '.@ rc', _ACTIONS.INTERACT, '.@ rc'),
+      ('noop_on_block', 'rc@', _ACTIONS.NOOP, 'rc@'),
+      ('noop_carrying', 'rc!', _ACTIONS.NOOP, 'rc!'),
+  )
+  def test_rule(self, before, action, after):
+    assert_states_equal(world.step(boards.draw(before), action),
+                        boards.draw(after))
+
+  @parameterized.parameters(
+      ('rr@', 'rr@'), ('rc@', 'rc!'), ('br@', 'br!'), ('rr!', 'rr@'))
+  def test_immovable_red_rects(self, before, after):
+    state = world.step(boards.draw(before), _ACTIONS.INTERACT,
+                       world.IMMOVABLE_RED_RECTS)
+    assert_states_equal(state, boards.draw(after))
+
+  @parameterized.parameters((world.NORMAL,), (world.Physics((4, 9)),))
+  def test_equals_scalar_oracle(self, physics):
+    rng = np.random.default_rng(0)
+    count = 3000
+    state = boards.random_states(rng, count)
+    for _ in range(3):
+      action = rng.integers(0, 6, count)
+      actual = world.step(state, action, physics)
+      expected = [
+          boards.scalar_step(world.State(*(x[i] for x in state)), action[i],
+                             physics.immovable) for i in range(count)]
+      assert_states_equal(actual, world.State(
+          *(np.stack(field) for field in zip(*expected, strict=True))))
+      state = actual
+
+  def test_random_play_keeps_the_world_whole(self):
+    rng = np.random.default_rng(1)
+    state = boards.random_states(rng, 500)
+    kinds = np.sort(state.blocks.reshape(500, 25))
+    for _ in range(40):
+      state = world.step(state, rng.integers(0, 6, 500))
+      here = state.blocks[np.arange(500), state.agent[:, 0], state.agent[:, 1]]
+      self.assertTrue(np.all(here[state.carrying] > 0))
+      np.testing.assert_array_equal(
+          np.sort(state.blocks.reshape(500, 25)), kinds)
+
+  def test_dtypes_and_batch_dimensions(self):
+    state = boards.random_states(np.random.default_rng(0), 6)
+    state = world.State(*(x.reshape(2, 3, *x.shape[1:]) for x in state))
+    single = world.State(*(x[0, 0] for x in state))
+    for before, action, batch in (
+        (single, 2, ()), (state, np.zeros((2, 3), int), (2, 3)),
+        (state, 1, (2, 3)), (single, np.arange(6), (6,))):
+      after = world.step(before, action)
+      self.assertEqual(after.blocks.shape, batch + (5, 5))
+      self.assertEqual(after.agent.shape, batch + (2,))
+      self.assertEqual(np.shape(after.carrying), batch)
+      self.assertEqual(after.blocks.dtype, np.int32)
+      self.assertEqual(after.agent.dtype, np.int32)
+      self.assertEqual(after.carrying.dtype, np.bool_)
+
+  def test_leaves_its_argument_alone(self):
+    state = boards.draw('rc! .')
+    world.step(state, _ACTIONS.RIGHT)
+    assert_states_equal(state, boards.draw('rc! .'))
+
+
+class PackTest(absltest.TestCase):
+
+  def test_layout(self):
+    packed = world.pack(boards.draw('. rc/. . . bt!'))
+    expected = np.zeros(27, np.uint8)
+    expected[[1, 8, 25, 26]] = 1, 9, 8, 1
+    self.assertEqual(packed.dtype, np.uint8)
+    np.testing.assert_array_equal(packed, expected)
+
+  def test_round_trip(self):
+    state = boards.random_states(np.random.default_rng(0), 200)
+    assert_states_equal(world.unpack(world.pack(state)), state)
+    single = world.State(*(x[7] for x in state))
+    assert_states_equal(world.unpack(world.pack(single)), single)
+
+
+if __name__ == '__main__':
+  absltest.main()
