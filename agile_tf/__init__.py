@@ -11,7 +11,12 @@ behind is used through two functions:
   actions = policy(images, instructions)               # int32 [N]
 """
 
+import os
 from typing import TYPE_CHECKING
+
+# Before TensorFlow is imported: its notes on the machine, a dozen lines at
+# every start, would hide the programs' own. Errors still show.
+os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
 
 if TYPE_CHECKING:
   from agile_tf.trained import load_policy

@@ -58,7 +58,7 @@ def save(run_dir: str, step: int, checkpoint: Checkpoint, keep: int) -> None:
   shutil.rmtree(temporary, ignore_errors=True)
   os.makedirs(temporary)
   with open(os.path.join(temporary, 'arrays.npz'), 'wb') as file:
-    np.savez(file, **checkpoint.arrays)
+    np.savez(file, allow_pickle=False, **checkpoint.arrays)
     file.flush()
     os.fsync(file.fileno())
   with open(os.path.join(temporary, 'state.json'), 'w',

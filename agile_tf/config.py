@@ -5,7 +5,7 @@ derive from `Config`. Defaults are the paper's values for GridLU-Relations with
 AGILE. Flags are defined by `define_flags` and read by `from_flags` alone.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 import dataclasses
 import json
 import math
@@ -114,7 +114,7 @@ class Config:
       15, 'Workers that train the policy.', low=1)
   policy_threads: int = _setting(
       15, 'Threads over which these workers are dealt; they divide the '
-      'workers. 1 plays all workers in lockstep, the discriminator\'s too, and '
+      "workers. 1 plays all workers in lockstep, the discriminator's too, and "
       'makes a run on a CPU repeatable.', low=1)
 
   # The discriminator.
@@ -130,7 +130,7 @@ class Config:
       25.0, "The norm to which the discriminator's gradient is clipped.",
       above=0)
   batch_size: int = _setting(
-      256, "Examples in a batch of the discriminator, half of them goals.",
+      256, 'Examples in a batch of the discriminator, half of them goals.',
       low=2)
   anticipated_negative_rate: float = _setting(
       0.25, 'rho: the share of a draw from B that is taken for true negatives; '
@@ -239,14 +239,14 @@ def _check(field: dataclasses.Field, value: Any) -> None:
 
 def define_flags() -> None:
   """Defines a flag for each setting."""
-  define = {
+  define: dict[type, Callable[..., Any]] = {
       bool: flags.DEFINE_bool, int: flags.DEFINE_integer,
       float: flags.DEFINE_float, str: flags.DEFINE_string}
   for field in dataclasses.fields(Config):
     choices = field.metadata['choices']
     if choices:
       flags.DEFINE_enum(
-          field.name, field.default, choices, field.metadata['text'])
+          field.name, str(field.default), choices, field.metadata['text'])
     else:
       define[type(field.default)](
           field.name, field.default, field.metadata['text'])

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 from absl import app
 from absl import flags
-from gridlu import rendering
 import numpy as np
 from PIL import Image
 import tensorflow as tf
@@ -28,6 +27,7 @@ from agile_tf import metrics
 from agile_tf import rollouts
 from agile_tf import trained as trained_lib
 from agile_tf import worlds
+from gridlu import rendering
 
 _BATCH = 64  # Episodes that are played at the same time.
 
@@ -145,13 +145,15 @@ def summarize(episodes: Sequence[Episode], has_ground_truth: bool
             'interval': interval(sum(groups[group]), len(groups[group])),
         } for group in sorted(
             groups, key=lambda g: (order.index(g) if g in order else 9, g))}
-  if episodes[0].rewarded is not None:
-    rewarded = np.concatenate([episode.rewarded for episode in episodes])
-    report['modelled_success'] = float(
-        np.mean([episode.rewarded[-1] for episode in episodes]))
+  rewarded = [
+      episode.rewarded for episode in episodes
+      if episode.rewarded is not None]
+  if rewarded:
+    report['modelled_success'] = float(np.mean([r[-1] for r in rewarded]))
     if has_ground_truth:
       report['reward_model'] = metrics.decisions(
-          rewarded, np.concatenate([episode.truth for episode in episodes]))
+          np.concatenate(rewarded),
+          np.concatenate([episode.truth for episode in episodes]))
   return report
 
 

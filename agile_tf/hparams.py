@@ -186,9 +186,7 @@ def _aligned(headers: Sequence[str],
 def _piped(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
   """Returns a table's lines in Markdown."""
   lines = [headers, ['---'] * len(headers), *rows]
-  return [
-      '| ' + ' | '.join(cell.replace('|', r'\|') for cell in line) + ' |'
-      for line in lines]
+  return ['| ' + ' | '.join(line) + ' |' for line in lines]
 
 
 def main(argv: Sequence[str]) -> None:

@@ -62,7 +62,7 @@ def chain(text: str) -> Tree:
 
 
 def _positions(tree: Tree, path: str = '') -> Iterable[tuple[str, Tree]]:
-  """Yields each position of a tree ('' the root, 'l', 'lr', ...) and subtree."""
+  """Yields each position of a tree ('' the root, 'lr' below it) and subtree."""
   yield path, tree
   if not tree:
     return

@@ -13,12 +13,11 @@ import signal
 import sys
 import threading
 import time
+from typing import Any
 
 from absl import app
 from absl import flags
 from absl import logging
-from gridlu import goal_dataset
-from gridlu import rendering
 import numpy as np
 import tensorflow as tf
 
@@ -28,6 +27,8 @@ from agile_tf import hparams
 from agile_tf import metrics
 from agile_tf import training
 from agile_tf import worlds
+from gridlu import goal_dataset
+from gridlu import rendering
 
 
 def prepare_run_dir(config: config_lib.Config) -> None:
@@ -38,7 +39,7 @@ def prepare_run_dir(config: config_lib.Config) -> None:
   """
   if not config.run_dir:
     raise config_lib.ConfigError(
-        '--run_dir is empty; say where the run\'s files shall go, for example '
+        "--run_dir is empty; say where the run's files shall go, for example "
         '--run_dir=runs/relations.')
   path = os.path.join(config.run_dir, 'config.json')
   try:
@@ -155,14 +156,17 @@ def drive_in_lockstep(trainer: training.Trainer,
                       tick: Callable[[], None]) -> None:
   """Iterates all workers in turn, in this thread, until the run is over."""
   schedule = trainer.schedule
+  worker, = trainer.policy_workers
   while not schedule.finished:
-    if schedule.may('policy') and schedule.begin('policy'):
-      schedule.end(
-          'policy', trainer.iterate_policy(trainer.policy_workers[0]))
+    # Who is next depends on the counts alone, so that a resumed run goes on
+    # in the same order.
     if (trainer.discriminator_worker is not None and
-        schedule.may('discriminator') and schedule.begin('discriminator')):
-      trainer.iterate_discriminator()
-      schedule.end('discriminator')
+        schedule.may('discriminator')):
+      if schedule.begin('discriminator'):
+        trainer.iterate_discriminator()
+        schedule.end('discriminator')
+    elif schedule.begin('policy'):
+      schedule.end('policy', trainer.iterate_policy(worker))
     tick()
 
 
@@ -229,7 +233,7 @@ def train(config: config_lib.Config) -> None:
       ' and a discriminator' if config.trains_discriminator else '', device)
   if not trainer.schedule.finished:
     logging.info('Compiling; the first steps take a while.')
-  handlers = {}
+  handlers: dict[signal.Signals, Any] = {}
 
   def stop(number, _):
     logging.info('%s: saving and stopping.', signal.Signals(number).name)
@@ -268,4 +272,5 @@ def main(argv: Sequence[str]) -> None:
 
 if __name__ == '__main__':
   config_lib.define_flags()
+  flags.adopt_module_key_flags(config_lib)  # For --help.
   app.run(main)

@@ -42,7 +42,7 @@ def returns(rewards: tf.Tensor, discounts: tf.Tensor, values: tf.Tensor,
 
 
 class ActorCritic(NamedTuple):
-  """The three terms of A3C's loss, float32 [...]; a weighted sum is minimised."""
+  """The three terms of A3C's loss, float32 [...]."""
   policy: tf.Tensor  # -log pi(a | c, s) * advantage
   entropy: tf.Tensor  # of pi, in nats: to be subtracted
   baseline: tf.Tensor  # 0.5 * (return - V)^2

@@ -137,7 +137,8 @@ class Writer:
 
   def progress(self, steps: int) -> None:
     """Moves the live line on."""
-    self._line.update(steps - self._line.n)
+    # The last rollouts may go beyond the end, which tqdm takes for no end.
+    self._line.update(min(steps, self._line.total) - self._line.n)
 
   def row(self, values: Mapping[str, Any]) -> None:
     """Writes one row everywhere.

@@ -153,6 +153,7 @@ class CompiledActor:
       rollout_length: T.
       delayed: W times, whether the worker sits out the first rollout, so that
         a batch does not see the same half of all episodes.
+      greedy: Whether the likeliest action is taken and none is sampled.
     """
     assert world.compiled is not None
     width = len(rngs)

@@ -4,9 +4,6 @@ from collections.abc import Callable
 import threading
 from typing import Any, NamedTuple
 
-from gridlu import goal_dataset
-from gridlu import language
-from gridlu import world as gridlu_world
 import numpy as np
 
 from agile_tf import checkpoints
@@ -21,6 +18,9 @@ from agile_tf import rollouts
 from agile_tf import schedule as schedule_lib
 from agile_tf import workers
 from agile_tf import worlds
+from gridlu import goal_dataset
+from gridlu import language
+from gridlu import world as gridlu_world
 
 
 def make_world(config: config_lib.Config) -> worlds.World:
@@ -131,10 +131,13 @@ class Trainer:
               config.discriminator_learning_rate, config.discriminator_decay,
               config.discriminator_epsilon, config.discriminator_gradient_norm,
               config.max_column_norm))
-    self.schedule = schedule_lib.Schedule(
-        config.steps,
-        config.steps_per_discriminator_update
-        if config.trains_discriminator else 0)
+    ratio = 0
+    if config.trains_discriminator:
+      ratio = config.steps_per_discriminator_update
+      if not ratio and config.policy_threads == 1:
+        # Nobody runs free in lockstep: all workers iterate equally often.
+        ratio = config.policy_workers * config.rollout_length
+    self.schedule = schedule_lib.Schedule(config.steps, ratio)
     self._tally = metrics.Tally()
     self._totals = {'episodes': 0, 'discriminator_steps': 0,
                     'discriminator_updates': 0}
@@ -220,6 +223,7 @@ class Trainer:
     """Iterates a policy worker, keeps the metrics, returns the steps made."""
     played = worker.iterate()
     rollout = played.rollout
+    assert played.rewarded is not None
     width = float(rollout.mask.any(axis=0).sum())
     self._tally.add(played.metrics, width)
     rewarded = rollout.judged(played.rewarded)
@@ -334,6 +338,6 @@ class Trainer:
     return self.policy_workers + ([] if lone is None else [lone])
 
   def _generators(self) -> list[np.random.Generator]:
-    holders = [worker.predictions for worker in self.policy_workers]
+    holders: list[Any] = [worker.predictions for worker in self.policy_workers]
     holders.append(self.discriminator_worker)
     return [holder.rng for holder in holders if holder is not None]

@@ -9,11 +9,10 @@ Every row is a worker of its own: it has its own episodes and generator, and
 its gradient is clipped and applied as its own.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-import tensorflow as tf
 
 from agile_tf import learning
 from agile_tf import optimizers

@@ -13,16 +13,16 @@ import importlib
 from typing import Any, NamedTuple
 
 import dm_env
+import numpy as np
+import tensorflow as tf
+
+from agile_tf import instructions as instructions_lib
 import gridlu
 from gridlu import goal_dataset
 from gridlu import language
 from gridlu import relations
 from gridlu import rendering
 from gridlu import world as gridlu_world
-import numpy as np
-import tensorflow as tf
-
-from agile_tf import instructions as instructions_lib
 
 xnp = tf.experimental.numpy
 
@@ -89,12 +89,14 @@ class GoalExamples:
     Args:
       dataset: Its instructions must be in the world's grammar, and its states
         or images in the form of the world's observations.
+      world: Whose grammar and observations.
 
     Raises:
       WorldError: if they are not.
     """
     observations = (
         dataset.images if dataset.states is None else dataset.states)
+    assert observations is not None  # The data set has seen to it.
     if observations.shape[1:] != world.observation_shape:
       raise WorldError(
           f'The goal examples have the shape {observations.shape[1:]}; this '

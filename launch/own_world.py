@@ -1,15 +1,16 @@
 """AGILE on a world of one's own: corners of four colours, plain strings.
 
-  python -m launch.own_world            writes goal examples
-  python -m agile_tf.launch --flagfile=launch/own_world.flags
+python -m launch.own_world            writes goal examples
+python -m agile_tf.launch --flagfile=launch/own_world.flags
 """
 
 import os
 
-from agile_tf import worlds
 import dm_env
 from dm_env import specs
 import numpy as np
+
+from agile_tf import worlds
 
 COLORS = {'red': (255, 0, 0), 'green': (0, 255, 0), 'blue': (0, 0, 255),
           'yellow': (255, 255, 0)}

@@ -4,14 +4,14 @@ from absl.testing import absltest
 from absl.testing import parameterized
 import dm_env
 from dm_env import specs
-import gridlu
-from gridlu import world as gridlu_world
 import numpy as np
 import tensorflow as tf
 
 from agile_tf import networks
 from agile_tf import rollouts
 from agile_tf import worlds
+import gridlu
+from gridlu import world as gridlu_world
 
 _EPISODE, _LENGTH, _WIDTH = 6, 3, 4
 

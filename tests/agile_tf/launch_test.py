@@ -1,0 +1,224 @@
+"""Tests for the programs: whole `main`s, with tiny flags, as users run them."""
+
+import csv
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+from absl.testing import absltest
+import numpy as np
+from PIL import Image
+import tensorflow as tf
+
+import agile_tf
+from agile_tf import checkpoints
+from agile_tf import config as config_lib
+from agile_tf import evaluate
+from agile_tf import launch
+from agile_tf import trained
+from agile_tf import training
+from tests.agile_tf import tiny
+
+
+def _rows(run_dir):
+  with open(os.path.join(run_dir, 'metrics.csv'), encoding='utf-8') as file:
+    return list(csv.DictReader(file))
+
+
+def _train(run_dir, **changes):
+  launch.train(tiny.config(run_dir=run_dir, **changes))
+
+
+class LaunchTest(absltest.TestCase):
+
+  @classmethod
+  def setUpClass(cls):
+    super().setUpClass()
+    cls.run_dir = os.path.join(absltest.get_default_test_tmpdir(), 'shared')
+    if not os.path.exists(cls.run_dir):
+      _train(cls.run_dir, image_steps=16)
+
+  def test_a_run_leaves_its_files(self):
+    config = config_lib.load(os.path.join(self.run_dir, 'config.json'))
+    self.assertEqual(config.steps, 64)
+    rows = _rows(self.run_dir)
+    self.assertEqual([int(row['steps']) // 16 for row in rows], [1, 2, 3, 4])
+    self.assertTrue(all(row['success_rate'] for row in rows[1:]))
+    self.assertEqual(checkpoints.steps(self.run_dir)[-1:], [66])
+    events = [name for name in os.listdir(self.run_dir) if 'tfevents' in name]
+    tags = set()
+    for event in tf.compat.v1.train.summary_iterator(
+        os.path.join(self.run_dir, events[0])):
+      tags |= {value.tag for value in event.summary.value}
+    self.assertContainsSubset(
+        {'hyperparameters', 'episode', 'run/success_rate',
+         'reward/false_positives', 'policy/entropy',
+         'discriminator/discriminator_loss'}, tags)
+
+  def test_the_same_command_goes_on(self):
+    run_dir = self.create_tempdir().full_path
+    _train(run_dir, steps=32)
+    _train(run_dir, steps=64)
+    # The same rows as in one go, but for the times.
+    columns = [name for name in _rows(run_dir)[0] if 'seconds' not in name and
+               name != 'steps_per_second']
+    for row, expected in zip(_rows(run_dir), _rows(self.run_dir), strict=True):
+      self.assertEqual([row[name] for name in columns],
+                       [expected[name] for name in columns])
+    ends = [checkpoints.load(path) for path in (run_dir, self.run_dir)]
+    for name, value in ends[0].arrays.items():
+      np.testing.assert_array_equal(value, ends[1].arrays[name], name)
+
+  def test_another_configuration_is_refused(self):
+    before = _rows(self.run_dir)
+    with self.assertRaisesRegex(
+        config_lib.ConfigError, r'(?s)batch_size: 4 there, 8 here'):
+      _train(self.run_dir, batch_size=8)
+    self.assertEqual(_rows(self.run_dir), before)
+
+  def test_run_dir_must_be_given_and_writable(self):
+    with self.assertRaisesRegex(config_lib.ConfigError, 'run_dir is empty'):
+      _train('')
+    file = self.create_tempfile('file').full_path
+    with self.assertRaisesRegex(config_lib.ConfigError, 'cannot be written'):
+      _train(os.path.join(file, 'run'))
+
+  def test_threads_share_the_run_and_hold_the_ratio(self):
+    run_dir = self.create_tempdir().full_path
+    _train(run_dir, policy_workers=3, policy_threads=3, steps=240,
+           log_steps=48)
+    values = checkpoints.load(run_dir).values
+    self.assertGreaterEqual(values['steps'], 240)
+    # Each of three threads may be one rollout of two steps ahead.
+    self.assertAlmostEqual(values['steps'] / values['iterations'], 8, delta=.6)
+    self.assertLen(values['actors'], 4)
+    self.assertLen(_rows(run_dir), 5)
+
+  def test_an_exception_in_a_thread_ends_the_run(self):
+    config = tiny.config(
+        run_dir=self.create_tempdir().full_path, policy_workers=3,
+        policy_threads=3, steps=100_000)
+    trainer = training.Trainer(config)
+    victim = trainer.policy_workers[1]
+    original, calls = victim.iterate, []
+
+    def iterate():
+      calls.append(1)
+      if len(calls) == 3:
+        raise RuntimeError('injected')
+      return original()
+
+    victim.iterate = iterate
+    with self.assertRaisesRegex(RuntimeError, 'injected'):
+      launch.drive_in_threads(trainer, lambda: None)
+    self.assertEmpty([t.name for t in threading.enumerate()
+                      if t.name.startswith(('policy', 'discriminator'))])
+
+  def test_a_frozen_reward_model_is_another_runs(self):
+    run_dir = self.create_tempdir().full_path
+    _train(run_dir, reward='frozen', reward_model=self.run_dir, steps=16)
+    names = ['discriminator:discriminator/logit/w']
+    for name in names:
+      np.testing.assert_array_equal(
+          checkpoints.load(run_dir).arrays[name],
+          checkpoints.load(self.run_dir).arrays[name])
+    other = self.create_tempdir().full_path
+    _train(other, reward='environment', steps=8)
+    with self.assertRaisesRegex(config_lib.ConfigError, 'discriminator'):
+      launch.load_frozen(
+          tiny.config(reward='frozen', reward_model=other))
+
+  def test_interrupt_saves_and_exits_with_zero(self):
+    run_dir = self.create_tempdir().full_path
+    process = subprocess.Popen(
+        [sys.executable, '-m', 'agile_tf.launch',
+         *tiny.flags(run_dir=run_dir, steps=10_000_000)],
+        stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 120
+    path = os.path.join(run_dir, 'metrics.csv')
+    while time.monotonic() < deadline and not (
+        os.path.exists(path) and len(_rows(run_dir)) > 2):
+      time.sleep(.2)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    self.assertEqual(process.returncode, 0, errors)
+    self.assertIn('saving and stopping', errors)
+    self.assertGreaterEqual(
+        checkpoints.steps(run_dir)[-1], int(_rows(run_dir)[-1]['steps']))
+
+  def test_bad_flags_end_with_a_clear_error(self):
+    for flag, message in (
+        ('--policy_threads=2', 'policy_threads=2 does not divide'),
+        ('--batch_size=5', 'batch_size=5 is odd'),
+        ('--discount=2', 'discount=2.0: expected'),
+        ('--dataset=/no/such.npz', '/no/such.npz')):
+      config_flags = tiny.flags(
+          policy_workers=3, run_dir=self.create_tempdir().full_path)
+      result = subprocess.run(
+          [sys.executable, '-m', 'agile_tf.launch', *config_flags, flag],
+          stderr=subprocess.PIPE, text=True, check=False)
+      self.assertEqual(result.returncode, 1, flag)
+      self.assertIn(message, result.stderr)
+      self.assertNotIn('Traceback', result.stderr)
+
+  def test_evaluate_reports_and_draws(self):
+    picture = os.path.join(self.create_tempdir().full_path, 'final.png')
+    output = subprocess.run(
+        [sys.executable, '-m', 'agile_tf.evaluate', '--json',
+         f'--run_dir={self.run_dir}', '--episodes=10', f'--picture={picture}'],
+        stdout=subprocess.PIPE, text=True, check=True).stdout
+    report = json.loads(output)
+    self.assertEqual(report['steps'], 66)
+    self.assertEqual(report['success']['all']['episodes'], 10)
+    self.assertEqual(
+        report['success']['SameLocation'], report['success']['all'])
+    errors = report['reward_model']
+    self.assertAlmostEqual(
+        errors['reward_model_accuracy'],
+        1 - errors['false_positives'] - errors['false_negatives'])
+    self.assertEqual(Image.open(picture).mode, 'RGB')
+    table = evaluate.table(report)
+    self.assertRegex(table, r'all +10 +\d+\.\d %')
+
+  def test_evaluation_is_repeatable(self):
+    run = trained.load(self.run_dir)
+    reports = [
+        evaluate.summarize(list(evaluate.play(run, 12, seed, False)), True)
+        for seed in (3, 3)]
+    self.assertEqual(*reports)
+
+  def test_confidence_intervals_are_wilsons(self):
+    # Newcombe (1998), table I: 81 of 263 and 0 of 20.
+    np.testing.assert_allclose(
+        evaluate.interval(81, 263), (.2553, .3662), atol=5e-5)
+    np.testing.assert_allclose(
+        evaluate.interval(0, 20), (0, .1611), atol=5e-5)
+
+  def test_trained_networks_are_functions(self):
+    reward_model = agile_tf.load_reward_model(self.run_dir)
+    policy = agile_tf.load_policy(self.run_dir)
+    images = np.zeros([3, 56, 56, 3], np.uint8)
+    texts = ["SameLocation(AGENT, Shape('rect', SCENE))"] * 3
+    probabilities = reward_model(images, texts)
+    self.assertEqual(probabilities.shape, (3,))
+    self.assertTrue(((probabilities > 0) & (probabilities < 1)).all())
+    np.testing.assert_array_equal(
+        policy(images, texts), policy(images, texts))
+    rng = np.random.default_rng(0)
+    sampled = {tuple(policy(images, texts, rng)) for _ in range(20)}
+    self.assertGreater(len(sampled), 1)
+    with self.assertRaisesRegex(ValueError, re.escape('[2, 56, 56, 3]')):
+      reward_model(images, texts[:2])
+    with self.assertRaisesRegex(checkpoints.CheckpointError, 'step 7'):
+      agile_tf.load_policy(self.run_dir, step=7)
+    with self.assertRaisesRegex(config_lib.ConfigError, 'nowhere'):
+      agile_tf.load_policy('nowhere')
+
+
+if __name__ == '__main__':
+  absltest.main()
