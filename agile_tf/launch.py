@@ -86,6 +86,12 @@ def prepare_device() -> str:
   return f'{os.cpu_count()} CPU cores'
 
 
+def _threads_for(num_workers: int, cores: int) -> int:
+  """The smallest number of threads that uses all cores and divides the work."""
+  return min(n for n in range(1, num_workers + 1)
+             if not num_workers % n and n >= min(cores, num_workers))
+
+
 class Run:
   """A trainer, its files, and what has to happen now and then."""
 
@@ -231,6 +237,13 @@ def train(config: config_lib.Config) -> None:
       'Built in %.0f s: %d policy workers in %d threads%s on %s.',
       time.monotonic() - started, config.policy_workers, config.policy_threads,
       ' and a discriminator' if config.trains_discriminator else '', device)
+  cores = os.cpu_count() or 1
+  if config.policy_threads > cores and device.endswith('cores'):
+    logging.info(
+        '%d policy threads are more than this machine has cores. '
+        '--policy_threads=%d trains the same %d workers and may be faster.',
+        config.policy_threads, _threads_for(config.policy_workers, cores),
+        config.policy_workers)
   if not trainer.schedule.finished:
     logging.info('Compiling; the first steps take a while.')
   handlers: dict[signal.Signals, Any] = {}

@@ -27,9 +27,18 @@ def make_world(config: config_lib.Config) -> worlds.World:
   """Makes the world of a configuration.
 
   Raises:
-    ValueError: if there is none of that name.
+    WorldError: if there is none of that name.
+    ConfigError: if GridLU's settings are changed for another world.
   """
   if config.world != 'relations':
+    default = config_lib.Config()
+    for name in ('instructions', 'physics', 'episode_length', 'truncate',
+                 'noop'):
+      if getattr(config, name) != getattr(default, name):
+        raise config_lib.ConfigError(
+            f'--{name}={getattr(config, name)} is a setting of GridLU, and '
+            f'--world={config.world} is another world: leave it out, and set '
+            'such things where that world is made.')
     return worlds.load(config.world)
   kinds = {
       'all': lambda instruction: True,
@@ -194,7 +203,9 @@ class Trainer:
             self._predictions, config.reward_prediction_batch_size,
             np.random.default_rng(prediction_seeds[thread]))
       self.policy_workers.append(workers.PolicyWorker(
-          self._actor([seeds[w] for w in rows], [w % 2 == 1 for w in rows]),
+          # Threads of one worker are never in step; a batch would be.
+          self._actor([seeds[w] for w in rows],
+                      [width > 1 and w % 2 == 1 for w in rows]),
           self.policy, reward, gradients, predictions,
           self.buffer if config.all_workers_write else None))
 

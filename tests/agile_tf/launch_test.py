@@ -128,7 +128,7 @@ class LaunchTest(absltest.TestCase):
           checkpoints.load(run_dir).arrays[name],
           checkpoints.load(self.run_dir).arrays[name])
     other = self.create_tempdir().full_path
-    _train(other, reward='environment', steps=8)
+    checkpoints.save(other, 8, checkpoints.Checkpoint({}, {}), keep=1)
     with self.assertRaisesRegex(config_lib.ConfigError, 'discriminator'):
       launch.load_frozen(
           tiny.config(reward='frozen', reward_model=other))
@@ -181,7 +181,8 @@ class LaunchTest(absltest.TestCase):
     self.assertAlmostEqual(
         errors['reward_model_accuracy'],
         1 - errors['false_positives'] - errors['false_negatives'])
-    self.assertEqual(Image.open(picture).mode, 'RGB')
+    with Image.open(picture) as image:
+      self.assertEqual(image.mode, 'RGB')
     table = evaluate.table(report)
     self.assertRegex(table, r'all +10 +\d+\.\d %')
 

@@ -1,9 +1,8 @@
-"""Tests for whole runs: repeatable, resumable, and by their algorithm boxes."""
+"""Tests for whole runs: repeatable, resumable, and what they report."""
 
 import json
 
 from absl.testing import absltest
-from absl.testing import parameterized
 import numpy as np
 
 from agile_tf import checkpoints
@@ -17,36 +16,38 @@ def _no_tick():
   pass
 
 
-def _through_files(checkpoint: checkpoints.Checkpoint):
-  """What is left of a checkpoint's values after JSON."""
-  return checkpoint._replace(
-      values=json.loads(json.dumps(checkpoint.values)))
+def _run(**changes) -> training.Trainer:
+  """A run in lockstep from its start to its end."""
+  trainer = training.Trainer(tiny.config(**changes))
+  launch.drive_in_lockstep(trainer, _no_tick)
+  return trainer
 
 
-class TrainingTest(parameterized.TestCase):
+def _saved(trainer: training.Trainer) -> checkpoints.Checkpoint:
+  """A checkpoint as JSON leaves it."""
+  checkpoint = trainer.checkpoint()
+  return checkpoint._replace(values=json.loads(json.dumps(checkpoint.values)))
 
-  def _assert_same(self, one, other):
-    self.assertEqual(one.arrays.keys(), other.arrays.keys())
-    for name, value in one.arrays.items():
-      np.testing.assert_array_equal(value, other.arrays[name], name)
-    self.assertEqual(one.values, other.values)
 
-  def test_lockstep_is_repeatable_and_resuming_changes_nothing(self):
-    half = training.Trainer(
-        tiny.config(steps=32, reward_prediction=True))
-    launch.drive_in_lockstep(half, _no_tick)
-    saved = _through_files(half.checkpoint())
-    config = tiny.config(steps=64, reward_prediction=True)
-    resumed = training.Trainer(config)
+class TrainingTest(absltest.TestCase):
+
+  @classmethod
+  def setUpClass(cls):
+    super().setUpClass()
+    # The second of two workers sits out the first round: 2 + 16 * 4 steps.
+    cls.trainer = _run(reward_prediction=True)
+    cls.end = _saved(cls.trainer)
+
+  def test_resuming_changes_nothing(self):
+    saved = _saved(_run(reward_prediction=True, steps=32))
+    resumed = training.Trainer(tiny.config(reward_prediction=True))
     resumed.load(saved)
     launch.drive_in_lockstep(resumed, _no_tick)
-    whole = training.Trainer(config)
-    launch.drive_in_lockstep(whole, _no_tick)
-    end = _through_files(whole.checkpoint())
-    self._assert_same(_through_files(resumed.checkpoint()), end)
-    # The second worker sat out the first round: 2 + 16 * 4 steps.
-    self.assertEqual(end.values['steps'], 66)
-    self.assertEqual(end.values['iterations'], 8)
+    end = _saved(resumed)
+    self.assertEqual(end.values, self.end.values)
+    self.assertEqual(end.arrays.keys(), self.end.arrays.keys())
+    for name, value in end.arrays.items():
+      np.testing.assert_array_equal(value, self.end.arrays[name], name)
     # It was not all the same because nothing happened.
     for group in ('policy', 'discriminator'):
       before = checkpoints.unpack(saved.arrays, group)
@@ -54,7 +55,69 @@ class TrainingTest(parameterized.TestCase):
       for name in before:
         self.assertTrue((before[name] != after[name]).any(), name)
 
-  def test_seeds_differ(self):
+  def test_stepped_environments_train_alike(self):
+    end = _saved(_run(reward_prediction=True, rollouts='environment'))
+    for name, value in end.arrays.items():
+      np.testing.assert_allclose(
+          value, self.end.arrays[name], atol=1e-5, err_msg=name)
+
+  def test_counters(self):
+    values = self.end.values
+    self.assertEqual(values['steps'], 66)
+    self.assertEqual(values['iterations'], 8)
+    self.assertEqual(values['totals'], {
+        'episodes': 16, 'discriminator_steps': 16,
+        # The first draws are 4 pairs, which B has after two rollouts of 2.
+        'discriminator_updates': 7})
+
+  def test_only_the_discriminators_worker_writes_to_the_replay_buffer(self):
+    assert self.trainer.buffer is not None
+    self.assertLen(self.trainer.buffer, 8 * 2)
+
+  def test_rows_have_the_metrics_of_both_networks(self):
+    trainer = training.Trainer(tiny.config(reward_prediction=True))
+    trainer.load(self.end)
+    row = trainer.row()
+    self.assertEqual(row['steps'], 66)
+    self.assertEqual(row['episodes'], 16)
+    self.assertEqual(row['steps_per_discriminator_update'], 66 / 8)
+    self.assertAlmostEqual(
+        row['reward_model_accuracy'],
+        1 - row['false_positives'] - row['false_negatives'])
+    for name in ('success_rate', 'reward_prediction_loss',
+                 'discriminator_gradient_norm'):
+      self.assertIn(name, row)
+    self.assertNotIn('policy_loss', trainer.row())  # Taken is taken.
+
+  def test_an_episode_is_kept_for_a_picture(self):
+    episode = self.trainer.take_episode()
+    assert episode is not None
+    self.assertIn('SameLocation', episode.instruction)
+    self.assertEqual(episode.observations.shape, (5, 27))
+    self.assertEqual(episode.rewarded.shape, (4,))
+    self.assertEqual(
+        self.trainer.images(episode.observations).shape, (5, 56, 56, 3))
+    self.assertIsNone(self.trainer.take_episode())
+
+  def test_ground_truth_reward_needs_no_discriminator(self):
+    trainer = _run(reward='environment', steps=16)
+    row = trainer.row()
+    self.assertIn('success_rate', row)
+    self.assertNotIn('reward_model_accuracy', row)
+    self.assertFalse(checkpoints.unpack(
+        trainer.checkpoint().arrays, 'discriminator'))
+
+  def test_a_frozen_reward_model_stays_as_it_is(self):
+    arrays = checkpoints.unpack(self.end.arrays, 'discriminator')
+    trainer = training.Trainer(tiny.config(
+        reward='frozen', reward_model='elsewhere', steps=16), arrays)
+    launch.drive_in_lockstep(trainer, _no_tick)
+    frozen = checkpoints.unpack(trainer.checkpoint().arrays, 'discriminator')
+    for name in ('discriminator/logit/w', 'discriminator/film_nmn/gamma'):
+      np.testing.assert_array_equal(frozen[name], arrays[name])
+    self.assertIn('reward_model_accuracy', trainer.row())
+
+  def test_seeds_decide_the_initial_parameters(self):
     parameters = [
         training.Trainer(tiny.config(seed=seed)).policy.state()
         for seed in (0, 0, 1)]
@@ -62,78 +125,16 @@ class TrainingTest(parameterized.TestCase):
     np.testing.assert_array_equal(parameters[0][name], parameters[1][name])
     self.assertFalse(np.array_equal(parameters[0][name], parameters[2][name]))
 
-  def test_the_two_ways_to_play_train_alike(self):
-    ends = []
-    for kind in ('compiled', 'environment'):
-      trainer = training.Trainer(tiny.config(rollouts=kind))
-      launch.drive_in_lockstep(trainer, _no_tick)
-      ends.append(trainer.checkpoint().arrays)
-    for name, value in ends[0].items():
-      np.testing.assert_allclose(value, ends[1][name], atol=1e-5, err_msg=name)
-
-  @parameterized.parameters(
-      dict(all_workers_write=False, expected=8 * 2),
-      dict(all_workers_write=True, expected=8 * 2 + 66))
-  def test_who_writes_to_the_replay_buffer(self, all_workers_write, expected):
-    trainer = training.Trainer(tiny.config(
-        all_workers_write=all_workers_write, replay_size=1000))
-    launch.drive_in_lockstep(trainer, _no_tick)
-    assert trainer.buffer is not None
-    self.assertLen(trainer.buffer, expected)
-
-  def test_ground_truth_reward_needs_no_discriminator(self):
-    trainer = training.Trainer(tiny.config(reward='environment'))
-    launch.drive_in_lockstep(trainer, _no_tick)
-    row = trainer.row()
-    self.assertEqual(row['steps'], 66)
-    self.assertIn('success_rate', row)
-    self.assertNotIn('reward_model_accuracy', row)
-    self.assertFalse(checkpoints.unpack(
-        trainer.checkpoint().arrays, 'discriminator'))
-
-  def test_a_frozen_reward_model_stays_as_it_is(self):
-    other = training.Trainer(tiny.config(seed=5))
-    arrays = checkpoints.unpack(other.checkpoint().arrays, 'discriminator')
-    trainer = training.Trainer(
-        tiny.config(reward='frozen', reward_model='elsewhere'), arrays)
-    launch.drive_in_lockstep(trainer, _no_tick)
-    for name, value in checkpoints.unpack(
-        trainer.checkpoint().arrays, 'discriminator').items():
-      np.testing.assert_array_equal(value, arrays[name], name)
-    self.assertIn('reward_model_accuracy', trainer.row())
-
-  def test_rows_have_the_metrics_of_both_networks(self):
-    trainer = training.Trainer(tiny.config())
-    launch.drive_in_lockstep(trainer, _no_tick)
-    row = trainer.row()
-    self.assertEqual(row['steps'], 66)
-    self.assertEqual(row['episodes'], 16)
-    self.assertEqual(row['steps_per_discriminator_update'], 66 / 8)
-    self.assertEqual(row['discriminator_steps'], 16)
-    self.assertAlmostEqual(
-        row['reward_model_accuracy'],
-        1 - row['false_positives'] - row['false_negatives'])
-    self.assertNotIn('policy_loss', trainer.row())  # Taken is taken.
-
-  def test_an_episode_is_kept_for_a_picture(self):
-    trainer = training.Trainer(tiny.config())
-    launch.drive_in_lockstep(trainer, _no_tick)
-    episode = trainer.take_episode()
-    assert episode is not None
-    self.assertIn('SameLocation', episode.instruction)
-    self.assertEqual(episode.observations.shape, (5, 27))
-    self.assertEqual(episode.rewarded.shape, (4,))
-    self.assertEqual(
-        trainer.images(episode.observations).shape, (5, 56, 56, 3))
-    self.assertIsNone(trainer.take_episode())
-
-  def test_unknown_worlds_are_named(self):
+  def test_bad_worlds_are_named(self):
     for name, part in (('nowhere', 'nowhere'),
                        ('no.such.module:f', 'no.such'),
                        ('json:nothing', 'nothing'),
                        ('builtins:list', 'returned list')):
       with self.assertRaisesRegex(ValueError, part):
         training.make_world(config_lib.Config(world=name))
+    with self.assertRaisesRegex(config_lib.ConfigError, 'setting of GridLU'):
+      training.make_world(
+          config_lib.Config(world='builtins:list', episode_length=4))
 
 
 if __name__ == '__main__':

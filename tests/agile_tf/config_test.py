@@ -1,0 +1,230 @@
+"""Tests for config: what it refuses, and that it comes back from JSON."""
+
+import dataclasses
+import json
+import math
+import os
+
+from absl import flags
+from absl.testing import absltest
+from absl.testing import parameterized
+
+from agile_tf import config
+
+_FIELDS = {field.name: field for field in dataclasses.fields(config.Config)}
+_NUMBERS = [name for name, field in _FIELDS.items()
+            if isinstance(field.default, (int, float)) and
+            not isinstance(field.default, bool)]
+_CHOICES = [name for name, field in _FIELDS.items()
+            if field.metadata['choices']]
+
+# The limits, by hand.
+_AT_LEAST = {
+    'episode_length': 1, 'reward_prediction_batch_size': 2,
+    'reward_prediction_replay_size': 1, 'rollout_length': 1,
+    'baseline_cost': 0, 'entropy_weight': 0, 'policy_workers': 1,
+    'policy_threads': 1, 'batch_size': 2, 'replay_size': 1,
+    'steps_per_discriminator_update': 0, 'dataset_size': 1, 'dataset_seed': 0,
+    'steps': 1, 'seed': 0, 'log_steps': 1, 'image_steps': 1,
+    'checkpoints_kept': 1,
+}
+_MORE_THAN_0 = (
+    'reward_scale', 'reward_prediction_cost', 'policy_learning_rate',
+    'policy_epsilon', 'policy_gradient_norm', 'discriminator_learning_rate',
+    'discriminator_epsilon', 'discriminator_gradient_norm', 'max_column_norm',
+    'checkpoint_minutes', 'anticipated_negative_rate')
+_AT_LEAST_0_AT_MOST_1 = (
+    'policy_decay', 'discriminator_decay', 'discount', 'td_lambda')
+_OF_RUN = (
+    'steps', 'rollouts', 'run_dir', 'log_steps', 'image_steps',
+    'checkpoint_minutes', 'checkpoints_kept', 'why')
+
+
+class ConfigTest(parameterized.TestCase):
+
+  def _assert_refused(self, name, value, *expected):
+    with self.assertRaises(config.ConfigError) as context:
+      config.Config(**{name: value})
+    message = str(context.exception)
+    self.assertStartsWith(message, f'--{name}={value}: expected ')
+    for words in expected:
+      self.assertIn(words, message)
+
+  def test_every_number_has_a_limit_here(self):
+    self.assertCountEqual(
+        _NUMBERS, [*_AT_LEAST, *_MORE_THAN_0, *_AT_LEAST_0_AT_MOST_1])
+
+  @parameterized.parameters(*_AT_LEAST.items())
+  def test_at_least(self, name, low):
+    self._assert_refused(name, low - 1, f'at least {low}')
+    if name != 'replay_size':  # One draw from B needs more.
+      changes = {name: low}
+      if name == 'policy_workers':
+        changes['policy_threads'] = 1
+      self.assertEqual(getattr(config.Config(**changes), name), low)
+
+  @parameterized.parameters(*_MORE_THAN_0)
+  def test_more_than_0(self, name):
+    self._assert_refused(name, 0.0, 'more than 0')
+    self._assert_refused(name, -1.0, 'more than 0')
+    config.Config(**{name: 0.01})
+
+  @parameterized.parameters(*_AT_LEAST_0_AT_MOST_1)
+  def test_between_0_and_1(self, name):
+    self._assert_refused(name, -1e-9, 'at least 0 and at most 1')
+    self._assert_refused(name, 1.01, 'at least 0 and at most 1')
+    for value in (0.0, 0.5, 1.0):
+      config.Config(**{name: value})
+
+  def test_anticipated_negative_rate_is_a_share(self):
+    self._assert_refused(
+        'anticipated_negative_rate', 1.5, 'more than 0 and at most 1')
+    config.Config(anticipated_negative_rate=1.0)
+
+  @parameterized.product(name=_NUMBERS, value=(math.nan, math.inf, -math.inf))
+  def test_not_finite(self, name, value):
+    self._assert_refused(name, value)
+
+  @parameterized.parameters(*_CHOICES)
+  def test_choices(self, name):
+    choices = _FIELDS[name].metadata['choices']
+    self._assert_refused(name, 'other', 'one of ' + ', '.join(choices))
+    self._assert_refused(name, '', 'one of ')
+
+  def test_threads_divide_workers(self):
+    with self.assertRaisesRegex(
+        config.ConfigError, '--policy_threads=4 does not divide '
+        '--policy_workers=6; use one of 1, 2, 3, 6.'):
+      config.Config(policy_workers=6, policy_threads=4)
+    for threads in (1, 2, 3, 6):
+      config.Config(policy_workers=6, policy_threads=threads)
+
+  def test_batch_has_two_halves(self):
+    with self.assertRaisesRegex(
+        config.ConfigError, '--batch_size=255 is odd; .*use an even number'):
+      config.Config(batch_size=255)
+
+  def test_replay_holds_a_draw(self):
+    # 256 / (2 * 0.25) = 512.
+    config.Config(replay_size=512)
+    with self.assertRaisesRegex(
+        config.ConfigError, r'--replay_size=511 is less than one draw from B '
+        r'\(512 pairs.*make it larger'):
+      config.Config(replay_size=511)
+    config.Config(replay_size=511, anticipated_negative_rate=0.5)
+
+  @parameterized.parameters(
+      ('frozen', ''), ('discriminator', 'runs/x'), ('environment', 'runs/x'))
+  def test_reward_and_its_model(self, reward, reward_model):
+    with self.assertRaisesRegex(
+        config.ConfigError, f"--reward={reward} with --reward_model="
+        f"'{reward_model}': a frozen reward needs the directory"):
+      config.Config(reward=reward, reward_model=reward_model)
+
+  @parameterized.parameters(
+      ('discriminator', '', True), ('environment', '', False),
+      ('frozen', 'runs/x', False))
+  def test_who_trains_a_discriminator(self, reward, reward_model, expected):
+    self.assertEqual(
+        config.Config(reward=reward, reward_model=reward_model)
+        .trains_discriminator, expected)
+
+
+class FlagsTest(parameterized.TestCase):
+
+  def _parse(self, *arguments):
+    """Parses flags of our own, so that other tests' stay as they are."""
+    values = flags.FlagValues()
+    for name, field in _FIELDS.items():
+      kind = type(field.default)
+      define = {bool: flags.DEFINE_bool, int: flags.DEFINE_integer,
+                float: flags.DEFINE_float, str: flags.DEFINE_string}[kind]
+      define(name, field.default, 'help', flag_values=values)
+    values(['program', *arguments])
+    return config.from_flags(values)
+
+  def test_defaults(self):
+    self.assertEqual(self._parse(), config.Config())
+
+  def test_given(self):
+    self.assertEqual(
+        self._parse('--noop', '--steps=7', '--discount=.5', '--why=so'),
+        config.Config(noop=True, steps=7, discount=.5, why='so'))
+
+  def test_refused(self):
+    with self.assertRaisesRegex(config.ConfigError, '--discount=2.0: expected'):
+      self._parse('--discount=2')
+
+  def test_every_setting_has_a_help(self):
+    for name, field in _FIELDS.items():
+      self.assertGreater(len(field.metadata['text']), 5, name)
+
+
+class FileTest(parameterized.TestCase):
+
+  def setUp(self):
+    super().setUp()
+    self._path = os.path.join(self.create_tempdir().full_path, 'config.json')
+
+  def test_round_trip(self):
+    saved = config.Config(
+        noop=True, steps=7, discriminator_epsilon=1e-10, discount=1 / 3,
+        why='Größe "und" so')
+    config.save(saved, self._path)
+    self.assertEqual(config.load(self._path), saved)
+    self.assertEqual(
+        os.listdir(os.path.dirname(self._path)), ['config.json'])
+
+  def test_missing(self):
+    with self.assertRaisesRegex(
+        config.ConfigError, 'There is no .*config.json: expected a directory'):
+      config.load(self._path)
+
+  @parameterized.parameters(
+      '', '{', '[]', '3', 'null', '{"no_such_setting": 1}',
+      '{"steps": "many"}', '{"discount": null}', '{"steps": [1]}')
+  def test_no_configuration(self, text):
+    with open(self._path, 'w', encoding='utf-8') as file:
+      file.write(text)
+    with self.assertRaisesRegex(
+        config.ConfigError, 'config.json is not a configuration of this'):
+      config.load(self._path)
+
+  def test_not_text(self):
+    with open(self._path, 'wb') as file:
+      file.write(b'\xff\xfe\x00')
+    with self.assertRaisesRegex(config.ConfigError, 'is not a configuration'):
+      config.load(self._path)
+
+  def test_refused_value(self):
+    with open(self._path, 'w', encoding='utf-8') as file:
+      json.dump({'discount': 2.0}, file)
+    with self.assertRaisesRegex(config.ConfigError, '--discount=2.0: expected'):
+      config.load(self._path)
+
+
+class DifferencesTest(parameterized.TestCase):
+
+  def test_names_both_values(self):
+    one = config.Config(discount=0.5, why='this', steps=3)
+    other = config.Config(noop=True, why='that', steps=4)
+    self.assertEqual(list(config.differences(one, other)), [
+        '--noop: False there, True here',
+        '--discount: 0.5 there, 0.99 here'])
+    self.assertEmpty(list(config.differences(one, one)))
+
+  def test_settings_of_a_run_make_no_difference(self):
+    self.assertCountEqual(
+        [name for name, field in _FIELDS.items() if field.metadata['of_run']],
+        _OF_RUN)
+    changed = config.Config(
+        steps=1, rollouts='compiled', run_dir='x', log_steps=1, image_steps=1,
+        checkpoint_minutes=1.0, checkpoints_kept=1, why='x')
+    for name in _OF_RUN:
+      self.assertNotEqual(
+          getattr(changed, name), getattr(config.Config(), name))
+    self.assertEmpty(list(config.differences(config.Config(), changed)))
+
+
+if __name__ == '__main__':
+  absltest.main()

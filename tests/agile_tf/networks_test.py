@@ -1,0 +1,207 @@
+"""Tests for networks: heads, initial values, and functions of parameters."""
+
+import threading
+
+from absl.testing import absltest
+from absl.testing import parameterized
+import numpy as np
+import tensorflow as tf
+
+from agile_tf import instructions
+from agile_tf import networks
+from gridlu import language
+from tests.agile_tf import nmn_oracle
+
+_TEXTS = [str(text) for text in language.relations_instructions()]
+_SHAPE = (56, 56, 3)
+
+# The standard deviation of a normal distribution that is cut at two sigma.
+_TRUNCATED = 0.87962566
+
+# Parameters by name: shape, and fan_in of weights.
+_TRUNK = {
+    'stem/patches/w': ((8, 8, 3, 16), 8 * 8 * 3),
+    'stem/patches/b': ((16,), None),
+    'stem/neighbours/w': ((3, 3, 16, 64), 3 * 3 * 16),
+    'stem/neighbours/b': ((64,), None),
+    'film_nmn/w': ((3, 3, 128, 64), 3 * 3 * 128),
+    'film_nmn/gamma': ((12, 64), 12),  # Of an embedding: its tokens.
+    'film_nmn/beta': ((12, 64), 12),
+}
+_POLICY = _TRUNK | {
+    'merge/convolution/w': ((3, 3, 128, 64), 3 * 3 * 128),
+    'merge/convolution/b': ((64,), None),
+    'hidden/w': ((64, 100), 64),
+    'hidden/b': ((100,), None),
+    'logits/w': ((100, 5), 100),
+    'logits/b': ((5,), None),
+    'baseline/w': ((100, 1), 100),
+    'baseline/b': ((1,), None),
+    'reward_prediction/w': ((64, 2), 64),
+    'reward_prediction/b': ((2,), None),
+}
+_DISCRIMINATOR = _TRUNK | {
+    'hidden/w': ((64, 100), 64),
+    'hidden/b': ((100,), None),
+    'logit/w': ((100, 1), 100),  # And no bias.
+}
+
+
+def _grammar():
+  return instructions.Grammar(
+      _TEXTS, lambda text: language.parse(text).tree,
+      language.RELATIONS_TOKENS)
+
+
+def _network(kind):
+  if kind == 'policy':
+    return networks.Network(
+        networks.PolicyNetwork, _grammar(), _SHAPE, num_actions=5)
+  return networks.Network(networks.Discriminator, _grammar(), _SHAPE)
+
+
+def _parameters(network, seed):
+  """Initial parameters, but with biases that are not zeros."""
+  rng = np.random.default_rng(seed)
+  return [value if value.any() else
+          rng.normal(scale=0.3, size=value.shape).astype(np.float32)
+          for value in network.initial(seed)]
+
+
+def _short(network, parameters):
+  return {name.partition('/')[2]: value.astype(np.float64)
+          for name, value in zip(network.names, parameters)}
+
+
+class NetworksTest(parameterized.TestCase):
+
+  def setUp(self):
+    super().setUp()
+    self._images = np.random.default_rng(0).uniform(
+        size=[3, *_SHAPE]).astype(np.float32)
+    self._texts = [_TEXTS[3], _TEXTS[400], _TEXTS[901]]
+    self._trees = [language.parse(text).tree for text in self._texts]
+    self._grammar = _grammar()
+    self._codes = self._grammar.encode(self._texts)
+
+  def test_policy_equals_the_formulas(self):
+    network = _network('policy')
+    parameters = _parameters(network, 1)
+    output = network(
+        [tf.constant(value) for value in parameters],
+        tf.constant(self._images), tf.constant(self._codes))
+    self.assertEqual(output.logits.shape, [3, 5])
+    self.assertEqual(output.baseline.shape, [3])
+    self.assertEqual(output.reward_logits.shape, [3, 2])
+    p = _short(network, parameters)
+    for i, (image, tree) in enumerate(zip(self._images, self._trees)):
+      expected = nmn_oracle.policy(image, tree, self._grammar.tokens, p)
+      for actual, value in zip(output, expected):
+        np.testing.assert_allclose(actual[i], value, rtol=1e-4, atol=1e-5)
+
+  def test_discriminator_equals_the_formulas(self):
+    network = _network('discriminator')
+    parameters = _parameters(network, 1)
+    logits = network(
+        [tf.constant(value) for value in parameters],
+        tf.constant(self._images), tf.constant(self._codes))
+    self.assertEqual(logits.shape, [3])
+    p = _short(network, parameters)
+    expected = [
+        nmn_oracle.discriminator(image, tree, self._grammar.tokens, p)
+        for image, tree in zip(self._images, self._trees)]
+    np.testing.assert_allclose(logits, expected, rtol=1e-4, atol=1e-5)
+
+  def test_gradients_of_all_heads_reach_the_stem(self):
+    network = _network('policy')
+    theta = [tf.constant(value) for value in _parameters(network, 1)]
+    with tf.GradientTape(persistent=True) as tape:
+      tape.watch(theta)
+      output = network(
+          theta, tf.constant(self._images), tf.constant(self._codes))
+      sums = [tf.reduce_sum(value) for value in output]
+    gamma, hidden = (network.names.index(f'policy/{name}')
+                     for name in ('film_nmn/gamma', 'hidden/w'))
+    for value in sums:
+      gradient = tape.gradient(value, [theta[0], theta[gamma]])
+      self.assertGreater(min(np.abs(x).max() for x in gradient), 1e-4)
+    # Reward prediction leaves the pathway of the policy before its MLP.
+    self.assertIsNotNone(tape.gradient(sums[1], theta[hidden]))
+    self.assertIsNone(tape.gradient(sums[2], theta[hidden]))
+
+  @parameterized.parameters('policy', 'discriminator')
+  def test_instructions_do_not_retrace(self, kind):
+    network = _network(kind)
+    theta = [tf.constant(value) for value in network.initial(0)]
+    program = tf.function(
+        lambda *arguments: tf.nest.flatten(network(*arguments))[0])
+    outputs = [
+        program(theta, self._images[:1], tf.constant(
+            self._grammar.encode([text]))).numpy()
+        for text in _TEXTS[::150]]
+    self.assertEqual(program.experimental_get_tracing_count(), 1)
+    # One program, and yet other instructions give other outputs.
+    self.assertLen({tuple(output.ravel()) for output in outputs}, len(outputs))
+
+  @parameterized.parameters(
+      ('policy', _POLICY), ('discriminator', _DISCRIMINATOR))
+  def test_initial_values(self, kind, expected):
+    network = _network(kind)
+    self.assertEqual(
+        network.names, tuple(f'{kind}/{name}' for name in expected))
+    for name, value in zip(network.names, network.initial(5)):
+      shape, fan_in = expected[name.partition('/')[2]]
+      self.assertEqual(value.shape, shape, name)
+      self.assertEqual(value.dtype, np.float32, name)
+      if fan_in is None:
+        np.testing.assert_array_equal(value, 0, name)
+        continue
+      sigma = fan_in**-0.5
+      self.assertLessEqual(np.abs(value).max(), 2 * sigma * (1 + 1e-6), name)
+      # Four standard errors at most.
+      error = 4 / np.sqrt(2 * value.size)
+      self.assertAlmostEqual(
+          value.std() / sigma, _TRUNCATED, delta=error * _TRUNCATED, msg=name)
+      self.assertAlmostEqual(
+          value.mean() / sigma, 0, delta=4 / np.sqrt(value.size), msg=name)
+
+  @parameterized.parameters('policy', 'discriminator')
+  def test_initial_values_follow_from_the_seed(self, kind):
+    network = _network(kind)
+    one, other = network.initial(3), network.initial(4)
+    again = _network(kind).initial(3)
+    for name, a, b, c in zip(network.names, one, other, again):
+      np.testing.assert_array_equal(a, c, name)
+      self.assertEqual(np.array_equal(a, b), not a.any(), name)
+
+  def test_layers_of_one_shape_differ(self):
+    values = dict(zip(_network('policy').names, _network('policy').initial(0)))
+    for one, other in (('film_nmn/w', 'merge/convolution/w'),
+                       ('film_nmn/gamma', 'film_nmn/beta')):
+      self.assertFalse(np.array_equal(
+          values[f'policy/{one}'], values[f'policy/{other}']))
+
+  def test_threads_with_parameters_of_their_own(self):
+    """Eager calls from many threads at once do not mix their parameters."""
+    network = _network('discriminator')
+    arguments = tf.constant(self._images), tf.constant(self._codes)
+    phis = [[tf.constant(value) for value in network.initial(seed)]
+            for seed in range(4)]
+    expected = [network(phi, *arguments).numpy() for phi in phis]
+    differing = []
+
+    def call(i):
+      for _ in range(4):
+        if not np.array_equal(network(phis[i], *arguments), expected[i]):
+          differing.append(i)
+
+    threads = [threading.Thread(target=call, args=(i,)) for i in range(4)]
+    for thread in threads:
+      thread.start()
+    for thread in threads:
+      thread.join()
+    self.assertEmpty(differing)
+
+
+if __name__ == '__main__':
+  absltest.main()
