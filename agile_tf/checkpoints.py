@@ -96,8 +96,12 @@ def load(run_dir: str, step: int | None = None) -> Checkpoint:
         f'{", ".join(map(str, known))}.')
   path = _path(run_dir, step)
   try:
-    with np.load(os.path.join(path, 'arrays.npz'), allow_pickle=False) as file:
-      arrays = dict(file)
+    with open(os.path.join(path, 'arrays.npz'), 'rb') as file:
+      if not zipfile.is_zipfile(file):  # np.load takes other files too.
+        raise zipfile.BadZipFile('arrays.npz is not a whole archive')
+      file.seek(0)
+      with np.load(file, allow_pickle=False) as archive:
+        arrays = dict(archive)
     with open(os.path.join(path, 'state.json'), encoding='utf-8') as file:
       values = json.load(file)
   except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:

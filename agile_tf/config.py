@@ -182,7 +182,13 @@ class Config:
 
   def __post_init__(self):
     for field in dataclasses.fields(self):
-      _check(field, getattr(self, field.name))
+      value = getattr(self, field.name)
+      kinds = (int, float) if isinstance(field.default, float) else (
+          type(field.default),)
+      if type(value) not in kinds:
+        raise ConfigError(
+            f'--{field.name}={value!r}: expected {kinds[-1].__name__}.')
+      _check(field, value)
     if self.policy_workers % self.policy_threads:
       raise ConfigError(
           f'--policy_threads={self.policy_threads} does not divide '

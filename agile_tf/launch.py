@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 import os
 import signal
 import sys
+import tempfile
 import threading
 import time
 from typing import Any
@@ -31,8 +32,11 @@ from gridlu import goal_dataset
 from gridlu import rendering
 
 
-def prepare_run_dir(config: config_lib.Config) -> None:
+def prepare_run_dir(config: config_lib.Config) -> str:
   """Makes the run's directory, or checks that the run in it is this one.
+
+  Returns:
+    The path of the run's `config.json`, which is left as it is.
 
   Raises:
     ConfigError: if the directory cannot be used.
@@ -52,11 +56,13 @@ def prepare_run_dir(config: config_lib.Config) -> None:
             f'--run_dir={config.run_dir} holds a run with other settings:\n  ' +
             '\n  '.join(differences) +
             '\nUse these settings to go on with it, or another --run_dir.')
-    config_lib.save(config, path)
+    with tempfile.TemporaryFile(dir=config.run_dir):
+      pass
   except OSError as error:
     raise config_lib.ConfigError(
         f'--run_dir={config.run_dir} cannot be written: {error}. Choose a '
         'directory that can.') from error
+  return path
 
 
 def load_frozen(config: config_lib.Config) -> dict[str, np.ndarray] | None:
@@ -228,10 +234,11 @@ def train(config: config_lib.Config) -> None:
       cannot be set up.
   """
   device = prepare_device()
+  config_path = prepare_run_dir(config)
   frozen = load_frozen(config)
   started = time.monotonic()
   trainer = training.Trainer(config, frozen)
-  prepare_run_dir(config)
+  config_lib.save(config, config_path)  # Only now is it a run.
   run = Run(config, trainer)
   logging.info(
       'Built in %.0f s: %d policy workers in %d threads%s on %s.',

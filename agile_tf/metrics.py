@@ -131,9 +131,9 @@ class Writer:
     if not os.path.exists(self._path):
       return []
     with open(self._path, newline='', encoding='utf-8') as file:
-      # A row that was cut off in the middle of writing has empty columns.
-      return [row for row in csv.DictReader(file)
-              if row.get('steps') and row.get('episodes')]
+      # A row that was cut off in the middle of writing has no end of line.
+      lines = [line for line in file if line.endswith('\n')]
+    return list(csv.DictReader(lines))
 
   def progress(self, steps: int) -> None:
     """Moves the live line on."""

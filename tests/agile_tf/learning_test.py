@@ -249,7 +249,7 @@ class DiscriminatorProgramsTest(parameterized.TestCase):
         float(terms['negatives_rejected']), np.mean(d_kept <= .5), places=6)
 
   def test_modelled_rewards(self):
-    length, width = 5, 4
+    length, width = 6, 4
     observations = _images(np.random.default_rng(2), length + 1, width)
 
     def rate(phi):
@@ -259,19 +259,22 @@ class DiscriminatorProgramsTest(parameterized.TestCase):
            for w in range(width)] for t in range(length)])
 
     # The logits are linear in the last layer, which has no bias: mix two such
-    # layers so that half of the states are on each side of 0.5.
+    # layers so that half of the first worker's states are on each side of 0.5.
     one = self._phi[-1]
     two = tf.abs(one)
-    ratio = np.median(rate(self._phi) / rate([*self._phi[:-1], two]))
+    ratio = np.median(
+        (rate(self._phi) / rate([*self._phi[:-1], two]))[:, 0])
     self._phi[-1] = one - tf.cast(ratio, tf.float32) * two
     logits = rate(self._phi)
     self.assertGreater(np.abs(logits).min(), 1e-5)
-    self.assertEqual(np.mean(logits > 0), 0.5)
+    decisions = logits > 0
+    self.assertEqual(np.mean(decisions[:, 0]), 0.5)
+    self.assertLen(np.unique(decisions, axis=1).T, 2)  # Workers differ.
     program = learning.modelled_rewards_program(
         self._discriminator, self._world, 0.1)
     np.testing.assert_array_equal(
         program(self._phi, observations, self._codes),
-        np.where(logits > 0, 0.1, 0).astype(np.float32))
+        np.where(decisions, 0.1, 0).astype(np.float32))
 
 
 if __name__ == '__main__':

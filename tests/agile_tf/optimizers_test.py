@@ -247,36 +247,43 @@ class SharedTest(parameterized.TestCase):
 
   def test_snapshots_and_states_are_never_torn(self):
     """All parameters get the same updates, so that they are always equal."""
-    names = [f'{i}/b' for i in range(6)]
+    names = [f'{i}/b' for i in range(24)]
     parameters = optimizers.SharedParameters(
-        names, [np.zeros([20000], np.float32)] * len(names), _POLICY)
-    gradients = [tf.ones([20000])] * len(names)
+        names, [np.zeros([5000], np.float32)] * len(names), _POLICY)
+    gradients = [tf.ones([5000])] * len(names)
+    parameters.apply(gradients)
+    parameters.snapshot()
     done = threading.Event()
 
     def apply():
-      for _ in range(40):
+      for _ in range(80):
         parameters.apply(gradients)
 
-    seen, torn = set(), []
+    def snapshot():
+      return [value.numpy() for value in parameters.snapshot()]
 
-    def look():
+    def state():
+      values = parameters.state()
+      return [values[name] for name in names]
+
+    seen, torn = {snapshot: set(), state: set()}, []
+
+    def look(take):
       while not done.is_set():
-        state = parameters.state()
-        for values in ([value.numpy() for value in parameters.snapshot()],
-                       [state[name] for name in names]):
-          first = values[0][0]
-          if not all(np.all(value == first) for value in values):
-            torn.append(first)
-          seen.add(float(first))
+        values = take()
+        if not all(np.all(value == values[0][0]) for value in values):
+          torn.append(take)
+        seen[take].add(float(values[0][0]))
 
-    lookers = _start(look, look)
+    lookers = _start(lambda: look(snapshot), lambda: look(state))
     for thread in _start(*[apply] * 3):
       thread.join()
     done.set()
     for thread in lookers:
       thread.join()
     self.assertEmpty(torn)
-    self.assertGreater(len(seen), 2)  # Some were taken between updates.
+    for values in seen.values():  # Some were taken between updates.
+      self.assertGreater(len(values), 2)
 
   def test_columns_are_never_seen_before_they_are_clipped(self):
     settings = optimizers.RMSProp(0.5, 0.9, 1e-10, 1e9, 1.0)

@@ -144,18 +144,22 @@ class ScheduleTest(parameterized.TestCase):
         inside.discard(number)
         clock.end(kind, 5)
 
+    counts = []
+
+    def pause():
+      for _ in range(10):
+        with clock.paused():
+          before = clock.steps, clock.iterations
+          time.sleep(0.003)
+          if inside or before != (clock.steps, clock.iterations):
+            wrong.append(set(inside))
+          counts.append(clock.steps)
+        time.sleep(0.01)
+
     threads = self._start(
         *[lambda i=i: worker('policy', i) for i in range(4)],
         lambda: worker('discriminator', 4))
-    counts = []
-    for _ in range(10):
-      with clock.paused():
-        before = clock.steps, clock.iterations
-        time.sleep(0.003)
-        if inside or before != (clock.steps, clock.iterations):
-          wrong.append(set(inside))
-        counts.append(clock.steps)
-      time.sleep(0.01)
+    self._join(self._start(pause))
     clock.stop()
     self._join(threads)
     self.assertEmpty(wrong)
@@ -180,7 +184,9 @@ class ScheduleTest(parameterized.TestCase):
     clock = schedule.Schedule(1000, 0)
     with self.assertRaises(KeyError), clock.paused():
       raise KeyError
-    self.assertTrue(clock.begin('policy'))
+    begun = []
+    self._join(self._start(lambda: begun.append(clock.begin('policy'))))
+    self.assertEqual(begun, [True])
 
   def test_stop_while_paused(self):
     clock = schedule.Schedule(1000, 0)
