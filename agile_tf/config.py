@@ -292,7 +292,7 @@ def load(path: str) -> Config:
     raise ConfigError(
         f'There is no {path}: expected a directory that agile_tf.launch '
         'wrote.') from None
-  except (json.JSONDecodeError, TypeError, UnicodeDecodeError) as error:
+  except (ValueError, TypeError) as error:  # Not JSON, or not our settings.
     raise ConfigError(
         f'{path} is not a configuration of this version ({error}).') from error
 

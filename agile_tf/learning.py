@@ -68,8 +68,8 @@ def policy_gradients_program(
   Returns:
     A function of theta, observations uint8 [T + 1, W, ...], codes int32
     [W, slots], actions int32 [T, W], rewards (0 where masked), discounts and
-    mask float32 [T, W], and `Replayed` or None, that returns W lists of gradients and the
-    terms of the loss: float32 [W], a mean a step.
+    mask float32 [T, W], and `Replayed` or None, that returns W lists of
+    gradients and the terms of the loss: float32 [W], a mean a step.
   """
   predicts = weights.reward_prediction_cost > 0
 
