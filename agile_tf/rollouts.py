@@ -39,6 +39,17 @@ class Rollout(NamedTuple):
     """How many environment steps were played."""
     return int(self.mask.sum())
 
+  @property
+  def active(self) -> np.ndarray:
+    """The workers that played, int [at most W]."""
+    return np.flatnonzero(self.mask.any(axis=0))
+
+  def successes(self) -> np.ndarray:
+    """Whether the episodes that ended here ended in a goal state, bool [n]."""
+    ended = np.flatnonzero(self.ended)
+    last = self.mask[:, ended].sum(axis=0).astype(int) - 1
+    return self.true_rewards[last, ended] > 0
+
   def judged(self, values: np.ndarray) -> np.ndarray:
     """Selects the played steps of [T, W, ...] as [steps, ...]."""
     return values[self.mask > 0]

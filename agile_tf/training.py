@@ -235,32 +235,31 @@ class Trainer:
     played = worker.iterate()
     rollout = played.rollout
     assert played.rewarded is not None
-    width = float(rollout.mask.any(axis=0).sum())
-    self._tally.add(played.metrics, width)
-    rewarded = rollout.judged(played.rewarded)
-    values = {}
-    if self.discriminator is not None:
-      values['modelled_reward'] = float(np.mean(rewarded))
-    if self.world.has_ground_truth:
-      truth = rollout.judged(rollout.true_rewards)
-      values['true_reward'] = float(np.mean(truth))
-      if self.discriminator is not None:
-        values.update(metrics.decisions(rewarded, truth))
-      ended = rollout.ended & rollout.mask.any(axis=0)
-      # The reward of a masked step is 0: the last played one is the final.
-      final = rollout.true_rewards[
-          np.maximum(rollout.mask.sum(0).astype(int) - 1, 0),
-          np.arange(len(ended))]
-      if ended.any():
-        self._tally.add(
-            {'success_rate': float(np.mean(final[ended] > 0))}, ended.sum())
-    self._tally.add(values, rollout.steps)
+    self._tally.add(played.metrics, len(rollout.active))
+    self._tally.add(self._judge(rollout, played.rewarded), rollout.steps)
+    if self.world.has_ground_truth and rollout.ended.any():
+      successes = rollout.successes()
+      self._tally.add(
+          {'success_rate': float(np.mean(successes))}, len(successes))
     with self._totals_lock:
-      self._totals['episodes'] += int(
-          (rollout.ended & rollout.mask.any(axis=0)).sum())
+      self._totals['episodes'] += int(rollout.ended.sum())
     if worker is self.policy_workers[0]:
       self._follow(rollout, played.rewarded)
     return rollout.steps
+
+  def _judge(self, rollout: rollouts.Rollout, rewarded: np.ndarray
+            ) -> dict[str, float]:
+    """Compares what was rewarded with the ground truth, where it is known."""
+    decisions = rollout.judged(rewarded)
+    truth = rollout.judged(rollout.true_rewards)
+    values = {}
+    if self.discriminator is not None:
+      values['modelled_reward'] = float(np.mean(decisions))
+    if self.world.has_ground_truth:
+      values['true_reward'] = float(np.mean(truth))
+    if len(values) == 2:
+      values.update(metrics.decisions(decisions, truth))
+    return values
 
   def _follow(self, rollout: rollouts.Rollout, rewarded: np.ndarray) -> None:
     """Keeps the episode of the first worker of all, for a picture."""

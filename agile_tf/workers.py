@@ -131,7 +131,7 @@ class PolicyWorker:
         theta, rollout.observations, rollout.codes, rollout.actions, rewards,
         rollout.discounts, rollout.mask, replayed)
     # 7, 8: Update theta, which all workers read; a worker at a time.
-    active = np.flatnonzero(rollout.mask.any(axis=0))
+    active = rollout.active
     norms = [float(self._policy.apply(gradients[w])) for w in active]
     metrics = {
         name: float(value.numpy()[active].mean())
