@@ -6,6 +6,7 @@ whole, so that a directory with that name always is one. Reading it runs no
 code from it: neither file can hold any.
 """
 
+import glob
 import json
 import os
 import re
@@ -55,7 +56,8 @@ def save(run_dir: str, step: int, checkpoint: Checkpoint, keep: int) -> None:
   """
   path = _path(run_dir, step)
   temporary = f'{path}.part'
-  shutil.rmtree(temporary, ignore_errors=True)
+  for left_over in glob.glob(f'{glob.escape(_folder(run_dir))}/step_*.part'):
+    shutil.rmtree(left_over)  # Of a run that was killed while it saved.
   os.makedirs(temporary)
   with open(os.path.join(temporary, 'arrays.npz'), 'wb') as file:
     np.savez(file, allow_pickle=False, **checkpoint.arrays)

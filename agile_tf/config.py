@@ -163,7 +163,7 @@ class Config:
       'auto', 'How episodes are played: "compiled" whole rollouts in one '
       'program, where the world has its rules in TensorFlow; "environment" '
       'steps a dm_env environment in Python. "auto" compiles where it can.',
-      choices=('auto', 'compiled', 'environment'), of_run=True)
+      choices=('auto', 'compiled', 'environment'))
   run_dir: str = _setting(
       '', "Where the run's files go. A directory that has a run in it is "
       'resumed.', of_run=True)
@@ -292,6 +292,8 @@ def load(path: str) -> Config:
     raise ConfigError(
         f'There is no {path}: expected a directory that agile_tf.launch '
         'wrote.') from None
+  except OSError as error:
+    raise ConfigError(f'{path} cannot be read: {error}.') from error
   except (ValueError, TypeError) as error:  # Not JSON, or not our settings.
     raise ConfigError(
         f'{path} is not a configuration of this version ({error}).') from error

@@ -26,6 +26,7 @@ from agile_tf import learning
 from agile_tf import metrics
 from agile_tf import rollouts
 from agile_tf import trained as trained_lib
+from agile_tf import training
 from agile_tf import worlds
 from gridlu import rendering
 
@@ -220,9 +221,11 @@ def main(argv: Sequence[str]) -> None:
   values = flags.FLAGS
   if values.picture:
     folder = os.path.dirname(os.path.abspath(values.picture))
-    if not values.picture.lower().endswith('.png') or not os.path.isdir(folder):
+    if not values.picture.lower().endswith('.png') or not os.access(
+        folder, os.W_OK):
       sys.exit(f'Error: --picture={values.picture}: expected the name of a '
-               '.png file in a directory that exists.')
+               '.png file in a directory that can be written.')
+  training.prepare_device()
   try:
     trained = trained_lib.load(values.run_dir, values.checkpoint)
   except (config_lib.ConfigError, checkpoints.CheckpointError,

@@ -8,6 +8,8 @@ SIGTERM save and end it; an exception in any thread ends it with its traceback.
 """
 
 from collections.abc import Callable, Sequence
+import dataclasses
+import functools
 import os
 import signal
 import sys
@@ -20,12 +22,12 @@ from absl import app
 from absl import flags
 from absl import logging
 import numpy as np
-import tensorflow as tf
 
 from agile_tf import checkpoints
 from agile_tf import config as config_lib
 from agile_tf import hparams
 from agile_tf import metrics
+from agile_tf import schedule as schedule_lib
 from agile_tf import training
 from agile_tf import worlds
 from gridlu import goal_dataset
@@ -65,33 +67,6 @@ def prepare_run_dir(config: config_lib.Config) -> str:
   return path
 
 
-def load_frozen(config: config_lib.Config) -> dict[str, np.ndarray] | None:
-  """Reads the discriminator of --reward=frozen.
-
-  Raises:
-    ValueError: if that run has none.
-  """
-  if config.reward != 'frozen':
-    return None
-  arrays = checkpoints.unpack(
-      checkpoints.load(config.reward_model).arrays, 'discriminator')
-  if not arrays:
-    raise config_lib.ConfigError(
-        f'--reward_model={config.reward_model} was trained without a '
-        'discriminator; name the directory of an AGILE run.')
-  return arrays
-
-
-def prepare_device() -> str:
-  """Lets the GPU's memory grow, where there is a GPU; says what is used."""
-  gpus = tf.config.list_physical_devices('GPU')
-  for gpu in gpus:
-    tf.config.experimental.set_memory_growth(gpu, True)
-  if gpus:
-    return f'{len(gpus)} GPU'
-  return f'{os.cpu_count()} CPU cores'
-
-
 def _threads_for(num_workers: int, cores: int) -> int:
   """The smallest number of threads that uses all cores and divides the work."""
   return min(n for n in range(1, num_workers + 1)
@@ -112,6 +87,9 @@ class Run:
     steps = self._schedule.steps
     self._writer = metrics.Writer(config.run_dir, steps, config.steps)
     self._writer.text('hyperparameters', hparams.table_markdown(config))
+    self._writer.text('configuration', '\n'.join(
+        f'    --{name}={value}'
+        for name, value in dataclasses.asdict(config).items()))
     self._row_steps, self._row_time = steps, time.monotonic()
     self._start_time = self._row_time
     self._saved_steps = steps
@@ -190,30 +168,27 @@ def drive_in_threads(trainer: training.Trainer,
     Exception: the first one of any thread.
   """
   schedule = trainer.schedule
-  coordinator = tf.train.Coordinator()
 
-  def work(kind: str, iterate: Callable[[], int]) -> None:
-    with coordinator.stop_on_exception():
-      while schedule.begin(kind):
-        try:
-          steps = iterate()
-        except BaseException:
-          schedule.abandon()
-          raise
-        schedule.end(kind, steps)
+  def work(kind: str, iterate: Callable[[], int | None]) -> None:
+    while schedule.begin(kind):
+      try:
+        steps = iterate() or 0
+      except BaseException as error:  # The main thread raises it.
+        schedule.abandon(error)
+        return
+      schedule.end(kind, steps)
 
-  threads = [
-      threading.Thread(
-          target=work, name=f'policy-{i}', args=(
-              'policy', lambda worker=worker: trainer.iterate_policy(worker)))
+  jobs: list[tuple[str, str, Callable[[], int | None]]] = [
+      (f'policy-{i}', 'policy',
+       functools.partial(trainer.iterate_policy, worker))
       for i, worker in enumerate(trainer.policy_workers)]
   if trainer.discriminator_worker is not None:
-    def iterate_discriminator() -> int:
-      trainer.iterate_discriminator()
-      return 0
-    threads.append(threading.Thread(
-        target=work, name='discriminator',
-        args=('discriminator', iterate_discriminator)))
+    jobs.append(
+        ('discriminator', 'discriminator', trainer.iterate_discriminator))
+  # Daemons: a second Ctrl-C need not wait for an iteration that hangs.
+  threads = [
+      threading.Thread(target=work, name=name, args=job, daemon=True)
+      for name, *job in jobs]
   for thread in threads:
     thread.start()
   try:
@@ -222,24 +197,54 @@ def drive_in_threads(trainer: training.Trainer,
       schedule.wait(0.2)
   finally:
     schedule.stop()
-    coordinator.request_stop()
-    coordinator.join(threads)
+    for thread in threads:
+      thread.join()
+  if schedule.error is not None:
+    raise schedule.error
 
 
-def train(config: config_lib.Config) -> None:
-  """Carries out a run, from its start or from its newest checkpoint.
+class _Signals:
+  """What Ctrl-C and SIGTERM do: save and stop; a second one ends at once.
+
+  Attributes:
+    schedule: To be stopped. Before there is one, a KeyboardInterrupt is raised.
+  """
+
+  def __init__(self):
+    self.schedule: schedule_lib.Schedule | None = None
+    self._handlers = {
+        number: signal.signal(number, self._stop)
+        for number in (signal.SIGINT, signal.SIGTERM)}
+
+  def _stop(self, number: int, _: Any) -> None:
+    self.restore()
+    if self.schedule is None:
+      raise KeyboardInterrupt
+    self.schedule.stop()
+    logging.info('%s: saving and stopping.', signal.Signals(number).name)
+
+  def restore(self) -> None:
+    """Goes back to what they did before."""
+    for number, handler in self._handlers.items():
+      signal.signal(number, handler)
+
+
+def build(config: config_lib.Config) -> tuple[training.Trainer, Run]:
+  """Sets a run up, from its start or from its newest checkpoint.
 
   Raises:
-    ConfigError, CheckpointError, GoalDatasetError or WorldError: if the run
-      cannot be set up.
+    ConfigError, CheckpointError, GoalDatasetError, MetricsError or WorldError:
+      if that is not possible.
   """
-  device = prepare_device()
+  device = training.prepare_device()
   config_path = prepare_run_dir(config)
-  frozen = load_frozen(config)
+  frozen = None
+  if config.reward == 'frozen':
+    frozen = checkpoints.load(config.reward_model)
   started = time.monotonic()
   trainer = training.Trainer(config, frozen)
-  config_lib.save(config, config_path)  # Only now is it a run.
   run = Run(config, trainer)
+  config_lib.save(config, config_path)  # Only now is it a run.
   logging.info(
       'Built in %.0f s: %d policy workers in %d threads%s on %s.',
       time.monotonic() - started, config.policy_workers, config.policy_threads,
@@ -251,28 +256,37 @@ def train(config: config_lib.Config) -> None:
         '--policy_threads=%d trains the same %d workers and may be faster.',
         config.policy_threads, _threads_for(config.policy_workers, cores),
         config.policy_workers)
-  if not trainer.schedule.finished:
-    logging.info('Compiling; the first steps take a while.')
-  handlers: dict[signal.Signals, Any] = {}
+  return trainer, run
 
-  def stop(number, _):
-    logging.info('%s: saving and stopping.', signal.Signals(number).name)
-    trainer.schedule.stop()
-    for name, handler in handlers.items():  # A second one ends it at once.
-      signal.signal(name, handler)
 
-  for name in (signal.SIGINT, signal.SIGTERM):
-    handlers[name] = signal.signal(name, stop)
+def train(config: config_lib.Config) -> None:
+  """Carries out a run, from its start or from its newest checkpoint.
+
+  Raises:
+    ConfigError, CheckpointError, GoalDatasetError, MetricsError or WorldError:
+      if the run cannot be set up.
+  """
+  signals = _Signals()
   try:
-    drive = (
-        drive_in_lockstep if config.policy_threads == 1 else drive_in_threads)
-    drive(trainer, run.tick)
-    run.tick()
-    run.save()
+    try:
+      trainer, run = build(config)
+      signals.schedule = trainer.schedule
+    except KeyboardInterrupt:
+      logging.info('Stopped before the run began; there is nothing to save.')
+      return
+    try:
+      if not trainer.schedule.finished:
+        logging.info('Compiling; the first steps take a while.')
+      drive = (
+          drive_in_lockstep if config.policy_threads == 1
+          else drive_in_threads)
+      drive(trainer, run.tick)
+      run.tick()
+      run.save()
+    finally:
+      run.close()
   finally:
-    run.close()
-    for name, handler in handlers.items():
-      signal.signal(name, handler)
+    signals.restore()
   logging.info(
       'Stopped at step %d of %d; %s has it all.', trainer.schedule.steps,
       config.steps, config.run_dir)
@@ -286,7 +300,8 @@ def main(argv: Sequence[str]) -> None:
   try:
     train(config_lib.from_flags(flags.FLAGS))
   except (config_lib.ConfigError, checkpoints.CheckpointError,
-          goal_dataset.GoalDatasetError, worlds.WorldError) as error:
+          goal_dataset.GoalDatasetError, metrics.MetricsError,
+          worlds.WorldError) as error:
     sys.exit(f'Error: {error}')
 
 

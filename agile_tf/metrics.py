@@ -40,6 +40,10 @@ _TENSORBOARD_NAMES = {
     for group, names in _TENSORBOARD_GROUPS.items() for name in names}
 
 
+class MetricsError(ValueError):
+  """A metrics.csv that cannot be read."""
+
+
 class Tally:
   """Means since the last row, of values that workers report."""
 
@@ -113,7 +117,12 @@ class Writer:
       total_steps: Where it will end.
     """
     self._path = os.path.join(run_dir, 'metrics.csv')
-    rows = [row for row in self._read() if int(row['steps']) <= steps]
+    try:
+      rows = [row for row in self._read() if int(row['steps']) <= steps]
+    except (KeyError, TypeError, ValueError) as error:
+      raise MetricsError(
+          f'{self._path} is damaged ({error}); move it away, and a new one '
+          'will be begun.') from error
     with open(self._path, 'w', newline='', encoding='utf-8') as file:
       writer = csv.DictWriter(file, COLUMNS)
       writer.writeheader()

@@ -39,14 +39,17 @@ class ReplayBuffer:
     return min(self._added, len(self._positive))
 
   def add(self, codes: np.ndarray, observations: np.ndarray,
-          positive: np.ndarray) -> None:
+          positive: np.ndarray | None = None) -> None:
     """Adds N triples; the oldest give way.
 
     Args:
       codes: int32 [N, slots].
       observations: uint8 [N, ...].
-      positive: bool [N], whether the state's reward is positive.
+      positive: bool [N], whether the state's reward is positive; B does not
+        care.
     """
+    if positive is None:
+      positive = np.zeros([len(codes)], np.bool_)
     capacity = len(self._positive)
     with self._lock:
       rows = (self._added + np.arange(len(codes)))[-capacity:] % capacity

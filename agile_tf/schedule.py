@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import contextlib
 import threading
 
-_POLICY, _DISCRIMINATOR = 'policy', 'discriminator'
+_DISCRIMINATOR = 'discriminator'
 
 
 class Schedule:
@@ -18,6 +18,7 @@ class Schedule:
   Attributes:
     steps: Policy steps made.
     iterations: Iterations of the discriminator's worker.
+    error: The first exception of any thread, if there was one.
   """
 
   def __init__(self, total_steps: int, ratio: int):
@@ -30,6 +31,7 @@ class Schedule:
     """
     self.steps = 0
     self.iterations = 0
+    self.error: BaseException | None = None
     self._total_steps = total_steps
     self._ratio = ratio
     self._changed = threading.Condition()
@@ -103,9 +105,10 @@ class Schedule:
         self._paused = False
         self._changed.notify_all()
 
-  def abandon(self) -> None:
+  def abandon(self, error: BaseException) -> None:
     """Ends an iteration that has failed, and with it the run."""
     with self._changed:
+      self.error = self.error or error
       self._running -= 1
       self._stopped = True
       self._changed.notify_all()

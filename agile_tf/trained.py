@@ -38,23 +38,19 @@ def load(run_dir: str, step: int | None = None) -> Trained:
   config = config_lib.load(os.path.join(run_dir, 'config.json'))
   checkpoint = checkpoints.load(run_dir, step)
   world = training.make_world(config)
+  training.check_grammar(checkpoint, world)
   policy, discriminator = training.make_networks(world)
 
-  def parameters(network: networks.Network, group: str) -> list[tf.Tensor]:
-    arrays = checkpoints.unpack(checkpoint.arrays, group)
-    missing = sorted(set(network.names) - set(arrays))
-    if missing:
-      raise checkpoints.CheckpointError(
-          f'The checkpoint of {run_dir} lacks the parameters {missing}: it is '
-          'of another network.')
-    return [tf.constant(arrays[name]) for name in network.names]
+  def constants(network: networks.Network, group: str) -> list[tf.Tensor]:
+    return [tf.constant(value) for value in training.parameters(
+        checkpoint, network, group)]
 
   has_discriminator = bool(
       checkpoints.unpack(checkpoint.arrays, 'discriminator'))
   return Trained(
       config, world, checkpoint.values['steps'], policy,
-      parameters(policy, 'policy'), discriminator,
-      parameters(discriminator, 'discriminator')
+      constants(policy, 'policy'), discriminator,
+      constants(discriminator, 'discriminator')
       if has_discriminator else None)
 
 

@@ -1,10 +1,13 @@
 """A run: everything built from a configuration, and the loop that drives it."""
 
 from collections.abc import Callable
+import os
 import threading
 from typing import Any, NamedTuple
 
+from absl import logging
 import numpy as np
+import tensorflow as tf
 
 from agile_tf import checkpoints
 from agile_tf import config as config_lib
@@ -49,12 +52,9 @@ def make_world(config: config_lib.Config) -> worlds.World:
   }
   instructions = tuple(
       filter(kinds[config.instructions], language.relations_instructions()))
-  physics = (
-      gridlu_world.Physics() if config.physics == 'normal'
-      else gridlu_world.IMMOVABLE_RED_RECTS)
   return worlds.relations_world(
-      instructions, physics, config.episode_length, config.truncate,
-      config.noop)
+      instructions, gridlu_world.PHYSICS[config.physics],
+      config.episode_length, config.truncate, config.noop)
 
 
 def make_goal_examples(config: config_lib.Config, world: worlds.World
@@ -79,6 +79,53 @@ def make_networks(world: worlds.World
   return policy, discriminator
 
 
+def _grammar(world: worlds.World) -> dict[str, Any]:
+  """What the parameters of a network depend on, for JSON."""
+  return {'tokens': list(world.grammar.tokens),
+          'slots': [list(slot) for slot in world.grammar.slots]}
+
+
+def check_grammar(checkpoint: checkpoints.Checkpoint,
+                  world: worlds.World) -> None:
+  """Checks that networks were trained on the instructions of a world.
+
+  Raises:
+    CheckpointError: if they were not.
+  """
+  there, here = checkpoint.values.get('grammar'), _grammar(world)
+  if there != here:
+    raise checkpoints.CheckpointError(
+        f'The checkpoint is of a world with the grammar {there}; this one has '
+        f'{here}. Use a checkpoint of the same world.')
+
+
+def parameters(checkpoint: checkpoints.Checkpoint, network: networks.Network,
+               group: str) -> list[np.ndarray]:
+  """Returns the parameters of a network, 'policy' or 'discriminator'.
+
+  Raises:
+    CheckpointError: if the checkpoint does not have them.
+  """
+  arrays = checkpoints.unpack(checkpoint.arrays, group)
+  missing = sorted(set(network.names) - set(arrays))
+  if missing:
+    raise checkpoints.CheckpointError(
+        f'The checkpoint lacks the parameters {", ".join(missing)}: its run '
+        f'had no {group}, or another one.')
+  return [arrays[name] for name in network.names]
+
+
+def prepare_device() -> str:
+  """Lets the GPU's memory grow, where there is a GPU; says what is used."""
+  gpus = tf.config.list_physical_devices('GPU')
+  try:
+    for gpu in gpus:
+      tf.config.experimental.set_memory_growth(gpu, True)
+  except RuntimeError:  # TensorFlow has begun to use it already.
+    logging.warning("The GPU's memory is taken whole.")
+  return f'{len(gpus)} GPU' if gpus else f'{os.cpu_count()} CPU cores'
+
+
 class Episode(NamedTuple):
   """A finished training episode."""
   instruction: str
@@ -97,15 +144,16 @@ class Trainer:
   """
 
   def __init__(self, config: config_lib.Config,
-               frozen: dict[str, np.ndarray] | None = None):
+               frozen: checkpoints.Checkpoint | None = None):
     """Builds a run at step 0.
 
     Args:
       config: The run's settings.
-      frozen: The parameters of the discriminator for --reward=frozen.
+      frozen: Of the run that the discriminator of --reward=frozen is from.
 
     Raises:
       ConfigError: if the settings do not fit the world.
+      CheckpointError: if `frozen` has no discriminator for this world.
     """
     self._config = config
     self.world = world = make_world(config)
@@ -133,7 +181,9 @@ class Trainer:
     if config.reward != 'environment':
       initial = self._discriminator_network.initial(discriminator_seed)
       if frozen is not None:
-        initial = [frozen[name] for name in self._discriminator_network.names]
+        check_grammar(frozen, world)
+        initial = parameters(
+            frozen, self._discriminator_network, 'discriminator')
       self.discriminator = optimizers.SharedParameters(
           self._discriminator_network.names, initial,
           optimizers.RMSProp(
@@ -154,6 +204,7 @@ class Trainer:
     self._frames: list[np.ndarray] = []
     self._rewards: list[np.ndarray] = []
     self._episode: Episode | None = None
+    self._begun = True  # Whether `_frames` has its episode from the start.
     self._build_workers(seeds[1], seeds[2], seeds[3])
 
   def _build_workers(self, worker_seeds, discriminator_seeds,
@@ -263,6 +314,9 @@ class Trainer:
 
   def _follow(self, rollout: rollouts.Rollout, rewarded: np.ndarray) -> None:
     """Keeps the episode of the first worker of all, for a picture."""
+    if not self._begun:
+      self._begun = bool(rollout.ended[0])
+      return
     steps = int(rollout.mask[:, 0].sum())
     first = 1 if self._frames else 0
     self._frames.append(rollout.observations[first:steps + 1, 0])
@@ -318,15 +372,29 @@ class Trainer:
     return checkpoints.Checkpoint(checkpoints.pack(**groups), {
         'steps': self.schedule.steps,
         'iterations': self.schedule.iterations,
-        'totals': self._totals,
+        'grammar': _grammar(self.world),
+        'totals': dict(self._totals),
         'tally': self._tally.state(),
         'actors': [worker.actor.state() for worker in self._workers()],
         'generators': [rng.bit_generator.state for rng in self._generators()],
     })
 
   def load(self, checkpoint: checkpoints.Checkpoint) -> None:
-    """Restores what `checkpoint` returned, in a run of the same settings."""
-    arrays, values = checkpoint
+    """Restores what `checkpoint` returned, in a run of the same settings.
+
+    Raises:
+      CheckpointError: if it is of another world, or not whole.
+    """
+    check_grammar(checkpoint, self.world)
+    try:
+      self._load(*checkpoint)
+    except KeyError as error:
+      raise checkpoints.CheckpointError(
+          f'The checkpoint lacks {error}: it is damaged, or another '
+          "version's.") from error
+
+  def _load(self, arrays: dict[str, np.ndarray],
+            values: dict[str, Any]) -> None:
     self.policy.load(checkpoints.unpack(arrays, 'policy'))
     if self.discriminator is not None:
       self.discriminator.load(checkpoints.unpack(arrays, 'discriminator'))
@@ -342,6 +410,7 @@ class Trainer:
       worker.actor.load(state)
     for rng, state in zip(self._generators(), values['generators']):
       rng.bit_generator.state = state
+    self._begun = False
 
   def _workers(self) -> list[Any]:
     lone = self.discriminator_worker

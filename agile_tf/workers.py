@@ -67,8 +67,7 @@ class DiscriminatorWorker:
     # 2, 5: Sample an instance where an episode has ended; act.
     rollout = self.actor.play(self._policy.snapshot())
     # 6: Add the (c, s) pairs to B, and remove old ones.
-    codes, observations = rollout.pairs()
-    self._buffer.add(codes, observations, np.zeros([len(codes)], np.bool_))
+    self._buffer.add(*rollout.pairs())
     if len(self._buffer) < self._num_candidates:
       return Played(rollout, {}, None)
     # 7: Sample BS / 2 positive examples from D.
@@ -119,8 +118,7 @@ class PolicyWorker:
     theta = self._policy.snapshot()
     rollout = self.actor.play(theta)
     if self._buffer is not None:
-      codes, observations = rollout.pairs()
-      self._buffer.add(codes, observations, np.zeros([len(codes)], np.bool_))
+      self._buffer.add(*rollout.pairs())
     # 6: Compute the rewards.
     rewards = self._reward(rollout) * rollout.mask
     # 7: The gradient of the RL objective, of the same theta that acted.

@@ -101,9 +101,11 @@ class GoalExamples:
       raise WorldError(
           f'The goal examples have the shape {observations.shape[1:]}; this '
           f'world needs {world.observation_shape}.')
-    if not len(observations):
-      raise WorldError('The data set of goal examples is empty.')
-    self._codes = world.grammar.encode(dataset.instructions)
+    try:
+      self._codes = world.grammar.encode(dataset.instructions)
+    except ValueError as error:
+      raise WorldError(
+          f'The goal examples do not fit this world: {error}') from error
     self._instruction = dataset.instruction
     self._observations = observations
 
@@ -152,7 +154,8 @@ def from_environment(
   observation_spec = environment.observation_spec()
   action_spec = environment.action_spec()
   image = getattr(observation_spec, 'get', lambda _: None)('image')
-  if (image is None or image.dtype != np.uint8 or len(image.shape) != 3 or
+  if (image is None or 'instruction' not in observation_spec or
+      image.dtype != np.uint8 or len(image.shape) != 3 or
       image.shape[2] != 3 or min(image.shape[:2]) < 24):
     raise WorldError(
         "The environment's observation_spec() must be {'image': uint8 array "
@@ -162,9 +165,13 @@ def from_environment(
     raise WorldError(
         "The environment's action_spec() must be a dm_env "
         f'DiscreteArray; it is {action_spec}.')
+  try:
+    grammar = instructions_lib.Grammar(instructions, parse)
+  except ValueError as error:
+    raise WorldError(f"The world's instructions: {error}") from error
   return World(
       make_environment=make_environment,
-      grammar=instructions_lib.Grammar(instructions, parse),
+      grammar=grammar,
       image_shape=image.shape,
       num_actions=action_spec.num_values,
       observation_shape=image.shape,

@@ -36,7 +36,7 @@ _MORE_THAN_0 = (
 _AT_LEAST_0_AT_MOST_1 = (
     'policy_decay', 'discriminator_decay', 'discount', 'td_lambda')
 _OF_RUN = (
-    'steps', 'rollouts', 'run_dir', 'log_steps', 'image_steps',
+    'steps', 'run_dir', 'log_steps', 'image_steps',
     'checkpoint_minutes', 'checkpoints_kept', 'why')
 
 
@@ -218,7 +218,7 @@ class DifferencesTest(parameterized.TestCase):
         [name for name, field in _FIELDS.items() if field.metadata['of_run']],
         _OF_RUN)
     changed = config.Config(
-        steps=1, rollouts='compiled', run_dir='x', log_steps=1, image_steps=1,
+        steps=1, run_dir='x', log_steps=1, image_steps=1,
         checkpoint_minutes=1.0, checkpoints_kept=1, why='x')
     for name in _OF_RUN:
       self.assertNotEqual(

@@ -201,8 +201,10 @@ class ScheduleTest(parameterized.TestCase):
     threads = self._start(
         self._worker(clock, 'discriminator'), lambda: clock.wait(_PATIENCE))
     self.assertTrue(clock.begin('policy'))
-    clock.abandon()
+    error = ValueError('first')
+    clock.abandon(error)
     self._join(threads)
+    self.assertIs(clock.error, error)
     self.assertTrue(clock.finished)
     self.assertEqual(clock.steps, 0)
     with clock.paused():  # Does not wait for the failed iteration.

@@ -110,12 +110,27 @@ class TrainingTest(absltest.TestCase):
   def test_a_frozen_reward_model_stays_as_it_is(self):
     arrays = checkpoints.unpack(self.end.arrays, 'discriminator')
     trainer = training.Trainer(tiny.config(
-        reward='frozen', reward_model='elsewhere', steps=16), arrays)
+        reward='frozen', reward_model='elsewhere', steps=16), self.end)
     launch.drive_in_lockstep(trainer, _no_tick)
     frozen = checkpoints.unpack(trainer.checkpoint().arrays, 'discriminator')
     for name in ('discriminator/logit/w', 'discriminator/film_nmn/gamma'):
       np.testing.assert_array_equal(frozen[name], arrays[name])
     self.assertIn('reward_model_accuracy', trainer.row())
+
+  def test_checkpoints_of_another_world_are_refused(self):
+    grammar = dict(self.end.values['grammar'])
+    grammar['tokens'] = grammar['tokens'][::-1]
+    other = self.end._replace(values={**self.end.values, 'grammar': grammar})
+    with self.assertRaisesRegex(checkpoints.CheckpointError, 'the grammar'):
+      self.trainer.load(other)
+    with self.assertRaisesRegex(checkpoints.CheckpointError, 'the grammar'):
+      training.Trainer(tiny.config(
+          reward='frozen', reward_model='elsewhere'), other)
+    values = {**self.end.values}
+    del values['generators']
+    with self.assertRaisesRegex(checkpoints.CheckpointError, 'generators'):
+      training.Trainer(tiny.config(reward_prediction=True)).load(
+          self.end._replace(values=values))
 
   def test_seeds_decide_the_initial_parameters(self):
     parameters = [
