@@ -203,8 +203,13 @@ def drive_in_threads(trainer: training.Trainer,
     raise schedule.error
 
 
+# Wrappers such as timeout(1) send a signal to the process and to its group, so
+# that it arrives twice.
+_SAME_SIGNAL_SECONDS = 2.0
+
+
 class _Signals:
-  """What Ctrl-C and SIGTERM do: save and stop; a second one ends at once.
+  """What Ctrl-C and SIGTERM do: save and stop; a later one ends at once.
 
   Attributes:
     schedule: To be stopped. Before there is one, a KeyboardInterrupt is raised.
@@ -212,19 +217,30 @@ class _Signals:
 
   def __init__(self):
     self.schedule: schedule_lib.Schedule | None = None
+    self._stopped_at: float | None = None
     self._handlers = {
         number: signal.signal(number, self._stop)
         for number in (signal.SIGINT, signal.SIGTERM)}
 
   def _stop(self, number: int, _: Any) -> None:
-    self.restore()
+    now = time.monotonic()
+    if self._stopped_at is not None:
+      if now - self._stopped_at > _SAME_SIGNAL_SECONDS:
+        raise KeyboardInterrupt
+      return
+    self._stopped_at = now
     if self.schedule is None:
       raise KeyboardInterrupt
     self.schedule.stop()
     logging.info('%s: saving and stopping.', signal.Signals(number).name)
 
   def restore(self) -> None:
-    """Goes back to what they did before."""
+    """Goes back to what they did before, unless one of them has come.
+
+    Its second half may still come, and must not spoil the exit.
+    """
+    if self._stopped_at is not None:
+      return
     for number, handler in self._handlers.items():
       signal.signal(number, handler)
 

@@ -151,6 +151,8 @@ class LaunchTest(absltest.TestCase):
     while time.monotonic() < deadline and not (
         os.path.exists(path) and len(_rows(run_dir)) > 2):
       time.sleep(.2)
+    # Twice, as a wrapper does that also signals the process group.
+    process.send_signal(signal.SIGINT)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     self.assertEqual(process.returncode, 0, errors)
