@@ -9,6 +9,7 @@ place of images, and its physics as a program that TensorFlow compiles.
 
 from collections.abc import Callable, Sequence
 import dataclasses
+import functools
 import importlib
 from typing import Any, NamedTuple
 
@@ -181,8 +182,12 @@ def from_environment(
       has_ground_truth=has_ground_truth)
 
 
+# Every rollout asks again for the instructions of its workers.
+_parse = functools.lru_cache(maxsize=1024)(language.parse)
+
+
 def _relations_truth_codes(texts: Sequence[str]) -> np.ndarray:
-  return relations.encode([language.parse(text) for text in texts])
+  return relations.encode([_parse(text) for text in texts])
 
 
 def _relations_satisfied(codes: tf.Tensor, observations: tf.Tensor
