@@ -49,10 +49,9 @@ class Config:
       '"package.module:function" of a function that returns an '
       'agile_tf.worlds.World of your own.')
   instructions: str = _setting(
-      'all', 'Which of the 990 GridLU-Relations instructions occur: all of '
-      'them, those with AGENT (go_to), of these the 30 with SameLocation, or '
-      'those without AGENT (bring_to).',
-      choices=('all', 'go_to', 'same_location', 'bring_to'))
+      '.*', "Which of GridLU's instructions occur: those in whose text this "
+      'regular expression is found. "AGENT" leaves the 150 go-to instructions, '
+      '"SameLocation.*AGENT" 30 of these.')
   physics: str = _setting(
       'normal', "GridLU's physics: every block can be carried, or red rects "
       'cannot (figure 5).', choices=('normal', 'immovable_red_rects'))

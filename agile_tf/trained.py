@@ -38,7 +38,7 @@ def load(run_dir: str, step: int | None = None) -> Trained:
   config = config_lib.load(os.path.join(run_dir, 'config.json'))
   checkpoint = checkpoints.load(run_dir, step)
   world = training.make_world(config)
-  training.check_grammar(checkpoint, world)
+  training.check_tokens(checkpoint, world)
   policy, discriminator = training.make_networks(world)
 
   def constants(network: networks.Network, group: str) -> list[tf.Tensor]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 import os
+import re
 import threading
 from typing import Any, NamedTuple
 
@@ -31,7 +32,8 @@ def make_world(config: config_lib.Config) -> worlds.World:
 
   Raises:
     WorldError: if there is none of that name.
-    ConfigError: if GridLU's settings are changed for another world.
+    ConfigError: if GridLU's settings are changed for another world, or leave
+      no instruction.
   """
   if config.world != 'relations':
     default = config_lib.Config()
@@ -43,18 +45,34 @@ def make_world(config: config_lib.Config) -> worlds.World:
             f'--world={config.world} is another world: leave it out, and set '
             'such things where that world is made.')
     return worlds.load(config.world)
-  kinds = {
-      'all': lambda instruction: True,
-      'go_to': lambda instruction: instruction.is_go_to,
-      'same_location': lambda instruction: isinstance(
-          instruction, language.SameLocation),
-      'bring_to': lambda instruction: not instruction.is_go_to,
-  }
-  instructions = tuple(
-      filter(kinds[config.instructions], language.relations_instructions()))
+  instructions = matching(
+      config.instructions, language.relations_instructions())
   return worlds.relations_world(
       instructions, gridlu_world.PHYSICS[config.physics],
       config.episode_length, config.truncate, config.noop)
+
+
+def matching(pattern: str, instructions: tuple[language.Instruction, ...]
+            ) -> tuple[language.Instruction, ...]:
+  """Returns the instructions in whose text a regular expression is found.
+
+  Raises:
+    ConfigError: if it is not a regular expression, or found in none.
+  """
+  try:
+    found = re.compile(pattern).search
+  except re.error as error:
+    raise config_lib.ConfigError(
+        f'--instructions={pattern} is not a regular expression: {error}.'
+        ) from error
+  matching = tuple(
+      instruction for instruction in instructions if found(str(instruction)))
+  if not matching:
+    raise config_lib.ConfigError(
+        f'--instructions={pattern} is found in none of the '
+        f'{len(instructions)} instructions, which look like '
+        f'{instructions[0]}.')
+  return matching
 
 
 def make_goal_examples(config: config_lib.Config, world: worlds.World
@@ -79,23 +97,20 @@ def make_networks(world: worlds.World
   return policy, discriminator
 
 
-def _grammar(world: worlds.World) -> dict[str, Any]:
-  """What the parameters of a network depend on, for JSON."""
-  return {'tokens': list(world.grammar.tokens),
-          'slots': [list(slot) for slot in world.grammar.slots]}
-
-
-def check_grammar(checkpoint: checkpoints.Checkpoint,
+def check_tokens(checkpoint: checkpoints.Checkpoint,
                   world: worlds.World) -> None:
-  """Checks that networks were trained on the instructions of a world.
+  """Checks that networks know the tokens of a world's instructions.
+
+  Their parameters depend on the tokens alone, and not on where in an
+  instruction these may stand.
 
   Raises:
-    CheckpointError: if they were not.
+    CheckpointError: if they do not.
   """
-  there, here = checkpoint.values.get('grammar'), _grammar(world)
+  there, here = checkpoint.values.get('tokens'), list(world.grammar.tokens)
   if there != here:
     raise checkpoints.CheckpointError(
-        f'The checkpoint is of a world with the grammar {there}; this one has '
+        f'The checkpoint is of a world with the tokens {there}; this one has '
         f'{here}. Use a checkpoint of the same world.')
 
 
@@ -181,7 +196,7 @@ class Trainer:
     if config.reward != 'environment':
       initial = self._discriminator_network.initial(discriminator_seed)
       if frozen is not None:
-        check_grammar(frozen, world)
+        check_tokens(frozen, world)
         initial = parameters(
             frozen, self._discriminator_network, 'discriminator')
       self.discriminator = optimizers.SharedParameters(
@@ -372,7 +387,7 @@ class Trainer:
     return checkpoints.Checkpoint(checkpoints.pack(**groups), {
         'steps': self.schedule.steps,
         'iterations': self.schedule.iterations,
-        'grammar': _grammar(self.world),
+        'tokens': list(self.world.grammar.tokens),
         'totals': dict(self._totals),
         'tally': self._tally.state(),
         'actors': [worker.actor.state() for worker in self._workers()],
@@ -385,7 +400,7 @@ class Trainer:
     Raises:
       CheckpointError: if it is of another world, or not whole.
     """
-    check_grammar(checkpoint, self.world)
+    check_tokens(checkpoint, self.world)
     try:
       self._load(*checkpoint)
     except KeyError as error:

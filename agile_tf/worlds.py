@@ -214,7 +214,8 @@ def relations_world(
       bootstrap there.
     noop: Whether the policy may also do nothing, as a sixth action.
   """
-  everything = [str(i) for i in language.relations_instructions()]
+  if instructions is None:
+    instructions = language.relations_instructions()
 
   def make_environment(seed: int) -> dm_env.Environment:
     return gridlu.GridLU(
@@ -224,8 +225,8 @@ def relations_world(
   return World(
       make_environment=make_environment,
       grammar=instructions_lib.Grammar(
-          everything, lambda text: language.parse(text).tree,
-          language.RELATIONS_TOKENS),
+          [str(instruction) for instruction in instructions],
+          lambda text: language.parse(text).tree, language.RELATIONS_TOKENS),
       image_shape=(56, 56, 3),
       num_actions=len(gridlu_world.Action) - (0 if noop else 1),
       observation_shape=(27,),

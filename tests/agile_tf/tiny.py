@@ -7,7 +7,7 @@ def flags(**changes) -> list[str]:
   """Returns the flags of a tiny AGILE run."""
   settings = dict(
       policy_workers=2, policy_threads=1, episode_length=4, rollout_length=2,
-      instructions='same_location', batch_size=4, replay_size=64,
+      instructions='SameLocation.*AGENT', batch_size=4, replay_size=64,
       anticipated_negative_rate=0.5, steps_per_discriminator_update=8,
       dataset_size=32, reward_prediction_replay_size=32,
       reward_prediction_batch_size=2, steps=64, log_steps=16)

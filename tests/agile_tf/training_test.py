@@ -9,6 +9,7 @@ from agile_tf import checkpoints
 from agile_tf import config as config_lib
 from agile_tf import launch
 from agile_tf import training
+from gridlu import language
 from tests.agile_tf import tiny
 
 
@@ -118,12 +119,11 @@ class TrainingTest(absltest.TestCase):
     self.assertIn('reward_model_accuracy', trainer.row())
 
   def test_checkpoints_of_another_world_are_refused(self):
-    grammar = dict(self.end.values['grammar'])
-    grammar['tokens'] = grammar['tokens'][::-1]
-    other = self.end._replace(values={**self.end.values, 'grammar': grammar})
-    with self.assertRaisesRegex(checkpoints.CheckpointError, 'the grammar'):
+    tokens = self.end.values['tokens'][::-1]
+    other = self.end._replace(values={**self.end.values, 'tokens': tokens})
+    with self.assertRaisesRegex(checkpoints.CheckpointError, 'the tokens'):
       self.trainer.load(other)
-    with self.assertRaisesRegex(checkpoints.CheckpointError, 'the grammar'):
+    with self.assertRaisesRegex(checkpoints.CheckpointError, 'the tokens'):
       training.Trainer(tiny.config(
           reward='frozen', reward_model='elsewhere'), other)
     values = {**self.end.values}
@@ -150,6 +150,23 @@ class TrainingTest(absltest.TestCase):
     with self.assertRaisesRegex(config_lib.ConfigError, 'setting of GridLU'):
       training.make_world(
           config_lib.Config(world='builtins:list', episode_length=4))
+
+  def test_instructions_are_chosen_by_their_text(self):
+    for pattern, count in (('.*', 990), ('AGENT', 150),
+                           (r'^SameLocation\(AGENT', 15)):
+      config = config_lib.Config(instructions=pattern)
+      world = training.make_world(config)
+      texts = {
+          world.make_environment(seed).reset().observation['instruction']
+          for seed in range(5)}
+      for text in texts:
+        self.assertRegex(text, pattern)
+      self.assertLen(training.matching(
+          pattern, language.relations_instructions()), count)
+    for pattern, problem in (('(', 'not a regular expression'),
+                             ('purple', 'none of the 990')):
+      with self.assertRaisesRegex(config_lib.ConfigError, problem):
+        training.make_world(config_lib.Config(instructions=pattern))
 
 
 if __name__ == '__main__':
