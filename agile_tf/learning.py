@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from agile_tf import convolutions
 from agile_tf import losses
 from agile_tf import networks
 from agile_tf import rewards as rewards_lib
@@ -68,19 +69,21 @@ def policy_gradients_program(
   Returns:
     A function of theta, observations uint8 [T + 1, W, ...], codes int32
     [W, slots], actions int32 [T, W], rewards (0 where masked), discounts and
-    mask float32 [T, W], and `Replayed` or None, that returns W lists of
-    gradients and the terms of the loss: float32 [W], a mean a step.
+    mask float32 [T, W], `results` as in `rollouts.Rollout`, and `Replayed` or
+    None, that returns W lists of gradients and the terms of the loss: float32
+    [W], a mean a step.
   """
   predicts = weights.reward_prediction_cost > 0
 
-  def worker_loss(theta, images, codes, actions, targets_of, mask, replayed):
+  def worker_loss(theta, images, codes, actions, targets_of, mask, convolve,
+                  replayed):
     """The loss of one worker; images [T, H, W, 3], codes [slots]."""
     length = images.shape[0]
     codes = tf.tile(codes[None], [length, 1])
     if predicts:  # One pass serves the rollout and the replayed samples.
       images = tf.concat([images, world.images(replayed.observations)], 0)
       codes = tf.concat([codes, replayed.codes], 0)
-    output = policy(theta, images, codes)
+    output = policy(theta, images, codes, convolve)
     baseline = output.baseline[:length]
     terms = losses.actor_critic(
         output.logits[:length], baseline, actions, targets_of(baseline))
@@ -104,7 +107,7 @@ def policy_gradients_program(
 
   @tf.function(autograph=False, jit_compile=True)
   def policy_gradients(theta, observations, codes, actions, rewards, discounts,
-                       mask, replayed):
+                       mask, results, replayed):
     length, width = actions.shape
     images = tf.reshape(
         world.images(_flatten(observations)),
@@ -123,6 +126,8 @@ def policy_gradients_program(
         loss, extra = worker_loss(
             theta, images[:length, w], codes[w], actions[:, w], targets_of,
             mask[:, w],
+            convolutions.Reuser([x[:, w] for x in results]) if results
+            else convolutions.convolve,
             replayed and Replayed(*(x[w] for x in replayed)))
       gradients.append(tape.gradient(
           loss, theta, unconnected_gradients=tf.UnconnectedGradients.ZERO))
@@ -151,23 +156,27 @@ def discriminator_gradients_program(
     goal_codes, goal_observations = goals
     codes, observations = candidates
     count = goal_codes.shape[0]
+    convolve: convolutions.Convolve = convolutions.convolve
     if codes.shape[0] > count:  # With rho = 1 nothing is rejected.
-      logits = discriminator(phi, world.images(observations), codes)
+      recorder = convolutions.Recorder()
+      logits = discriminator(phi, world.images(observations), codes, recorder)
       kept = losses.anticipated_negatives(logits, count)
       codes, observations = tf.gather(codes, kept), tf.gather(
           observations, kept)
-    images = world.images(tf.concat([goal_observations, observations], 0))
-    is_goal = tf.range(2 * count) < count
+      convolve = convolutions.Reuser(
+          [tf.gather(x, kept) for x in recorder.results])
+    images = world.images(tf.concat([observations, goal_observations], 0))
+    is_goal = tf.range(2 * count) >= count
     with tf.GradientTape(watch_accessed_variables=False) as tape:
       tape.watch(phi)
       logits = discriminator(
-          phi, images, tf.concat([goal_codes, codes], 0))
+          phi, images, tf.concat([codes, goal_codes], 0), convolve)
       loss = tf.reduce_mean(losses.discriminator(logits, is_goal))
     correct = tf.cast((logits > 0) == is_goal, tf.float32)
     return tape.gradient(loss, phi), {
         'discriminator_loss': loss,
-        'goals_accepted': tf.reduce_mean(correct[:count]),
-        'negatives_rejected': tf.reduce_mean(correct[count:]),
+        'goals_accepted': tf.reduce_mean(correct[count:]),
+        'negatives_rejected': tf.reduce_mean(correct[:count]),
     }
 
   return discriminator_gradients

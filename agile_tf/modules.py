@@ -1,13 +1,32 @@
 """The FiLM-NMN: from an image and an instruction to features (appendix G)."""
 
-from collections.abc import Sequence
-
 import sonnet as snt
 import tensorflow as tf
 
 from agile_tf import instructions
+from agile_tf.convolutions import Convolve
 
 CHANNELS = 64
+
+
+class Convolution(snt.Module):
+  """A convolution with bias; sigma of its kernel is 1 / sqrt(fan_in)."""
+
+  def __init__(self, inputs: int, channels: int, size: int, stride: int = 1,
+               padding: str = 'SAME', name: str = 'convolution'):
+    super().__init__(name=name)
+    kernel = snt.initializers.TruncatedNormal(
+        stddev=(size * size * inputs)**-0.5)
+    self._stride = stride
+    self._padding = padding
+    self._w = tf.Variable(
+        kernel([size, size, inputs, channels], tf.float32), name='w')
+    self._b = tf.Variable(tf.zeros([channels]), name='b')
+
+  def __call__(self, x: tf.Tensor, convolve: Convolve) -> tf.Tensor:
+    """Takes float32 [B, h, w, inputs], returns [B, h', w', channels]."""
+    return convolve(
+        x, tf.convert_to_tensor(self._w), self._stride, self._padding) + self._b
 
 
 class Stem(snt.Module):
@@ -19,20 +38,23 @@ class Stem(snt.Module):
 
   def __init__(self, name: str = 'stem'):
     super().__init__(name=name)
-    self._patches = snt.Conv2D(16, 8, stride=8, padding='VALID', name='patches')
-    self._neighbours = snt.Conv2D(
-        CHANNELS, 3, padding='VALID', name='neighbours')
+    self._patches = Convolution(
+        3, 16, 8, stride=8, padding='VALID', name='patches')
+    self._neighbours = Convolution(
+        16, CHANNELS, 3, padding='VALID', name='neighbours')
 
-  def __call__(self, images: tf.Tensor) -> tf.Tensor:
+  def __call__(self, images: tf.Tensor, convolve: Convolve) -> tf.Tensor:
     """Computes h_stem.
 
     Args:
       images: float32 [B, H, W, 3] in [0, 1].
+      convolve: See `agile_tf.convolutions`.
 
     Returns:
       float32 [B, H / 8 - 2, W / 8 - 2, 64].
     """
-    return tf.nn.relu(self._neighbours(tf.nn.relu(self._patches(images))))
+    patches = tf.nn.relu(self._patches(images, convolve))
+    return tf.nn.relu(self._neighbours(patches, convolve))
 
 
 class FilmNmn(snt.Module):
@@ -64,12 +86,14 @@ class FilmNmn(snt.Module):
     self._beta = tf.Variable(
         film([num_tokens, CHANNELS], tf.float32), name='beta')
 
-  def __call__(self, h_stem: tf.Tensor, codes: tf.Tensor) -> tf.Tensor:
+  def __call__(self, h_stem: tf.Tensor, codes: tf.Tensor,
+               convolve: Convolve) -> tf.Tensor:
     """Computes h_nmn, the output of each instruction's root module.
 
     Args:
       h_stem: float32 [B, h, w, 64].
       codes: int32 [B, slots], rows of `Grammar.encode`.
+      convolve: See `agile_tf.convolutions`.
 
     Returns:
       float32 [B, h, w, 64].
@@ -81,16 +105,18 @@ class FilmNmn(snt.Module):
     gamma = tf.tensordot(tokens, self._gamma, 1)[:, :, None, None]
     beta = tf.tensordot(tokens, self._beta, 1)[:, :, None, None]
     codes = codes[:, :, None, None, None]
-    leaf = _convolve(h_stem, w_left)
+    leaf = convolve(h_stem, w_left, 1, 'SAME')
     outputs: list[tf.Tensor] = []
     for i, slot in enumerate(self._slots):
       if slot.right < 0:
-        x = leaf if slot.left < 0 else _convolve(outputs[slot.left], w_left)
+        x = leaf if slot.left < 0 else convolve(
+            outputs[slot.left], w_left, 1, 'SAME')
       elif slot.left < 0:
-        x = leaf + _convolve(outputs[slot.right], w_right)
+        x = leaf + convolve(outputs[slot.right], w_right, 1, 'SAME')
       else:
-        x = _convolve(
-            tf.concat([outputs[slot.left], outputs[slot.right]], -1), w)
+        x = convolve(
+            tf.concat([outputs[slot.left], outputs[slot.right]], -1), w, 1,
+            'SAME')
       x = tf.nn.relu((1 + gamma[:, i]) * x + beta[:, i])
       code = codes[:, i]
       x = tf.where(code == instructions.SCENE, h_stem, x)
@@ -98,17 +124,15 @@ class FilmNmn(snt.Module):
     return outputs[-1]
 
 
-def _convolve(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
-  return tf.nn.conv2d(x, w, strides=1, padding='SAME')
-
-
 class Merge(snt.Module):
   """The policy's extra layer: ReLU(W_merge conv [h_nmn; h_stem] + b_merge)."""
 
   def __init__(self, name: str = 'merge'):
     super().__init__(name=name)
-    self._convolution = snt.Conv2D(CHANNELS, 3, name='convolution')
+    self._convolution = Convolution(2 * CHANNELS, CHANNELS, 3)
 
-  def __call__(self, features: Sequence[tf.Tensor]) -> tf.Tensor:
-    """Args: two float32 [B, h, w, 64]. Returns: float32 [B, h, w, 64]."""
-    return tf.nn.relu(self._convolution(tf.concat(list(features), -1)))
+  def __call__(self, h_nmn: tf.Tensor, h_stem: tf.Tensor,
+               convolve: Convolve) -> tf.Tensor:
+    """Takes two float32 [B, h, w, 64], returns float32 [B, h, w, 64]."""
+    both = tf.concat([h_nmn, h_stem], -1)
+    return tf.nn.relu(self._convolution(both, convolve))

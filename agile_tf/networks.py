@@ -13,6 +13,7 @@ import numpy as np
 import sonnet as snt
 import tensorflow as tf
 
+from agile_tf import convolutions
 from agile_tf import instructions
 from agile_tf import modules
 
@@ -45,15 +46,18 @@ class PolicyNetwork(snt.Module):
     self._baseline = snt.Linear(1, name='baseline')
     self._reward_prediction = snt.Linear(2, name='reward_prediction')
 
-  def __call__(self, images: tf.Tensor, codes: tf.Tensor) -> PolicyOutput:
+  def __call__(self, images: tf.Tensor, codes: tf.Tensor,
+               convolve: convolutions.Convolve) -> PolicyOutput:
     """Computes the policy.
 
     Args:
       images: float32 [B, H, W, 3] in [0, 1].
       codes: int32 [B, slots], encoded instructions.
+      convolve: See `agile_tf.convolutions`.
     """
-    h_stem = self._stem(images)
-    h_merge = self._merge([self._nmn(h_stem, codes), h_stem])
+    h_stem = self._stem(images, convolve)
+    h_nmn = self._nmn(h_stem, codes, convolve)
+    h_merge = self._merge(h_nmn, h_stem, convolve)
     h_maxpool = tf.reduce_max(h_merge, [1, 2])
     hidden = tf.nn.relu(self._hidden(h_maxpool))
     return PolicyOutput(
@@ -73,17 +77,19 @@ class Discriminator(snt.Module):
     self._hidden = snt.Linear(HIDDEN_UNITS, name='hidden')
     self._logit = snt.Linear(1, with_bias=False, name='logit')
 
-  def __call__(self, images: tf.Tensor, codes: tf.Tensor) -> tf.Tensor:
+  def __call__(self, images: tf.Tensor, codes: tf.Tensor,
+               convolve: convolutions.Convolve) -> tf.Tensor:
     """Computes the logit of D(c, s).
 
     Args:
       images: float32 [B, H, W, 3] in [0, 1].
       codes: int32 [B, slots], encoded instructions.
+      convolve: See `agile_tf.convolutions`.
 
     Returns:
       float32 [B].
     """
-    h_nmn = self._nmn(self._stem(images), codes)
+    h_nmn = self._nmn(self._stem(images, convolve), codes, convolve)
     h_maxpool = tf.reduce_max(h_nmn, [1, 2])
     return tf.squeeze(self._logit(tf.nn.relu(self._hidden(h_maxpool))), -1)
 
@@ -111,7 +117,7 @@ class Network:
     self._lock = threading.Lock()
     self._example = (
         tf.zeros([1, *image_shape]),
-        tf.zeros([1, len(grammar.slots)], tf.int32))
+        tf.zeros([1, len(grammar.slots)], tf.int32), convolutions.convolve)
     self._transformed, parameters = self._build()
     self._variables = tuple(parameters)
     self.names = tuple(
@@ -136,7 +142,8 @@ class Network:
     return [value.numpy() for value in parameters.values()]
 
   def __call__(self, parameters: Sequence[tf.Tensor], images: tf.Tensor,
-               codes: tf.Tensor) -> Any:
+               codes: tf.Tensor,
+               convolve: convolutions.Convolve = convolutions.convolve) -> Any:
     """Applies the network with these parameters.
 
     Args:
@@ -144,7 +151,8 @@ class Network:
         watched by a gradient tape.
       images: float32 [B, H, W, 3] in [0, 1].
       codes: int32 [B, slots].
+      convolve: See `agile_tf.convolutions`.
     """
     with self._lock:
       return self._transformed.apply(
-          dict(zip(self._variables, parameters)), images, codes)
+          dict(zip(self._variables, parameters)), images, codes, convolve)

@@ -19,6 +19,7 @@ import dm_env
 import numpy as np
 import tensorflow as tf
 
+from agile_tf import convolutions
 from agile_tf import networks
 from agile_tf import worlds
 
@@ -33,6 +34,9 @@ class Rollout(NamedTuple):
   mask: np.ndarray  # float32 [T, W], 1 for steps that were played
   ended: np.ndarray  # bool [W], whether the episode ended with this rollout
   instructions: tuple[str, ...]  # W of them
+  # What the policy's convolutions gave at s_0 ... s_{T-1}, float32 [T, W, ...]
+  # each, for the gradient to reuse; empty if nobody kept them.
+  results: tuple[tf.Tensor, ...] = ()
 
   @property
   def steps(self) -> int:
@@ -109,15 +113,15 @@ def act_program(policy: networks.Network, world: worlds.World
 
 
 def play_program(policy: networks.Network, world: worlds.World
-                ) -> Callable[..., tuple[tf.Tensor, tf.Tensor, tf.Tensor]]:
+                ) -> Callable[..., tuple[Any, ...]]:
   """Compiles a whole rollout in a world that has its rules in TensorFlow.
 
   Returns:
     A function of theta, observations uint8 [W, ...], codes int32 [W, slots],
     truth codes int32 [W, K], noise float32 [T, W, actions] and mask bool
     [T, W] that returns observations uint8 [T + 1, W, ...], actions int32
-    [T, W] and whether s_1 ... s_T are goal states, bool [T, W]. Where the mask
-    is False a state stays as it is.
+    [T, W], whether s_1 ... s_T are goal states, bool [T, W], and `results` as
+    in `Rollout`. Where the mask is False a state stays as it is.
   """
   rules = world.compiled
   if rules is None:
@@ -126,18 +130,22 @@ def play_program(policy: networks.Network, world: worlds.World
   @tf.function(autograph=False, jit_compile=True)
   def play(theta, observations, codes, truth_codes, gumbel, mask):
     def step(carry, inputs):
-      state, _ = carry
+      state, *_ = carry
       gumbel_t, alive = inputs
-      logits = policy(theta, world.images(state), codes).logits
+      recorder = convolutions.Recorder()
+      logits = policy(theta, world.images(state), codes, recorder).logits
       actions = tf.argmax(logits + gumbel_t, axis=-1, output_type=tf.int32)
       following = tf.where(
           alive[:, None], rules.step(state, actions), state)
-      return following, actions
+      return following, actions, recorder.results
 
-    start = observations, tf.zeros(observations.shape[:1], tf.int32)
-    states, actions = tf.scan(step, (gumbel, mask), start)
+    # Of what is carried only the state is read; the rest has the right shape.
+    _, *shapes = step((observations,), (gumbel[0], mask[0]))
+    start = observations, *tf.nest.map_structure(tf.zeros_like, shapes)
+    states, actions, results = tf.scan(step, (gumbel, mask), start)
     satisfied = rules.satisfied(truth_codes, states)
-    return tf.concat([observations[None], states], 0), actions, satisfied
+    return (tf.concat([observations[None], states], 0), actions, satisfied,
+            tuple(results))
 
   return play
 
@@ -150,7 +158,7 @@ class CompiledActor:
   """
 
   def __init__(self, world: worlds.World,
-               play: Callable[..., tuple[tf.Tensor, tf.Tensor, tf.Tensor]],
+               play: Callable[..., tuple[Any, ...]],
                environments: Sequence[dm_env.Environment],
                rngs: Sequence[np.random.Generator], rollout_length: int,
                delayed: Sequence[bool], greedy: bool = False):
@@ -193,11 +201,12 @@ class CompiledActor:
         self._delayed, 0, np.minimum(length, self._steps_left))
     mask = np.arange(length)[:, None] < played
     codes = self._world.grammar.encode(self._instructions)
-    observations, actions, satisfied = (x.numpy() for x in self._play(
+    *played_out, results = self._play(
         theta, self._observations, codes,
         rules.truth_codes(self._instructions),
         noise(self._rngs, length, self._world.num_actions, self._greedy),
-        mask))
+        mask)
+    observations, actions, satisfied = (x.numpy() for x in played_out)
     self._observations = observations[-1].copy()
     self._steps_left = self._steps_left - played
     ended = self._steps_left == 0
@@ -209,7 +218,7 @@ class CompiledActor:
         discounts=np.where(
             last & ended, rules.final_discount, 1.0).astype(np.float32),
         mask=mask.astype(np.float32), ended=ended,
-        instructions=tuple(self._instructions))
+        instructions=tuple(self._instructions), results=results)
 
   def state(self) -> list[Any]:
     """See `Actor`."""

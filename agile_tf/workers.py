@@ -127,7 +127,7 @@ class PolicyWorker:
       replayed = self.predictions.exchange(rollout, rewards)
     gradients, terms = self._gradients(
         theta, rollout.observations, rollout.codes, rollout.actions, rewards,
-        rollout.discounts, rollout.mask, replayed)
+        rollout.discounts, rollout.mask, rollout.results, replayed)
     # 7, 8: Update theta, which all workers read; a worker at a time.
     active = rollout.active
     norms = [float(self._policy.apply(gradients[w])) for w in active]

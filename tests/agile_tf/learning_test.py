@@ -5,6 +5,7 @@ from absl.testing import parameterized
 import numpy as np
 import tensorflow as tf
 
+from agile_tf import convolutions
 from agile_tf import instructions
 from agile_tf import learning
 from agile_tf import networks
@@ -146,11 +147,11 @@ class PolicyGradientsTest(parameterized.TestCase):
             _DISCOUNT, td_lambda, _ENTROPY, _BASELINE,
             _PREDICTION if predicts else 0.0))
 
-    def run(rollout):
+    def run(rollout, results=()):
       return program(
           self._theta, rollout['observations'], self._codes,
           rollout['actions'], rollout['rewards'], rollout['discounts'],
-          rollout['mask'], replayed)
+          rollout['mask'], results, replayed)
 
     gradients, terms = run(rollout)
     self.assertLen(gradients, 4)
@@ -199,6 +200,20 @@ class PolicyGradientsTest(parameterized.TestCase):
         np.testing.assert_allclose(
             a, b, rtol=1e-5, atol=1e-6, err_msg=f'worker {w}, {name}')
     self.assertEqual(program.experimental_get_tracing_count(), 1)
+
+    # What was computed when acting, step by step, need not be again.
+    steps = []
+    for t in range(length):
+      recorder = convolutions.Recorder()
+      self._policy(self._theta, _scaled(rollout['observations'][t]),
+                   tf.constant(self._codes), recorder)
+      steps.append(recorder.results)
+    results = tuple(map(tf.stack, zip(*steps)))
+    for w, (one, two) in enumerate(zip(run(rollout, results)[0], gradients)):
+      self._assert_close(one, two, w)
+    nothing = tuple(map(tf.zeros_like, results))  # It is believed.
+    self.assertFalse(np.allclose(
+        run(rollout, nothing)[0][0][0], gradients[0][0], rtol=1e-2))
 
 
 class DiscriminatorProgramsTest(parameterized.TestCase):
@@ -269,7 +284,8 @@ class DiscriminatorProgramsTest(parameterized.TestCase):
     self.assertGreater(np.abs(logits).min(), 1e-5)
     decisions = logits > 0
     self.assertEqual(np.mean(decisions[:, 0]), 0.5)
-    self.assertLen(np.unique(decisions, axis=1).T, 2)  # Workers differ.
+    # Workers differ.
+    self.assertGreater(len(np.unique(decisions, axis=1).T), 1)
     program = learning.modelled_rewards_program(
         self._discriminator, self._world, 0.1)
     np.testing.assert_array_equal(

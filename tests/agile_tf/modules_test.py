@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from agile_tf import instructions
 from agile_tf import modules
+from agile_tf.convolutions import convolve
 from gridlu import language
 from tests.agile_tf import nmn_oracle
 
@@ -63,7 +64,8 @@ class FilmNmnTest(parameterized.TestCase):
       'relations', 'arrangements', 'mixed', 'right_alone', 'chains')
   def test_mixed_batch_equals_each_tree_on_its_own(self, name):
     grammar, nmn, h_stem, parameters, trees, codes = self._make(name)
-    output = nmn(tf.constant(h_stem), tf.constant(codes)).numpy()
+    output = nmn(
+        tf.constant(h_stem), tf.constant(codes), convolve).numpy()
     p = {key: value.numpy().astype(np.float64)
          for key, value in parameters.items()}
     for h, tree, actual in zip(h_stem, trees, output):
@@ -80,7 +82,8 @@ class FilmNmnTest(parameterized.TestCase):
     sources = [tf.constant(h_stem), *parameters.values()]
     with tf.GradientTape() as tape:
       tape.watch(sources[0])
-      loss = tf.reduce_sum(weights * nmn(sources[0], tf.constant(codes)))
+      loss = tf.reduce_sum(
+          weights * nmn(sources[0], tf.constant(codes), convolve))
     actual = tape.gradient(loss, sources)
     with tf.GradientTape() as tape:
       tape.watch(sources[0])
@@ -101,7 +104,8 @@ class FilmNmnTest(parameterized.TestCase):
     grammar, nmn, h_stem, parameters, _, codes = self._make('chains')
     red = grammar.tokens.index('red')
     with tf.GradientTape() as tape:
-      loss = tf.reduce_sum(nmn(tf.constant(h_stem[1:2]), codes[1:2]))
+      loss = tf.reduce_sum(
+          nmn(tf.constant(h_stem[1:2]), codes[1:2], convolve))
     gradient = tf.convert_to_tensor(
         tape.gradient(loss, parameters['beta'])).numpy()
     self.assertGreater(np.abs(gradient[red]).max(), 0)
@@ -112,11 +116,13 @@ class StemAndMergeTest(absltest.TestCase):
 
   def test_shapes_of_gridlu(self):
     grammar = instructions.Grammar(_RELATIONS, _gridlu_tree)
-    h_stem = modules.Stem()(tf.zeros([2, 56, 56, 3]))
+    h_stem = modules.Stem()(tf.zeros([2, 56, 56, 3]), convolve)
     self.assertEqual(h_stem.shape, [2, 5, 5, 64])
-    h_nmn = modules.FilmNmn(grammar)(h_stem, grammar.encode(_RELATIONS[:2]))
+    h_nmn = modules.FilmNmn(grammar)(
+        h_stem, grammar.encode(_RELATIONS[:2]), convolve)
     self.assertEqual(h_nmn.shape, [2, 5, 5, 64])
-    self.assertEqual(modules.Merge()([h_nmn, h_stem]).shape, [2, 5, 5, 64])
+    self.assertEqual(
+        modules.Merge()(h_nmn, h_stem, convolve).shape, [2, 5, 5, 64])
 
   def test_stem_sees_its_patches_alone(self):
     # Pixel (0, 0) is in the first 8x8 patch, which only the first of the 3x3
@@ -125,7 +131,7 @@ class StemAndMergeTest(absltest.TestCase):
     image = np.random.default_rng(0).uniform(size=[1, 56, 56, 3])
     other = image.copy()
     other[0, 0, 0] = 1 - other[0, 0, 0]
-    one, two = (stem(tf.constant(x, tf.float32)).numpy()[0]
+    one, two = (stem(tf.constant(x, tf.float32), convolve).numpy()[0]
                 for x in (image, other))
     changed = np.any(one != two, axis=-1)
     self.assertTrue(changed[0, 0])
