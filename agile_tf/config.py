@@ -49,7 +49,7 @@ class Config:
       '"package.module:function" of a function that returns an '
       'agile_tf.worlds.World of your own.')
   instructions: str = _setting(
-      '.*', "Which of GridLU's instructions occur: those in whose text this "
+      '', "Which of GridLU's instructions occur: those in whose text this "
       'regular expression is found. "AGENT" leaves the 150 go-to instructions, '
       '"SameLocation.*AGENT" 30 of these.')
   physics: str = _setting(
@@ -166,6 +166,13 @@ class Config:
   run_dir: str = _setting(
       '', "Where the run's files go. A directory that has a run in it is "
       'resumed.', of_run=True)
+  intra_op_threads: int = _setting(
+      0, 'Threads within one TensorFlow operation or compiled program; 0 '
+      'chooses what suits --policy_threads and this machine.', low=0,
+      of_run=True)
+  inter_op_threads: int = _setting(
+      0, 'Threads that run several operations at a time; 0 chooses.', low=0,
+      of_run=True)
   log_steps: int = _setting(
       10_000, 'Steps between two rows of metrics.', low=1, of_run=True)
   image_steps: int = _setting(

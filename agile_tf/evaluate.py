@@ -225,7 +225,7 @@ def main(argv: Sequence[str]) -> None:
         folder, os.W_OK):
       sys.exit(f'Error: --picture={values.picture}: expected the name of a '
                '.png file in a directory that can be written.')
-  training.prepare_device()
+  training.prepare_device(config_lib.Config())
   try:
     trained = trained_lib.load(values.run_dir, values.checkpoint)
   except (config_lib.ConfigError, checkpoints.CheckpointError,

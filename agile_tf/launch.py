@@ -252,7 +252,7 @@ def build(config: config_lib.Config) -> tuple[training.Trainer, Run]:
     ConfigError, CheckpointError, GoalDatasetError, MetricsError or WorldError:
       if that is not possible.
   """
-  device = training.prepare_device()
+  device = training.prepare_device(config)
   config_path = prepare_run_dir(config)
   frozen = None
   if config.reward == 'frozen':
@@ -265,8 +265,8 @@ def build(config: config_lib.Config) -> tuple[training.Trainer, Run]:
       'Built in %.0f s: %d policy workers in %d threads%s on %s.',
       time.monotonic() - started, config.policy_workers, config.policy_threads,
       ' and a discriminator' if config.trains_discriminator else '', device)
-  cores = os.cpu_count() or 1
-  if config.policy_threads > cores and device.endswith('cores'):
+  cores = training.cores()
+  if config.policy_threads > cores and 'CPU' in device:
     logging.info(
         '%d policy threads are more than this machine has cores. '
         '--policy_threads=%d trains the same %d workers and may be faster.',

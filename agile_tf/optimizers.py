@@ -86,12 +86,16 @@ class SharedParameters:
     self._momenta = [
         tf.Variable(tf.zeros_like(value), name=f'{name}/momentum')
         for name, value in zip(names, initial)]
-    self._apply_function = tf.function(self._update, autograph=False)
+    self._apply_function = tf.function(self._updates, autograph=False)
     self._snapshot_function = tf.function(
         lambda: [tf.identity(v.read_value()) for v in self._variables],
         autograph=False)
 
-  def _update(self, *gradients: tf.Tensor) -> tf.Tensor:
+  def _updates(self, *gradients: Sequence[tf.Tensor]) -> tf.Tensor:
+    """Makes one update after another."""
+    return tf.stack([self._update(gradient) for gradient in gradients])
+
+  def _update(self, gradients: Sequence[tf.Tensor]) -> tf.Tensor:
     """Clips the gradients, applies them and clips columns."""
     settings = self._settings
     clipped, norm = tf.clip_by_global_norm(gradients, settings.gradient_norm)
@@ -115,14 +119,15 @@ class SharedParameters:
     with self._lock:
       return self._snapshot_function()
 
-  def apply(self, gradients: Sequence[tf.Tensor]) -> tf.Tensor:
-    """Updates the parameters.
+  def apply(self, *gradients: Sequence[tf.Tensor]) -> tf.Tensor:
+    """Updates the parameters, once for each list of gradients.
 
     Args:
-      gradients: float32 tensors, in the order of `names`.
+      *gradients: N lists of float32 tensors, in the order of `names`. Each is
+        clipped on its own.
 
     Returns:
-      float32 [], the gradients' global norm before clipping.
+      float32 [N], the gradients' global norms before clipping.
     """
     with self._lock:
       return self._apply_function(*gradients)

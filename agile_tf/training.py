@@ -130,15 +130,33 @@ def parameters(checkpoint: checkpoints.Checkpoint, network: networks.Network,
   return [arrays[name] for name in network.names]
 
 
-def prepare_device() -> str:
-  """Lets the GPU's memory grow, where there is a GPU; says what is used."""
+def cores() -> int:
+  """Returns how many CPU cores this process may use."""
+  if hasattr(os, 'sched_getaffinity'):
+    return len(os.sched_getaffinity(0))
+  return os.cpu_count() or 1
+
+
+def prepare_device(config: config_lib.Config) -> str:
+  """Sets TensorFlow up for this machine; says what it will use.
+
+  Where there is a GPU its memory grows as it is needed. The settings cannot be
+  changed any more once TensorFlow has begun to compute.
+  """
   gpus = tf.config.list_physical_devices('GPU')
+  intra_op = config.intra_op_threads or cores()
+  inter_op = config.inter_op_threads or cores()
   try:
     for gpu in gpus:
       tf.config.experimental.set_memory_growth(gpu, True)
-  except RuntimeError:  # TensorFlow has begun to use it already.
-    logging.warning("The GPU's memory is taken whole.")
-  return f'{len(gpus)} GPU' if gpus else f'{os.cpu_count()} CPU cores'
+    tf.config.threading.set_intra_op_parallelism_threads(intra_op)
+    tf.config.threading.set_inter_op_parallelism_threads(inter_op)
+  except RuntimeError:
+    logging.warning(
+        'TensorFlow is running already, with the settings that it has.')
+  devices = f'{len(gpus)} GPU' if gpus else f'{cores()} CPU cores'
+  return (f'{devices} (--intra_op_threads={intra_op} '
+          f'--inter_op_threads={inter_op})')
 
 
 class Episode(NamedTuple):
@@ -341,6 +359,11 @@ class Trainer:
           rollout.instructions[0], np.concatenate(self._frames),
           np.concatenate(self._rewards))
       self._frames, self._rewards = [], []
+
+  @property
+  def discriminator_updates(self) -> int:
+    """How often the discriminator has been updated."""
+    return self._totals['discriminator_updates']
 
   def take_episode(self) -> Episode | None:
     """Returns a finished episode, if there is a new one."""

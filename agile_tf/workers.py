@@ -78,7 +78,7 @@ class DiscriminatorWorker:
     phi = self._discriminator.snapshot()
     gradients, metrics = self._gradients(phi, goals, candidates)
     # 11, 12: Update phi, which all workers read.
-    norm = self._discriminator.apply(gradients)
+    norm, = self._discriminator.apply(gradients)
     return Played(rollout, {
         **{name: float(value) for name, value in metrics.items()},
         'discriminator_gradient_norm': float(norm),
@@ -130,11 +130,11 @@ class PolicyWorker:
         rollout.discounts, rollout.mask, rollout.results, replayed)
     # 7, 8: Update theta, which all workers read; a worker at a time.
     active = rollout.active
-    norms = [float(self._policy.apply(gradients[w])) for w in active]
+    norms = self._policy.apply(*[gradients[w] for w in active])
     metrics = {
         name: float(value.numpy()[active].mean())
         for name, value in terms.items()}
-    metrics['policy_gradient_norm'] = float(np.mean(norms))
+    metrics['policy_gradient_norm'] = float(norms.numpy().mean())
     return Played(rollout, metrics, rewards > 0)
 
 

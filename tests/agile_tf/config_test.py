@@ -26,7 +26,7 @@ _AT_LEAST = {
     'policy_threads': 1, 'batch_size': 2, 'replay_size': 1,
     'steps_per_discriminator_update': 0, 'dataset_size': 1, 'dataset_seed': 0,
     'steps': 1, 'seed': 0, 'log_steps': 1, 'image_steps': 1,
-    'checkpoints_kept': 1,
+    'checkpoints_kept': 1, 'intra_op_threads': 0, 'inter_op_threads': 0,
 }
 _MORE_THAN_0 = (
     'reward_scale', 'reward_prediction_cost', 'policy_learning_rate',
@@ -37,7 +37,8 @@ _AT_LEAST_0_AT_MOST_1 = (
     'policy_decay', 'discriminator_decay', 'discount', 'td_lambda')
 _OF_RUN = (
     'steps', 'run_dir', 'log_steps', 'image_steps',
-    'checkpoint_minutes', 'checkpoints_kept', 'why')
+    'checkpoint_minutes', 'checkpoints_kept', 'why', 'intra_op_threads',
+    'inter_op_threads')
 
 
 class ConfigTest(parameterized.TestCase):
@@ -219,7 +220,8 @@ class DifferencesTest(parameterized.TestCase):
         _OF_RUN)
     changed = config.Config(
         steps=1, run_dir='x', log_steps=1, image_steps=1,
-        checkpoint_minutes=1.0, checkpoints_kept=1, why='x')
+        checkpoint_minutes=1.0, checkpoints_kept=1, why='x',
+        intra_op_threads=1, inter_op_threads=1)
     for name in _OF_RUN:
       self.assertNotEqual(
           getattr(changed, name), getattr(config.Config(), name))

@@ -81,7 +81,7 @@ class UpdateTest(parameterized.TestCase):
     parameters = optimizers.SharedParameters(_NAMES, initial, settings)
     for step, (norm, expected) in zip(
         gradients, _tensorflow_1(initial, gradients, settings)):
-      actual = parameters.apply([tf.constant(g) for g in step])
+      actual, = parameters.apply([tf.constant(g) for g in step])
       np.testing.assert_allclose(actual, norm, rtol=1e-6)
       for one, other in zip(parameters.snapshot(), expected):
         np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-7)
@@ -97,7 +97,8 @@ class UpdateTest(parameterized.TestCase):
       parameters = optimizers.SharedParameters(
           ['b', 'c'], [np.zeros([1], np.float32)] * 2,
           optimizers.RMSProp(1.0, 0.5, 0.0, threshold))
-      self.assertAlmostEqual(float(parameters.apply(gradients)), 5.0, places=5)
+      norm, = parameters.apply(gradients)
+      self.assertAlmostEqual(float(norm), 5.0, places=5)
       steps[threshold] = np.concatenate(parameters.snapshot())
     expected = {
         threshold: [-scale * g / np.sqrt(.5 + .5 * (scale * g)**2)
@@ -227,6 +228,16 @@ class SharedTest(parameterized.TestCase):
       np.testing.assert_array_equal(actual[name], value, name)
       np.testing.assert_array_equal(state[name], kept[name], name)
       self.assertFalse(np.array_equal(value, kept[name]), name)
+
+  def test_one_call_with_many_gradients_is_many_calls(self):
+    settings = _DISCRIMINATOR._replace(max_column_norm=1.0)
+    gradients = [self._gradients(seed) for seed in range(3)]
+    one, many = self._make(settings), self._make(settings)
+    norms = one.apply(*gradients)
+    expected = [many.apply(gradient)[0] for gradient in gradients]
+    np.testing.assert_allclose(norms, expected, rtol=1e-6)
+    for name, value in many.state().items():
+      np.testing.assert_allclose(one.state()[name], value, rtol=1e-6)
 
   def test_threads_leave_what_one_thread_leaves(self):
     settings = _DISCRIMINATOR._replace(max_column_norm=1.0)

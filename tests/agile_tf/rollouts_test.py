@@ -5,6 +5,7 @@ from absl.testing import parameterized
 import dm_env
 from dm_env import specs
 import numpy as np
+import pytest
 import tensorflow as tf
 
 from agile_tf import networks
@@ -122,6 +123,45 @@ class RolloutsTest(parameterized.TestCase):
           0.0 if end else 1.0 for end in expected])
     self.assertEqual(played[0], [3, 0, 3, 0])
     self.assertEqual(played[1:], [[3] * _WIDTH] * 3)
+
+  @pytest.mark.slow
+  def test_long_play_equals_the_environment(self):
+    world = worlds.relations_world(physics=gridlu_world.IMMOVABLE_RED_RECTS)
+    policy = networks.Network(
+        networks.PolicyNetwork, world.grammar, world.image_shape,
+        num_actions=world.num_actions)
+    width, length, seeds = 15, 15, np.random.SeedSequence(5)
+    environments, twins = (
+        [world.make_environment(seed) for seed in range(width)]
+        for _ in range(2))
+    actor = rollouts.CompiledActor(
+        world, rollouts.play_program(policy, world), environments,
+        [np.random.default_rng(seed) for seed in seeds.spawn(width)], length,
+        [w % 2 == 1 for w in range(width)])
+    theta = [tf.constant(value) for value in policy.initial(0)]
+    timesteps = [None] * width
+    steps = 0
+    for _ in range(200):
+      rollout = actor.play(theta)
+      images = np.round(255 * world.images(rollout.observations.reshape(
+          [-1, 27])).numpy()).astype(np.uint8).reshape(
+              [length + 1, width, 56, 56, 3])
+      for w in rollout.active:
+        if timesteps[w] is None or timesteps[w].last():
+          timesteps[w] = twins[w].reset()
+        for t in range(length):
+          observation = timesteps[w].observation
+          self.assertEqual(observation['instruction'], rollout.instructions[w])
+          np.testing.assert_array_equal(observation['image'], images[t, w])
+          timesteps[w] = twins[w].step(rollout.actions[t, w])
+          self.assertEqual(timesteps[w].reward, rollout.true_rewards[t, w])
+          self.assertEqual(timesteps[w].discount, rollout.discounts[t, w])
+          np.testing.assert_array_equal(
+              gridlu_world.pack(twins[w].state),
+              rollout.observations[t + 1, w])
+        self.assertEqual(timesteps[w].last(), rollout.ended[w])
+        steps += length
+    self.assertGreater(steps, 40_000)
 
   def test_both_actors_restore_their_episodes(self):
     for index in range(2):

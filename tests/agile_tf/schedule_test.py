@@ -5,6 +5,8 @@ import time
 
 from absl.testing import absltest
 from absl.testing import parameterized
+import numpy as np
+import pytest
 
 from agile_tf import schedule
 
@@ -187,6 +189,27 @@ class ScheduleTest(parameterized.TestCase):
     begun = []
     self._join(self._start(lambda: begun.append(clock.begin('policy'))))
     self.assertEqual(begun, [True])
+
+  @pytest.mark.slow
+  def test_many_starts_pauses_and_stops_never_hang(self):
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+      clock = schedule.Schedule(10**9, 225)
+      threads = self._start(
+          *[self._worker(clock, 'policy', 15) for _ in range(15)],
+          self._worker(clock, 'discriminator'))
+      for _ in range(rng.integers(3)):
+        time.sleep(rng.uniform(0, .02))
+        with clock.paused():
+          counts = clock.steps, clock.iterations
+          time.sleep(rng.uniform(0, .01))
+          self.assertEqual((clock.steps, clock.iterations), counts)
+      time.sleep(rng.uniform(0, .02))
+      clock.stop()
+      self._join(threads)
+      # Fifteen threads and the discriminator's may each be one iteration ahead.
+      self.assertAlmostEqual(
+          clock.steps, 225 * clock.iterations, delta=2 * 225)
 
   def test_stop_while_paused(self):
     clock = schedule.Schedule(1000, 0)

@@ -54,7 +54,7 @@ class WorldsTest(absltest.TestCase):
     run_dir = os.path.join(folder, 'run')
     with mock.patch.object(own_world, 'GOALS', goals):
       launch.train(tiny.config(
-          world='launch.own_world:make_world', instructions='.*',
+          world='launch.own_world:make_world', instructions='',
           episode_length=30,
           run_dir=run_dir, steps=40, rollout_length=5, all_workers_write=True,
           steps_per_discriminator_update=10))

@@ -1,0 +1,281 @@
+"""Measures how fast everything is on this machine.
+
+  python -m agile_tf.benchmark
+  python -m agile_tf.benchmark --only='training' --json
+
+Each line is measured in a process of its own, one after another. A matrix
+product is timed too: it says how fast this machine multiplies, and with what a
+step costs in plain arithmetic that is a ceiling. (The costs are of a network
+that shares nothing between acting and learning, so that exact savings show as
+a larger share.)
+"""
+
+from collections.abc import Callable, Sequence
+import json
+import multiprocessing
+import multiprocessing.connection
+import re
+import resource
+import sys
+import time
+import traceback
+from typing import Any
+
+from absl import app
+from absl import flags
+import numpy as np
+import tensorflow as tf
+import tqdm
+
+from agile_tf import config as config_lib
+from agile_tf import launch
+from agile_tf import training
+import gridlu
+
+# What one environment step costs: acting 14, the gradient 41, the reward 10;
+# and with an update of the discriminator every 225 steps.
+POLICY_MFLOP = 65
+AGILE_MFLOP = 122
+
+# TensorFlow's thread pools, as `Config` names the settings.
+_Pools = dict[str, Any]
+# From the seconds to measure for to what was measured.
+_Measure = Callable[[float, _Pools], dict[str, float]]
+
+
+def _repeat(function: Callable[[], Any], seconds: float) -> float:
+  """Calls a function for a while, after a first time; returns calls/s."""
+  function()
+  calls, start = 0, time.perf_counter()
+  while time.perf_counter() - start < seconds:
+    function()
+    calls += 1
+  return calls / (time.perf_counter() - start)
+
+
+def matrix_product(seconds: float, pools: _Pools) -> dict[str, float]:
+  """Times a 2048 x 2048 float32 product on the default device."""
+  training.prepare_device(config_lib.Config(**pools))
+  size = 2048
+  x = tf.random.normal([size, size])
+  rate = _repeat(lambda: tf.linalg.matmul(x, x)[0, 0].numpy(), seconds)
+  return {'gflops': 2e-9 * size**3 * rate}
+
+
+def environment_steps(seconds: float, pools: _Pools) -> dict[str, float]:
+  """Steps one dm_env environment, images included."""
+  del pools  # Plain NumPy.
+  environment = gridlu.GridLU(seed=0)
+  actions = np.random.default_rng(0).integers(6, size=1000)
+
+  def play():
+    for action in actions:
+      if environment.step(action).last():
+        environment.reset()
+
+  environment.reset()
+  return {'steps_per_second': len(actions) * _repeat(play, seconds)}
+
+
+def _trainer(**changes: Any) -> training.Trainer:
+  config = config_lib.Config(
+      dataset_size=4096, run_dir='unused', **changes)
+  training.prepare_device(config)
+  frozen = None
+  if config.reward == 'frozen':
+    frozen = training.Trainer(
+        config_lib.Config(dataset_size=16, policy_threads=1)).checkpoint()
+  return training.Trainer(config, frozen)
+
+
+def compiled_rollouts(seconds: float, pools: _Pools) -> dict[str, float]:
+  """Plays 15 workers' rollouts, acting included, and learns nothing."""
+  trainer = _trainer(reward='environment', policy_threads=1, **pools)
+  actor, theta = trainer.policy_workers[0].actor, trainer.policy.snapshot()
+  return {'steps_per_second': 225 * _repeat(
+      lambda: actor.play(theta), seconds)}
+
+
+def _drive(trainer: training.Trainer, seconds: float) -> dict[str, float]:
+  """Trains until everything is compiled, and then for a while longer."""
+  schedule = trainer.schedule
+  built = time.perf_counter()
+  first: list[float] = []
+  start: list[tuple[float, int]] = []
+
+  def tick():
+    now = time.perf_counter()
+    if schedule.steps and not first:
+      first.append(now)
+    warm = schedule.steps >= 900 and (
+        trainer.discriminator_worker is None or
+        trainer.discriminator_updates > 1)
+    if warm and not start:
+      start.append((now, schedule.steps))
+    if start and now - start[0][0] > seconds:
+      start.append((now, schedule.steps))
+      schedule.stop()
+
+  if len(trainer.policy_workers) == 1:
+    launch.drive_in_lockstep(trainer, tick)
+  else:
+    launch.drive_in_threads(trainer, tick)
+  (begin, before), (end, after) = start[0], start[-1]
+  return {
+      'steps_per_second': (after - before) / (end - begin),
+      'compile_seconds': first[0] - built,
+      'peak_gigabytes': 1e-6 * resource.getrusage(
+          resource.RUSAGE_SELF).ru_maxrss,
+  }
+
+
+def _policy_side(threads: int) -> _Measure:
+  return lambda seconds, pools: _drive(
+      _trainer(reward='frozen', reward_model='itself', policy_threads=threads,
+               **pools), seconds)
+
+
+def _whole_training(threads: int) -> _Measure:
+  return lambda seconds, pools: _drive(
+      _trainer(policy_threads=threads, **pools), seconds)
+
+
+def discriminator_iteration(seconds: float, pools: _Pools) -> dict[str, float]:
+  """Times the discriminator's worker: 15 steps, 512 rated, 256 trained on."""
+  trainer = _trainer(policy_threads=1, **pools)
+  worker = trainer.discriminator_worker
+  assert worker is not None
+  while not worker.iterate().metrics:  # Until B is full enough.
+    pass
+  return {'milliseconds': 1e3 / _repeat(worker.iterate, seconds)}
+
+
+def policy_round(seconds: float, pools: _Pools) -> dict[str, float]:
+  """Times a round of 15 workers, from acting to 15 updates."""
+  trainer = _trainer(
+      reward='frozen', reward_model='itself', policy_threads=1, **pools)
+  return {'milliseconds': 1e3 / _repeat(
+      trainer.policy_workers[0].iterate, seconds)}
+
+
+_THREADS = {'15 threads': 15, '5 threads': 5, '3 threads': 3, 'lockstep': 1}
+
+# Name, what is measured, and the cost in MFLOP that gives its ceiling.
+MEASUREMENTS: dict[str, tuple[_Measure, int | None]] = {
+    'matrix product': (matrix_product, None),
+    'dm_env steps': (environment_steps, None),
+    'compiled rollouts': (compiled_rollouts, None),
+    'round of 15 workers': (policy_round, None),
+    'discriminator iteration': (discriminator_iteration, None),
+    **{f'policy side, {name}': (_policy_side(threads), POLICY_MFLOP)
+       for name, threads in _THREADS.items()},
+    **{f'training, {name}': (_whole_training(threads), AGILE_MFLOP)
+       for name, threads in _THREADS.items()},
+}
+
+
+def _in_process(name: str, seconds: float, pools: _Pools,
+                pipe: multiprocessing.connection.Connection) -> None:
+  """Measures one thing in a process that does nothing else."""
+  try:
+    pipe.send(MEASUREMENTS[name][0](seconds, pools))
+  except BaseException:
+    pipe.send(traceback.format_exc())
+
+
+def measure(names: Sequence[str], seconds: float,
+            pools: _Pools) -> dict[str, dict[str, float]]:
+  """Measures what is named.
+
+  Args:
+    names: Keys of `MEASUREMENTS`.
+    seconds: How long, for each after it has been compiled.
+    pools: Settings of TensorFlow's thread pools, as `Config` names them.
+
+  Raises:
+    RuntimeError: if a measurement fails; with its traceback.
+  """
+  context = multiprocessing.get_context('spawn')
+  results = {}
+  for name in (bar := tqdm.tqdm(names, leave=False)):
+    bar.set_description(name)
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(
+        target=_in_process, args=(name, seconds, pools, sender))
+    process.start()
+    sender.close()
+    try:
+      result = receiver.recv()
+    except EOFError:
+      result = 'its process died.'
+    process.join()
+    if isinstance(result, str):
+      raise RuntimeError(f'{name}: {result}')
+    results[name] = result
+  gflops = results.get('matrix product', {}).get('gflops')
+  for name, result in results.items():
+    cost = MEASUREMENTS[name][1]
+    if gflops and cost:
+      result['ceiling'] = 1e3 * gflops / cost
+      result['share'] = result['steps_per_second'] / result['ceiling']
+  return results
+
+
+def table(results: dict[str, dict[str, float]]) -> str:
+  """Formats the results for people."""
+  lines = [f'{"":26} {"":>22} {"of ceiling":>11} {"compile":>8} {"memory":>8}']
+  for name, result in results.items():
+    value = (
+        f'{result["gflops"]:.0f} GFLOP/s' if 'gflops' in result else
+        f'{result["milliseconds"]:.1f} ms' if 'milliseconds' in result else
+        f'{result["steps_per_second"]:,.0f} steps/s')
+    share = f'{result["share"]:.0%}' if 'share' in result else ''
+    compiled = (
+        f'{result["compile_seconds"]:.0f} s' if 'compile_seconds' in result
+        else '')
+    memory = (
+        f'{result["peak_gigabytes"]:.1f} GB' if 'peak_gigabytes' in result
+        else '')
+    lines.append(
+        f'{name:26} {value:>22} {share:>11} {compiled:>8} {memory:>8}')
+  return '\n'.join(lines)
+
+
+def define_flags() -> None:
+  """Defines the program's flags."""
+  flags.DEFINE_float(
+      'seconds', 20.0, 'How long to measure each thing.', lower_bound=0.1)
+  flags.DEFINE_string(
+      'only', '', 'Measure only what this regular expression is found in (and '
+      'the matrix product).')
+  flags.DEFINE_bool('json', False, 'Print JSON instead of a table.')
+  flags.DEFINE_integer(
+      'intra_op_threads', 0, 'As for agile_tf.launch.', lower_bound=0)
+  flags.DEFINE_integer(
+      'inter_op_threads', 0, 'As for agile_tf.launch.', lower_bound=0)
+
+
+def main(argv: Sequence[str]) -> None:
+  """Measures and prints."""
+  if len(argv) > 1:
+    raise app.UsageError(f'Unknown arguments: {" ".join(argv[1:])}.')
+  values = flags.FLAGS
+  try:
+    found = re.compile(values.only).search
+  except re.error as error:
+    sys.exit(f'Error: --only={values.only} is not a regular expression: '
+             f'{error}.')
+  names = [name for name in MEASUREMENTS
+           if found(name) or name == 'matrix product']
+  if values.only and not any(map(found, names)):
+    sys.exit(f'Error: --only={values.only} is found in none of: '
+             f'{", ".join(MEASUREMENTS)}.')
+  results = measure(names, values.seconds, {
+      name: getattr(values, name)
+      for name in ('intra_op_threads', 'inter_op_threads')})
+  print(json.dumps(results, indent=2) if values.json else table(results))
+
+
+if __name__ == '__main__':
+  define_flags()
+  app.run(main)
