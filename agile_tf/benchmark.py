@@ -29,6 +29,8 @@ import tqdm
 
 from agile_tf import config as config_lib
 from agile_tf import launch
+from agile_tf import learning
+from agile_tf import rollouts
 from agile_tf import training
 import gridlu
 
@@ -151,7 +153,7 @@ def discriminator_iteration(seconds: float, pools: _Pools) -> dict[str, float]:
 
 
 def policy_round(seconds: float, pools: _Pools) -> dict[str, float]:
-  """Times a round of 15 workers, from acting to 15 updates."""
+  """Times a round of 15 workers in lockstep, from acting to 15 updates."""
   trainer = _trainer(
       reward='frozen', reward_model='itself', policy_threads=1, **pools)
   return {'milliseconds': 1e3 / _repeat(
@@ -160,12 +162,74 @@ def policy_round(seconds: float, pools: _Pools) -> dict[str, float]:
 
 _THREADS = {'15 threads': 15, '5 threads': 5, '3 threads': 3, 'lockstep': 1}
 
+def compiled_round(config: config_lib.Config) -> tuple[Any, tuple[Any, ...]]:
+  """Makes a round of all policy workers as one program.
+
+  Args:
+    config: Of the networks, the losses and the updates.
+
+  Returns:
+    The program, a `tf.function` from `learning.round_program`, and arguments
+    for it.
+  """
+  world = training.make_world(config)
+  rules = world.compiled
+  assert rules is not None
+  policy, discriminator = training.make_networks(world)
+  program = learning.round_program(
+      rollouts.play_program(policy, world),
+      learning.modelled_rewards_program(
+          discriminator, world, config.reward_scale),
+      learning.policy_gradients_program(
+          policy, world, training.policy_loss(config)),
+      training.policy_updates(config))
+  width, length = config.policy_workers, config.rollout_length
+  theta = [tf.constant(value) for value in policy.initial(0)]
+  phi = [tf.constant(value) for value in discriminator.initial(0)]
+  environments = [world.make_environment(seed) for seed in range(width)]
+  timesteps = [environment.reset() for environment in environments]
+  texts = [timestep.observation['instruction'] for timestep in timesteps]
+  observations = np.stack([
+      world.observe(*pair) for pair in zip(environments, timesteps)])
+  codes = world.grammar.encode(texts)
+  gumbel = rollouts.noise(
+      [np.random.default_rng(seed) for seed in range(width)], length,
+      world.num_actions, greedy=False)
+  played = np.ones([length, width])
+  replayed = None
+  if config.reward_prediction:
+    count = config.reward_prediction_batch_size
+    replayed = learning.Replayed(
+        np.repeat(codes[:, None], count, 1),
+        np.repeat(observations[:, None], count, 1),
+        np.arange(width * count).reshape([width, count]) % 2 == 0)
+  return program, (
+      theta, [tf.ones_like(x) for x in theta], phi, observations, codes,
+      rules.truth_codes(texts), gumbel, played > 0,
+      played.astype(np.float32), replayed)
+
+
+def one_round(seconds: float, pools: _Pools) -> dict[str, float]:
+  """Times that program."""
+  config = config_lib.Config(**pools)
+  training.prepare_device(config)
+  program, arguments = compiled_round(config)
+  start = time.perf_counter()
+  program(*arguments)
+  compiled = time.perf_counter() - start
+  return {
+      'milliseconds': 1e3 / _repeat(
+          lambda: program(*arguments).norms.numpy(), seconds),
+      'compile_seconds': compiled}
+
+
 # Name, what is measured, and the cost in MFLOP that gives its ceiling.
 MEASUREMENTS: dict[str, tuple[_Measure, int | None]] = {
     'matrix product': (matrix_product, None),
     'dm_env steps': (environment_steps, None),
     'compiled rollouts': (compiled_rollouts, None),
     'round of 15 workers': (policy_round, None),
+    'round as one program': (one_round, None),
     'discriminator iteration': (discriminator_iteration, None),
     **{f'policy side, {name}': (_policy_side(threads), POLICY_MFLOP)
        for name, threads in _THREADS.items()},
@@ -241,6 +305,40 @@ def table(results: dict[str, dict[str, float]]) -> str:
   return '\n'.join(lines)
 
 
+def select(pattern: str) -> list[str]:
+  """Returns the names of what to measure; the matrix product is among them.
+
+  Raises:
+    ConfigError: if the pattern is no regular expression, or found in no name.
+  """
+  try:
+    found = re.compile(pattern).search
+  except re.error as error:
+    raise config_lib.ConfigError(
+        f'--only={pattern} is not a regular expression: {error}.') from error
+  if not any(map(found, MEASUREMENTS)):
+    raise config_lib.ConfigError(
+        f'--only={pattern} is found in none of: {", ".join(MEASUREMENTS)}.')
+  return [name for name in MEASUREMENTS
+          if found(name) or name == 'matrix product']
+
+
+def export(path: str, config: config_lib.Config) -> None:
+  """Writes the compiled round of a configuration as a serialized HLO module.
+
+  Raises:
+    ConfigError: if the file cannot be written.
+  """
+  try:
+    with open(path, 'wb') as file:
+      program, arguments = compiled_round(config)
+      file.write(program.experimental_get_compiler_ir(*arguments)(
+          stage='hlo_serialized'))
+  except OSError as error:
+    raise config_lib.ConfigError(
+        f'--export={path} cannot be written: {error}.') from error
+
+
 def define_flags() -> None:
   """Defines the program's flags."""
   flags.DEFINE_float(
@@ -249,6 +347,9 @@ def define_flags() -> None:
       'only', '', 'Measure only what this regular expression is found in (and '
       'the matrix product).')
   flags.DEFINE_bool('json', False, 'Print JSON instead of a table.')
+  flags.DEFINE_string(
+      'export', '', 'Measure nothing; write a round of training to this file, '
+      'as a serialized XLA HLO module.')
   flags.DEFINE_integer(
       'intra_op_threads', 0, 'As for agile_tf.launch.', lower_bound=0)
   flags.DEFINE_integer(
@@ -261,15 +362,12 @@ def main(argv: Sequence[str]) -> None:
     raise app.UsageError(f'Unknown arguments: {" ".join(argv[1:])}.')
   values = flags.FLAGS
   try:
-    found = re.compile(values.only).search
-  except re.error as error:
-    sys.exit(f'Error: --only={values.only} is not a regular expression: '
-             f'{error}.')
-  names = [name for name in MEASUREMENTS
-           if found(name) or name == 'matrix product']
-  if values.only and not any(map(found, names)):
-    sys.exit(f'Error: --only={values.only} is found in none of: '
-             f'{", ".join(MEASUREMENTS)}.')
+    if values.export:
+      export(values.export, config_lib.Config())
+      return
+    names = select(values.only)
+  except config_lib.ConfigError as error:
+    sys.exit(f'Error: {error}')
   results = measure(names, values.seconds, {
       name: getattr(values, name)
       for name in ('intra_op_threads', 'inter_op_threads')})

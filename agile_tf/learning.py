@@ -6,13 +6,14 @@ gradients go out; the updates are made outside, on the shared variables, by
 """
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from agile_tf import convolutions
 from agile_tf import losses
 from agile_tf import networks
+from agile_tf import optimizers
 from agile_tf import rewards as rewards_lib
 from agile_tf import worlds
 
@@ -180,3 +181,57 @@ def discriminator_gradients_program(
     }
 
   return discriminator_gradients
+
+
+class Round(NamedTuple):
+  """What a round of training leaves."""
+  theta: list[tf.Tensor]  # After each worker's own update.
+  mean_squares: list[tf.Tensor]  # RMSProp's slots.
+  observations: tf.Tensor  # uint8 [T + 1, W, ...]
+  actions: tf.Tensor  # int32 [T, W]
+  rewards: tf.Tensor  # float32 [T, W]
+  satisfied: tf.Tensor  # bool [T, W]
+  terms: dict[str, tf.Tensor]  # Of the loss, float32 [W].
+  norms: tf.Tensor  # float32 [W], of the gradients, before clipping.
+
+
+def round_program(
+    play: Callable[..., Any], modelled_rewards: Callable[..., tf.Tensor],
+    policy_gradients: Callable[..., Any], settings: optimizers.RMSProp
+) -> Callable[..., Round]:
+  """Compiles a whole round of W workers in lockstep into one program.
+
+  It acts, rewards, and makes one update after another: Algorithm 2 from tensors
+  to tensors, with nothing shared, so that it can be profiled and exported by
+  itself. `agile_tf.launch` runs the same parts one by one.
+
+  Args:
+    play: From `rollouts.play_program`.
+    modelled_rewards: From `modelled_rewards_program`.
+    policy_gradients: From `policy_gradients_program`.
+    settings: The policy's updates.
+
+  Returns:
+    A function of theta, mean_squares, phi, the arguments of `play` after theta
+    (observations, codes, truth codes, noise, mask), discounts float32 [T, W]
+    and `Replayed` or None, that returns a `Round`. All workers must be active.
+  """
+  @tf.function(autograph=False, jit_compile=True)
+  def one_round(theta, mean_squares, phi, observations, codes, truth_codes,
+                gumbel, mask, discounts, replayed):
+    observations, actions, satisfied, results = play(
+        theta, observations, codes, truth_codes, gumbel, mask)
+    played = tf.cast(mask, tf.float32)
+    rewards = played * modelled_rewards(phi, observations, codes)
+    gradients, terms = policy_gradients(
+        theta, observations, codes, actions, rewards, discounts, played,
+        results, replayed)
+    norms = []
+    for gradient in gradients:
+      theta, mean_squares, norm = optimizers.updated(
+          settings, theta, mean_squares, gradient)
+      norms.append(norm)
+    return Round(theta, mean_squares, observations, actions, rewards,
+                 satisfied, terms, tf.stack(norms))
+
+  return one_round

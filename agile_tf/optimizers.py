@@ -57,6 +57,35 @@ def has_columns(name: str) -> bool:
   return name.rsplit('/', 1)[-1] == 'w'
 
 
+def updated(
+    settings: RMSProp, parameters: Sequence[tf.Tensor],
+    mean_squares: Sequence[tf.Tensor], gradients: Sequence[tf.Tensor]
+) -> tuple[list[tf.Tensor], list[tf.Tensor], tf.Tensor]:
+  """Makes one update from tensors to tensors, for a compiled program.
+
+  It does what `SharedParameters.apply` does in place, without column norms.
+
+  Args:
+    settings: How it is made.
+    parameters: float32 tensors.
+    mean_squares: The optimiser's slots, of the same shapes.
+    gradients: Of the same shapes.
+
+  Returns:
+    The new parameters and slots, and the gradients' global norm before
+    clipping, float32 [].
+  """
+  clipped, norm = tf.clip_by_global_norm(gradients, settings.gradient_norm)
+  mean_squares = [
+      mean_square + (1 - settings.decay) * (tf.square(g) - mean_square)
+      for mean_square, g in zip(mean_squares, clipped)]
+  parameters = [
+      parameter - settings.learning_rate * g * tf.math.rsqrt(
+          mean_square + settings.epsilon)
+      for parameter, mean_square, g in zip(parameters, mean_squares, clipped)]
+  return parameters, mean_squares, norm
+
+
 class SharedParameters:
   """The parameters of one network, shared by all threads.
 

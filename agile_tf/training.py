@@ -130,6 +130,21 @@ def parameters(checkpoint: checkpoints.Checkpoint, network: networks.Network,
   return [arrays[name] for name in network.names]
 
 
+def policy_loss(config: config_lib.Config) -> learning.PolicyLoss:
+  """Returns the weights of the policy's loss."""
+  return learning.PolicyLoss(
+      config.discount, config.td_lambda, config.entropy_weight,
+      config.baseline_cost,
+      config.reward_prediction_cost if config.reward_prediction else 0.0)
+
+
+def policy_updates(config: config_lib.Config) -> optimizers.RMSProp:
+  """Returns how the policy is updated."""
+  return optimizers.RMSProp(
+      config.policy_learning_rate, config.policy_decay, config.policy_epsilon,
+      config.policy_gradient_norm)
+
+
 def cores() -> int:
   """Returns how many CPU cores this process may use."""
   if hasattr(os, 'sched_getaffinity'):
@@ -207,9 +222,7 @@ class Trainer:
     self.policy = optimizers.SharedParameters(
         self._policy_network.names,
         self._policy_network.initial(policy_seed),
-        optimizers.RMSProp(
-            config.policy_learning_rate, config.policy_decay,
-            config.policy_epsilon, config.policy_gradient_norm))
+        policy_updates(config))
     self.discriminator = None
     if config.reward != 'environment':
       initial = self._discriminator_network.initial(discriminator_seed)
@@ -271,11 +284,7 @@ class Trainer:
           world.observation_shape)
     reward = self._reward()
     gradients = learning.policy_gradients_program(
-        self._policy_network, world, learning.PolicyLoss(
-            config.discount, config.td_lambda, config.entropy_weight,
-            config.baseline_cost,
-            config.reward_prediction_cost if config.reward_prediction
-            else 0.0))
+        self._policy_network, world, policy_loss(config))
     self.policy_workers = []
     prediction_seeds = prediction_seed.spawn(config.policy_threads)
     seeds = worker_seeds.spawn(config.policy_workers)

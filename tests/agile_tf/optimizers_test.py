@@ -79,12 +79,15 @@ class UpdateTest(parameterized.TestCase):
     initial = _values(rng)
     gradients = [_values(rng, scale) for _ in range(5)]
     parameters = optimizers.SharedParameters(_NAMES, initial, settings)
+    pure = initial, [np.ones_like(value) for value in initial]
     for step, (norm, expected) in zip(
         gradients, _tensorflow_1(initial, gradients, settings)):
       actual, = parameters.apply([tf.constant(g) for g in step])
-      np.testing.assert_allclose(actual, norm, rtol=1e-6)
-      for one, other in zip(parameters.snapshot(), expected):
+      *pure, pure_norm = optimizers.updated(settings, *pure, step)
+      np.testing.assert_allclose([actual, pure_norm], norm, rtol=1e-6)
+      for one, two, other in zip(parameters.snapshot(), pure[0], expected):
         np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-7)
+        np.testing.assert_allclose(two, other, rtol=1e-5, atol=1e-6)
     for one, other in zip(
         parameters.snapshot(), _by_hand(initial, gradients, settings)):
       np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)

@@ -1,0 +1,91 @@
+"""Tests for the benchmark, and for the round that it compiles and exports."""
+
+import json
+import os
+import subprocess
+import sys
+
+from absl.testing import absltest
+import numpy as np
+
+from agile_tf import benchmark
+from agile_tf import config as config_lib
+from agile_tf import learning
+from agile_tf import optimizers
+from agile_tf import rollouts
+from agile_tf import training
+from tests.agile_tf import tiny
+
+
+class BenchmarkTest(absltest.TestCase):
+
+  def test_one_program_does_what_its_parts_do(self):
+    config = tiny.config(reward_prediction=True, rollout_length=4)
+    program, arguments = benchmark.compiled_round(config)
+    actual = program(*arguments)
+    (theta, _, phi, observations, codes, truth_codes, gumbel, mask, discounts,
+     replayed) = arguments
+    world = training.make_world(config)
+    policy, discriminator = training.make_networks(world)
+    observations, actions, satisfied, _ = rollouts.play_program(policy, world)(
+        theta, observations, codes, truth_codes, gumbel, mask)
+    np.testing.assert_array_equal(actual.observations, observations)
+    np.testing.assert_array_equal(actual.actions, actions)
+    np.testing.assert_array_equal(actual.satisfied, satisfied)
+    rewards = learning.modelled_rewards_program(
+        discriminator, world, config.reward_scale)(phi, observations, codes)
+    np.testing.assert_array_equal(actual.rewards, rewards)
+    gradients, _ = learning.policy_gradients_program(
+        policy, world, training.policy_loss(config))(
+            theta, observations, codes, actions, rewards, discounts,
+            np.ones_like(discounts), (), replayed)
+    shared = optimizers.SharedParameters(
+        policy.names, [x.numpy() for x in theta],
+        training.policy_updates(config))
+    norms = shared.apply(*gradients)
+    np.testing.assert_allclose(actual.norms, norms, rtol=1e-3)
+    for name, one, other, before in zip(
+        shared.names, actual.theta, shared.snapshot(), theta):
+      np.testing.assert_allclose(
+          one - before, other - before, rtol=1e-2, atol=1e-6, err_msg=name)
+
+  def test_reports(self):
+    result = subprocess.run(
+        [sys.executable, '-m', 'agile_tf.benchmark', '--only=dm_env',
+         '--seconds=0.2', '--json'],
+        capture_output=True, text=True, timeout=300, check=False)
+    self.assertEqual(result.returncode, 0, result.stderr)
+    report = json.loads(result.stdout)
+    self.assertEqual(list(report), ['matrix product', 'dm_env steps'])
+    self.assertGreater(report['matrix product']['gflops'], 0)
+    self.assertIn(
+        f"{report['dm_env steps']['steps_per_second']:,.0f} steps/s",
+        benchmark.table(report))
+
+  def test_shares_are_of_the_ceiling(self):
+    text = benchmark.table({
+        'training, lockstep': dict(
+            steps_per_second=610.0, ceiling=1000.0, share=0.61,
+            compile_seconds=9.0, peak_gigabytes=2.0)})
+    for part in '610 steps/s', '61%', '9 s', '2.0 GB':
+      self.assertIn(part, text)
+
+  def test_selects_by_name(self):
+    self.assertEqual(benchmark.select(''), list(benchmark.MEASUREMENTS))
+    self.assertEqual(benchmark.select('^training, lock'), [
+        'matrix product', 'training, lockstep'])
+    for pattern, problem in (('(', 'not a regular expression'),
+                             ('nonsense', 'found in none of')):
+      with self.assertRaisesRegex(config_lib.ConfigError, problem):
+        benchmark.select(pattern)
+
+  def test_exports_the_round(self):
+    path = os.path.join(self.create_tempdir().full_path, 'round.hlo')
+    benchmark.export(path, tiny.config())
+    self.assertGreater(os.path.getsize(path), 10_000)
+    with self.assertRaisesRegex(config_lib.ConfigError, 'cannot be written'):
+      benchmark.export('/no/such/file', tiny.config())
+
+
+if __name__ == '__main__':
+  absltest.main()
