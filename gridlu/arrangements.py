@@ -1,0 +1,264 @@
+"""The GridLU-Arrangements task: forms, instances, goal states and a checker.
+
+Implements section 3.4 and appendix F of the paper. The paper judged this task
+by eye and wrote no ground truth; `satisfied` is ours, for evaluation alone:
+nothing that trains may use it. An instruction holds if the blocks that fit its
+description (with SCENE: all blocks) are exactly four and stand in one of its
+word's placements, anywhere on the board, turned and mirrored as may be.
+
+`satisfied` takes any array module, like everything in `world`. The generators
+are NumPy and draw whole batches.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from gridlu import language
+from gridlu import world
+from gridlu.relations import Instances
+
+CODE_SIZE = 2  # Numbers in an encoded instruction.
+_FORM_SIZE = 4  # Blocks in a form.
+
+# One example of each form, as figure 3 draws them.
+_FORMS = {
+    'Square': ('xx', 'xx'),
+    'Line': ('xxxx',),
+    'Dline': ('x...', '.x..', '..x.', '...x'),
+    'Triangle': ('xxx', '.x.'),
+    'Circle': ('.x.', 'x.x', '.x.'),
+    'Eel': ('x.', 'x.', 'xx'),
+    'Snake': ('xx.', '.xx'),
+}
+# The forms among which a generator draws for each word.
+_FORMS_OF = {
+    **{form: (form,) for form in _FORMS},
+    'Connected': ('Line', 'Square', 'Eel', 'Snake', 'Triangle'),
+    'Disconnected': ('Dline', 'Circle'),
+}
+
+
+def _placements(form: str) -> np.ndarray:
+  """Returns every placement of a form, int32 [P, 4], cells in order."""
+  example = np.array([[c == 'x' for c in row] for row in _FORMS[form]])
+  found = set()
+  for turned in range(4):
+    for mirrored in (example, example[:, ::-1]):
+      rows, columns = np.nonzero(np.rot90(mirrored, turned))
+      for down in range(world.SIZE - rows.max()):
+        for right in range(world.SIZE - columns.max()):
+          found.add(tuple(
+              sorted(world.SIZE * (rows + down) + columns + right)))
+  return np.array(sorted(found), np.int32)
+
+
+_FORM_PLACEMENTS = {form: _placements(form) for form in _FORMS}
+
+# A word's different placements: int32 [P, 4], cells 5 * row + column in order.
+PLACEMENTS = {
+    word: np.concatenate([_FORM_PLACEMENTS[form] for form in _FORMS_OF[word]])
+    for word in language.ARRANGEMENTS}
+
+# Sets of cells in the bits of an int32, as in `relations`.
+_BITS = 2**np.arange(world.NUM_CELLS, dtype=np.int32)
+
+
+def _sets() -> np.ndarray:
+  """Builds `_SETS`."""
+  width = max(map(len, PLACEMENTS.values()))
+  sets = np.full((len(language.ARRANGEMENTS), width), -1, np.int32)
+  for row, word in zip(sets, language.ARRANGEMENTS):
+    placements = PLACEMENTS[word]
+    row[:len(placements)] = np.sum(_BITS[placements], axis=1)
+  return sets
+
+
+# int32 [words, placements]: each placement's set of cells; -1 fills up.
+_SETS = _sets()
+# Whether a block fits a colour or, at first, any: 0 or 1, at 10 * (1 + colour)
+# + block.
+_FITS = np.array([
+    [block > 0 and color in (-1, (block - 1) % len(world.COLORS))
+     for block in range(world.NUM_BLOCK_CODES)]
+    for color in range(-1, len(world.COLORS))]).astype(np.int32).reshape(-1)
+
+
+def encode(instructions: Sequence[language.Instruction]) -> np.ndarray:
+  """Encodes instructions as numbers, for `satisfied`.
+
+  Args:
+    instructions: N GridLU-Arrangements instructions.
+
+  Returns:
+    int32 [N, 2]: the word (index into `language.ARRANGEMENTS`) and the colour,
+    or -1.
+
+  Raises:
+    ValueError: One of them is not a GridLU-Arrangements instruction.
+  """
+  codes = np.zeros((len(instructions), CODE_SIZE), np.int32)
+  for i, instruction in enumerate(instructions):
+    if not isinstance(instruction, language.Arrangement):
+      raise ValueError(
+          f'instructions[{i}] is {str(instruction)!r}: expected a '
+          'GridLU-Arrangements instruction, such as "Snake(AGENT, '
+          'Color(\'red\', SCENE))".')
+    target = instruction.right
+    codes[i] = [
+        language.ARRANGEMENTS.index(type(instruction).__name__),
+        world.COLORS.index(target.color)
+        if isinstance(target, language.Color) else -1]
+  return codes
+
+
+def satisfied(codes: world.Array, states: world.State,
+              xp: world.ArrayModule = np) -> world.Array:
+  """Returns which states satisfy their instruction, for evaluation.
+
+  Args:
+    codes: int32 [..., 2], encoded instructions (see `encode`).
+    states: States whose batch dimensions broadcast with those of `codes`.
+    xp: The array module.
+
+  Returns:
+    bool [...], the batch dimensions broadcast together.
+  """
+  codes = xp.asarray(codes, np.int32)
+  blocks = xp.asarray(states.blocks, np.int32)
+  row = ((1 + codes[..., 1]) * world.NUM_BLOCK_CODES)[..., None, None]
+  cells = xp.sum(
+      xp.take(_FITS, row + blocks) * _BITS.reshape(world.SIZE, world.SIZE),
+      axis=(-2, -1), dtype=np.int32)
+  sets = xp.take(_SETS, codes[..., 0], axis=0)
+  return xp.any(sets == cells[..., None], axis=-1)
+
+
+def _codes_of(instructions: Sequence[language.Instruction] | None
+             ) -> np.ndarray:
+  """Returns the encoded instructions, all 36 for None."""
+  if instructions is None:
+    instructions = language.arrangements_instructions()
+  if len(instructions) == 0:
+    raise ValueError('instructions is empty: expected at least one, or None '
+                     'for all 36.')
+  return encode(instructions)
+
+
+def _propose(rng: np.random.Generator, count: int, codes: np.ndarray
+            ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+  """Draws instructions and the blocks that they need.
+
+  Half of them name no colour, and have four rects of one; half name one, and
+  have four rects of it and four of another. If only one kind is left it gets
+  everything.
+
+  Returns:
+    int32 [N], the instructions; and int32 [N] each, the codes of the target
+    blocks and of the distractors, 0 where there are none.
+  """
+  if count < 0:
+    raise ValueError(f'count is {count}: expected at least 0.')
+  plain = np.flatnonzero(codes[:, 1] < 0)
+  colored = np.flatnonzero(codes[:, 1] >= 0)
+  share = .5 if len(plain) and len(colored) else float(len(plain) > 0)
+  is_plain = rng.random(count) < share
+  instruction = np.zeros(count, np.int32)
+  for kind, chosen in ((plain, is_plain), (colored, ~is_plain)):
+    if chosen.any():
+      instruction[chosen] = kind[rng.integers(len(kind), size=chosen.sum())]
+  color = codes[instruction, 1]
+  color = np.where(is_plain, rng.integers(len(world.COLORS), size=count), color)
+  other = (color + rng.integers(1, len(world.COLORS), size=count)) % len(
+      world.COLORS)
+  rect = world.block('rect', world.COLORS[0])
+  return instruction, rect + color, np.where(is_plain, 0, rect + other)
+
+
+def _states(blocks: np.ndarray, agent: np.ndarray) -> world.State:
+  """Makes states of int [N, 25] blocks and int [N] cells of a free agent."""
+  shape = (len(blocks), world.SIZE, world.SIZE)
+  return world.State(
+      blocks.reshape(shape).astype(np.int32),
+      np.stack(np.divmod(agent, world.SIZE), axis=-1).astype(np.int32),
+      np.zeros(len(blocks), np.bool_))
+
+
+def _put(board: np.ndarray, cells: np.ndarray, code: np.ndarray) -> None:
+  """Puts blocks of a code each into cells of int [N, 25] boards."""
+  np.put_along_axis(board, cells, code[:, None].astype(board.dtype), axis=1)
+
+
+def instances(
+    rng: np.random.Generator, count: int,
+    instructions: Sequence[language.Instruction] | None = None) -> Instances:
+  """Draws task instances: instructions and states to start from.
+
+  Half start with four rects of one colour and an instruction that names none;
+  half with four rects each of two colours, one of which the instruction names.
+  Blocks and agent are in different random cells.
+
+  Args:
+    rng: The generator to draw from.
+    count: N, how many to draw.
+    instructions: The instructions to choose among; None for all 36.
+
+  Returns:
+    N instances; the agent is free.
+
+  Raises:
+    ValueError: `count` is negative, or `instructions` is empty or has
+      something that is not a GridLU-Arrangements instruction.
+  """
+  instruction, target, distractor = _propose(
+      rng, count, _codes_of(instructions))
+  cells = np.argsort(rng.random((count, world.NUM_CELLS)), axis=1)
+  board = np.zeros((count, world.NUM_CELLS), np.int32)
+  _put(board, cells[:, :_FORM_SIZE], target)
+  _put(board, cells[:, _FORM_SIZE:2 * _FORM_SIZE], distractor)
+  return Instances(instruction, _states(board, cells[:, 2 * _FORM_SIZE]))
+
+
+def goal_states(
+    rng: np.random.Generator, count: int,
+    instructions: Sequence[language.Instruction] | None = None) -> Instances:
+  """Draws pairs of instruction and goal state, for the data set D.
+
+  Each is an instance (see `instances`) whose target blocks stand in a form of
+  the instruction's word: the form is drawn uniformly (Connected and
+  Disconnected have several), then its placement. Distractors are uniform over
+  the other cells, the agent is uniform over all 25, and free.
+
+  Args:
+    rng: The generator to draw from.
+    count: N, how many to draw.
+    instructions: The instructions to choose among; None for all 36.
+
+  Returns:
+    N instances that satisfy their instructions.
+
+  Raises:
+    ValueError: As `instances`.
+  """
+  codes = _codes_of(instructions)
+  instruction, target, distractor = _propose(rng, count, codes)
+  form = np.zeros((count, _FORM_SIZE), np.int32)
+  uniform = rng.random((2, count))
+  for index, word in enumerate(language.ARRANGEMENTS):
+    forms = _FORMS_OF[word]
+    for i, name in enumerate(forms):
+      chosen = np.flatnonzero(
+          (codes[instruction, 0] == index) &
+          ((uniform[0] * len(forms)).astype(np.int32) == i))
+      placements = _FORM_PLACEMENTS[name]
+      form[chosen] = placements[
+          (uniform[1, chosen] * len(placements)).astype(np.int32)]
+  # The cells in random order, those of the form last.
+  order = rng.random((count, world.NUM_CELLS))
+  np.put_along_axis(order, form, 1.0, axis=1)
+  others = np.argsort(order, axis=1)[:, :_FORM_SIZE]
+  board = np.zeros((count, world.NUM_CELLS), np.int32)
+  _put(board, others, distractor)
+  _put(board, form, target)
+  agent = rng.integers(world.NUM_CELLS, size=count)
+  return Instances(instruction, _states(board, agent))
