@@ -5,25 +5,28 @@ the modules (`gridlu.goal_dataset`, which is also a program, is imported by
 name).
 """
 
+from gridlu import arrangements
 from gridlu import environment
 from gridlu import language
 from gridlu import relations
 from gridlu import rendering
+from gridlu import tasks
 from gridlu import world
 from gridlu.environment import GridLU
 
-__all__ = ('GridLU', 'environment', 'language', 'relations', 'rendering',
-           'satisfied', 'world')
+__all__ = ('GridLU', 'arrangements', 'environment', 'language', 'relations',
+           'rendering', 'satisfied', 'tasks', 'world')
 
 
 def satisfied(instruction: language.Instruction | str,
               states: world.State) -> world.Array:
   """Returns which states satisfy an instruction: the ground truth.
 
-  For many different instructions at once see `relations.satisfied`.
+  For many different instructions at once see `relations.satisfied` and
+  `arrangements.satisfied`.
 
   Args:
-    instruction: A GridLU-Relations instruction, or its text.
+    instruction: An instruction of either task, or its text.
     states: A batch of states (NumPy).
 
   Returns:
@@ -31,9 +34,8 @@ def satisfied(instruction: language.Instruction | str,
 
   Raises:
     language.InstructionError: The text is not an instruction.
-    ValueError: The instruction is of GridLU-Arrangements, which has no ground
-      truth yet.
   """
   if isinstance(instruction, str):
     instruction = language.parse(instruction)
-  return relations.satisfied(relations.encode([instruction])[0], states)
+  task = tasks.find(instruction.task)
+  return task.satisfied(task.encode([instruction])[0], states)

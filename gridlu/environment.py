@@ -10,12 +10,9 @@ from dm_env import specs
 import numpy as np
 
 from gridlu import language
-from gridlu import relations
 from gridlu import rendering
+from gridlu import tasks
 from gridlu import world
-
-# Steps of an episode, by task (section 3).
-EPISODE_LENGTH = {'relations': 30}
 
 # Instances are drawn this many at a time and served one by one.
 _BLOCK = 256
@@ -25,42 +22,44 @@ class GridLU(dm_env.Environment):
   """One GridLU board and the instruction to carry out on it.
 
   An observation is `{'image': uint8 [56, 56, 3], 'instruction': str}`; an
-  action is a number from 0 to 5 (see `world.Action`). The reward is the ground
-  truth: 1.0 if the state that the action leads to satisfies the instruction,
-  else 0.0. An episode runs its full length whether or not the goal is reached
-  on the way, 30 steps in GridLU-Relations (31 time steps, the first one
-  included), and success is the reward of its last step.
+  action is a number from 0 to 5 (see `world.Action`). The reward in
+  GridLU-Relations is the ground truth: 1.0 if the state that the action leads
+  to satisfies the instruction, else 0.0. GridLU-Arrangements gives none, 0.0,
+  unless it is asked to. An episode runs its full length whether or not the goal
+  is reached on the way, 30 steps in Relations (31 time steps, the first one
+  included) and 45 in Arrangements; success is the ground truth of its last
+  state.
   """
 
   def __init__(
       self, task: str = 'relations', seed: int | None = None,
       episode_length: int | None = None,
       instructions: Sequence[str | language.Instruction] | None = None,
-      physics: world.Physics = world.NORMAL, truncate: bool = False):
+      physics: world.Physics = world.NORMAL, truncate: bool = False,
+      rewarded: bool | None = None):
     """Makes an environment.
 
     Args:
-      task: 'relations'.
+      task: 'relations' or 'arrangements'.
       seed: Determines all that the environment draws; None for a fresh start
         each time.
-      episode_length: Steps of an episode; None for the paper's (30).
+      episode_length: Steps of an episode; None for the paper's (30 or 45).
       instructions: The instructions to draw from, as strings or instructions;
         None for all of the task's.
       physics: What can be moved.
       truncate: Whether the end of an episode counts as a truncation (discount
         1: a learner bootstraps from the last state) rather than a termination
         (discount 0).
+      rewarded: Whether the reward is that of the ground truth, or always 0;
+        None for the task's own way. The paper has no ground truth for
+        Arrangements: ours is there to evaluate, not to train.
 
     Raises:
       ValueError: An argument is not as described.
     """
-    if task not in EPISODE_LENGTH:
-      hint = (' GridLU-Arrangements has no generator yet.'
-              if task == 'arrangements' else '')
-      raise ValueError(f'task is {task!r}: expected one of '
-                       f'{tuple(EPISODE_LENGTH)}.{hint}')
+    self._task = tasks.find(task)
     if episode_length is None:
-      episode_length = EPISODE_LENGTH[task]
+      episode_length = self._task.episode_length
     if not hasattr(episode_length, '__index__') or episode_length < 1:
       raise ValueError(f'episode_length is {episode_length!r}: expected a '
                        "whole number from 1 up, or None for the paper's.")
@@ -71,14 +70,16 @@ class GridLU(dm_env.Environment):
       raise ValueError(f'instructions is the string {instructions!r}: expected '
                        'a list of instructions; put it into one.')
     if instructions is None:
-      self._instructions = language.relations_instructions()
+      self._instructions = self._task.instructions()
     else:
       self._instructions = tuple(
           language.parse(i) if isinstance(i, str) else i for i in instructions)
     if not self._instructions:
       raise ValueError('instructions is empty: expected at least one, or None '
                        "for all of the task's.")
-    self._codes = relations.encode(self._instructions)
+    self._codes = self._task.encode(self._instructions)
+    self._rewarded = (
+        self._task.has_ground_truth if rewarded is None else rewarded)
     self._texts = tuple(str(i) for i in self._instructions)
     self._episode_length = operator.index(episode_length)
     self._physics = physics
@@ -94,7 +95,7 @@ class GridLU(dm_env.Environment):
   def _draw_block(self) -> None:
     """Draws the next instances, remembering where the generator stood."""
     self._block_start = self._rng.bit_generator.state
-    self._block = relations.instances(self._rng, _BLOCK, self._instructions)
+    self._block = self._task.instances(self._rng, _BLOCK, self._instructions)
     self._served = 0
 
   @property
@@ -167,7 +168,10 @@ class GridLU(dm_env.Environment):
                        f'to {len(world.Action) - 1} (see world.Action).')
     self._state = world.step(self._current_state(), number, self._physics)
     self._num_steps += 1
-    reward = float(relations.satisfied(self._codes[self._index], self._state))
+    reward = 0.0
+    if self._rewarded:
+      reward = float(
+          self._task.satisfied(self._codes[self._index], self._state))
     observation = self._observation()
     if self._num_steps < self._episode_length:
       return dm_env.transition(reward, observation)

@@ -36,12 +36,11 @@ from absl import flags
 import numpy as np
 
 from gridlu import language
-from gridlu import relations
+from gridlu import tasks
 from gridlu import world
 
 FORMAT = 'gridlu.goal_dataset'
 VERSION = 1
-TASKS = ('relations',)
 
 
 class GoalDatasetError(ValueError):
@@ -247,8 +246,9 @@ def generate(
   """Draws a data set of GridLU goal states.
 
   Args:
-    task: 'relations'.
-    count: How many examples. The paper needs about 131,072 (figure 7).
+    task: 'relations' or 'arrangements'.
+    count: How many examples. Relations needs about 131,072 (figure 7), and
+      Arrangements 100,000 (section 3.4).
     seed: Determines the examples.
     instructions: Which instructions to draw from; None for all of the task's.
 
@@ -259,17 +259,16 @@ def generate(
     ValueError: The task does not exist, or `count` or `instructions` is empty
       or does not fit the task.
   """
-  if task not in TASKS:
-    raise ValueError(f'task is {task!r}: expected one of {TASKS}.')
+  kind = tasks.find(task)
   if count < 1:
     raise ValueError(f'count is {count}: expected at least 1.')
   if instructions is None:
-    parsed = language.relations_instructions()
+    parsed = kind.instructions()
   else:
     parsed = tuple(language.parse(i) if isinstance(i, str) else i
                    for i in dict.fromkeys(instructions))
     parsed = tuple(dict.fromkeys(parsed))
-  drawn = relations.goal_states(np.random.default_rng(seed), count, parsed)
+  drawn = kind.goal_states(np.random.default_rng(seed), count, parsed)
   used, index = np.unique(drawn.instruction, return_inverse=True)
   return GoalDataset(tuple(str(parsed[i]) for i in used), index,
                      states=world.pack(drawn.state))
@@ -285,22 +284,23 @@ def violations(dataset: GoalDataset) -> int:
     How many of its examples are wrong by GridLU's ground truth.
 
   Raises:
-    ValueError: The data set holds images, or an instruction is not one of
-      GridLU-Relations'.
+    ValueError: The data set holds images, or its instructions are not all of
+      one of GridLU's tasks.
   """
   if dataset.states is None:
     raise ValueError('the data set holds images: only packed GridLU states '
                      'can be checked against the ground truth.')
-  codes = relations.encode([language.parse(i) for i in dataset.instructions])
-  return int(np.sum(~relations.satisfied(codes[dataset.instruction],
-                                         world.unpack(dataset.states))))
+  parsed = [language.parse(i) for i in dataset.instructions]
+  task = tasks.find(parsed[0].task)
+  return int(np.sum(~task.satisfied(
+      task.encode(parsed)[dataset.instruction], world.unpack(dataset.states))))
 
 
 def _main_with(values: flags.FlagValues) -> Callable[[list[str]], None]:
   """Returns the program, with its flags defined in `values`."""
   task = flags.DEFINE_enum(
-      'task', 'relations', TASKS, 'The task whose goal states to draw.',
-      flag_values=values)
+      'task', 'relations', tuple(tasks.TASKS),
+      'The task whose goal states to draw.', flag_values=values)
   size = flags.DEFINE_integer(
       'size', 131072, 'How many pairs of instruction and goal state to draw. '
       'The default suffices for the best performance (figure 7).',

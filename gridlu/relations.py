@@ -96,8 +96,7 @@ def encode(instructions: Sequence[language.Instruction]) -> np.ndarray:
       raise ValueError(
           f'instructions[{i}] is {str(instruction)!r}: expected a '
           'GridLU-Relations instruction, such as language.parse returns for '
-          '"NorthFrom(AGENT, Color(\'red\', SCENE))". GridLU-Arrangements has '
-          'no ground truth yet.')
+          '"NorthFrom(AGENT, Color(\'red\', SCENE))".')
     codes[i] = [language.RELATIONS.index(type(instruction).__name__),
                 *_encode_operand(instruction.left),
                 *_encode_operand(instruction.right)]

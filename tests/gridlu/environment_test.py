@@ -26,6 +26,12 @@ class ContractTest(test_utils.EnvironmentTestMixin, absltest.TestCase):
       yield np.int32(rng.integers(6))
 
 
+class ArrangementsContractTest(ContractTest):
+
+  def make_object_under_test(self):
+    return gridlu.GridLU(task='arrangements', seed=0)
+
+
 def _play(environment, num_steps, seed=0):
   """Plays at random; returns all that there was to see."""
   rng = np.random.default_rng(seed)
@@ -150,12 +156,28 @@ class GridLUTest(parameterized.TestCase):
     environment.state.blocks[:] = 0
     self.assertGreater(np.sum(environment.state.blocks), 0)
 
+  @parameterized.parameters(None, False, True)
+  def test_arrangements_reward_nothing_unless_asked(self, rewarded):
+    environment = gridlu.GridLU(
+        task='arrangements', seed=0, rewarded=rewarded,
+        instructions=['Connected(AGENT, SCENE)'])
+    self.assertEqual(environment.episode_length, 45)
+    rewards, truth = [], []
+    for _ in range(300):
+      environment.reset()  # Some starts are goals.
+      for _ in range(2):
+        rewards.append(environment.step(world.Action.NOOP).reward)
+        truth.append(gridlu.satisfied(
+            environment.instruction, environment.state))
+    self.assertTrue(any(truth))
+    np.testing.assert_array_equal(
+        rewards, np.array(truth, float) if rewarded else 0.0)
+
   def test_no_state_before_reset(self):
     with self.assertRaisesRegex(RuntimeError, r'call reset\(\) first'):
       _ = gridlu.GridLU(seed=0).state
 
   @parameterized.named_parameters(
-      ('arrangements', dict(task='arrangements'), 'no generator yet'),
       ('task', dict(task='chess'), "task is 'chess'"),
       ('length', dict(episode_length=0), 'episode_length is 0'),
       ('fraction', dict(episode_length=1.5), 'episode_length is 1.5'),
@@ -164,6 +186,10 @@ class GridLUTest(parameterized.TestCase):
       ('bad_instruction', dict(instructions=['NorthFrom(x']), 'at the caret'),
       ('other_task', dict(instructions=['Snake(AGENT, SCENE)']),
        'expected a GridLU-Relations'),
+      ('another_task', dict(
+          task='arrangements',
+          instructions=["NorthFrom(AGENT, Shape('rect', SCENE))"]),
+       'expected a GridLU-Arrangements'),
       ('physics', dict(physics='immovable'), "physics is 'immovable'"),
   )
   def test_bad_arguments_are_named(self, kwargs, message):

@@ -64,9 +64,16 @@ class GenerateTest(parameterized.TestCase):
     with self.assertRaisesRegex(ValueError, 'holds images'):
       goal_dataset.violations(images)
 
+  def test_arrangements(self):
+    dataset = goal_dataset.generate('arrangements', 300, seed=0)
+    self.assertLen(dataset.instructions, 36)
+    self.assertEqual(goal_dataset.violations(dataset), 0)
+    dataset.states[7, :25] = 0
+    self.assertEqual(goal_dataset.violations(dataset), 1)
+
   def test_bad_arguments_are_named(self):
-    with self.assertRaisesRegex(ValueError, "task is 'arrangements'"):
-      goal_dataset.generate('arrangements', 1, 0)
+    with self.assertRaisesRegex(ValueError, "task is 'chess'"):
+      goal_dataset.generate('chess', 1, 0)
     with self.assertRaisesRegex(ValueError, 'count is 0'):
       goal_dataset.generate('relations', 0, 0)
     with self.assertRaisesRegex(ValueError, 'instructions is empty'):
