@@ -45,8 +45,8 @@ class Config:
 
   # The task.
   world: str = _setting(
-      'relations', 'What to train on: "relations" (GridLU-Relations), or '
-      '"package.module:function" of a function that returns an '
+      'relations', 'What to train on: "relations" or "arrangements" (GridLU), '
+      'or "package.module:function" of a function that returns an '
       'agile_tf.worlds.World of your own.')
   instructions: str = _setting(
       '', "Which of GridLU's instructions occur: those in whose text this "

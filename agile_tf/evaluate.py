@@ -37,9 +37,13 @@ class Episode(NamedTuple):
   """A played episode."""
   instruction: str
   final: np.ndarray  # uint8, the final state as the world observes it
-  success: bool  # False where there is no ground truth
   rewarded: np.ndarray | None  # bool [n], the reward model's decisions
-  truth: np.ndarray  # bool [n]
+  truth: np.ndarray | None  # bool [n], by the ground truth or the checker
+
+  @property
+  def success(self) -> bool:
+    """Whether the final state is a goal state; False if nobody knows."""
+    return self.truth is not None and bool(self.truth[-1])
 
 
 def interval(successes: int, count: int) -> tuple[float, float]:
@@ -96,18 +100,17 @@ def play(trained: trained_lib.Trained, count: int, seed: int,
     if decide is not None:
       rewarded = decide(
           trained.phi, rollout.observations, rollout.codes).numpy() > 0
+    truth = rollouts.truth(world, rollout)
     for w in range(width):
       steps = int(rollout.mask[:, w].sum())
-      parts[w].append((
-          rollout.true_rewards[:steps, w] > 0,
-          None if rewarded is None else rewarded[:steps, w]))
+      parts[w].append(tuple(
+          None if values is None else values[:steps, w]
+          for values in (rewarded, truth)))
       if rollout.ended[w] and played < count:
-        truths, decisions = zip(*parts[w])
-        truth = np.concatenate(truths)
         yield Episode(
-            rollout.instructions[w], rollout.observations[steps, w],
-            bool(truth[-1]),
-            None if rewarded is None else np.concatenate(decisions), truth)
+            rollout.instructions[w], rollout.observations[steps, w], *(
+                None if values[0] is None else np.concatenate(values)
+                for values in zip(*parts[w])))
         played += 1
         parts[w] = []
 
@@ -121,8 +124,7 @@ def _groups(instruction: str) -> list[str]:
   return ['all', kind, root]
 
 
-def summarize(episodes: Sequence[Episode], has_ground_truth: bool
-             ) -> dict[str, Any]:
+def summarize(episodes: Sequence[Episode]) -> dict[str, Any]:
   """Counts successes and the reward model's errors.
 
   Returns:
@@ -133,7 +135,9 @@ def summarize(episodes: Sequence[Episode], has_ground_truth: bool
     accepts, if there is one.
   """
   report: dict[str, Any] = {'episodes': len(episodes)}
-  if has_ground_truth:
+  truth = [
+      episode.truth for episode in episodes if episode.truth is not None]
+  if truth:
     groups: dict[str, list[bool]] = {}
     for episode in episodes:
       for group in _groups(episode.instruction):
@@ -151,10 +155,9 @@ def summarize(episodes: Sequence[Episode], has_ground_truth: bool
       if episode.rewarded is not None]
   if rewarded:
     report['modelled_success'] = float(np.mean([r[-1] for r in rewarded]))
-    if has_ground_truth:
+    if truth:
       report['reward_model'] = metrics.decisions(
-          np.concatenate(rewarded),
-          np.concatenate([episode.truth for episode in episodes]))
+          np.concatenate(rewarded), np.concatenate(truth))
   return report
 
 
@@ -190,7 +193,7 @@ def picture(episodes: Sequence[Episode], world: worlds.World) -> np.ndarray:
   captions = []
   for episode in episodes:
     verdict = 'reached' if episode.success else 'not reached'
-    if not world.has_ground_truth:
+    if episode.truth is None:
       verdict = 'no ground truth'
     captions.append(f'{episode.instruction}: {verdict}')
   return rendering.contact_sheet(
@@ -238,7 +241,7 @@ def main(argv: Sequence[str]) -> None:
   report = {
       'run_dir': values.run_dir, 'steps': trained.steps,
       'greedy': values.greedy, 'seed': values.seed,
-      **summarize(episodes, trained.world.has_ground_truth)}
+      **summarize(episodes)}
   if values.picture:
     Image.fromarray(picture(episodes[:24], trained.world)).save(values.picture)
   if values.json:

@@ -85,7 +85,9 @@ class Run:
       trainer.load(checkpoints.load(config.run_dir))
       logging.info('Going on from step %d.', self._schedule.steps)
     steps = self._schedule.steps
-    self._writer = metrics.Writer(config.run_dir, steps, config.steps)
+    self._writer = metrics.Writer(
+        config.run_dir, steps, config.steps,
+        checked=not trainer.world.has_ground_truth)
     self._writer.text('hyperparameters', hparams.table_markdown(config))
     self._writer.text('configuration', '\n'.join(
         f'    --{name}={value}'

@@ -38,6 +38,9 @@ _TENSORBOARD_GROUPS = {
 _TENSORBOARD_NAMES = {
     name: f'{group}/{name}'
     for group, names in _TENSORBOARD_GROUPS.items() for name in names}
+# What a world's checker says, where there is no ground truth.
+_CHECKED = ('success_rate', 'true_reward', 'reward_model_accuracy',
+            'false_positives', 'false_negatives')
 
 
 class MetricsError(ValueError):
@@ -82,19 +85,17 @@ class Tally:
       self._weights = dict(state['weights'])
 
 
-def decisions(rewarded: np.ndarray, true_rewards: np.ndarray
-             ) -> dict[str, float]:
+def decisions(rewarded: np.ndarray, truth: np.ndarray) -> dict[str, float]:
   """Compares rewards that were given with the ground truth.
 
   Args:
     rewarded: bool [N], the reward model's decisions.
-    true_rewards: float [N], the ground truth, positive in goal states.
+    truth: bool [N], which states are goal states.
 
   Returns:
     Accuracy, false positives and false negatives as shares of all decisions
     (as figures 4 and 8 have them).
   """
-  truth = true_rewards > 0
   return {
       'reward_model_accuracy': float(np.mean(rewarded == truth)),
       'false_positives': float(np.mean(rewarded & ~truth)),
@@ -105,7 +106,8 @@ def decisions(rewarded: np.ndarray, true_rewards: np.ndarray
 class Writer:
   """Writes rows to `metrics.csv`, TensorBoard and a live line."""
 
-  def __init__(self, run_dir: str, steps: int, total_steps: int):
+  def __init__(self, run_dir: str, steps: int, total_steps: int,
+               checked: bool = False):
     """Opens the files of a run.
 
     Rows that a run wrote after the checkpoint from which it goes on are
@@ -115,7 +117,12 @@ class Writer:
       run_dir: The run's directory.
       steps: Where the run begins or goes on.
       total_steps: Where it will end.
+      checked: Whether success is what a checker says, and no ground truth: in
+        TensorBoard it then stands under `checker/`.
     """
+    self._names = dict(_TENSORBOARD_NAMES)
+    if checked:
+      self._names.update({name: f'checker/{name}' for name in _CHECKED})
     self._path = os.path.join(run_dir, 'metrics.csv')
     try:
       rows = [row for row in self._read() if int(row['steps']) <= steps]
@@ -161,8 +168,8 @@ class Writer:
     self._file.flush()
     with self._summaries.as_default():
       for name, value in values.items():
-        if name in _TENSORBOARD_NAMES:
-          tf.summary.scalar(_TENSORBOARD_NAMES[name], value, values['steps'])
+        if name in self._names:
+          tf.summary.scalar(self._names[name], value, values['steps'])
     parts = [
         f'{label} {100 * values[name]:.1f} %'
         for name, label in (('success_rate', 'success'),

@@ -48,11 +48,15 @@ class Rollout(NamedTuple):
     """The workers that played, int [at most W]."""
     return np.flatnonzero(self.mask.any(axis=0))
 
-  def successes(self) -> np.ndarray:
-    """Whether the episodes that ended here ended in a goal state, bool [n]."""
+  def successes(self, truth: np.ndarray) -> np.ndarray:
+    """Whether the episodes that ended here ended in a goal state, bool [n].
+
+    Args:
+      truth: bool [T, W], which of s_1 ... s_T are goal states.
+    """
     ended = np.flatnonzero(self.ended)
     last = self.mask[:, ended].sum(axis=0).astype(int) - 1
-    return self.true_rewards[last, ended] > 0
+    return truth[last, ended]
 
   def judged(self, values: np.ndarray) -> np.ndarray:
     """Selects the played steps of [T, W, ...] as [steps, ...]."""
@@ -63,6 +67,20 @@ class Rollout(NamedTuple):
     length = len(self.actions)
     codes = np.repeat(self.codes[None], length, axis=0)
     return self.judged(codes), self.judged(self.observations[1:])
+
+
+def truth(world: worlds.World, rollout: Rollout) -> np.ndarray | None:
+  """Returns which of s_1 ... s_T are goal states, for metrics and evaluation.
+
+  Returns:
+    bool [T, W], by the ground truth or else by the world's checker; None if it
+    has neither. What stands in masked steps means nothing.
+  """
+  if world.has_ground_truth:
+    return rollout.true_rewards > 0
+  if world.checker is not None:
+    return world.checker(rollout.instructions, rollout.observations[1:])
+  return None
 
 
 class Actor(Protocol):
@@ -120,8 +138,9 @@ def play_program(policy: networks.Network, world: worlds.World
     A function of theta, observations uint8 [W, ...], codes int32 [W, slots],
     truth codes int32 [W, K], noise float32 [T, W, actions] and mask bool
     [T, W] that returns observations uint8 [T + 1, W, ...], actions int32
-    [T, W], whether s_1 ... s_T are goal states, bool [T, W], and `results` as
-    in `Rollout`. Where the mask is False a state stays as it is.
+    [T, W], whether s_1 ... s_T are goal states, bool [T, W] (all False if the
+    world gives no reward), and `results` as in `Rollout`. Where the mask is
+    False a state stays as it is.
   """
   rules = world.compiled
   if rules is None:
@@ -143,7 +162,9 @@ def play_program(policy: networks.Network, world: worlds.World
     _, *shapes = step((observations,), (gumbel[0], mask[0]))
     start = observations, *tf.nest.map_structure(tf.zeros_like, shapes)
     states, actions, results = tf.scan(step, (gumbel, mask), start)
-    satisfied = rules.satisfied(truth_codes, states)
+    satisfied = (
+        tf.zeros(actions.shape, tf.bool) if rules.satisfied is None
+        else rules.satisfied(truth_codes, states))
     return (tf.concat([observations[None], states], 0), actions, satisfied,
             tuple(results))
 

@@ -24,7 +24,8 @@ from agile_tf import workers
 from agile_tf import worlds
 from gridlu import goal_dataset
 from gridlu import language
-from gridlu import world as gridlu_world
+from gridlu import tasks
+from gridlu import world as board
 
 
 def make_world(config: config_lib.Config) -> worlds.World:
@@ -35,7 +36,7 @@ def make_world(config: config_lib.Config) -> worlds.World:
     ConfigError: if GridLU's settings are changed for another world, or leave
       no instruction.
   """
-  if config.world != 'relations':
+  if config.world not in tasks.TASKS:
     default = config_lib.Config()
     for name in ('instructions', 'physics', 'episode_length', 'truncate',
                  'noop'):
@@ -46,9 +47,9 @@ def make_world(config: config_lib.Config) -> worlds.World:
             'such things where that world is made.')
     return worlds.load(config.world)
   instructions = matching(
-      config.instructions, language.relations_instructions())
-  return worlds.relations_world(
-      instructions, gridlu_world.PHYSICS[config.physics],
+      config.instructions, tasks.find(config.world).instructions())
+  return worlds.gridlu_world(
+      config.world, instructions, board.PHYSICS[config.physics],
       config.episode_length, config.truncate, config.noop)
 
 
@@ -328,10 +329,12 @@ class Trainer:
     played = worker.iterate()
     rollout = played.rollout
     assert played.rewarded is not None
+    truth = rollouts.truth(self.world, rollout)
     self._tally.add(played.metrics, len(rollout.active))
-    self._tally.add(self._judge(rollout, played.rewarded), rollout.steps)
-    if self.world.has_ground_truth and rollout.ended.any():
-      successes = rollout.successes()
+    self._tally.add(
+        self._judge(rollout, played.rewarded, truth), rollout.steps)
+    if truth is not None and rollout.ended.any():
+      successes = rollout.successes(truth)
       self._tally.add(
           {'success_rate': float(np.mean(successes))}, len(successes))
     with self._totals_lock:
@@ -340,18 +343,18 @@ class Trainer:
       self._follow(rollout, played.rewarded)
     return rollout.steps
 
-  def _judge(self, rollout: rollouts.Rollout, rewarded: np.ndarray
-            ) -> dict[str, float]:
-    """Compares what was rewarded with the ground truth, where it is known."""
+  def _judge(self, rollout: rollouts.Rollout, rewarded: np.ndarray,
+             truth: np.ndarray | None) -> dict[str, float]:
+    """Compares what was rewarded with the truth, where it is known."""
     decisions = rollout.judged(rewarded)
-    truth = rollout.judged(rollout.true_rewards)
     values = {}
     if self.discriminator is not None:
       values['modelled_reward'] = float(np.mean(decisions))
-    if self.world.has_ground_truth:
+    if truth is not None:
+      truth = rollout.judged(truth)
       values['true_reward'] = float(np.mean(truth))
-    if len(values) == 2:
-      values.update(metrics.decisions(decisions, truth))
+      if self.discriminator is not None:
+        values.update(metrics.decisions(decisions, truth))
     return values
 
   def _follow(self, rollout: rollouts.Rollout, rewarded: np.ndarray) -> None:

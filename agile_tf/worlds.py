@@ -21,9 +21,9 @@ from agile_tf import instructions as instructions_lib
 import gridlu
 from gridlu import goal_dataset
 from gridlu import language
-from gridlu import relations
 from gridlu import rendering
-from gridlu import world as gridlu_world
+from gridlu import tasks
+from gridlu import world as board
 
 xnp = tf.experimental.numpy
 
@@ -39,13 +39,14 @@ class CompiledWorld(NamedTuple):
     truth_codes: N instructions to int32 [N, K], what `satisfied` reads.
     step: uint8 [W, ...] observations and int32 [W] actions to the next
       observations.
-    satisfied: int32 [W, K] and uint8 [..., W, ...] to bool [..., W].
+    satisfied: The ground truth, that environments give as reward: int32 [W, K]
+      and uint8 [..., W, ...] to bool [..., W]. None: there is no reward.
     episode_length: Every episode's, in steps.
     final_discount: The discount of an episode's last step.
   """
   truth_codes: Callable[[Sequence[str]], np.ndarray]
   step: Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
-  satisfied: Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
+  satisfied: Callable[[tf.Tensor, tf.Tensor], tf.Tensor] | None
   episode_length: int
   final_discount: float
 
@@ -65,9 +66,12 @@ class World:
       [0, 1], in TensorFlow.
     load_goal_examples: From a size and a seed to the data set D.
     has_ground_truth: Whether the environment's reward is the ground truth, 1
-      in goal states and else 0. Without it only AGILE can be trained, and
-      nothing is said about success.
+      in goal states and else 0. Without it only AGILE can be trained.
     compiled: The world's rules as TensorFlow programs, if it has them.
+    checker: Where there is no ground truth, a judge for evaluation and for the
+      metrics of a run, never for training: from W instructions and
+      observations uint8 [T, W, ...] to bool [T, W]. With neither, nothing is
+      said about success.
   """
   make_environment: Callable[[int], dm_env.Environment]
   grammar: instructions_lib.Grammar
@@ -79,6 +83,7 @@ class World:
   load_goal_examples: Callable[[int, int], goal_dataset.GoalDataset]
   has_ground_truth: bool
   compiled: CompiledWorld | None = None
+  checker: Callable[[Sequence[str], np.ndarray], np.ndarray] | None = None
 
 
 class GoalExamples:
@@ -186,65 +191,66 @@ def from_environment(
 _parse = functools.lru_cache(maxsize=1024)(language.parse)
 
 
-def _relations_truth_codes(texts: Sequence[str]) -> np.ndarray:
-  return relations.encode([_parse(text) for text in texts])
-
-
-def _relations_satisfied(codes: tf.Tensor, observations: tf.Tensor
-                        ) -> tf.Tensor:
-  return relations.satisfied(
-      codes, gridlu_world.unpack(observations, xp=xnp), xp=xnp)
-
-
-def relations_world(
+def gridlu_world(
+    task: str = 'relations',
     instructions: Sequence[language.Instruction] | None = None,
-    physics: gridlu_world.Physics = gridlu_world.Physics(),
-    episode_length: int = 30,
+    physics: board.Physics = board.NORMAL,
+    episode_length: int | None = None,
     truncate: bool = False,
     noop: bool = False,
 ) -> World:
-  """Makes GridLU-Relations (section 3.1).
+  """Makes GridLU-Relations or GridLU-Arrangements (sections 3.1 and 3.4).
 
   Args:
+    task: 'relations' or 'arrangements'.
     instructions: The instructions of episodes and goal examples; default: all
-      990.
+      of the task's.
     physics: Which blocks cannot be moved.
-    episode_length: In steps.
+    episode_length: In steps; default: the paper's.
     truncate: Whether an episode's end is a truncation, so that returns
       bootstrap there.
     noop: Whether the policy may also do nothing, as a sixth action.
   """
-  if instructions is None:
-    instructions = language.relations_instructions()
+  kind = tasks.find(task)
+  instructions = instructions or kind.instructions()
+  episode_length = episode_length or kind.episode_length
 
   def make_environment(seed: int) -> dm_env.Environment:
     return gridlu.GridLU(
-        task='relations', seed=seed, episode_length=episode_length,
+        task=task, seed=seed, episode_length=episode_length,
         instructions=instructions, physics=physics, truncate=truncate)
+
+  def truth_codes(texts: Sequence[str]) -> np.ndarray:
+    return kind.encode([_parse(text) for text in texts])
+
+  def step(packed: tf.Tensor, action: tf.Tensor) -> tf.Tensor:
+    state = board.unpack(packed, xp=xnp)
+    return board.pack(board.step(state, action, physics, xp=xnp), xp=xnp)
+
+  def satisfied(codes: tf.Tensor, packed: tf.Tensor) -> tf.Tensor:
+    return kind.satisfied(codes, board.unpack(packed, xp=xnp), xp=xnp)
+
+  def checker(texts: Sequence[str], packed: np.ndarray) -> np.ndarray:
+    return kind.satisfied(truth_codes(texts), board.unpack(packed))
 
   return World(
       make_environment=make_environment,
       grammar=instructions_lib.Grammar(
           [str(instruction) for instruction in instructions],
-          lambda text: language.parse(text).tree, language.RELATIONS_TOKENS),
-      image_shape=(56, 56, 3),
-      num_actions=len(gridlu_world.Action) - (0 if noop else 1),
-      observation_shape=(27,),
-      observe=lambda environment, _: gridlu_world.pack(environment.state),
+          lambda text: language.parse(text).tree, kind.tokens),
+      image_shape=(rendering.IMAGE_SIZE, rendering.IMAGE_SIZE, 3),
+      num_actions=len(board.Action) - (0 if noop else 1),
+      observation_shape=(board.PACKED_SIZE,),
+      observe=lambda environment, _: board.pack(environment.state),
       images=lambda packed: _scale(
-          rendering.render(gridlu_world.unpack(packed, xp=xnp), xp=xnp)),
+          rendering.render(board.unpack(packed, xp=xnp), xp=xnp)),
       load_goal_examples=lambda size, seed: goal_dataset.generate(
-          'relations', size, seed, instructions),
-      has_ground_truth=True,
+          task, size, seed, instructions),
+      has_ground_truth=kind.has_ground_truth,
       compiled=CompiledWorld(
-          truth_codes=_relations_truth_codes,
-          step=lambda packed, action: gridlu_world.pack(
-              gridlu_world.step(
-                  gridlu_world.unpack(packed, xp=xnp), action, physics,
-                  xp=xnp), xp=xnp),
-          satisfied=_relations_satisfied,
-          episode_length=episode_length,
-          final_discount=1.0 if truncate else 0.0))
+          truth_codes, step, satisfied if kind.has_ground_truth else None,
+          episode_length, final_discount=1.0 if truncate else 0.0),
+      checker=None if kind.has_ground_truth else checker)
 
 
 def load(name: str) -> World:
@@ -261,9 +267,9 @@ def load(name: str) -> World:
     function = getattr(importlib.import_module(module_name), function_name)
   except (ImportError, AttributeError, ValueError) as error:
     raise WorldError(
-        f'World {name!r} cannot be loaded ({error}). Expected "relations", or '
-        '"package.module:function" of an importable function that returns an '
-        'agile_tf.worlds.World.') from error
+        f'World {name!r} cannot be loaded ({error}). Expected "relations", '
+        '"arrangements", or "package.module:function" of an importable '
+        'function that returns an agile_tf.worlds.World.') from error
   world = function()
   if not isinstance(world, World):
     raise WorldError(

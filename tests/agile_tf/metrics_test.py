@@ -67,17 +67,17 @@ class DecisionsTest(parameterized.TestCase):
   def test_equals_the_loop(self, share):
     rng = np.random.default_rng(0)
     rewarded = rng.uniform(size=[97]) < 0.4
-    true_rewards = np.where(rng.uniform(size=[97]) < share, 0.1, 0.0)
+    truth = rng.uniform(size=[97]) < share
     counts = {'right': 0, 'false positive': 0, 'false negative': 0}
-    for decision, reward in zip(rewarded, true_rewards):
-      if decision and reward == 0:
+    for decision, goal in zip(rewarded, truth):
+      if decision and not goal:
         counts['false positive'] += 1
-      elif not decision and reward > 0:
+      elif not decision and goal:
         counts['false negative'] += 1
       else:
         counts['right'] += 1
     self.assertGreater(min(counts.values()), 0)
-    actual = metrics.decisions(rewarded, true_rewards)
+    actual = metrics.decisions(rewarded, truth)
     for name, count in (('reward_model_accuracy', 'right'),
                         ('false_positives', 'false positive'),
                         ('false_negatives', 'false negative')):
@@ -87,7 +87,8 @@ class DecisionsTest(parameterized.TestCase):
   def test_by_hand(self):
     self.assertEqual(
         metrics.decisions(
-            np.array([True, True, False, False]), np.array([1., 0, 0, 0])),
+            np.array([True, True, False, False]),
+            np.array([True, False, False, False])),
         {'reward_model_accuracy': 0.75, 'false_positives': 0.25,
          'false_negatives': 0.0})
 

@@ -12,7 +12,7 @@ from agile_tf import networks
 from agile_tf import rollouts
 from agile_tf import worlds
 import gridlu
-from gridlu import world as gridlu_world
+from gridlu import world as board
 
 _EPISODE, _LENGTH, _WIDTH = 6, 3, 4
 
@@ -47,7 +47,7 @@ class Countdown(dm_env.Environment):
 
 def _gridlu_actors(delayed=(False,) * _WIDTH, greedy=False):
   """An actor of each kind with the same seeds, and policy parameters."""
-  world = worlds.relations_world(episode_length=_EPISODE)
+  world = worlds.gridlu_world(episode_length=_EPISODE)
   policy = networks.Network(
       networks.PolicyNetwork, world.grammar, world.image_shape,
       num_actions=world.num_actions)
@@ -92,7 +92,7 @@ class RolloutsTest(parameterized.TestCase):
     for _ in range(20):
       rollout = compiled.play(theta)
       for w, instruction in enumerate(rollout.instructions):
-        states = gridlu_world.unpack(rollout.observations[1:, w])
+        states = board.unpack(rollout.observations[1:, w])
         np.testing.assert_array_equal(
             rollout.true_rewards[:, w] > 0,
             gridlu.satisfied(instruction, states))
@@ -103,10 +103,10 @@ class RolloutsTest(parameterized.TestCase):
     (compiled, _), theta = _gridlu_actors()
     rollout = compiled.play(theta)
     for t in range(_LENGTH):
-      following = gridlu_world.step(
-          gridlu_world.unpack(rollout.observations[t]), rollout.actions[t])
+      following = board.step(
+          board.unpack(rollout.observations[t]), rollout.actions[t])
       np.testing.assert_array_equal(
-          gridlu_world.pack(following), rollout.observations[t + 1])
+          board.pack(following), rollout.observations[t + 1])
 
   def test_episodes_end_with_every_second_rollout(self):
     (compiled, _), theta = _gridlu_actors((False, True, False, True))
@@ -126,7 +126,7 @@ class RolloutsTest(parameterized.TestCase):
 
   @pytest.mark.slow
   def test_long_play_equals_the_environment(self):
-    world = worlds.relations_world(physics=gridlu_world.IMMOVABLE_RED_RECTS)
+    world = worlds.gridlu_world(physics=board.IMMOVABLE_RED_RECTS)
     policy = networks.Network(
         networks.PolicyNetwork, world.grammar, world.image_shape,
         num_actions=world.num_actions)
@@ -157,7 +157,7 @@ class RolloutsTest(parameterized.TestCase):
           self.assertEqual(timesteps[w].reward, rollout.true_rewards[t, w])
           self.assertEqual(timesteps[w].discount, rollout.discounts[t, w])
           np.testing.assert_array_equal(
-              gridlu_world.pack(twins[w].state),
+              board.pack(twins[w].state),
               rollout.observations[t + 1, w])
         self.assertEqual(timesteps[w].last(), rollout.ended[w])
         steps += length

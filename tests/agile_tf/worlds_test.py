@@ -16,7 +16,7 @@ from gridlu import goal_dataset
 from gridlu import language
 from gridlu import relations
 from gridlu import rendering
-from gridlu import world as gridlu_world
+from gridlu import world as board
 from launch import own_world
 from tests.agile_tf import tiny
 
@@ -86,14 +86,14 @@ class WorldsTest(absltest.TestCase):
       self.assertEqual(corner[4, 4].tolist(), [255, 255, 255])
 
   def test_images_of_states_are_the_environments(self):
-    world = worlds.relations_world()
+    world = worlds.gridlu_world()
     states = relations.instances(np.random.default_rng(0), 20).state
-    images = world.images(gridlu_world.pack(states)).numpy()
+    images = world.images(board.pack(states)).numpy()
     np.testing.assert_array_equal(
         images, rendering.render(states).astype(np.float32) / 255)
 
   def test_examples_are_drawn_as_pairs(self):
-    world = worlds.relations_world()
+    world = worlds.gridlu_world()
     dataset = goal_dataset.generate('relations', 200, seed=1)
     examples = worlds.GoalExamples(dataset, world)
     codes, observations = examples.sample(np.random.default_rng(0), 500)
@@ -111,7 +111,7 @@ class WorldsTest(absltest.TestCase):
     with self.assertRaisesRegex(worlds.WorldError, r'\(40, 40, 3\).*\(27,\)'):
       worlds.GoalExamples(
           goal_dataset.GoalDataset((text,), index, images=image),
-          worlds.relations_world())
+          worlds.gridlu_world())
 
   def test_bad_environments_are_refused(self):
     moves = specs.DiscreteArray(4)
@@ -127,8 +127,8 @@ class WorldsTest(absltest.TestCase):
             lambda seed, made=environment: made, 'goals.npz', ['go'])
 
   def test_policies_lack_noop_unless_asked(self):
-    self.assertEqual(worlds.relations_world().num_actions, 5)
-    self.assertEqual(worlds.relations_world(noop=True).num_actions, 6)
+    self.assertEqual(worlds.gridlu_world().num_actions, 5)
+    self.assertEqual(worlds.gridlu_world(noop=True).num_actions, 6)
 
 
 if __name__ == '__main__':
