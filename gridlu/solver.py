@@ -1,0 +1,592 @@
+"""Shortest solutions of instances, by exact search.
+
+Says whether an instance (a state to start from and an instruction) can be
+solved, in how many steps and how: the ceiling for a success rate, or an
+expert's demonstration.
+
+A solution is a sequence of actions that ends in a state where the instruction
+holds. An episode judges its last state alone (section 3.1) and goes on after
+the goal is reached; but INTERACT moves nothing and the ground truth looks at
+positions only, so an agent there may repeat INTERACT, or NOOP if it has it,
+until the end. Hence an episode of T steps can succeed exactly if the shortest
+solution has at most T steps. None has a NOOP in it.
+
+What a block looks like matters only for which of the operands it fits and for
+whether it can be picked up: its role. Blocks of one role are interchangeable,
+so that a state is a set of cells for each role, the agent's cell, and whether
+it carries. Few blocks have few states: all instances of Relations and those of
+Arrangements with four blocks are read from a table of the steps from each
+state to the goal, made by breadth-first search back from all goal states at
+once, and shared by all instances whose instruction and roles amount to the
+same. More blocks need a search of their own (see `_search`) and may remain
+unknown.
+"""
+
+from collections.abc import Sequence
+import functools
+import itertools
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from gridlu import language
+from gridlu import relations
+from gridlu import tasks
+from gridlu import world
+
+UNSOLVABLE = -1  # There is no solution.
+UNKNOWN = -2  # The search was given up.
+
+# States that a search may visit: about a second's worth.
+MAX_STATES = 300_000
+
+# The most ways to place the blocks for which a table is made.
+_MAX_POSITIONS = 60_000
+_NO_BOUND = 2**30  # More steps than any solution has.
+
+_MOVES = (world.Action.UP, world.Action.DOWN, world.Action.LEFT,
+          world.Action.RIGHT)
+_CELLS = np.arange(world.NUM_CELLS, dtype=np.int32)
+_BITS = 2**_CELLS  # Sets of cells in the bits of an int32, as in `relations`.
+
+# A role is 4 if the block fits the left operand, plus 2 if it fits the right
+# one, plus 1 if it can be picked up.
+_NUM_ROLES = 8
+_LIFTABLE = 1
+# A block that fits neither, the right, the left or both of the operands that
+# the instructions of `_Problem` have: circles and red things.
+_EXAMPLES = (world.block('rect', 'green'), world.block('rect', 'red'),
+             world.block('circle', 'green'), world.block('circle', 'red'))
+
+
+class Solution(NamedTuple):
+  """The answer for one instance."""
+  steps: int  # Or `UNSOLVABLE`, or `UNKNOWN`.
+  # As many actions; None if there is no solution or none is known.
+  actions: tuple[world.Action, ...] | None
+
+
+class _Problem(NamedTuple):
+  """All that matters of an instance apart from where things are."""
+  # Relates AGENT, or circles, to AGENT, or red things: one instruction stands
+  # for all those that differ only in how their operands are described.
+  instruction: language.Instruction
+  roles: tuple[int, ...]  # R different ones.
+  counts: tuple[int, ...]  # How many blocks have each of them.
+
+  @property
+  def num_positions(self) -> int:
+    """In how many ways the roles' cells can be chosen."""
+    return math.prod(math.comb(world.NUM_CELLS, n) for n in self.counts)
+
+
+class _States(NamedTuple):
+  """States of a problem."""
+  sets: np.ndarray  # int32 [S, R], the cells of each role's blocks.
+  agent: np.ndarray  # int32 [S], its cell.
+  carrying: np.ndarray  # bool [S]
+
+
+class _Graph(NamedTuple):
+  """What is reached from where, for a number of blocks of each role."""
+  sets: np.ndarray  # int32 [P, R], the cells of each role's blocks.
+  occupied: np.ndarray  # bool [25, P], all blocks; none if two share a cell.
+  carried: np.ndarray  # int [K], where `occupied` (flattened) holds.
+  # int [4, K]: where each move leads from there, with the block.
+  after: np.ndarray
+
+
+def _next_cells() -> np.ndarray:
+  """Returns where each move leads from each cell, int32 [4, 25]."""
+  empty = world.State(
+      np.zeros((world.NUM_CELLS, world.SIZE, world.SIZE), np.int32),
+      np.stack(np.divmod(_CELLS, world.SIZE), axis=-1),
+      np.zeros(world.NUM_CELLS, np.bool_))
+  return np.stack([world.cell_index(world.step(empty, move).agent)
+                   for move in _MOVES])
+
+
+_NEXT_CELL = _next_cells()
+
+
+def _members(sets: np.ndarray) -> np.ndarray:
+  """Returns which cells are in sets int32 [S], as bool [25, S]."""
+  return (sets & _BITS[:, None]) != 0
+
+
+# Sets of n cells are numbered from 0 up in the order of their int32: a set's
+# number is the sum of C(cell, i) over its cells, where `cell` is its i-th.
+# That is looked up by the lower 13 cells, and by the others and how many the
+# lower ones are.
+_LOWER = 13
+
+
+def _part_of_number(sets: np.ndarray, first: int, before: np.ndarray
+                   ) -> np.ndarray:
+  """Returns what cells add to a set's number.
+
+  Args:
+    sets: int [...], sets of cells counted from `first`.
+    first: The cell in the lowest bit.
+    before: int [...], how many of the set's cells come before that.
+
+  Returns:
+    int64 of the shape of both broadcast together.
+  """
+  number = np.zeros(np.broadcast_shapes(sets.shape, before.shape), np.int64)
+  for cell in range(first, world.NUM_CELLS):
+    member = (sets >> (cell - first)) & 1
+    before = before + member
+    choices = np.array(
+        [math.comb(cell, i) for i in range(world.NUM_CELLS + 1)])
+    number += member * choices[before]
+  return number
+
+
+_COUNT_LOWER = np.bitwise_count(np.arange(2**_LOWER))
+_NUMBER_LOWER = _part_of_number(
+    np.arange(2**_LOWER), 0, np.zeros(1, np.int64))
+_NUMBER_UPPER = _part_of_number(
+    np.arange(2**(world.NUM_CELLS - _LOWER)), _LOWER,
+    np.arange(_LOWER + 1)[:, None])
+
+
+def _position(sets: np.ndarray, counts: tuple[int, ...]) -> np.ndarray:
+  """Numbers positions: int64 [S] from 0 up, of sets int32 [S, R]."""
+  lower, upper = sets & (2**_LOWER - 1), sets >> _LOWER
+  numbers = _NUMBER_LOWER[lower] + _NUMBER_UPPER[_COUNT_LOWER[lower], upper]
+  position = np.zeros(len(sets), np.int64)
+  for column, count in enumerate(counts):
+    position *= math.comb(world.NUM_CELLS, count)
+    position += numbers[:, column]
+  return position
+
+
+def _after(states: _States, action: int, roles: tuple[int, ...]) -> _States:
+  """Returns the states that an action leads to: `world.step` on sets."""
+  here = (states.sets >> states.agent[:, None]) & 1
+  if action == world.Action.INTERACT:
+    liftable = np.any(
+        here * np.array([role & _LIFTABLE for role in roles], np.int32), axis=1)
+    return states._replace(carrying=~states.carrying & liftable)
+  target = _NEXT_CELL[_MOVES.index(world.Action(action)), states.agent]
+  occupied = np.bitwise_or.reduce(states.sets, axis=1)
+  blocked = states.carrying & ((occupied & _BITS[target]) != 0)
+  target = np.where(blocked, states.agent, target)
+  # From the one cell to the other; nothing if they are the same.
+  change = (_BITS[states.agent] ^ _BITS[target]) * states.carrying
+  return _States(states.sets ^ here * change[:, None], target, states.carrying)
+
+
+@functools.lru_cache(maxsize=16)
+def _graph(counts: tuple[int, ...]) -> _Graph:
+  """Makes the graph of all positions, numbered as by `_position`."""
+  choices = [
+      np.sort(np.array([sum(1 << cell for cell in cells) for cells in
+                        itertools.combinations(range(world.NUM_CELLS), count)],
+                       np.int32)) for count in counts]
+  sizes = tuple(len(choice) for choice in choices)
+  picks = np.unravel_index(np.arange(math.prod(sizes)), sizes) if sizes else ()
+  sets = np.zeros((math.prod(sizes), len(counts)), np.int32)
+  for column, (choice, pick) in enumerate(zip(choices, picks)):
+    sets[:, column] = choice[pick]
+  occupied = _members(np.bitwise_or.reduce(sets, axis=1))
+  occupied &= occupied.sum(axis=0) == sum(counts)
+  carried = np.flatnonzero(occupied)
+  agent, position = np.divmod(carried, len(sets))
+  states = _States(sets[position], agent.astype(np.int32),
+                   np.ones(len(carried), np.bool_))
+  after = []
+  for move in _MOVES:
+    moved = _after(states, move, (0,) * len(counts))
+    after.append(moved.agent * len(sets) + _position(moved.sets, counts))
+  return _Graph(sets, occupied, carried, np.stack(after))
+
+
+def _satisfied(problem: _Problem, sets: np.ndarray, agent: np.ndarray
+              ) -> np.ndarray:
+  """Returns where the instruction holds, bool [S]."""
+  blocks = np.zeros((world.NUM_CELLS, len(sets)), np.int32)
+  for column, role in enumerate(problem.roles):
+    # Not a sum, for positions where two blocks share a cell.
+    np.maximum(blocks, _EXAMPLES[role // 2] * _members(sets[:, column]),
+               out=blocks)
+  states = world.State(
+      blocks.T.reshape(len(sets), world.SIZE, world.SIZE),
+      np.stack(np.divmod(agent, world.SIZE), axis=-1),
+      np.zeros(len(sets), np.bool_))
+  task = tasks.find(problem.instruction.task)
+  return task.satisfied(task.encode([problem.instruction])[0], states)
+
+
+def _goals(problem: _Problem, sets: np.ndarray) -> np.ndarray:
+  """Returns where the instruction holds, bool [25, P] by agent's cell."""
+  if not problem.instruction.is_go_to:  # The agent does not matter.
+    holds = _satisfied(problem, sets, np.zeros(len(sets), np.int32))
+    return np.tile(holds, (world.NUM_CELLS, 1))
+  holds = _satisfied(problem, np.tile(sets, (world.NUM_CELLS, 1)),
+                     np.repeat(_CELLS, len(sets)))
+  return holds.reshape(world.NUM_CELLS, len(sets))
+
+
+@functools.lru_cache(maxsize=128)
+def _table(problem: _Problem) -> np.ndarray:
+  """Returns the steps from every state to the nearest goal.
+
+  Breadth-first, from all goals at once and back along the actions: the
+  frontier is all states with an action that leads into the last one.
+
+  Args:
+    problem: One with at most `_MAX_POSITIONS` positions.
+
+  Returns:
+    int8 [2, 25, P], by whether the agent carries, its cell and position (see
+    `_position`); -1 where no goal can be reached.
+  """
+  graph = _graph(problem.counts)
+  exists = graph.occupied.any(axis=0) | (sum(problem.counts) == 0)
+  liftable = np.zeros_like(graph.occupied)
+  for column, role in enumerate(problem.roles):
+    if role & _LIFTABLE:
+      liftable |= _members(graph.sets[:, column])
+  goals = _goals(problem, graph.sets) & exists
+  free, carrying = goals, goals & graph.occupied
+  steps = np.full((2,) + goals.shape, -1, np.int8)
+  for step in itertools.count():
+    steps[0][free] = step
+    steps[1][carrying] = step
+    picking_up = carrying & liftable
+    moving = functools.reduce(
+        np.logical_or, [free[cells] for cells in _NEXT_CELL])
+    putting_down = free & graph.occupied
+    moving_it = np.zeros_like(carrying)
+    moving_it.reshape(-1)[graph.carried] = (
+        carrying.reshape(-1)[graph.after].any(axis=0))
+    free = (moving | picking_up) & (steps[0] < 0)
+    carrying = (moving_it | putting_down) & (steps[1] < 0)
+    if not (free.any() or carrying.any()):
+      break
+  steps.flags.writeable = False  # It is shared.
+  return steps
+
+
+def _relaxed(problem: _Problem) -> _Problem | None:
+  """Returns the problem whose table bounds the steps from below.
+
+  The problem itself if it has a table. Else it without the blocks that fit
+  neither operand: they are only in the way, so that a solution with them is
+  one without them too. None if that is too large as well.
+  """
+  if problem.num_positions <= _MAX_POSITIONS:
+    return problem
+  kept = [i for i, role in enumerate(problem.roles) if role > _LIFTABLE]
+  smaller = problem._replace(roles=tuple(problem.roles[i] for i in kept),
+                             counts=tuple(problem.counts[i] for i in kept))
+  return smaller if smaller.num_positions <= _MAX_POSITIONS else None
+
+
+def _lower_bound(problem: _Problem, states: _States) -> np.ndarray:
+  """Returns how many steps are needed at least.
+
+  Args:
+    problem: What the states belong to.
+    states: S states.
+
+  Returns:
+    int32 [S]: 0 where the instruction holds and there only; `_NO_BOUND` where
+    it can never hold. Exact if the problem has a table. It falls by at most 1
+    from a state to the next.
+  """
+  relaxed = _relaxed(problem)
+  if relaxed is None:
+    holds = _satisfied(problem, states.sets, states.agent)
+    return np.where(holds, 0, 1).astype(np.int32)
+  sets = states.sets[:, [problem.roles.index(role) for role in relaxed.roles]]
+  occupied = np.bitwise_or.reduce(sets, axis=1)
+  # An agent that carries a block which was left out is free.
+  carrying = states.carrying & ((occupied & _BITS[states.agent]) != 0)
+  steps = _table(relaxed)[carrying.astype(np.int32), states.agent,
+                          _position(sets, relaxed.counts)]
+  return np.where(steps < 0, _NO_BOUND, steps.astype(np.int32))
+
+
+def _take(states: _States, index: np.ndarray) -> _States:
+  """Returns some of the states."""
+  return _States(*(x[index] for x in states))
+
+
+def _search(problem: _Problem, start: _States, max_steps: int,
+            max_states: int) -> Solution:
+  """Solves one instance by breadth-first search within a bound.
+
+  The search goes layer by layer and leaves out states from which, by
+  `_lower_bound`, a solution would be longer in all than the bound. The bound
+  starts at what the start needs at least; when the search runs dry it becomes
+  the least that a state left out would need, and the search begins again. So
+  the first solution found is a shortest one. (Zhou and Hansen, "Breadth-first
+  heuristic search", 2006.)
+
+  Args:
+    problem: What to solve.
+    start: One state, [1].
+    max_steps: Steps that a solution may have.
+    max_states: States that may be visited.
+
+  Returns:
+    The answer.
+  """
+  if 2 * world.NUM_CELLS * problem.num_positions >= 2**63:
+    return Solution(UNKNOWN, None)  # Too many to number.
+  actions = _MOVES + (world.Action.INTERACT,)
+
+  def numbers(states: _States) -> np.ndarray:
+    place = (_position(states.sets, problem.counts) * world.NUM_CELLS +
+             states.agent)
+    return 2 * place + states.carrying
+
+  bound = int(_lower_bound(problem, start)[0])
+  if bound == 0:
+    return Solution(0, ())
+  visited = 0
+  while bound <= min(max_steps, _NO_BOUND - 1):
+    states, seen = start, numbers(start)
+    history: list[tuple[np.ndarray, np.ndarray]] = []  # Parents and actions.
+    next_bound = _NO_BOUND
+    for step in range(1, bound + 1):
+      count = len(states.agent)
+      children = _States(*(
+          np.concatenate(x) for x in
+          zip(*[_after(states, action, problem.roles) for action in actions])))
+      number, index = np.unique(numbers(children), return_index=True)
+      index = index[np.isin(number, seen, assume_unique=True, invert=True)]
+      children = _take(children, index)
+      needed = _lower_bound(problem, children)
+      fits = step + needed <= bound
+      next_bound = min([next_bound, *(step + np.unique(needed[~fits]))])
+      index, needed = index[fits], needed[fits]
+      states = _take(children, fits)
+      history.append((index % count, index // count))
+      if np.any(needed == 0):
+        row = int(np.argmin(needed))
+        path = []
+        for parents, chosen in reversed(history):
+          path.append(actions[chosen[row]])
+          row = parents[row]
+        return Solution(step, tuple(reversed(path)))
+      visited += len(index)
+      if visited > max_states:
+        return Solution(UNKNOWN, None)
+      if not len(index):
+        break
+      seen = np.concatenate([seen, numbers(states)])
+    bound = int(next_bound)
+  return Solution(UNSOLVABLE, None)
+
+
+def _fits(operand: language.Operand, code: int) -> bool:
+  """Returns whether a block of this code fits an operand."""
+  if isinstance(operand, language.Agent):
+    return False
+  shape, color = divmod(code - 1, len(world.COLORS))
+  if isinstance(operand, language.Color):
+    return (operand.color == world.COLORS[color] and
+            _fits(operand.blocks, code))
+  if isinstance(operand, language.Shape):
+    return operand.shape == world.SHAPES[shape]
+  return True  # SCENE.
+
+
+@functools.lru_cache(maxsize=4096)
+def _meaning(instruction: language.Instruction, physics: world.Physics
+            ) -> tuple[language.Instruction, tuple[int, ...]]:
+  """Returns the instruction for `_Problem`, and every block code's role.
+
+  Of code 0, no block, the role is -1.
+  """
+  if isinstance(instruction, (language.SouthFrom, language.EastFrom)) or (
+      isinstance(instruction, language.SameLocation) and
+      instruction.right == language.AGENT):
+    instruction = relations.twin(instruction)  # Fewer tables.
+  roles = [4 * _fits(instruction.left, code) +
+           2 * _fits(instruction.right, code) +
+           _LIFTABLE * (code not in physics.immovable)
+           for code in range(1, world.NUM_BLOCK_CODES)]
+  left, right = instruction.left, instruction.right
+  if left != language.AGENT:
+    left = language.Shape('circle', language.SCENE)
+  if right != language.AGENT:
+    right = language.Color('red', language.SCENE)
+  return type(instruction)(left, right), (-1, *roles)
+
+
+def _checked_instruction(instruction: language.Instruction | str, name: str
+                        ) -> language.Instruction:
+  """Returns the instruction, parsed."""
+  if isinstance(instruction, str):
+    return language.parse(instruction)
+  if not isinstance(instruction, language.Instruction):
+    raise ValueError(f'{name} is {instruction!r}: expected a '
+                     'language.Instruction or its text.')
+  return instruction
+
+
+def _checked_states(states: world.State, batch: tuple[int, ...], name: str
+                   ) -> world.State:
+  """Returns states that can be, as NumPy arrays of the right dtypes."""
+  if not isinstance(states, world.State):
+    raise ValueError(f'{name} is a {type(states).__name__}: expected a '
+                     'world.State, such as world.unpack makes of packed ones.')
+  arrays = [np.asarray(x) for x in states]
+  for field, x, shape in zip(
+      world.State._fields, arrays, ((world.SIZE, world.SIZE), (2,), ())):
+    if x.shape != batch + shape:
+      raise ValueError(
+          f'{name}.{field} has shape {x.shape}: expected {batch + shape}, one '
+          'board for each instruction.')
+  for field, x in zip(('blocks', 'agent'), arrays):
+    if not np.issubdtype(x.dtype, np.integer):
+      raise ValueError(f'{name}.{field} has dtype {x.dtype}: expected int32.')
+  blocks, agent = (x.astype(np.int32) for x in arrays[:2])
+  carrying = arrays[2].astype(np.bool_)
+  for field, x, most in (('blocks', blocks, world.NUM_BLOCK_CODES - 1),
+                         ('agent', agent, world.SIZE - 1)):
+    wrong = x[(x < 0) | (x > most)]
+    if wrong.size:
+      raise ValueError(
+          f'{name}.{field} has {wrong.flat[0]}: expected 0 to {most} (see '
+          'world.State).')
+  cells = blocks.reshape(batch + (world.NUM_CELLS,))
+  here = np.take_along_axis(
+      cells, world.cell_index(agent)[..., None], axis=-1)[..., 0]
+  if np.any(carrying & (here == 0)):
+    raise ValueError(
+        f'{name}.carrying is true where the agent is in an empty cell: '
+        "expected a block there, the one carried; put it into the agent's "
+        'cell.')
+  return world.State(blocks, agent, carrying)
+
+
+def _checked_limits(physics: world.Physics, max_steps: int | None,
+                    max_states: int) -> int:
+  """Returns `max_steps`, as a number."""
+  if not isinstance(physics, world.Physics):
+    raise ValueError(f'physics is {physics!r}: expected a world.Physics, such '
+                     'as world.IMMOVABLE_RED_RECTS.')
+  for name, value, other in (
+      ('max_steps', _NO_BOUND if max_steps is None else max_steps,
+       ', or None for any'), ('max_states', max_states, '')):
+    if not hasattr(value, '__index__') or value < 0:
+      raise ValueError(f'{name} is {value!r}: expected a whole number from 0 '
+                       f'up{other}.')
+  return _NO_BOUND if max_steps is None else max_steps
+
+
+def _problems(instructions: Sequence[language.Instruction],
+              states: world.State, physics: world.Physics
+             ) -> list[tuple[_Problem, np.ndarray, _States]]:
+  """Sorts instances by the problem that they amount to.
+
+  Returns:
+    For each problem, which instances have it, int [M], and their M states.
+  """
+  meanings = [_meaning(instruction, physics) for instruction in instructions]
+  roles = np.take_along_axis(
+      np.array([roles for _, roles in meanings], np.int32),
+      states.blocks.reshape(-1, world.NUM_CELLS), axis=1)
+  has_role = roles[:, None] == np.arange(_NUM_ROLES)[:, None]  # [N, 8, 25]
+  counts = has_role.sum(axis=2)
+  sets = (has_role * _BITS).sum(axis=2, dtype=np.int32)
+  agent = world.cell_index(states.agent)
+  groups: dict[_Problem, list[int]] = {}
+  for i, (instruction, _) in enumerate(meanings):
+    present = np.flatnonzero(counts[i])
+    problem = _Problem(instruction, tuple(present.tolist()),
+                       tuple(counts[i, present].tolist()))
+    groups.setdefault(problem, []).append(i)
+  return [
+      (problem, np.array(rows),
+       _States(sets[rows][:, list(problem.roles)], agent[rows],
+               states.carrying[rows]))
+      for problem, rows in groups.items()]
+
+
+def shortest(
+    instructions: Sequence[language.Instruction | str], states: world.State,
+    physics: world.Physics = world.NORMAL, max_steps: int | None = None,
+    max_states: int = MAX_STATES) -> np.ndarray:
+  """Returns how many steps each instance needs.
+
+  Args:
+    instructions: N instructions of either task, or their texts, one for each
+      state.
+    states: N states to start from, batch dimensions [N].
+    physics: Which blocks cannot be picked up.
+    max_steps: The longest solution that counts, such as the steps of an
+      episode; None for any.
+    max_states: How many states the search for one instance may visit before it
+      is given up. Instances of Relations as the task draws them (two or three
+      blocks) and of Arrangements with four blocks do not need it: they are
+      never unknown.
+
+  Returns:
+    int32 [N]: the steps of a shortest solution, 0 where the start satisfies
+    its instruction; `UNSOLVABLE` where there is certainly none (with
+    `max_steps`: none of at most so many steps); `UNKNOWN` where the search was
+    given up.
+
+  Raises:
+    ValueError: An argument is not as described, or a state cannot be.
+    language.InstructionError: A text is not an instruction.
+  """
+  if isinstance(instructions, str | language.Instruction):
+    raise ValueError(f'instructions is {str(instructions)!r}: expected a list, '
+                     'one for each state; repeat it.')
+  limit = _checked_limits(physics, max_steps, max_states)
+  checked = [_checked_instruction(instruction, f'instructions[{i}]')
+             for i, instruction in enumerate(instructions)]
+  states = _checked_states(states, (len(checked),), 'states')
+  steps = np.zeros(len(checked), np.int32)
+  if not checked:
+    return steps
+  for problem, rows, group in _problems(checked, states, physics):
+    if _relaxed(problem) is problem:
+      needed = _lower_bound(problem, group)
+      steps[rows] = np.where(needed <= min(limit, _NO_BOUND - 1), needed,
+                             UNSOLVABLE)
+    else:
+      for i, row in enumerate(rows):
+        steps[row] = _search(
+            problem, _take(group, np.array([i])), limit, max_states).steps
+  return steps
+
+
+def solve(
+    instruction: language.Instruction | str, state: world.State,
+    physics: world.Physics = world.NORMAL, max_steps: int | None = None,
+    max_states: int = MAX_STATES) -> Solution:
+  """Returns a shortest solution of one instance.
+
+  Args:
+    instruction: An instruction of either task, or its text.
+    state: A state to start from, without batch dimensions.
+    physics: Which blocks cannot be picked up.
+    max_steps: See `shortest`.
+    max_states: See `shortest`.
+
+  Returns:
+    The steps as `shortest` counts them, and the actions. The same each time,
+    although there may be many as short.
+
+  Raises:
+    ValueError: See `shortest`.
+    language.InstructionError: See `shortest`.
+  """
+  limit = _checked_limits(physics, max_steps, max_states)
+  checked = _checked_instruction(instruction, 'instruction')
+  state = _checked_states(state, (), 'state')
+  batch = world.State(*(np.asarray(x)[None] for x in state))
+  (problem, _, start), = _problems([checked], batch, physics)
+  if _relaxed(problem) is problem:
+    max_states = _NO_BOUND  # It walks straight to the goal.
+  return _search(problem, start, limit, max_states)

@@ -1,0 +1,364 @@
+"""Tests for solver, against a plain search and the world itself."""
+
+import itertools
+
+from absl.testing import absltest
+from absl.testing import parameterized
+import numpy as np
+
+import gridlu
+from gridlu import arrangements
+from gridlu import language
+from gridlu import relations
+from gridlu import solver
+from gridlu import world
+from tests.gridlu import boards
+
+_RED_RECT = world.block('rect', 'red')
+
+
+def _one(states, i):
+  return world.State(*(x[i] for x in states))
+
+
+def _chosen(task, drawn):
+  """Returns the instructions of drawn instances."""
+  return [task[i] for i in drawn.instruction]
+
+
+def _plain_steps(instruction, state, physics, most):
+  """Breadth-first search state by state; None if `most` steps do not do."""
+  frontier, seen = [state], {world.pack(state).tobytes()}
+  for steps in range(most + 1):
+    if gridlu.satisfied(instruction, world.State(
+        *(np.stack(x) for x in zip(*frontier)))).any():
+      return steps
+    if steps == most:
+      break
+    following = []
+    for before in frontier:
+      for action in world.Action:
+        after = world.step(before, action, physics)
+        key = world.pack(after).tobytes()
+        if key not in seen:
+          seen.add(key)
+          following.append(after)
+    frontier = following
+    if not frontier:
+      break
+  return None
+
+
+def _within(steps, most):
+  """Returns the solver's steps as `_plain_steps` would."""
+  return None if steps < 0 or steps > most else steps
+
+
+def _can_hold(instruction, blocks):
+  """Whether it would if all but the red rect could be put anywhere."""
+  cells = np.flatnonzero(blocks)
+  things = [(blocks.flat[cell], cell) for cell in cells]
+  pairs = itertools.permutations(things, 2)
+  if instruction.is_go_to:
+    pairs = ((None, thing) for thing in things)
+  one, other = (x.reshape(-1) for x in np.indices((25, 25)))
+  for first, second in pairs:
+    boards_of_two = np.zeros((625, 25), np.int32)
+    possible = np.ones(625, bool)
+    for thing, place in ((first, one), (second, other)):
+      if thing is not None:
+        code, cell = thing
+        boards_of_two[np.arange(625), place] = code
+        possible &= (code != _RED_RECT) | (place == cell)
+    if first is not None:
+      possible &= one != other
+    states = world.State(boards_of_two.reshape(-1, 5, 5),
+                         np.stack(np.divmod(one, 5), axis=-1),
+                         np.zeros(625, bool))
+    if np.any(possible & gridlu.satisfied(instruction, states)):
+      return True
+  return False
+
+
+class SolverTest(parameterized.TestCase):
+
+  def assert_solves(self, solution, instruction, state, physics=world.NORMAL):
+    self.assertLen(solution.actions, solution.steps)
+    for action in solution.actions:
+      self.assertIsInstance(action, world.Action)
+      self.assertFalse(gridlu.satisfied(instruction, state))
+      state = world.step(state, action, physics)
+    self.assertTrue(gridlu.satisfied(instruction, state))
+    # An agent without NOOP can wait until the episode ends.
+    for _ in range(3):
+      state = world.step(state, world.Action.INTERACT, physics)
+      self.assertTrue(gridlu.satisfied(instruction, state))
+
+  @parameterized.parameters(
+      # Go there.
+      ("NorthFrom(AGENT, Color('red', SCENE))", '. . ./. rc ./@', 3),
+      ("SameLocation(Shape('circle', SCENE), AGENT)", '. . ./. rc ./@', 2),
+      # It holds from the start; a carried block is where the agent is.
+      ("SameLocation(AGENT, Shape('circle', SCENE))", 'rc!', 0),
+      ("WestFrom(Shape('circle', SCENE), Shape('rect', SCENE))", 'rc@ br', 0),
+      # Pick up, carry one cell; putting down is not needed.
+      ("WestFrom(Shape('circle', SCENE), Shape('rect', SCENE))",
+       'rc@ . br', 2),
+      # The carried block is in the way: two steps around the other.
+      ("WestFrom(Shape('circle', SCENE), Shape('rect', SCENE))",
+       '. . ./. br rc!', 4),
+      # Either rect will do, and the green one is nearer.
+      ("SouthFrom(AGENT, Shape('rect', SCENE))",
+       'br . . . ./. . . . ./. . . . gr/. . . . ./. . . . @', 1),
+      # The fourth of a square.
+      ('Square(AGENT, SCENE)', 'rr rr@ . ./rr . rr .', 4),
+      # The others are in the way and do not count.
+      ("Line(AGENT, Color('blue', SCENE))",
+       'br br . br ./. gr br@ gr ./. gr . gr', 2),
+  )
+  def test_known_boards(self, text, board, steps):
+    state = boards.draw(board)
+    solution = solver.solve(text, state)
+    self.assertEqual(solution.steps, steps)
+    self.assert_solves(solution, text, state)
+
+  @parameterized.parameters(
+      # Nothing fits; nothing is there.
+      ("NorthFrom(AGENT, Color('blue', SCENE))", '@ rc', 'normal'),
+      ("NorthFrom(AGENT, Color('blue', SCENE))", '@', 'normal'),
+      ("EastFrom(Color('red', SCENE), Shape('rect', SCENE))", 'rr@ bc',
+       'normal'),
+      ('Square(AGENT, SCENE)', 'rr rr rr@', 'normal'),
+      # There is no cell above it, and it stays there.
+      ("NorthFrom(AGENT, Shape('rect', SCENE))", '. rr/@',
+       'immovable_red_rects'),
+      # Both would have to move.
+      ("NorthFrom(Color('red', SCENE), Shape('rect', SCENE))",
+       'rr . rr/. @ ./rr', 'immovable_red_rects'),
+      ("Line(AGENT, Color('red', SCENE))", 'rr rr rr . rr/@',
+       'immovable_red_rects'),
+  )
+  def test_impossible_boards(self, text, board, physics):
+    state = boards.draw(board)
+    solution = solver.solve(text, state, world.PHYSICS[physics])
+    self.assertEqual(solution, solver.Solution(solver.UNSOLVABLE, None))
+
+  def test_a_block_that_cannot_be_picked_up_can_be_carried_on(self):
+    text = "NorthFrom(Color('red', SCENE), Color('blue', SCENE))"
+    state = boards.draw('. . ./rr! . ./. . bt')
+    self.assertEqual(
+        solver.solve(text, state, world.IMMOVABLE_RED_RECTS).steps, 2)
+    free = state._replace(carrying=np.array(False))
+    solution = solver.solve(text, free, world.IMMOVABLE_RED_RECTS)
+    self.assertEqual(
+        solution.steps,
+        _plain_steps(text, free, world.IMMOVABLE_RED_RECTS, 10))
+    self.assert_solves(solution, text, free, world.IMMOVABLE_RED_RECTS)
+
+  @parameterized.parameters(*world.PHYSICS)
+  def test_plain_search_agrees_on_relations(self, physics):
+    physics = world.PHYSICS[physics]
+    drawn = relations.instances(np.random.default_rng(1), 24)
+    instructions = _chosen(language.relations_instructions(), drawn)
+    steps = solver.shortest(instructions, drawn.state, physics)
+    for i, instruction in enumerate(instructions):
+      self.assertEqual(
+          _within(steps[i], 5),
+          _plain_steps(instruction, _one(drawn.state, i), physics, 5))
+
+  @parameterized.parameters(*world.PHYSICS)
+  def test_plain_search_agrees_on_arrangements(self, physics):
+    # Start from goal states and walk away, so that a goal is near.
+    physics = world.PHYSICS[physics]
+    rng = np.random.default_rng(2)
+    drawn = arrangements.goal_states(rng, 24)
+    states = drawn.state
+    for _ in range(12):
+      states = world.step(states, rng.integers(0, 5, 24), physics)
+    instructions = _chosen(language.arrangements_instructions(), drawn)
+    steps = solver.shortest(instructions, states, physics)
+    self.assertTrue(np.any(steps > 0))
+    for i, instruction in enumerate(instructions):
+      self.assertEqual(
+          _within(steps[i], 4),
+          _plain_steps(instruction, _one(states, i), physics, 4))
+
+  def test_plain_search_agrees_on_any_board(self):
+    # Of 0 to 22 blocks: with a table, with a smaller one and with none.
+    physics = world.Physics(immovable=(1, 4, 5))
+    rng = np.random.default_rng(3)
+    states = boards.random_states(rng, 40)
+    instructions = [language.relations_instructions()[i]
+                    for i in rng.integers(990, size=40)]
+    steps = solver.shortest(instructions, states, physics, max_steps=3)
+    num_known = 0
+    for i, instruction in enumerate(instructions):
+      if steps[i] == solver.UNKNOWN:
+        continue
+      num_known += 1
+      state = _one(states, i)
+      self.assertEqual(
+          _within(steps[i], 3), _plain_steps(instruction, state, physics, 3))
+      self.assertEqual(
+          solver.solve(instruction, state, physics, max_steps=3).steps,
+          steps[i])
+    self.assertGreater(num_known, 25)
+
+  @parameterized.parameters(*world.PHYSICS)
+  def test_a_state_needs_one_step_more_than_the_best_after_it(self, physics):
+    # With 0 at goals alone, that determines all the numbers.
+    physics = world.PHYSICS[physics]
+    rng = np.random.default_rng(4)
+    for module, task in ((relations, language.relations_instructions()),
+                         (arrangements, language.arrangements_instructions())):
+      drawn = module.instances(rng, 200)
+      with_table = np.flatnonzero((drawn.state.blocks > 0).sum((1, 2)) <= 4)
+      states = _one(drawn.state, with_table)
+      instructions = [task[i] for i in drawn.instruction[with_table]]
+      for _ in range(20):  # In normal physics: a red rect may be carried.
+        states = world.step(states, rng.integers(0, 6, len(instructions)))
+      holds = np.array([
+          bool(gridlu.satisfied(instruction, _one(states, i)))
+          for i, instruction in enumerate(instructions)])
+      steps = solver.shortest(instructions, states, physics)
+      np.testing.assert_array_equal(steps == 0, holds)
+      after = np.stack([
+          solver.shortest(instructions, world.step(states, action, physics),
+                          physics) for action in world.Action])
+      best = np.where(after < 0, 10_000, after).min(axis=0)
+      np.testing.assert_array_equal(
+          steps[~holds],
+          np.where(best < 10_000, best + 1, solver.UNSOLVABLE)[~holds])
+
+  @parameterized.parameters(*world.PHYSICS)
+  def test_solutions_of_relations(self, physics):
+    physics = world.PHYSICS[physics]
+    drawn = relations.instances(np.random.default_rng(5), 80)
+    instructions = _chosen(language.relations_instructions(), drawn)
+    steps = solver.shortest(instructions, drawn.state, physics)
+    for i, instruction in enumerate(instructions):
+      state = _one(drawn.state, i)
+      solution = solver.solve(instruction, state, physics)
+      self.assertEqual(solution.steps, steps[i])
+      if solution.steps != solver.UNSOLVABLE:
+        self.assert_solves(solution, instruction, state, physics)
+
+  def test_what_is_solvable_in_relations(self):
+    drawn = relations.instances(np.random.default_rng(6), 1000)
+    instructions = _chosen(language.relations_instructions(), drawn)
+    self.assertTrue(np.all(solver.shortest(instructions, drawn.state) >= 0))
+    steps = solver.shortest(
+        instructions, drawn.state, world.IMMOVABLE_RED_RECTS)
+    self.assertFalse(np.any(steps == solver.UNKNOWN))
+    red_rects = (drawn.state.blocks == _RED_RECT).sum((1, 2))
+    self.assertFalse(np.any(steps[red_rects == 0] == solver.UNSOLVABLE))
+    # Among few blocks, one that stays never bars all ways to a cell: it only
+    # matters whether any pair of cells where two things can be will do.
+    for i in np.flatnonzero(red_rects == 1):
+      self.assertEqual(
+          steps[i] != solver.UNSOLVABLE,
+          _can_hold(instructions[i], drawn.state.blocks[i]))
+
+  def test_solutions_of_arrangements(self):
+    drawn = arrangements.instances(np.random.default_rng(7), 24)
+    instructions = _chosen(language.arrangements_instructions(), drawn)
+    steps = solver.shortest(instructions, drawn.state)
+    self.assertFalse(np.any(steps[(drawn.state.blocks > 0).sum((1, 2)) == 4] ==
+                            solver.UNKNOWN))
+    for i, instruction in enumerate(instructions):
+      state = _one(drawn.state, i)
+      solution = solver.solve(instruction, state)
+      self.assertEqual(solution.steps, steps[i])
+      if solution.steps >= 0:
+        self.assert_solves(solution, instruction, state)
+
+  def test_a_search_that_is_given_up_is_unknown(self):
+    drawn = arrangements.instances(
+        np.random.default_rng(8), 10,
+        [language.parse("Dline(AGENT, Color('blue', SCENE))")])
+    texts = ["Dline(AGENT, Color('blue', SCENE))"] * 10
+    steps = solver.shortest(texts, drawn.state, max_states=5)
+    np.testing.assert_array_equal(steps, solver.UNKNOWN)
+    self.assertEqual(
+        solver.solve(texts[0], _one(drawn.state, 0), max_states=5),
+        solver.Solution(solver.UNKNOWN, None))
+    # What a table says does not depend on the bound.
+    state = boards.draw('rr@ . ./. . ./. . br')
+    text = "NorthFrom(Color('red', SCENE), Color('blue', SCENE))"
+    self.assertEqual(solver.solve(text, state, max_states=0).steps, 4)
+
+  def test_max_steps(self):
+    state = boards.draw('rr@ . ./. . ./. . br')
+    text = "NorthFrom(Color('red', SCENE), Color('blue', SCENE))"
+    batch = world.State(*(np.asarray(x)[None] for x in state))
+    for most, expected in ((None, 4), (4, 4), (3, solver.UNSOLVABLE),
+                           (0, solver.UNSOLVABLE)):
+      self.assertEqual(
+          solver.solve(text, state, max_steps=most).steps, expected)
+      np.testing.assert_array_equal(
+          solver.shortest([text], batch, max_steps=most), [expected])
+
+  def test_an_expert_in_the_environment(self):
+    environment = gridlu.GridLU(seed=9)
+    for _ in range(5):
+      environment.reset()
+      solution = solver.solve(environment.instruction, environment.state)
+      waiting = [world.Action.INTERACT] * (
+          environment.episode_length - solution.steps)
+      for action in [*solution.actions, *waiting]:
+        timestep = environment.step(action)
+      self.assertTrue(timestep.last())
+      self.assertEqual(timestep.reward, 1.0)
+
+  def test_batches(self):
+    drawn = relations.instances(np.random.default_rng(10), 3)
+    instructions = _chosen(language.relations_instructions(), drawn)
+    steps = solver.shortest(instructions, drawn.state)
+    self.assertEqual(steps.dtype, np.int32)
+    np.testing.assert_array_equal(
+        solver.shortest([str(i) for i in instructions], drawn.state), steps)
+    np.testing.assert_array_equal(
+        solver.shortest([relations.twin(i) for i in instructions],
+                        drawn.state), steps)
+    none = world.State(*(x[:0] for x in drawn.state))
+    self.assertEqual(solver.shortest([], none).shape, (0,))
+
+  def test_errors(self):
+    text = "NorthFrom(AGENT, Color('red', SCENE))"
+    state = boards.draw('rr@')
+    batch = world.State(*(np.asarray(x)[None] for x in state))
+    blocks, agent, carrying = state
+    for message, call in (
+        ('instruction is 3: expected', lambda: solver.solve(3, state)),
+        (r'instructions\[1\] is None: expected',
+         lambda: solver.shortest([text, None], batch)),
+        ('one for each state; repeat it',
+         lambda: solver.shortest(text, batch)),
+        (r'states.blocks has shape \(1, 5, 5\): expected \(2, 5, 5\)',
+         lambda: solver.shortest([text] * 2, batch)),
+        (r'state.blocks has shape \(1, 5, 5\)',
+         lambda: solver.solve(text, batch)),
+        ('states is a ndarray: expected a world.State',
+         lambda: solver.shortest([text], world.pack(batch))),
+        ('state.agent has dtype float64: expected int32',
+         lambda: solver.solve(text, state._replace(agent=agent * 1.0))),
+        ('state.agent has 5: expected 0 to 4',
+         lambda: solver.solve(text, state._replace(agent=agent + 5))),
+        ('state.blocks has -1: expected 0 to 9',
+         lambda: solver.solve(text, state._replace(blocks=blocks - 1))),
+        ('state.carrying is true where the agent is in an empty cell',
+         lambda: solver.solve(text, world.State(blocks, agent + 1, ~carrying))),
+        ("physics is 'normal': expected a world.Physics",
+         lambda: solver.solve(text, state, 'normal')),
+        ('max_steps is -1: expected a whole number from 0 up, or None',
+         lambda: solver.solve(text, state, max_steps=-1)),
+        ('max_states is None: expected a whole number from 0 up',
+         lambda: solver.solve(text, state, max_states=None))):
+      with self.assertRaisesRegex(ValueError, message):
+        call()
+    with self.assertRaises(language.InstructionError):
+      solver.solve('Fly', state)
+
+
+if __name__ == '__main__':
+  absltest.main()
