@@ -1,0 +1,279 @@
+"""Shows a trained policy in the terminal, step by step.
+
+  python -m agile_tf.watch --run_dir=runs/relations
+
+Beside each state stands the reward model's probability D(c, s) that it is a
+goal state; the policy would be rewarded for a state with more than .5. Space
+or the right arrow makes a step, p plays and pauses, + and - change the speed,
+n begins the next episode and q quits. See `gridlu.screen` for how to read the
+board.
+"""
+
+from collections.abc import Sequence
+import sys
+from typing import NamedTuple
+
+from absl import app
+from absl import flags
+import numpy as np
+import tensorflow as tf
+
+from agile_tf import checkpoints
+from agile_tf import config as config_lib
+from agile_tf import trained as trained_lib
+from agile_tf import training
+from agile_tf import worlds
+import gridlu
+from gridlu import pictures
+from gridlu import screen
+from gridlu import world as board
+
+_SPEEDS = (.5, 1., 2., 4., 8., 16.)  # Steps a second.
+_FIRST_SPEED = 2
+_END_SECONDS = 1.  # That an episode's last state stands, at least.
+_KEYS = ('space or right: next step   p play or pause   + - speed   n next '
+         'episode', '(r) red circle   [g] green rect   /b\\ blue triangle   '
+         '           q quit')
+_LOG_LINES = 6
+_BAR = 20  # Characters of a probability of 1.
+
+# What a key does.
+_COMMANDS = {
+    'space': 'step', 'right': 'step', 'p': 'play', '+': 'faster',
+    '=': 'faster', '-': 'slower', '_': 'slower', 'n': 'next', 'q': 'quit'}
+
+
+def command(key: str) -> str | None:
+  """Returns what a key asks for.
+
+  Args:
+    key: As `screen.key_name` names it.
+
+  Returns:
+    'step', 'play' (or pause), 'faster', 'slower', 'next' (episode), 'quit', or
+    None. + and - also work without their shift key.
+  """
+  return _COMMANDS.get(key)
+
+
+class Step(NamedTuple):
+  """A state of the episode, and how it came about."""
+  action: str  # 'start' for the first state.
+  state: board.State
+  probability: float | None  # D(c, s), None without a reward model
+  reached: bool  # by the ground truth, or by the checker
+
+
+class Show:
+  """A policy's episodes, one after another: a `screen.View`."""
+
+  def __init__(self, trained: trained_lib.Trained, name: str,
+               seed: int | None = None, greedy: bool = False,
+               recording: pictures.Recording | None = None):
+    """Begins with an episode, paused.
+
+    Args:
+      trained: The networks.
+      name: What to call them on the screen.
+      seed: Decides instances and actions; None for others each time.
+      greedy: Whether to take the likeliest action and not to sample.
+      recording: Gets every state.
+
+    Raises:
+      WorldError: The run's world is not GridLU.
+    """
+    seeds = np.random.SeedSequence(seed).spawn(2)
+    self._environment = trained.world.make_environment(
+        int(seeds[0].generate_state(1)[0]))
+    if (not isinstance(self._environment, gridlu.GridLU) or
+        trained.world.observation_shape != (board.PACKED_SIZE,)):
+      raise worlds.WorldError(
+          f'the run is of --world={trained.config.world}, whose observations '
+          f'have the shape {list(trained.world.observation_shape)}; expected '
+          f'a run of a GridLU world ({board.PACKED_SIZE} bytes), whose board '
+          'a terminal can show. agile_tf.evaluate --picture draws final states '
+          'of any world.')
+    self._trained = trained
+    self._policy = tf.function(trained.policy, reduce_retracing=True)
+    self._discriminator = tf.function(
+        trained.discriminator, reduce_retracing=True)
+    self._name = name
+    self._rng = None if greedy else np.random.default_rng(seeds[1])
+    self._recording = recording
+    self._playing = False
+    self._speed = _FIRST_SPEED
+    self._begin()
+    self._choose()  # Builds the program before the screen is there.
+
+  def _begin(self) -> None:
+    self._environment.reset()
+    self._steps: list[Step] = []
+    if self._recording is not None:
+      self._recording.begin()
+    self._keep('start')
+
+  def _inputs(self) -> tuple[tf.Tensor, np.ndarray]:
+    """Returns what the networks read of the current state."""
+    world = self._trained.world
+    packed = board.pack(self._environment.state)[None]
+    return (world.images(tf.constant(packed)),
+            world.grammar.encode([str(self._environment.instruction)]))
+
+  def _choose(self) -> int:
+    logits = self._policy(
+        self._trained.theta, *self._inputs()).logits.numpy()[0]
+    if self._rng is not None:
+      logits = logits + self._rng.gumbel(size=logits.shape)
+    return int(logits.argmax())
+
+  def _keep(self, action: str) -> None:
+    """Rates the current state and keeps it."""
+    environment = self._environment
+    probability = None
+    if self._trained.phi is not None:
+      probability = float(tf.sigmoid(self._discriminator(
+          self._trained.phi, *self._inputs()))[0])
+    step = Step(action, environment.state, probability, bool(
+        gridlu.satisfied(environment.instruction, environment.state)))
+    self._steps.append(step)
+    if self._recording is not None:
+      caption = (f'{environment.instruction}: step {len(self._steps) - 1}, '
+                 f'{action}')
+      if probability is not None:
+        caption += f', D = {probability:.3f}'
+      self._recording.add(
+          step.state, caption + (', goal reached' if step.reached else ''))
+
+  @property
+  def steps(self) -> tuple[Step, ...]:
+    """The episode so far; its first state is the first."""
+    return tuple(self._steps)
+
+  @property
+  def over(self) -> bool:
+    """Whether no step is left."""
+    return len(self._steps) > self._environment.episode_length
+
+  @property
+  def delay(self) -> float | None:
+    """Seconds from one step to the next; None while paused."""
+    if not self._playing:
+      return None
+    seconds = 1 / _SPEEDS[self._speed]
+    return max(seconds, _END_SECONDS) if self.over else seconds
+
+  def tick(self) -> None:
+    """Makes a step; after an episode's last one, begins the next."""
+    if self.over:
+      self._begin()
+      return
+    action = self._choose()
+    self._environment.step(action)
+    self._keep(board.Action(action).name)
+
+  def press(self, key: str) -> bool:
+    """Acts on a key; returns False to quit."""
+    wanted = command(key)
+    if wanted == 'quit':
+      return False
+    if wanted == 'step':
+      self._playing = False
+      self.tick()
+    elif wanted == 'play':
+      self._playing = not self._playing
+    elif wanted == 'faster':
+      self._speed = min(self._speed + 1, len(_SPEEDS) - 1)
+    elif wanted == 'slower':
+      self._speed = max(self._speed - 1, 0)
+    elif wanted == 'next':
+      self._begin()
+    return True
+
+  def lines(self) -> list[screen.Line]:
+    """Returns the screen."""
+    now = self._steps[-1]
+    length = self._environment.episode_length
+    name = self._name
+    if len(name) > screen.PANEL_WIDTH:
+      name = '...' + name[3 - screen.PANEL_WIDTH:]
+    reward_model = 'this run has no reward model'
+    bar = ''
+    if now.probability is not None:
+      verdict = 'accepted' if now.probability > .5 else 'rejected'
+      reward_model = f'{now.probability:.3f}, {verdict}'
+      filled = round(_BAR * now.probability)
+      bar = '[' + '#' * filled + '.' * (_BAR - filled) + ']'
+    speed = f'{_SPEEDS[self._speed]:g} steps a second'
+    panel = [
+        screen.line(name),
+        screen.line(f'{self._trained.steps:,} steps of training, '
+                    f'{"greedy" if self._rng is None else "sampled"}'),
+        screen.line(''),
+        screen.line(f'Step     {len(self._steps) - 1} of {length}' +
+                    (', the last' if self.over else '')),
+        screen.line(f'Agent    {screen.agent_text(now.state)}'),
+        screen.line(f'D(c, s)  {reward_model}', bold=True),
+        screen.line(f'         {bar}'),
+        screen.line(f'Goal     {"reached" if now.reached else "not reached"}',
+                    bold=now.reached),
+        screen.line(f'Speed    {speed if self._playing else "paused"}'),
+        screen.line(''),
+        screen.line('step  action    D(c, s)  goal')]
+    first = max(0, len(self._steps) - _LOG_LINES)
+    for i, step in enumerate(self._steps[first:], first):
+      probability = (
+          '-' if step.probability is None else f'{step.probability:.3f}')
+      panel.append(screen.line(
+          f'{i:4}  {step.action:8}  {probability:>7}  '
+          f'{"reached" if step.reached else "-"}'))
+    return screen.compose(
+        str(self._environment.instruction), now.state, panel, _KEYS)
+
+
+def define_flags() -> None:
+  """Defines the program's flags."""
+  flags.DEFINE_string(
+      'run_dir', None, 'The directory of the run to watch.', required=True)
+  flags.DEFINE_integer(
+      'checkpoint', None, 'The step of the checkpoint; default: the newest.')
+  flags.DEFINE_integer(
+      'seed', None, 'Decides instances and actions; default: others each '
+      'time.', lower_bound=0)
+  flags.DEFINE_bool(
+      'greedy', False, 'Take the likeliest action instead of sampling.')
+  flags.DEFINE_string(
+      'record', None, 'A GIF file for the episodes that are shown: the last '
+      f'{pictures.RECORDED_EPISODES} that have a step. It is written at the '
+      'end, over what was there.')
+
+
+def main(argv: Sequence[str]) -> None:
+  """Shows a run."""
+  if len(argv) > 1:
+    raise app.UsageError(f'Unknown arguments: {" ".join(argv[1:])}.')
+  values = flags.FLAGS
+  recording = None if values.record is None else pictures.Recording()
+  try:
+    if values.record is not None:
+      pictures.check_output('record', values.record, '.gif')
+    screen.check_terminal()
+    training.prepare_device(config_lib.Config())
+    show = Show(
+        trained_lib.load(values.run_dir, values.checkpoint), values.run_dir,
+        values.seed, values.greedy, recording)
+  except (config_lib.ConfigError, checkpoints.CheckpointError,
+          worlds.WorldError, pictures.OutputError,
+          screen.TerminalError) as error:
+    sys.exit(f'Error: {error}')
+  try:
+    screen.show(show)
+  except screen.TerminalError as error:
+    sys.exit(f'Error: {error}')
+  finally:
+    if recording is not None:
+      print(recording.save(values.record))
+
+
+if __name__ == '__main__':
+  define_flags()
+  app.run(main)

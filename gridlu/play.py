@@ -1,0 +1,189 @@
+"""A person plays GridLU in the terminal.
+
+  python -m gridlu.play --task=arrangements
+
+Arrow keys move, space lifts a block or puts it down, `.` or w waits, r is a
+new instance and q quits. See `gridlu.screen` for how to read the board.
+"""
+
+from collections.abc import Callable
+import sys
+
+from absl import app
+from absl import flags
+
+import gridlu
+from gridlu import language
+from gridlu import pictures
+from gridlu import screen
+from gridlu import tasks
+from gridlu import world
+
+_ACTIONS = {
+    'up': world.Action.UP, 'down': world.Action.DOWN,
+    'left': world.Action.LEFT, 'right': world.Action.RIGHT,
+    'space': world.Action.INTERACT, '.': world.Action.NOOP,
+    'w': world.Action.NOOP}
+
+_KEYS = ('arrows move   space lifts or puts down   . waits',
+         'r new instance   q quits')
+_LEGEND = ('(r)   a red circle', '[g]   a green rect',
+           '/b\\   a blue triangle', '.--.  the agent, free',
+           '****  the agent with its block')
+
+
+def action(key: str) -> world.Action | None:
+  """Returns the action that a key means, None if it means none.
+
+  Args:
+    key: As `screen.key_name` names it.
+  """
+  return _ACTIONS.get(key)
+
+
+class Game:
+  """A person's episodes, one after another: a `screen.View`."""
+
+  delay = None
+
+  def __init__(self, environment: gridlu.GridLU,
+               recording: pictures.Recording | None = None):
+    """Begins with an instance.
+
+    Args:
+      environment: Where to play. The game resets it.
+      recording: Gets every state.
+    """
+    self._environment = environment
+    self._recording = recording
+    self._begin()
+
+  def _begin(self) -> None:
+    self._environment.reset()
+    self._num_steps = 0
+    if self._recording is not None:
+      self._recording.begin()
+    self._record('start')
+
+  def _record(self, what: str) -> None:
+    if self._recording is not None:
+      reached = ', goal reached' if self.reached else ''
+      self._recording.add(
+          self._environment.state, f'{self._environment.instruction}: step '
+          f'{self._num_steps}, {what}{reached}')
+
+  @property
+  def reached(self) -> bool:
+    """Whether the state is a goal state."""
+    return bool(gridlu.satisfied(
+        self._environment.instruction, self._environment.state))
+
+  @property
+  def over(self) -> bool:
+    """Whether no step is left."""
+    return self._num_steps >= self._environment.episode_length
+
+  def press(self, key: str) -> bool:
+    """Acts on a key; returns False to quit."""
+    chosen = action(key)
+    if key == 'q':
+      return False
+    if key == 'r':
+      self._begin()
+    elif chosen is not None and not self.over:
+      self._environment.step(chosen)
+      self._num_steps += 1
+      self._record(chosen.name)
+    return True
+
+  def tick(self) -> None:
+    """Does nothing: time does not count."""
+
+  def lines(self) -> list[screen.Line]:
+    """Returns the screen."""
+    environment = self._environment
+    state = environment.state
+    left = environment.episode_length - self._num_steps
+    reached = 'reached' if self.reached else 'not reached'
+    panel = [
+        screen.line(f'GridLU-{environment.instruction.task.title()}'),
+        screen.line(''),
+        screen.line(f'Steps  {self._num_steps} taken, {left} left'),
+        screen.line(f'Agent  {screen.agent_text(state)}'),
+        screen.line(f'Goal   {reached}', bold=self.reached),
+        screen.line('')]
+    if self.over:
+      panel += [screen.line(f'The episode is over: {reached}.', bold=True),
+                screen.line('Press r for a new instance.')]
+    else:
+      panel += [screen.line('')] * 2
+    panel += [screen.line('')] + [screen.line(text) for text in _LEGEND]
+    return screen.compose(str(environment.instruction), state, panel, _KEYS)
+
+
+def _instruction(text: str, task: str) -> language.Instruction:
+  """Reads --instruction.
+
+  Raises:
+    ValueError: It is not an instruction of the task.
+  """
+  try:
+    parsed = language.parse(text)
+  except language.InstructionError as error:
+    raise ValueError(f'--instruction: {error}') from error
+  if parsed.task != task:
+    raise ValueError(
+        f'--instruction={text} is one of {parsed.task}, and --task={task}: '
+        f'expected one such as {tasks.find(task).instructions()[0]}. Give '
+        f'--task={parsed.task} with it, or another instruction.')
+  return parsed
+
+
+def _main_with(values: flags.FlagValues) -> Callable[[list[str]], None]:
+  """Returns the program, with its flags defined in `values`."""
+  task = flags.DEFINE_enum(
+      'task', 'relations', tuple(tasks.TASKS), 'The task to play.',
+      flag_values=values)
+  instruction = flags.DEFINE_string(
+      'instruction', None, 'The instruction of every episode; default: any of '
+      "the task's. Example: --instruction=\"NorthFrom(AGENT, Color('red', "
+      'SCENE))".', flag_values=values)
+  seed = flags.DEFINE_integer(
+      'seed', None, 'Determines the instances; default: others each time.',
+      lower_bound=0, flag_values=values)
+  record = flags.DEFINE_string(
+      'record', None, 'A GIF file for the episodes that are played: the last '
+      f'{pictures.RECORDED_EPISODES} that have a step. It is written at the '
+      'end, over what was there.', flag_values=values)
+
+  def main(argv: list[str]) -> None:
+    if len(argv) > 1:
+      raise app.UsageError(f'unexpected arguments {argv[1:]}: all options are '
+                           'flags such as --task=arrangements.')
+    try:
+      instructions = (
+          None if instruction.value is None else
+          [_instruction(instruction.value, task.value)])
+      if record.value is not None:
+        pictures.check_output('record', record.value, '.gif')
+      screen.check_terminal()
+    except (ValueError, screen.TerminalError) as error:
+      sys.exit(f'Error: {error}')
+    recording = None if record.value is None else pictures.Recording()
+    game = Game(
+        gridlu.GridLU(task.value, seed.value, instructions=instructions),
+        recording)
+    try:
+      screen.show(game)
+    except screen.TerminalError as error:
+      sys.exit(f'Error: {error}')
+    finally:
+      if recording is not None and record.value is not None:
+        print(recording.save(record.value))
+
+  return main
+
+
+if __name__ == '__main__':
+  # Defined here and not on import: other programs have flags of these names.
+  app.run(_main_with(flags.FLAGS))

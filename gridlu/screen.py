@@ -1,0 +1,430 @@
+r"""What `gridlu.play` and `agile_tf.watch` show on a terminal, and how.
+
+What stands on the screen is a list of `Line`s, and a key is a word such as
+'up' or 'q': whoever shows something has the methods of `View` and needs no
+terminal, and `show` is the one function that talks to it (with the standard
+library's curses).
+
+The board can be read without colours: brackets tell the shape, a letter the
+colour, and a frame is the agent.
+
+  (r) red circle   [g] green rect   /b\ blue triangle
+
+  .-----.  free    *******  carrying
+  | (r) |  agent   * (r) *  agent
+  '-----'          *******
+
+All of it is ASCII, for any locale.
+"""
+
+from collections.abc import Sequence
+import os
+import signal
+import sys
+import textwrap
+import time
+from typing import Any, NamedTuple, Protocol
+
+try:
+  import curses
+except ImportError:  # Windows.
+  curses = None  # type: ignore[assignment]
+
+from gridlu import world
+
+WIDTH = 76  # Columns of a screen, at most. A common terminal has 80 by 24.
+PANEL_WIDTH = 36  # Of these, to the right of the board.
+_CELL_WIDTH, _CELL_HEIGHT = 7, 3
+_BOARD_WIDTH = world.SIZE * _CELL_WIDTH + 2
+_INSTRUCTION_LINES = 2
+
+
+class TerminalError(RuntimeError):
+  """There is no terminal, or none that a screen can be shown on."""
+
+
+class Style(NamedTuple):
+  """How a text looks, where the terminal can do it."""
+  # 'black', 'red', 'green', 'blue', 'dark', 'wall' or 'white'; None: as the
+  # terminal shows text.
+  foreground: str | None = None
+  background: str | None = None
+  bold: bool = False
+
+
+class Segment(NamedTuple):
+  """A text in one style."""
+  text: str
+  style: Style = Style()
+
+
+Line = tuple[Segment, ...]
+
+_PLAIN = Style()
+_BOLD = Style(bold=True)
+_WALL = Style('dark', 'wall')
+_FLOOR = Style('wall', 'black')
+_FREE = Style('white', 'dark')
+_CARRYING = Style('black', 'white')
+_BLOCKS = {'red': Style('white', 'red', True),
+           'green': Style('black', 'green', True),
+           'blue': Style('white', 'blue', True)}
+_SIGNS = {
+    'circle': ('(', ')'), 'rect': ('[', ']'), 'triangle': ('/', '\\')}
+
+
+def line(text: str, bold: bool = False) -> Line:
+  """Returns a line of one plain or bold text."""
+  return (Segment(text, _BOLD if bold else _PLAIN),)
+
+
+def plain(lines: Sequence[Line]) -> list[str]:
+  """Returns the text of lines, without styles."""
+  return [''.join(segment.text for segment in row) for row in lines]
+
+
+def size(lines: Sequence[Line]) -> tuple[int, int]:
+  """Returns how many columns and rows lines take."""
+  return max(map(len, plain(lines)), default=0), len(lines)
+
+
+def _kind(code: int) -> tuple[str, str]:
+  """Returns the colour and the shape of a block."""
+  shape, color = divmod(code - 1, len(world.COLORS))
+  return world.COLORS[color], world.SHAPES[shape]
+
+
+def _sign(code: int) -> Segment:
+  """Returns the three characters in the middle of a cell."""
+  if code == 0:
+    return Segment(' . ', _FLOOR)
+  color, shape = _kind(code)
+  left, right = _SIGNS[shape]
+  return Segment(f'{left}{color[0]}{right}', _BLOCKS[color])
+
+
+def _cell(code: int, agent: bool, carrying: bool) -> list[Line]:
+  """Returns a cell's 3 lines of 7 characters."""
+  sign = _sign(code)
+  if not agent:
+    empty = (Segment(' ' * _CELL_WIDTH, _FLOOR),)
+    side = Segment('  ', _FLOOR)
+    return [empty, (side, sign, side), empty]
+  style = _CARRYING if carrying else _FREE
+  if code == 0:
+    sign = Segment('   ', style)
+  if carrying:
+    top, left, right, bottom = '*******', '* ', ' *', '*******'
+  else:
+    top, left, right, bottom = '.-----.', '| ', ' |', "'-----'"
+  return [(Segment(top, style),),
+          (Segment(left, style), sign, Segment(right, style)),
+          (Segment(bottom, style),)]
+
+
+def board(state: world.State) -> list[Line]:
+  """Draws a board.
+
+  Args:
+    state: One state, without batch dimensions.
+
+  Returns:
+    17 lines of 37 characters: the wall and 5x5 cells of 7x3.
+  """
+  wall = (Segment('#' * _BOARD_WIDTH, _WALL),)
+  side = Segment('#', _WALL)
+  lines: list[Line] = [wall]
+  agent = tuple(int(x) for x in state.agent)
+  for row in range(world.SIZE):
+    cells = [
+        _cell(int(state.blocks[row, column]), (row, column) == agent,
+              bool(state.carrying))
+        for column in range(world.SIZE)]
+    for i in range(_CELL_HEIGHT):
+      lines.append(
+          (side, *(segment for cell in cells for segment in cell[i]), side))
+  return lines + [wall]
+
+
+def agent_text(state: world.State) -> str:
+  """Says what the agent of a state does: 'free', 'carries a red circle'."""
+  if not state.carrying:
+    return 'free'
+  color, shape = _kind(int(state.blocks[tuple(state.agent)]))
+  return f'carries a {color} {shape}'
+
+
+def compose(instruction: str, state: world.State, panel: Sequence[Line],
+            keys: Sequence[str]) -> list[Line]:
+  """Lays a screen out.
+
+  Args:
+    instruction: Stands at the top, in two lines.
+    state: The board, without batch dimensions.
+    panel: At most 17 lines of at most `PANEL_WIDTH` characters, to the right
+      of the board.
+    keys: Lines for the bottom, that say what keys do.
+
+  Returns:
+    The screen's lines, which fit 80 columns and 24 rows if `panel` has that
+    size and there are at most two `keys`.
+  """
+  lines = [line(text, bold=True) for text in textwrap.wrap(instruction, WIDTH)]
+  while len(lines) < _INSTRUCTION_LINES:
+    lines.append(line(''))
+  lines.append(line(''))
+  rows = board(state)
+  notes = [*panel, *[line('')] * (len(rows) - len(panel))]
+  for row, note in zip(rows, notes):
+    # Always as wide, so that the size which is needed does not change.
+    filling = ' ' * (PANEL_WIDTH - size([note])[0])
+    lines.append(row + (Segment('   '), *note, Segment(filling)))
+  return lines + [line('')] + [line(text) for text in keys]
+
+
+def fit(lines: Sequence[Line], width: int, height: int
+       ) -> tuple[list[Line], bool]:
+  """Returns what a terminal of some size shows.
+
+  Args:
+    lines: The screen.
+    width: The terminal's columns.
+    height: The terminal's rows.
+
+  Returns:
+    The lines and True; if the terminal is too small for them, a message that
+    says which size it needs, and False.
+  """
+  needed = size(lines)
+  if needed[0] <= width and needed[1] <= height:
+    return list(lines), True
+  message = (f'This terminal is too small: it has {width} columns and {height} '
+             f'rows, and {needed[0]} columns and {needed[1]} rows are needed. '
+             'Make it larger, or press q to quit.')
+  wrapped = textwrap.wrap(message, max(width, 1))
+  return [line(text) for text in wrapped[:height]], False
+
+
+def key_name(key: int | str) -> str:
+  """Names what curses reads.
+
+  Args:
+    key: A key's code, or a character.
+
+  Returns:
+    'up', 'down', 'left', 'right', 'space', 'resize' (the terminal has another
+    size), a lower-case character, or 'unknown'.
+  """
+  if isinstance(key, int):
+    names = {curses.KEY_UP: 'up', curses.KEY_DOWN: 'down',
+             curses.KEY_LEFT: 'left', curses.KEY_RIGHT: 'right',
+             curses.KEY_RESIZE: 'resize'}
+    return names.get(key, 'unknown')
+  if key == ' ':
+    return 'space'
+  return key.lower() if key.isprintable() else 'unknown'
+
+
+class View(Protocol):
+  """Something that `show` shows."""
+
+  @property
+  def delay(self) -> float | None:
+    """Seconds from one `tick` to the next; None: only keys count."""
+
+  def lines(self) -> list[Line]:
+    """Returns the screen."""
+
+  def press(self, key: str) -> bool:
+    """Acts on a key (see `key_name`); returns False to quit."""
+
+  def tick(self) -> None:
+    """Acts when `delay` is over."""
+
+
+def check_terminal() -> None:
+  """Checks that there is a terminal to show a screen on.
+
+  Raises:
+    TerminalError: There is none; the message says what is missing.
+  """
+  if curses is None:
+    raise TerminalError(
+        'this Python has no curses module, which shows the screen. Run the '
+        'program on Linux or macOS, or in the Windows Subsystem for Linux.')
+  for name, stream in (('input', sys.stdin), ('output', sys.stdout)):
+    if stream is None or not stream.isatty():
+      raise TerminalError(
+          f'standard {name} is not a terminal: expected a person in front of '
+          'it. Run the program in a terminal, without a pipe or a redirection '
+          '(in a container, with "docker run -it").')
+  term = os.environ.get('TERM', '')
+  try:
+    curses.setupterm()
+    can_move = curses.tigetstr('cup')
+  except curses.error as error:
+    raise TerminalError(
+        f'TERM={term!r} is not known here ({error}). Set it to your '
+        "terminal's type, such as TERM=xterm-256color, or TERM=vt100 for one "
+        'without colours.') from error
+  if not can_move:
+    raise TerminalError(
+        f'TERM={term!r} is a terminal whose cursor cannot be moved. Use '
+        'another one, or set TERM to what it is, such as '
+        'TERM=xterm-256color.')
+
+
+_LONGEST_WAIT = .25  # Seconds that curses waits for a key.
+
+# What the colours are on terminals that have at least so many. With 8 there
+# are no greys: the free agent's cell is black then, with its frame.
+_PALETTES = (
+    (256, {'black': 16, 'red': 196, 'green': 46, 'blue': 21, 'dark': 238,
+           'wall': 252, 'white': 231}),
+    (16, {'black': 0, 'red': 9, 'green': 10, 'blue': 12, 'dark': 8, 'wall': 7,
+          'white': 15}),
+    (8, {'black': 0, 'red': 1, 'green': 2, 'blue': 4, 'dark': 0, 'wall': 7,
+         'white': 7}),
+)
+
+
+class _Painter:
+  """Paints lines on a curses window."""
+
+  def __init__(self, window: Any):
+    self._window = window
+    self._attributes: dict[Style, int] = {}
+    self._palette: dict[str, int] = {}
+    # See https://no-color.org.
+    if not os.environ.get('NO_COLOR') and curses.has_colors():
+      curses.start_color()
+      self._palette = next(
+          (palette for count, palette in _PALETTES if curses.COLORS >= count),
+          {})
+    self._default = -1
+    if self._palette:
+      try:
+        curses.use_default_colors()
+      except curses.error:
+        self._default = self._palette['black']
+
+  def _attribute(self, style: Style) -> int:
+    if style not in self._attributes:
+      attribute = curses.A_BOLD if style.bold else curses.A_NORMAL
+      if self._palette and (style.foreground or style.background):
+        pair = 1 + len(self._attributes)
+        white = self._palette['white'] if self._default >= 0 else -1
+        curses.init_pair(
+            pair, self._palette.get(style.foreground or '', white),
+            self._palette.get(style.background or '', self._default))
+        attribute |= curses.color_pair(pair)
+      self._attributes[style] = attribute
+    return self._attributes[style]
+
+  def paint(self, lines: Sequence[Line]) -> bool:
+    """Shows lines; returns whether the terminal is large enough for them."""
+    height, width = self._window.getmaxyx()
+    lines, fits = fit(lines, width, height)
+    self._window.erase()
+    for y, row in enumerate(lines):
+      x = 0
+      for text, style in row:
+        text = text.encode('ascii', 'replace').decode()
+        try:
+          self._window.addstr(y, x, text, self._attribute(style))
+        except curses.error:
+          # It has been written: the last cell of all leaves no place for the
+          # cursor. Or the terminal has just become smaller, and will say so.
+          pass
+        x += len(text)
+    self._window.refresh()
+    return fits
+
+
+def _read_key(window: Any, seconds: float | None) -> str | None:
+  """Waits for a key, returns its name or None if the time is over.
+
+  A new size of the terminal arrives as a signal. One that comes just before
+  curses begins to wait is seen only when it begins again: so it does.
+  """
+  end = None if seconds is None else time.monotonic() + seconds
+  while True:
+    left = _LONGEST_WAIT if end is None else end - time.monotonic()
+    window.timeout(max(0, round(1000 * min(left, _LONGEST_WAIT))))
+    try:
+      return key_name(window.get_wch())
+    except curses.error:  # No key.
+      if not sys.stdin.isatty():
+        raise TerminalError('the terminal has been closed.') from None
+    if end is not None and time.monotonic() >= end:
+      return None
+
+
+def _loop(window: Any, view: View) -> None:
+  """Shows a view until it wants to quit."""
+  painter = _Painter(window)
+  delay = view.delay
+  due = time.monotonic() + (delay or 0)
+  while True:
+    fits = painter.paint(view.lines())
+    if view.delay != delay:
+      delay = view.delay
+      due = time.monotonic() + (delay or 0)
+    waits = delay is None or not fits  # Nothing happens that nobody sees.
+    key = _read_key(window, None if waits else due - time.monotonic())
+    if key is None:
+      view.tick()
+      due = time.monotonic() + (delay or 0)
+    elif key == 'resize':
+      continue
+    elif not fits:
+      if key == 'q':
+        return
+    elif not view.press(key):
+      return
+
+
+def _stop(number: int, frame: Any) -> None:
+  """Ends the program at a signal, in the way that cleans up."""
+  del frame
+  sys.exit(128 + number)
+
+
+def show(view: View) -> None:
+  """Shows a view on the terminal until it wants to quit, or until Ctrl-C.
+
+  However it ends, the terminal is left as it was found. Colours are used where
+  the terminal has them, unless NO_COLOR is set.
+
+  Args:
+    view: What to show.
+
+  Raises:
+    TerminalError: There is no terminal (see `check_terminal`), or it has been
+      closed meanwhile.
+  """
+  check_terminal()
+  signals = (signal.SIGTERM, signal.SIGHUP)
+  handlers = [signal.signal(number, _stop) for number in signals]
+  try:
+    window = curses.initscr()
+    try:
+      curses.noecho()
+      curses.cbreak()
+      window.keypad(True)
+      curses.set_escdelay(25)
+      try:
+        curses.curs_set(0)
+      except curses.error:
+        pass  # This terminal cannot hide its cursor.
+      _loop(window, view)
+    except KeyboardInterrupt:
+      pass  # As good a way to quit as any.
+    finally:
+      window.keypad(False)
+      curses.nocbreak()
+      curses.echo()
+      curses.endwin()
+  finally:
+    for number, handler in zip(signals, handlers):
+      signal.signal(number, handler)

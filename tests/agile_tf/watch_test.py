@@ -1,0 +1,210 @@
+"""Tests for agile_tf.watch, without a terminal and at one."""
+
+import os
+import subprocess
+import sys
+import tempfile
+import types
+from unittest import mock
+
+from absl.testing import absltest
+from absl.testing import parameterized
+import numpy as np
+from PIL import Image
+
+import agile_tf
+from agile_tf import launch
+from agile_tf import trained as trained_lib
+from agile_tf import watch
+from agile_tf import worlds
+import gridlu
+from gridlu import pictures
+from gridlu import rendering
+from gridlu import screen
+from tests.agile_tf import tiny
+from tests.gridlu import boards
+from tests.gridlu import terminal
+
+
+class CommandTest(parameterized.TestCase):
+
+  @parameterized.parameters(
+      ('space', 'step'), ('right', 'step'), ('p', 'play'), ('+', 'faster'),
+      ('=', 'faster'), ('-', 'slower'), ('n', 'next'), ('q', 'quit'),
+      ('left', None), ('unknown', None))
+  def test_command(self, key, expected):
+    self.assertEqual(watch.command(key), expected)
+
+
+class WatchTest(absltest.TestCase):
+
+  @classmethod
+  def setUpClass(cls):
+    super().setUpClass()
+    folder = tempfile.TemporaryDirectory()
+    cls.addClassCleanup(folder.cleanup)
+    cls.run_dir = folder.name
+    launch.train(tiny.config(run_dir=cls.run_dir))
+    cls.trained = trained_lib.load(cls.run_dir)
+
+  def _show(self, **kwargs):
+    return watch.Show(self.trained, 'a run', **({'seed': 1} | kwargs))
+
+  def _text(self, show):
+    return '\n'.join(screen.plain(show.lines()))
+
+  def test_shows_what_the_networks_say(self):
+    # The episode's own instruction stands at the top of the screen.
+    show = self._show(greedy=True)
+    instruction = screen.plain(show.lines())[0]
+    for _ in range(4):
+      self.assertTrue(show.press('space'))
+    steps = show.steps
+    self.assertLen(steps, 5)
+    images = np.stack([rendering.render(step.state) for step in steps])
+    texts = [instruction] * 5
+    np.testing.assert_allclose(
+        [step.probability for step in steps],
+        agile_tf.load_reward_model(self.run_dir)(images, texts), rtol=1e-4)
+    actions = agile_tf.load_policy(self.run_dir)(images, texts)
+    for i, step in enumerate(steps[1:]):
+      self.assertEqual(
+          step.action, gridlu.world.Action(int(actions[i])).name)
+      expected = boards.scalar_step(steps[i].state, actions[i])
+      for a, b in zip(step.state, expected, strict=True):
+        np.testing.assert_array_equal(a, b)
+    for step in steps:
+      self.assertEqual(step.reached, boards.scalar_satisfied(
+          gridlu.language.parse(instruction), step.state))
+    text = self._text(show)
+    self.assertIn('Step     4 of 4, the last', text)
+    self.assertIn(f'D(c, s)  {steps[-1].probability:.3f}, '
+                  f'{"ac" if steps[-1].probability > .5 else "re"}', text)
+    for i, step in enumerate(steps):
+      self.assertRegex(
+          text, rf'{i}  {step.action} +{step.probability:.3f}')
+
+  def test_fits_a_common_terminal(self):
+    show = watch.Show(self.trained, 'a/long/name' * 10, seed=1)
+    for _ in range(11):
+      self.assertEqual(screen.size(show.lines()), (76, 23))
+      show.press('space')
+    self.assertIn('...', self._text(show))
+
+  def test_the_seed_decides(self):
+    def seen(seed):
+      show = self._show(seed=seed)
+      for _ in range(9):
+        show.press('right')
+      return self._text(show)
+
+    self.assertEqual(seen(5), seen(5))
+    self.assertNotEqual(seen(5), seen(6))
+
+  def test_playing(self):
+    show = self._show()
+    self.assertIsNone(show.delay)
+    show.press('p')
+    self.assertEqual(show.delay, .5)
+    show.press('+')
+    self.assertEqual(show.delay, .25)
+    for _ in range(9):
+      show.press('-')
+    self.assertEqual(show.delay, 2)
+    for _ in range(9):
+      show.press('+')
+    self.assertEqual(show.delay, 1 / 16)
+    self.assertIn('16 steps a second', self._text(show))
+    for _ in range(4):
+      show.tick()
+    self.assertTrue(show.over)
+    self.assertEqual(show.delay, 1)  # The end can be seen.
+    show.tick()
+    self.assertLen(show.steps, 1)  # The next episode.
+    show.press('space')  # A single step is one, and then it stands still.
+    self.assertIsNone(show.delay)
+    self.assertLen(show.steps, 2)
+    show.press('n')
+    self.assertLen(show.steps, 1)
+    self.assertFalse(show.press('q'))
+
+  def test_recording(self):
+    recording = pictures.Recording()
+    show = self._show(recording=recording)
+    for key in ('space', 'space', 'n', 'space'):
+      show.press(key)
+    path = os.path.join(self.create_tempdir().full_path, 'run.gif')
+    self.assertEqual(recording.save(path), f'{path}: 5 states of 2 episodes')
+
+  def test_a_run_without_a_reward_model(self):
+    show = watch.Show(self.trained._replace(phi=None), 'a run', seed=1)
+    show.press('space')
+    self.assertIn('this run has no reward model', self._text(show))
+    self.assertIsNone(show.steps[-1].probability)
+
+  def test_another_world_is_refused(self):
+    class Other:
+      observation_shape = (32, 32, 3)
+
+      @staticmethod
+      def make_environment(seed):
+        del seed
+        return object()
+
+    with self.assertRaisesRegex(
+        worlds.WorldError, r'\[32, 32, 3\]; expected a run of a GridLU world'):
+      watch.Show(self.trained._replace(world=Other), 'a run')
+
+  def test_at_a_terminal(self):
+    path = os.path.join(self.create_tempdir().full_path, 'run.gif')
+    with terminal.Terminal(
+        'agile_tf.watch', f'--run_dir={self.run_dir}', '--seed=1',
+        f'--record={path}') as program:
+      program.expect('q quit')
+      self.assertIn('D(c, s)', program.output)
+      for keys in (' ', '\x1bOC'):
+        program.press(keys)
+      program.press('++++p')
+      program.expect('the last')  # Nobody pressed a key for this step.
+      program.press('\x03')
+      self.assertEqual(program.wait(), 0, program.output)
+      self.assertTrue(program.restored)
+      self.assertNotIn('Traceback', program.output)
+      self.assertRegex(program.output, r'run.gif: \d+ states of \d+ episode')
+    show = self._show()
+    show.press('space')
+    show.press('space')
+    with Image.open(path) as gif:
+      for i, step in enumerate(show.steps):
+        gif.seek(i)
+        np.testing.assert_array_equal(
+            np.asarray(gif.convert('RGB'))[8:232:4, 8:232:4],
+            rendering.render(step.state))
+
+  def test_bad_input_is_named(self):
+    good = dict(run_dir=self.run_dir, checkpoint=None, seed=1, greedy=False,
+                record=None)
+    for changes, message in (
+        (dict(run_dir='/no/run'), 'There is no /no/run'),
+        (dict(checkpoint=7), 'no checkpoint of step 7; it has'),
+        (dict(record='run.mp4'), 'expected the name of a .gif file')):
+      values = types.SimpleNamespace(**(good | changes))
+      with (mock.patch.object(watch.flags, 'FLAGS', values),
+            mock.patch.object(screen, 'check_terminal'),
+            mock.patch.object(watch.training, 'prepare_device'),
+            mock.patch.object(screen, 'show') as show):
+        with self.assertRaisesRegex(SystemExit, f'Error: .*{message}'):
+          watch.main(['watch'])
+        show.assert_not_called()
+
+  def test_without_a_terminal(self):
+    run = subprocess.run(
+        [sys.executable, '-m', 'agile_tf.watch', f'--run_dir={self.run_dir}'],
+        text=True, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    self.assertEqual(run.returncode, 1)
+    self.assertIn('standard input is not a terminal', run.stderr)
+    self.assertNotIn('Traceback', run.stderr)
+
+
+if __name__ == '__main__':
+  absltest.main()

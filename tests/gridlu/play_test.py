@@ -1,0 +1,194 @@
+"""Tests for gridlu.play, without a terminal and at one."""
+
+import os
+import re
+import subprocess
+import sys
+
+from absl.testing import absltest
+from absl.testing import parameterized
+import numpy as np
+from PIL import Image
+
+import gridlu
+from gridlu import pictures
+from gridlu import play
+from gridlu import screen
+from gridlu import world
+from tests.gridlu import boards
+from tests.gridlu import terminal
+
+# What terminals send for the arrow keys in the mode that curses sets.
+_UP, _RIGHT = '\x1bOA', '\x1bOC'
+
+
+def _text(game):
+  return '\n'.join(screen.plain(game.lines()))
+
+
+class ActionTest(parameterized.TestCase):
+
+  @parameterized.parameters(
+      ('up', world.Action.UP), ('down', world.Action.DOWN),
+      ('left', world.Action.LEFT), ('right', world.Action.RIGHT),
+      ('space', world.Action.INTERACT), ('.', world.Action.NOOP),
+      ('w', world.Action.NOOP), ('r', None), ('unknown', None))
+  def test_action(self, key, expected):
+    self.assertEqual(play.action(key), expected)
+
+
+class GameTest(absltest.TestCase):
+
+  def test_keys_act_by_the_rules(self):
+    environment = gridlu.GridLU(seed=1)
+    game = play.Game(environment)
+    for i, key in enumerate(['left', 'up', 'space', 'down', '.', 'x', 'w']):
+      before = environment.state
+      self.assertTrue(game.press(key))
+      action = play.action(key)
+      expected = before if action is None else boards.scalar_step(
+          before, action)
+      for a, b in zip(environment.state, expected, strict=True):
+        np.testing.assert_array_equal(a, b)
+      taken = i + 1 - (i > 4)
+      self.assertIn(f'{taken} taken, {30 - taken} left', _text(game))
+    self.assertFalse(game.press('q'))
+
+  def test_an_episode_ends_and_another_begins(self):
+    environment = gridlu.GridLU(seed=1, episode_length=2)
+    game = play.Game(environment)
+    for key in ('left', 'up'):
+      self.assertNotIn('The episode is over', _text(game))
+      game.press(key)
+    end = environment.state
+    game.press('down')  # Not a step any more, nor the start of an episode.
+    np.testing.assert_array_equal(environment.state.agent, end.agent)
+    self.assertIn('The episode is over', _text(game))
+    self.assertIn('2 taken, 0 left', _text(game))
+    game.press('r')
+    self.assertIn('0 taken, 2 left', _text(game))
+    # The next instance of the environment, and none left out.
+    other = gridlu.GridLU(seed=1)
+    other.reset()
+    other.reset()
+    np.testing.assert_array_equal(
+        environment.state.blocks, other.state.blocks)
+
+  def test_the_goal_is_said_when_it_is_reached(self):
+    environment = gridlu.GridLU(
+        seed=0, instructions=["SameLocation(AGENT, Color('red', SCENE))"])
+    game = play.Game(environment)
+    said = set()
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+      game.press(str(rng.choice(['up', 'down', 'left', 'right', 'r'])))
+      reached = boards.scalar_satisfied(
+          environment.instruction, environment.state)
+      self.assertIn(f'Goal   {"" if reached else "not "}reached', _text(game))
+      said.add(reached)
+    self.assertLen(said, 2)
+
+  def test_recording(self):
+    recording = pictures.Recording()
+    game = play.Game(gridlu.GridLU(seed=1), recording)
+    for key in ('left', 'up', 'r', 'r', 'down'):
+      game.press(key)
+    path = os.path.join(self.create_tempdir().full_path, 'game.gif')
+    self.assertEqual(recording.save(path), f'{path}: 5 states of 2 episodes')
+
+
+class ProgramTest(parameterized.TestCase):
+
+  def test_at_a_terminal(self):
+    path = os.path.join(self.create_tempdir().full_path, 'game.gif')
+    # Of the test's own: where this seed begins and where its steps lead.
+    environment = gridlu.GridLU(seed=7)
+    images = [environment.reset().observation['image']]
+    for action in (world.Action.RIGHT, world.Action.UP, world.Action.INTERACT):
+      images.append(environment.step(action).observation['image'])
+    with terminal.Terminal(
+        'gridlu.play', '--seed=7', f'--record={path}') as program:
+      program.expect('q quits')
+      self.assertIn('30 left', program.output)
+      self.assertIn('\x1b[47m', program.output)  # The wall's light grey.
+      for keys in (_RIGHT, _UP, ' '):
+        program.press(keys)
+      program.press('q')
+      self.assertEqual(program.wait(), 0, program.output)
+      self.assertTrue(program.restored)
+      self.assertIn('4 states of 1 episode', program.output)
+    with Image.open(path) as gif:
+      self.assertEqual(gif.n_frames, 4)
+      for i, image in enumerate(images):
+        gif.seek(i)
+        frame = np.asarray(gif.convert('RGB'))
+        np.testing.assert_array_equal(frame[8:232:4, 8:232:4], image)
+
+  @parameterized.parameters(
+      dict(term='vt100'), dict(term='xterm-256color', NO_COLOR='1'))
+  def test_without_colours(self, **settings):
+    with terminal.Terminal('gridlu.play', '--seed=7', **settings) as program:
+      program.expect('q quits')
+      # Neither one of 8 nor one of 256 colours is set.
+      self.assertIsNone(
+          re.search(r'\x1b\[[0-9;]*[34][0-9][;m]', program.output))
+      program.press('q')
+      self.assertEqual(program.wait(), 0, program.output)
+
+  def test_a_small_terminal_says_what_it_needs(self):
+    with terminal.Terminal(
+        'gridlu.play', '--seed=7', columns=50, rows=10) as program:
+      program.expect('76 columns and 23 rows')
+      self.assertIn('50 columns', program.output)
+      program.press('')
+      program.resize(80, 24)
+      program.expect('30 left')  # It goes on as soon as it can.
+      program.resize(50, 10)
+      program.expect('too small')
+      program.press('q')
+      self.assertEqual(program.wait(), 0, program.output)
+
+  def test_interrupts_leave_the_terminal_sane(self):
+    for stop, status in (('\x03', 0), (None, 143)):
+      with terminal.Terminal('gridlu.play', '--seed=7') as program:
+        program.expect('q quits')
+        self.assertFalse(program.restored)
+        if stop:
+          program.press(stop)
+        else:
+          program.terminate()
+        self.assertEqual(program.wait(), status, program.output)
+        self.assertTrue(program.restored)
+        self.assertIn('\x1b[?25h', program.output)  # The cursor is back.
+        self.assertNotIn('Traceback', program.output)
+
+  @parameterized.parameters('dumb', 'no-such-terminal', '')
+  def test_unusable_terminals_are_named(self, term):
+    with terminal.Terminal('gridlu.play', term=term) as program:
+      self.assertEqual(program.wait(), 1)
+      self.assertIn(f'Error: TERM={term!r} is', program.output)
+
+  @parameterized.named_parameters(
+      ('no_terminal', [], 'standard input is not a terminal'),
+      ('no_instruction', ['--instruction=NorthFrom(AGENT, yellow)'],
+       'at the caret:\n  NorthFrom(AGENT, yellow)\n' + ' ' * 19 + '^'),
+      ('empty_instruction', ['--instruction='], 'expected a relation'),
+      ('other_task', ['--instruction=Snake(AGENT, SCENE)'],
+       'Give --task=arrangements with it'),
+      ('task', ['--task=chess'], 'chess'),
+      ('seed', ['--seed=-1'], '-1'),
+      ('no_gif', ['--record=game.png'], 'expected the name of a .gif file'),
+      ('no_folder', ['--record=/no/such/game.gif'],
+       'there is no folder /no/such'),
+      ('argument', ['arrangements'], 'unexpected arguments'))
+  def test_bad_input_is_named(self, arguments, message):
+    run = subprocess.run(
+        [sys.executable, '-m', 'gridlu.play', *arguments], text=True,
+        stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    self.assertNotEqual(run.returncode, 0)
+    self.assertIn(message, run.stdout + run.stderr)
+    self.assertNotIn('Traceback', run.stderr)
+
+
+if __name__ == '__main__':
+  absltest.main()

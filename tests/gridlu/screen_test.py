@@ -1,0 +1,156 @@
+"""Tests for gridlu.screen; `tests/gridlu/play_test.py` has its terminal."""
+
+import curses
+import io
+import sys
+from unittest import mock
+
+from absl.testing import absltest
+from absl.testing import parameterized
+import numpy as np
+
+from gridlu import screen
+from gridlu import world
+from tests.gridlu import boards
+
+_BOARD = r"""
+#####################################
+#                                   #
+#  (r)    [g]    /b\     .      .   #
+#                                   #
+#                                   #
+#   .      .      .      .      .   #
+#                                   #
+#                     .-----.       #
+#   .      .      .   | [b] |   .   #
+#                     '-----'       #
+#                                   #
+#   .      .      .      .      .   #
+#                                   #
+#                                   #
+#   .      .      .      .      .   #
+#                                   #
+#####################################"""
+
+
+class BoardTest(parameterized.TestCase):
+
+  def test_board_in_text(self):
+    lines = screen.board(boards.draw('rc gr bt//. . . br@'))
+    self.assertEqual(screen.plain(lines), _BOARD.split('\n')[1:])
+    self.assertEqual(screen.size(lines), (37, 17))
+
+  @parameterized.parameters(
+      ('rc@', ['.-----.', '| (r) |', "'-----'"]),
+      ('gr!', ['*******', '* [g] *', '*******']),
+      ('.@', ['.-----.', '|     |', "'-----'"]),
+      ('bt . . . .@', ['       ', '  /b\\  ', '       ']),
+      ('. . . . .@', ['       ', '   .   ', '       ']))
+  def test_cell(self, board, expected):
+    lines = screen.plain(screen.board(boards.draw(board)))
+    self.assertEqual([row[1:8] for row in lines[1:4]], expected)
+
+  def test_text_alone_shows_the_whole_state(self):
+    # Blocks, and where they stand with a free and with a carrying agent.
+    seen = set()
+    for code in range(world.NUM_BLOCK_CODES):
+      for agent, carrying in (((4, 4), False), ((0, 0), False), ((0, 0), True)):
+        blocks = np.zeros((5, 5), np.int32)
+        blocks[0, 0] = code
+        if not (carrying and code == 0):
+          lines = screen.board(world.State(
+              blocks, np.array(agent), np.array(carrying)))
+          seen.add(tuple(row[1:8] for row in screen.plain(lines)[1:4]))
+    self.assertLen(seen, 29)
+
+  def test_colours(self):
+    lines = screen.board(boards.draw('rc gr! bt'))
+    backgrounds = {segment.text: segment.style.background
+                   for row in lines[1:4] for segment in row}
+    self.assertEqual(backgrounds['(r)'], 'red')
+    self.assertEqual(backgrounds['[g]'], 'green')
+    self.assertEqual(backgrounds['/b\\'], 'blue')
+    self.assertEqual(backgrounds['*******'], 'white')
+    self.assertEqual(backgrounds['#'], 'wall')
+
+  def test_agent_text(self):
+    self.assertEqual(screen.agent_text(boards.draw('bt@')), 'free')
+    self.assertEqual(screen.agent_text(boards.draw('/. bt!')),
+                     'carries a blue triangle')
+
+
+class ComposeTest(parameterized.TestCase):
+
+  def setUp(self):
+    super().setUp()
+    self._state = boards.draw('.@')
+
+  def test_layout(self):
+    lines = screen.plain(screen.compose(
+        'Snake(AGENT, SCENE)', self._state,
+        [screen.line('one'), screen.line('two', bold=True)], ['q quits']))
+    self.assertEqual(lines[:3], ['Snake(AGENT, SCENE)', '', ''])
+    self.assertEqual(lines[3].rstrip(), '#' * 37 + '   one')
+    self.assertEqual(lines[4].rstrip(), '#.-----.'.ljust(36) + '#   two')
+    self.assertEqual(lines[-2:], ['', 'q quits'])
+
+  def test_fits_a_common_terminal_whatever_the_instruction(self):
+    longest = ("SouthFrom(Color('green', Shape('triangle', SCENE)), "
+               "Color('green', Shape('triangle', SCENE)))")
+    for text in ('Snake(AGENT, SCENE)', longest):
+      lines = screen.compose(
+          text, self._state, [screen.line('x' * screen.PANEL_WIDTH)] * 17,
+          ['k' * screen.WIDTH] * 2)
+      self.assertEqual(screen.size(lines), (76, 23))
+      joined = ' '.join(screen.plain(lines)[:2]).strip()
+      self.assertEqual(joined, text)
+
+  def test_fit(self):
+    lines = [screen.line('abc'), screen.line('de')]
+    self.assertEqual(screen.fit(lines, 3, 2), (lines, True))
+    for width, height in ((2, 2), (3, 1), (1, 1), (20, 30)):
+      large = [screen.line('x' * 30)]
+      shown, fits = screen.fit(large, width, height)
+      self.assertFalse(fits)
+      self.assertLessEqual(screen.size(shown)[0], width)
+      self.assertLessEqual(screen.size(shown)[1], height)
+    shown, _ = screen.fit(large, 20, 30)
+    self.assertIn('has 20 columns and 30 rows, and 30 columns and 1 rows are '
+                  'needed', ' '.join(screen.plain(shown)))
+
+
+class KeyTest(parameterized.TestCase):
+
+  @parameterized.parameters(
+      (curses.KEY_UP, 'up'), (curses.KEY_DOWN, 'down'),
+      (curses.KEY_LEFT, 'left'), (curses.KEY_RIGHT, 'right'),
+      (curses.KEY_RESIZE, 'resize'), (curses.KEY_F1, 'unknown'),
+      (' ', 'space'), ('q', 'q'), ('R', 'r'), ('.', '.'), ('+', '+'),
+      ('\x1b', 'unknown'), ('\n', 'unknown'), ('é', 'é'))
+  def test_key_name(self, key, expected):
+    self.assertEqual(screen.key_name(key), expected)
+
+
+class TerminalTest(absltest.TestCase):
+
+  def test_without_a_terminal(self):
+    other = mock.Mock(**{'isatty.return_value': True})
+    for name, message in (
+        ('stdin', 'standard input is not a terminal'),
+        ('stdout', 'standard output is not a terminal')):
+      streams = {'stdin': other, 'stdout': other} | {name: io.StringIO()}
+      with mock.patch.multiple(sys, **streams):
+        with self.assertRaisesRegex(screen.TerminalError, message):
+          screen.check_terminal()
+    with mock.patch.multiple(sys, stdin=None, stdout=other):
+      with self.assertRaisesRegex(screen.TerminalError, 'standard input'):
+        screen.check_terminal()
+
+  def test_without_curses(self):
+    with mock.patch.object(screen, 'curses', None):
+      with self.assertRaisesRegex(screen.TerminalError, 'no curses module'):
+        screen.check_terminal()
+
+
+if __name__ == '__main__':
+  absltest.main()
