@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 import operator
-from typing import Any
+from typing import Any, NamedTuple
 import zlib
 
 import dm_env
@@ -10,12 +10,121 @@ from dm_env import specs
 import numpy as np
 
 from gridlu import language
+from gridlu import relations
 from gridlu import rendering
 from gridlu import tasks
 from gridlu import world
 
 # Instances are drawn this many at a time and served one by one.
 _BLOCK = 256
+
+
+class Setup(NamedTuple):
+  """What an environment plays by (see `set_up`)."""
+  task: tasks.Task
+  instructions: tuple[language.Instruction, ...]  # [N]
+  texts: tuple[str, ...]  # [N], the instructions as strings.
+  codes: np.ndarray  # int32 [N, code size], the instructions encoded.
+  episode_length: int  # Steps.
+  physics: world.Physics
+  rewarded: bool
+
+
+def set_up(
+    task: str, episode_length: int | None,
+    instructions: Sequence[str | language.Instruction] | None,
+    physics: world.Physics, rewarded: bool | None) -> Setup:
+  """Checks the arguments that environments have in common.
+
+  Args:
+    task: As for `GridLU`, like all the others.
+    episode_length: None for the paper's.
+    instructions: None for all of the task's.
+    physics: What can be moved.
+    rewarded: None for the task's own way.
+
+  Returns:
+    The arguments with nothing left open.
+
+  Raises:
+    ValueError: An argument is not as described.
+  """
+  found = tasks.find(task)
+  if episode_length is None:
+    episode_length = found.episode_length
+  if not hasattr(episode_length, '__index__') or episode_length < 1:
+    raise ValueError(f'episode_length is {episode_length!r}: expected a '
+                     "whole number from 1 up, or None for the paper's.")
+  if not isinstance(physics, world.Physics):
+    raise ValueError(f'physics is {physics!r}: expected a world.Physics, '
+                     'such as world.IMMOVABLE_RED_RECTS.')
+  if isinstance(instructions, str):
+    raise ValueError(f'instructions is the string {instructions!r}: expected '
+                     'a list of instructions; put it into one.')
+  if instructions is None:
+    parsed = found.instructions()
+  else:
+    parsed = tuple(
+        language.parse(i) if isinstance(i, str) else i for i in instructions)
+  if not parsed:
+    raise ValueError('instructions is empty: expected at least one, or None '
+                     "for all of the task's.")
+  return Setup(
+      found, parsed, tuple(str(i) for i in parsed), found.encode(parsed),
+      operator.index(episode_length), physics,
+      found.has_ground_truth if rewarded is None else rewarded)
+
+
+class Supply:
+  """Draws instances a block at a time and serves them in order."""
+
+  def __init__(self, setup: Setup, seed: int | None, block: int):
+    """Draws the first block.
+
+    Args:
+      setup: What to draw instances of.
+      seed: Determines all that is drawn; None for a fresh start each time.
+      block: How many to draw at a time.
+    """
+    self._setup = setup
+    self._size = block
+    self._rng = np.random.default_rng(seed)
+    self._draw()
+
+  def _draw(self) -> None:
+    """Draws the next block, remembering where the generator stood."""
+    self._start = self._rng.bit_generator.state
+    self._block = self._setup.task.instances(
+        self._rng, self._size, self._setup.instructions)
+    self._served = 0
+
+  def take(self, count: int) -> relations.Instances:
+    """Serves the next instances.
+
+    Args:
+      count: How many, always the same: the block is a multiple of it.
+
+    Returns:
+      Views of them; the batch dimensions are [count].
+    """
+    if self._served == self._size:
+      self._draw()
+    chosen = slice(self._served, self._served + count)
+    self._served += count
+    return relations.Instances(
+        self._block.instruction[chosen],
+        world.State(*(x[chosen] for x in self._block.state)))
+
+  def get_state(self) -> dict[str, Any]:
+    """Returns what decides all that will be served, as JSON can hold it."""
+    # Where the generator stood before the block.
+    return {'generator': self._start, 'served': self._served}
+
+  def set_state(self, state: dict[str, Any]) -> None:
+    """Goes back to where `get_state` was called."""
+    self._rng.bit_generator.state = state['generator']
+    self._draw()
+    self._served = state['served']
 
 
 class GridLU(dm_env.Environment):
@@ -57,46 +166,14 @@ class GridLU(dm_env.Environment):
     Raises:
       ValueError: An argument is not as described.
     """
-    self._task = tasks.find(task)
-    if episode_length is None:
-      episode_length = self._task.episode_length
-    if not hasattr(episode_length, '__index__') or episode_length < 1:
-      raise ValueError(f'episode_length is {episode_length!r}: expected a '
-                       "whole number from 1 up, or None for the paper's.")
-    if not isinstance(physics, world.Physics):
-      raise ValueError(f'physics is {physics!r}: expected a world.Physics, '
-                       'such as world.IMMOVABLE_RED_RECTS.')
-    if isinstance(instructions, str):
-      raise ValueError(f'instructions is the string {instructions!r}: expected '
-                       'a list of instructions; put it into one.')
-    if instructions is None:
-      self._instructions = self._task.instructions()
-    else:
-      self._instructions = tuple(
-          language.parse(i) if isinstance(i, str) else i for i in instructions)
-    if not self._instructions:
-      raise ValueError('instructions is empty: expected at least one, or None '
-                       "for all of the task's.")
-    self._codes = self._task.encode(self._instructions)
-    self._rewarded = (
-        self._task.has_ground_truth if rewarded is None else rewarded)
-    self._texts = tuple(str(i) for i in self._instructions)
-    self._episode_length = operator.index(episode_length)
-    self._physics = physics
+    self._setup = set_up(task, episode_length, instructions, physics, rewarded)
     self._truncate = truncate
-    self._rng = np.random.default_rng(seed)
-    self._draw_block()
+    self._supply = Supply(self._setup, seed, _BLOCK)
     # The episode that is under way; no state before the first reset.
     self._state: world.State | None = None
     self._index = 0
     self._num_steps = 0
     self._ended = True
-
-  def _draw_block(self) -> None:
-    """Draws the next instances, remembering where the generator stood."""
-    self._block_start = self._rng.bit_generator.state
-    self._block = self._task.instances(self._rng, _BLOCK, self._instructions)
-    self._served = 0
 
   @property
   def state(self) -> world.State:
@@ -107,22 +184,22 @@ class GridLU(dm_env.Environment):
   def instruction(self) -> language.Instruction:
     """The instruction of the episode."""
     self._current_state()
-    return self._instructions[self._index]
+    return self._setup.instructions[self._index]
 
   @property
   def instructions(self) -> tuple[language.Instruction, ...]:
     """The instructions that episodes draw from."""
-    return self._instructions
+    return self._setup.instructions
 
   @property
   def physics(self) -> world.Physics:
     """What can be moved."""
-    return self._physics
+    return self._setup.physics
 
   @property
   def episode_length(self) -> int:
     """Steps of an episode."""
-    return self._episode_length
+    return self._setup.episode_length
 
   def _current_state(self) -> world.State:
     if self._state is None:
@@ -131,15 +208,13 @@ class GridLU(dm_env.Environment):
 
   def _observation(self) -> dict[str, Any]:
     return {'image': rendering.render(self._current_state()),
-            'instruction': self._texts[self._index]}
+            'instruction': self._setup.texts[self._index]}
 
   def reset(self) -> dm_env.TimeStep:
     """Starts an episode with the next instance; see the base class."""
-    if self._served == _BLOCK:
-      self._draw_block()
-    self._index = int(self._block.instruction[self._served])
-    self._state = world.State(*(x[self._served] for x in self._block.state))
-    self._served += 1
+    instruction, state = self._supply.take(1)
+    self._index = int(instruction[0])
+    self._state = world.State(*(x[0] for x in state))
     self._num_steps = 0
     self._ended = False
     return dm_env.restart(self._observation())
@@ -166,14 +241,15 @@ class GridLU(dm_env.Environment):
     if not 0 <= number < len(world.Action):
       raise ValueError(f'action is {action!r}: expected a whole number from 0 '
                        f'to {len(world.Action) - 1} (see world.Action).')
-    self._state = world.step(self._current_state(), number, self._physics)
+    setup = self._setup
+    self._state = world.step(self._current_state(), number, setup.physics)
     self._num_steps += 1
     reward = 0.0
-    if self._rewarded:
+    if setup.rewarded:
       reward = float(
-          self._task.satisfied(self._codes[self._index], self._state))
+          setup.task.satisfied(setup.codes[self._index], self._state))
     observation = self._observation()
-    if self._num_steps < self._episode_length:
+    if self._num_steps < setup.episode_length:
       return dm_env.transition(reward, observation)
     self._ended = True
     if self._truncate:
@@ -198,7 +274,7 @@ class GridLU(dm_env.Environment):
 
   def _checksum(self) -> int:
     """Returns a number that tells lists of instructions apart."""
-    return zlib.crc32('\n'.join(self._texts).encode())
+    return zlib.crc32('\n'.join(self._setup.texts).encode())
 
   def get_state(self) -> dict[str, Any]:
     """Returns all that decides how the environment goes on.
@@ -208,8 +284,7 @@ class GridLU(dm_env.Environment):
       the same arguments (the seed apart).
     """
     return {
-        'generator': self._block_start,  # Where it stood before the block.
-        'served': self._served,
+        **self._supply.get_state(),
         'board': (None if self._state is None else
                   [int(x) for x in world.pack(self._state)]),
         'instruction': self._index,
@@ -236,9 +311,7 @@ class GridLU(dm_env.Environment):
           f'the state has {state["instructions"]} as checksum of the '
           f'instructions, this environment {self._checksum()}: make it with '
           'the same instructions in the same order.')
-    self._rng.bit_generator.state = state['generator']
-    self._draw_block()
-    self._served = state['served']
+    self._supply.set_state(state)
     board = state['board']
     self._state = None if board is None else world.unpack(
         np.array(board, np.uint8))

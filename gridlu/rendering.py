@@ -67,11 +67,14 @@ def _tiles() -> np.ndarray:
 # stands, plus 20 behind which a carrying one stands; then the wall.
 TILES = _tiles()
 
-# The tiles as rows of pixels, [31 * 8, 8, 3]; for each of the image's 56 rows
-# of pixels the row of cells it cuts, [56], and which of a tile's rows, [56, 1].
-_TILE_ROWS = TILES.reshape(-1, TILE_SIZE, 3)
+# The tiles as rows of pixels, [8 * 31, 8, 3], all tiles' first rows at first;
+# for each of the image's 56 rows of pixels the row of cells it cuts, [56], and
+# where in the table the tiles' rows are that it shows, [56, 1].
+_TILE_ROWS = np.ascontiguousarray(TILES.swapaxes(0, 1)).reshape(
+    -1, TILE_SIZE, 3)
 _CELL_ROW = np.arange(IMAGE_SIZE, dtype=np.int32) // TILE_SIZE
-_ROW_IN_TILE = np.arange(IMAGE_SIZE, dtype=np.int32)[:, None] % TILE_SIZE
+_FIRST_TILE_ROW = len(TILES) * (
+    np.arange(IMAGE_SIZE, dtype=np.int32)[:, None] % TILE_SIZE)
 
 # For each row or column of the grid the board's, [7] (the wall takes its
 # neighbour's); 1 on the board and 0 in the wall, [7, 7]; the wall's tiles.
@@ -93,10 +96,11 @@ def tile_indices(state: world.State,
   """
   blocks = xp.asarray(state.blocks, np.int32)
   cell = world.cell_index(xp.asarray(state.agent, np.int32))
-  background = 1 + xp.asarray(state.carrying, np.int32)[..., None, None]
-  board = (blocks +
-           world.cell_mask(cell, xp) * background * world.NUM_BLOCK_CODES)
-  grid = xp.take(xp.take(board, _INSIDE, axis=-2), _INSIDE, axis=-1)
+  carrying = world.numbers(state.carrying, np.int32, xp)
+  behind = world.NUM_BLOCK_CODES * (1 + carrying)
+  board = blocks + world.cell_mask(cell, xp) * behind[..., None, None]
+  grid = world.take(
+      world.take(board, _INSIDE, -2, xp), _INSIDE, -1, xp)
   return grid * _BOARD + _WALL
 
 
@@ -110,9 +114,11 @@ def render(state: world.State, xp: world.ArrayModule = np) -> world.Array:
   Returns:
     uint8 [..., 56, 56, 3], red, green and blue from 0 to 255.
   """
-  first_rows = tile_indices(state, xp) * TILE_SIZE
-  rows = xp.take(first_rows, _CELL_ROW, axis=-2) + _ROW_IN_TILE
-  strips = xp.take(_TILE_ROWS, rows, axis=0)  # [..., 56, 7, 8, 3]
+  tiles = world.take(tile_indices(state, xp), _CELL_ROW, -2, xp)
+  # [..., 56, 7, 8, 3]
+  strips = world.take(_TILE_ROWS, tiles + _FIRST_TILE_ROW, 0, xp)
+  if xp is np:  # Where all sizes are known there is nothing to copy.
+    return strips.reshape(strips.shape[:-3] + (IMAGE_SIZE, 3))
   return xp.concatenate(
       [strips[..., column, :, :] for column in range(GRID_SIZE)], axis=-2)
 

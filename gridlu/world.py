@@ -120,9 +120,45 @@ IMMOVABLE_RED_RECTS = Physics(immovable=(block('rect', 'red'),))
 PHYSICS = {'normal': NORMAL, 'immovable_red_rects': IMMOVABLE_RED_RECTS}
 
 
+def take(values: Array, indices: Array, axis: int,
+         xp: ArrayModule = np) -> Array:
+  """Returns `xp.take(values, indices, axis)`.
+
+  NumPy's method takes from a table in half the time of NumPy's function, and
+  one board's step is made of such small things.
+
+  Args:
+    values: An array. Where `xp` is NumPy, a NumPy array.
+    indices: int [...], from 0 up.
+    axis: Along which axis of `values`.
+    xp: The array module.
+
+  Returns:
+    The dtype of `values`; its shape with that of `indices` in place of `axis`.
+  """
+  if xp is np:
+    return values.take(indices, axis=axis)
+  return xp.take(values, indices, axis=axis)
+
+
+def numbers(values: Array, dtype: Any, xp: ArrayModule = np) -> Array:
+  """Returns `xp.asarray(values, dtype)`; a NumPy scalar for a single number.
+
+  NumPy computes with its scalars ten times as fast as with arrays that have no
+  dimensions.
+
+  Args:
+    values: Numbers of any shape.
+    dtype: Their new dtype.
+    xp: The array module.
+  """
+  return xp.asarray(values, dtype)[()]
+
+
 def cell_index(agent: Array) -> Array:
   """Returns 5 * row + column, int32 [...], of cells int32 [..., 2]."""
-  return agent[..., 0] * SIZE + agent[..., 1]
+  # As in `numbers`: a single cell's index is computed with scalars.
+  return agent[..., 0][()] * SIZE + agent[..., 1][()]
 
 
 def cell_mask(cell: Array, xp: ArrayModule = np) -> Array:
@@ -135,7 +171,7 @@ def cell_mask(cell: Array, xp: ArrayModule = np) -> Array:
   Returns:
     int32 [..., 5, 5], 1 at that cell and 0 elsewhere.
   """
-  return xp.take(_CELL_MASK, cell, axis=0)
+  return take(_CELL_MASK, cell, 0, xp)
 
 
 def step(state: State, action: Array, physics: Physics = NORMAL,
@@ -162,10 +198,10 @@ def step(state: State, action: Array, physics: Physics = NORMAL,
   # Products with 0-or-1 masks rather than `where`, which is slow on one board.
   blocks = xp.asarray(state.blocks, np.int32)
   cell = cell_index(xp.asarray(state.agent, np.int32))
-  carrying = xp.asarray(state.carrying, np.bool_)
-  action = xp.asarray(action, np.int32)
+  carrying = numbers(state.carrying, np.bool_, xp)
+  action = numbers(action, np.int32, xp)
 
-  target = xp.take(_NEXT_CELL, action * NUM_CELLS + cell)
+  target = take(_NEXT_CELL, action * NUM_CELLS + cell, 0, xp)
   here, there = cell_mask(cell, xp), cell_mask(target, xp)
   block_here = xp.max(blocks * here, axis=(-2, -1))
   block_there = xp.max(blocks * there, axis=(-2, -1))
@@ -173,9 +209,9 @@ def step(state: State, action: Array, physics: Physics = NORMAL,
   # An agent that carries and does not move "finds" its own block in its way:
   # it stays where it is all the same.
   blocked = carrying & (block_there > 0)
-  moved_block = block_here * xp.asarray(carrying & ~blocked, np.int32)
+  moved_block = block_here * numbers(carrying & ~blocked, np.int32, xp)
   new_blocks = blocks + (there - here) * moved_block[..., None, None]
-  new_cell = cell + (target - cell) * xp.asarray(~blocked, np.int32)
+  new_cell = cell + (target - cell) * numbers(~blocked, np.int32, xp)
 
   interact = action == int(Action.INTERACT)
   liftable = block_here > 0
@@ -184,7 +220,7 @@ def step(state: State, action: Array, physics: Physics = NORMAL,
   # INTERACT turns carrying into free, and free into carrying if there is
   # something to lift.
   new_carrying = (carrying & ~interact) | (~carrying & interact & liftable)
-  return State(new_blocks, xp.take(_ROW_AND_COLUMN, new_cell, axis=0),
+  return State(new_blocks, take(_ROW_AND_COLUMN, new_cell, 0, xp),
                new_carrying)
 
 
@@ -221,5 +257,5 @@ def unpack(packed: Array, xp: ArrayModule = np) -> State:
   blocks = xp.stack(
       [values[..., SIZE * row:SIZE * (row + 1)] for row in range(SIZE)],
       axis=-2)
-  agent = xp.take(_ROW_AND_COLUMN, values[..., NUM_CELLS], axis=0)
+  agent = take(_ROW_AND_COLUMN, values[..., NUM_CELLS], 0, xp)
   return State(blocks, agent, values[..., NUM_CELLS + 1] != 0)

@@ -1,0 +1,157 @@
+"""GridLU as a Gymnasium environment.
+
+Needs the package gymnasium (`pip install agile-tf[gym]`). Importing this module
+registers two environments:
+
+    import gymnasium
+    import gridlu.gym
+    environment = gymnasium.make('GridLU-Relations-v0')
+    environment = gymnasium.make('GridLU-Arrangements-v0')
+
+Or in one line, `gymnasium.make('gridlu.gym:GridLU-Relations-v0')`. Further
+arguments of `make` are those of `GridLUEnv`.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import gymnasium
+from gymnasium import spaces
+import numpy as np
+
+from gridlu import environment
+from gridlu import language
+from gridlu import rendering
+from gridlu import tasks
+from gridlu import world
+
+Observation = dict[str, Any]  # As `environment.GridLU` has them.
+
+
+class GridLUEnv(gymnasium.Env[Observation, Any]):
+  """`gridlu.GridLU` as Gymnasium has it.
+
+  An observation is `{'image': uint8 [56, 56, 3], 'instruction': str}` and an
+  action a number from 0 to 5 (see `world.Action`). `reset(seed=...)` starts
+  the same episodes as a `gridlu.GridLU` with that seed.
+  """
+
+  metadata = {'render_modes': ['rgb_array'], 'render_fps': 4}
+
+  def __init__(
+      self, task: str = 'relations', episode_length: int | None = None,
+      instructions: Sequence[str | language.Instruction] | None = None,
+      physics: world.Physics = world.NORMAL, truncate: bool = False,
+      rewarded: bool | None = None, render_mode: str | None = None):
+    """Makes an environment.
+
+    Args:
+      task: 'relations' or 'arrangements', as for `gridlu.GridLU`, like all
+        arguments but the last.
+      episode_length: Steps of an episode; None for the paper's (30 or 45).
+      instructions: The instructions to draw from; None for all of the task's.
+      physics: What can be moved.
+      truncate: Whether an episode's end is reported as `truncated` (a learner
+        bootstraps from the last state) rather than as `terminated`.
+      rewarded: Whether the reward is that of the ground truth, or always 0;
+        None for the task's own way.
+      render_mode: 'rgb_array', in which `render` returns the image; or None.
+
+    Raises:
+      ValueError: An argument is not as described.
+    """
+    if render_mode not in (None, *self.metadata['render_modes']):
+      raise ValueError(f"render_mode is {render_mode!r}: expected 'rgb_array' "
+                       'or None.')
+    self._arguments: dict[str, Any] = dict(
+        task=task, episode_length=episode_length, instructions=instructions,
+        physics=physics, truncate=truncate, rewarded=rewarded)
+    self._environment = environment.GridLU(**self._arguments)
+    self._truncate = truncate
+    self.render_mode = render_mode
+    # The image of the episode that is under way.
+    self._image: np.ndarray | None = None
+    self._ended = True
+    # All of the task's, so that two lists of instructions have one space.
+    texts = [str(i) for i in tasks.find(task).instructions()]
+    shape = (rendering.IMAGE_SIZE, rendering.IMAGE_SIZE, 3)
+    self.observation_space = spaces.Dict({
+        'image': spaces.Box(0, 255, shape, np.uint8),
+        'instruction': spaces.Text(
+            min_length=min(map(len, texts)), max_length=max(map(len, texts)),
+            charset=''.join(sorted(set(''.join(texts))))),
+    })
+    self.action_space = spaces.Discrete(len(world.Action))
+
+  @property
+  def instruction(self) -> language.Instruction:
+    """The instruction of the episode."""
+    return self._environment.instruction
+
+  @property
+  def state(self) -> world.State:
+    """The board, without batch dimensions. What it is made of is a copy."""
+    return self._environment.state
+
+  def reset(self, *, seed: int | None = None,
+            options: dict[str, Any] | None = None
+            ) -> tuple[Observation, dict[str, Any]]:
+    """Starts an episode.
+
+    Args:
+      seed: Determines it and those that follow; None to go on with what the
+        last seed began, or with a fresh start.
+      options: Ignored: there are none.
+
+    Returns:
+      The observation and an empty dict.
+    """
+    super().reset(seed=seed)
+    if seed is not None:
+      self._environment = environment.GridLU(seed=seed, **self._arguments)
+    observation = self._environment.reset().observation
+    self._image = observation['image']
+    self._ended = False
+    return observation, {}
+
+  def step(
+      self, action: int
+  ) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
+    """Acts.
+
+    Args:
+      action: From 0 to 5 (see `world.Action`).
+
+    Returns:
+      The observation, the reward, whether the episode has been terminated,
+      whether it has been truncated, and an empty dict.
+
+    Raises:
+      ValueError: There is no such action.
+      RuntimeError: No episode is under way.
+    """
+    if self._ended:
+      raise RuntimeError('No episode is under way: call reset() first.')
+    step = self._environment.step(action)
+    self._image = step.observation['image']
+    self._ended = step.last()
+    return (step.observation, step.reward, self._ended and not self._truncate,
+            self._ended and self._truncate, {})
+
+  def render(self) -> np.ndarray | None:
+    """Returns the image, uint8 [56, 56, 3]; None without a render mode.
+
+    Raises:
+      RuntimeError: There is no episode yet.
+    """
+    if self.render_mode is None:
+      return None
+    if self._image is None:
+      raise RuntimeError('There is no episode yet: call reset() first.')
+    return self._image.copy()
+
+
+for _name, _task in (('GridLU-Relations-v0', 'relations'),
+                     ('GridLU-Arrangements-v0', 'arrangements')):
+  gymnasium.register(id=_name, entry_point='gridlu.gym:GridLUEnv',
+                     kwargs={'task': _task})

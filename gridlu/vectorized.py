@@ -1,0 +1,178 @@
+"""Many GridLU boards at once, for learners that are written in NumPy.
+
+The rules are those of `gridlu.GridLU`, which is the same for one board: each
+function of `world`, `rendering` and of the tasks takes a whole batch.
+"""
+
+from collections.abc import Sequence
+import operator
+from typing import NamedTuple
+
+import numpy as np
+
+from gridlu import environment
+from gridlu import language
+from gridlu import rendering
+from gridlu import world
+
+# Roughly so many instances are drawn at a time, or one for each board if that
+# is more. GridLU draws as many: one board plays as GridLU with its seed.
+_BLOCK = 256
+
+
+class Step(NamedTuple):
+  """What W boards show after an action each, or after a reset.
+
+  An episode's last step is also the next one's first: `rewards`, `ended` and
+  `reached` are then of the episode that ended, and `images`, `states` and
+  `instruction` of the one that starts. The instruction that has been rewarded
+  is in the step before.
+  """
+  # uint8 [W, 56, 56, 3], of `states`; None if there are to be none.
+  images: np.ndarray | None
+  states: world.State  # Batch dimensions [W], read-only.
+  # int32 [W], read-only: the index of each board's instruction in
+  # `VectorGridLU.instructions` and `VectorGridLU.texts`.
+  instruction: np.ndarray
+  rewards: np.ndarray  # float32 [W], for the actions; 0 after a reset.
+  ended: np.ndarray  # bool [W]: whether the actions ended an episode.
+  # The states to which the actions led, and of which the rewards are: at the
+  # end of an episode its last ones, else `states`.
+  reached: world.State
+
+
+class VectorGridLU:
+  """W boards of GridLU, each with an instruction.
+
+  Rewards and instances are as in `gridlu.GridLU`. Since all episodes have the
+  same length and start together, they end together, and the next ones start at
+  once.
+  """
+
+  def __init__(
+      self, num_boards: int, task: str = 'relations', seed: int | None = None,
+      episode_length: int | None = None,
+      instructions: Sequence[str | language.Instruction] | None = None,
+      physics: world.Physics = world.NORMAL, rewarded: bool | None = None,
+      images: bool = True):
+    """Makes the boards.
+
+    Args:
+      num_boards: W, how many.
+      task: 'relations' or 'arrangements'.
+      seed: Determines all that is drawn; None for a fresh start each time.
+      episode_length: Steps of an episode; None for the paper's (30 or 45).
+      instructions: The instructions to draw from, as strings or instructions;
+        None for all of the task's.
+      physics: What can be moved.
+      rewarded: Whether the reward is that of the ground truth, or always 0;
+        None for the task's own way, as for `gridlu.GridLU`.
+      images: Whether to render images, which takes most of the time.
+
+    Raises:
+      ValueError: An argument is not as described.
+    """
+    if not hasattr(num_boards, '__index__') or num_boards < 1:
+      raise ValueError(f'num_boards is {num_boards!r}: expected a whole number '
+                       'from 1 up.')
+    self._num_boards = operator.index(num_boards)
+    self._setup = environment.set_up(
+        task, episode_length, instructions, physics, rewarded)
+    self._images = images
+    rounds = max(1, _BLOCK // self._num_boards)
+    self._supply = environment.Supply(
+        self._setup, seed, rounds * self._num_boards)
+    # The episodes that are under way; no states before the first reset.
+    self._states: world.State | None = None
+    self._instruction = np.zeros(self._num_boards, np.int32)
+    self._codes = self._setup.codes[self._instruction]
+    self._num_steps = 0
+
+  @property
+  def num_boards(self) -> int:
+    """W, how many boards there are."""
+    return self._num_boards
+
+  @property
+  def instructions(self) -> tuple[language.Instruction, ...]:
+    """The instructions that episodes draw from."""
+    return self._setup.instructions
+
+  @property
+  def texts(self) -> tuple[str, ...]:
+    """The same as strings."""
+    return self._setup.texts
+
+  @property
+  def physics(self) -> world.Physics:
+    """What can be moved."""
+    return self._setup.physics
+
+  @property
+  def episode_length(self) -> int:
+    """Steps of an episode."""
+    return self._setup.episode_length
+
+  def _start(self) -> world.State:
+    """Starts an episode on each board and returns its states."""
+    self._instruction, states = self._supply.take(self._num_boards)
+    self._codes = self._setup.codes[self._instruction]
+    self._num_steps = 0
+    return states
+
+  def _step(self, states: world.State, rewards: np.ndarray, ended: bool,
+            reached: world.State) -> Step:
+    """Keeps the states that boards now are in, and shows them."""
+    for array in (self._instruction, *states, *reached):
+      # They are the boards: who writes into them would move blocks.
+      array.flags.writeable = False
+    self._states = states
+    return Step(
+        images=rendering.render(states) if self._images else None,
+        states=states, instruction=self._instruction, rewards=rewards,
+        ended=np.full(self._num_boards, ended), reached=reached)
+
+  def reset(self) -> Step:
+    """Starts an episode on each board, whether or not the last ones ended.
+
+    Returns:
+      What the boards show, with rewards of 0.
+    """
+    states = self._start()
+    return self._step(
+        states, np.zeros(self._num_boards, np.float32), False, states)
+
+  def step(self, actions: np.ndarray) -> Step:
+    """Acts on each board; at an episode's end, also starts the next one.
+
+    Args:
+      actions: int [W], each from 0 to 5 (see `world.Action`).
+
+    Returns:
+      What the boards then show; see `Step` on the end of an episode.
+
+    Raises:
+      ValueError: The actions are not as described.
+      RuntimeError: There has been no reset yet.
+    """
+    if self._states is None:
+      raise RuntimeError('There is no episode yet: call reset() first.')
+    actions = np.asarray(actions)
+    if actions.dtype.kind not in 'iu' or actions.shape != (self._num_boards,):
+      raise ValueError(
+          f'actions are {actions.dtype} {list(actions.shape)}: expected whole '
+          f'numbers [{self._num_boards}], one for each board.')
+    if actions.min() < 0 or actions.max() >= len(world.Action):
+      raise ValueError(
+          f'actions are from {actions.min()} to {actions.max()}: expected from '
+          f'0 to {len(world.Action) - 1} (see world.Action).')
+    reached = world.step(self._states, actions, self._setup.physics)
+    self._num_steps += 1
+    if self._setup.rewarded:
+      rewards = self._setup.task.satisfied(
+          self._codes, reached).astype(np.float32)
+    else:
+      rewards = np.zeros(self._num_boards, np.float32)
+    ended = self._num_steps == self._setup.episode_length
+    return self._step(
+        self._start() if ended else reached, rewards, ended, reached)
