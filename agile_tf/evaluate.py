@@ -3,8 +3,10 @@
   python -m agile_tf.evaluate --run_dir=runs/relations --episodes=1000
 
 Success is that the final state of an episode is a goal state. Beside the
-success rate stand its 95 % confidence interval (Wilson's), and what the reward
-model says of every state that the policy reaches, against the ground truth.
+success rate stand its 95 % confidence interval (Wilson's), the share of the
+episodes that could be solved at all in their length (see `gridlu.solver`), and
+what the reward model says of every state that the policy reaches, against the
+ground truth.
 """
 
 from collections.abc import Iterable, Sequence
@@ -29,6 +31,9 @@ from agile_tf import trained as trained_lib
 from agile_tf import training
 from agile_tf import worlds
 from gridlu import rendering
+from gridlu import solver
+from gridlu import tasks
+from gridlu import world as board
 
 _BATCH = 64  # Episodes that are played at the same time.
 
@@ -39,6 +44,7 @@ class Episode(NamedTuple):
   final: np.ndarray  # uint8, the final state as the world observes it
   rewarded: np.ndarray | None  # bool [n], the reward model's decisions
   truth: np.ndarray | None  # bool [n], by the ground truth or the checker
+  start: np.ndarray | None = None  # uint8, the first state
 
   @property
   def success(self) -> bool:
@@ -93,6 +99,7 @@ def play(trained: trained_lib.Trained, count: int, seed: int,
     decide = learning.modelled_rewards_program(
         trained.discriminator, world, scale=1.0)
   parts: list[list[tuple]] = [[] for _ in range(width)]
+  starts: dict[int, np.ndarray] = {}
   played = 0
   while played < count:
     rollout = actor.play(trained.theta)
@@ -103,16 +110,21 @@ def play(trained: trained_lib.Trained, count: int, seed: int,
     truth = rollouts.truth(world, rollout)
     for w in range(width):
       steps = int(rollout.mask[:, w].sum())
+      starts.setdefault(w, rollout.observations[0, w])
       parts[w].append(tuple(
           None if values is None else values[:steps, w]
           for values in (rewarded, truth)))
       if rollout.ended[w] and played < count:
+        decisions, truths = (
+            None if values[0] is None else np.concatenate(values)
+            for values in zip(*parts[w]))
         yield Episode(
-            rollout.instructions[w], rollout.observations[steps, w], *(
-                None if values[0] is None else np.concatenate(values)
-                for values in zip(*parts[w])))
+            rollout.instructions[w], rollout.observations[steps, w], decisions,
+            truths, starts[w])
         played += 1
+      if rollout.ended[w]:
         parts[w] = []
+        del starts[w]
 
 
 def _groups(instruction: str) -> list[str]:
@@ -124,14 +136,41 @@ def _groups(instruction: str) -> list[str]:
   return ['all', kind, root]
 
 
-def summarize(episodes: Sequence[Episode]) -> dict[str, Any]:
+def solvable(episodes: Sequence[Episode], config: config_lib.Config
+            ) -> np.ndarray | None:
+  """Returns which episodes could have succeeded, by exact search.
+
+  Args:
+    episodes: Played ones.
+    config: Of the run: its world, episode length and physics.
+
+  Returns:
+    bool [episodes], None for a world other than GridLU. An instance on which
+    the search was given up (see `gridlu.solver`) counts as solvable.
+  """
+  if config.world not in tasks.TASKS:
+    return None
+  states = board.unpack(np.array([episode.start for episode in episodes]))
+  steps = solver.shortest(
+      [episode.instruction for episode in episodes], states,
+      board.PHYSICS[config.physics], max_steps=config.episode_length)
+  return steps != solver.UNSOLVABLE
+
+
+def summarize(episodes: Sequence[Episode], possible: np.ndarray | None = None
+             ) -> dict[str, Any]:
   """Counts successes and the reward model's errors.
+
+  Args:
+    episodes: Played ones.
+    possible: bool [episodes], which could have succeeded, if that is known.
 
   Returns:
     'success': by group (all, kind of instruction, relation) the episodes, the
-    rate and its interval; 'reward_model': accuracy, false positives and false
-    negatives as shares of all decisions, if both sides are known; and
-    'modelled_success', the share of final states that the reward model
+    rate, its interval and the share that was 'solvable'; 'reward_model':
+    accuracy, false positives and false negatives as shares of all decisions,
+    if both sides are known; and 'modelled_success', the share of final states
+    that the reward model
     accepts, if there is one.
   """
   report: dict[str, Any] = {'episodes': len(episodes)}
@@ -139,15 +178,20 @@ def summarize(episodes: Sequence[Episode]) -> dict[str, Any]:
       episode.truth for episode in episodes if episode.truth is not None]
   if truth:
     groups: dict[str, list[bool]] = {}
-    for episode in episodes:
+    ceilings: dict[str, list[bool]] = {}
+    for i, episode in enumerate(episodes):
       for group in _groups(episode.instruction):
         groups.setdefault(group, []).append(episode.success)
+        if possible is not None:
+          ceilings.setdefault(group, []).append(bool(possible[i]))
     order = ['all', 'go to', 'bring to']
     report['success'] = {
         group: {
             'episodes': len(groups[group]),
             'rate': float(np.mean(groups[group])),
             'interval': interval(sum(groups[group]), len(groups[group])),
+            'solvable': (
+                float(np.mean(ceilings[group])) if ceilings else None),
         } for group in sorted(
             groups, key=lambda g: (order.index(g) if g in order else 9, g))}
   rewarded = [
@@ -166,12 +210,15 @@ def table(report: dict[str, Any]) -> str:
   lines = []
   if 'success' in report:
     lines.append(f'{"instructions":14} {"episodes":>8} {"success":>8}   95 % '
-                 'interval')
+                 'interval       solvable')
     for group, row in report['success'].items():
       low, high = row['interval']
+      ceiling = (
+          '' if row['solvable'] is None else f'{100 * row["solvable"]:5.1f} %')
+      between = f'{100 * low:.1f} to {100 * high:.1f} %'
       lines.append(
           f'{group:14} {row["episodes"]:8} {100 * row["rate"]:6.1f} %   '
-          f'{100 * low:.1f} to {100 * high:.1f} %')
+          f'{between:18} {ceiling}'.rstrip())
   if 'modelled_success' in report:
     lines.append('')
     lines.append('The reward model accepts '
@@ -241,7 +288,7 @@ def main(argv: Sequence[str]) -> None:
   report = {
       'run_dir': values.run_dir, 'steps': trained.steps,
       'greedy': values.greedy, 'seed': values.seed,
-      **summarize(episodes)}
+      **summarize(episodes, solvable(episodes, trained.config))}
   if values.picture:
     Image.fromarray(picture(episodes[:24], trained.world)).save(values.picture)
   if values.json:

@@ -36,7 +36,7 @@ class GridLUEnv(gymnasium.Env[Observation, Any]):
   the same episodes as a `gridlu.GridLU` with that seed.
   """
 
-  metadata = {'render_modes': ['rgb_array'], 'render_fps': 4}
+  metadata: dict[str, Any] = {'render_modes': ['rgb_array'], 'render_fps': 4}
 
   def __init__(
       self, task: str = 'relations', episode_length: int | None = None,
