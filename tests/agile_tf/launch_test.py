@@ -18,6 +18,7 @@ import tensorflow as tf
 
 import agile_tf
 from agile_tf import checkpoints
+from agile_tf import choose
 from agile_tf import config as config_lib
 from agile_tf import evaluate
 from agile_tf import launch
@@ -201,6 +202,23 @@ class LaunchTest(absltest.TestCase):
         evaluate.summarize(list(evaluate.play(run, 12, seed, False)))
         for seed in (3, 3)]
     self.assertEqual(*reports)
+
+  def test_chooses_by_modelled_reward(self):
+    steps = checkpoints.steps(self.run_dir)
+    rows = choose.compare([self.run_dir], 8, 0)
+    self.assertCountEqual([row['step'] for row in rows], steps)
+    rewards = [row['modelled_reward'] for row in rows]
+    self.assertEqual(rewards, sorted(rewards, reverse=True))
+    last, = (row for row in rows if row['step'] == steps[-1])
+    episodes = list(evaluate.play(trained.load(self.run_dir), 8, 0, False))
+    self.assertEqual(
+        last['modelled_reward'], np.mean([e.rewarded for e in episodes]))
+    self.assertEqual(last['final_modelled_reward'], last['modelled_reward'])
+    self.assertEqual(
+        last['success'], np.mean([e.truth[-1] for e in episodes]))
+    self.assertIn(f'{100 * last["modelled_reward"]:.1f} %', choose.table(rows))
+    with self.assertRaisesRegex(config_lib.ConfigError, 'nowhere'):
+      choose.compare([self.run_dir, 'nowhere'], 8, 0)
 
   def test_ceilings_are_of_the_episodes_start_and_length(self):
     red = gridlu.world.block('rect', 'red')

@@ -1,0 +1,137 @@
+"""Chooses the best policy of several runs by the reward that it was given.
+
+  python -m agile_tf.choose runs/arrangements_0 runs/arrangements_1
+
+The paper trained ten seeds on GridLU-Arrangements, where it has no ground
+truth, and judged the pair of policy and reward model that earned most modelled
+reward (section 3.4). This does so for every checkpoint that the runs have kept.
+Beside each stands the reward of the same episodes under the run's last reward
+model, because an early reward model is generous.
+"""
+
+from collections.abc import Sequence
+import json
+import sys
+from typing import Any
+
+from absl import app
+from absl import flags
+import numpy as np
+import tqdm
+
+from agile_tf import checkpoints
+from agile_tf import config as config_lib
+from agile_tf import evaluate
+from agile_tf import trained as trained_lib
+from agile_tf import training
+from agile_tf import worlds
+
+
+def _reward(trained: trained_lib.Trained, count: int, seed: int
+           ) -> tuple[float, list[evaluate.Episode]]:
+  """Returns the mean share of an episode's states that are rewarded."""
+  episodes = list(evaluate.play(trained, count, seed, greedy=False))
+  return float(np.mean([
+      np.mean(episode.rewarded) for episode in episodes])), episodes
+
+
+def compare(run_dirs: Sequence[str], count: int, seed: int
+           ) -> list[dict[str, Any]]:
+  """Measures every checkpoint of some runs, the best one first.
+
+  Args:
+    run_dirs: The directories of AGILE runs.
+    count: How many episodes to play with each checkpoint.
+    seed: Decides instances and actions; the same for all.
+
+  Returns:
+    For each checkpoint: 'run_dir', 'step', 'modelled_reward' under its own
+    reward model and 'final_modelled_reward' under the run's last one (shares
+    of all states that the policy reached), and 'success' by the ground truth
+    or the checker, None if the world has neither.
+
+  Raises:
+    ConfigError, CheckpointError or WorldError: if a run cannot be loaded, or
+      has no reward model.
+  """
+  pairs = []
+  for run_dir in run_dirs:
+    config_lib.load(f'{run_dir}/config.json')  # Is it a run at all?
+    steps = checkpoints.steps(run_dir)
+    if not steps:
+      raise checkpoints.CheckpointError(
+          f'{run_dir} has no checkpoint yet; wait for its first one, or leave '
+          'it out.')
+    pairs += [(run_dir, step, steps[-1]) for step in steps]
+  rows = []
+  for run_dir, step, last in tqdm.tqdm(
+      pairs, unit=' checkpoints', leave=False):
+    trained = trained_lib.load(run_dir, step)
+    if trained.phi is None:
+      raise checkpoints.CheckpointError(
+          f'{run_dir} was trained without a reward model; name AGILE runs.')
+    reward, episodes = _reward(trained, count, seed)
+    final = reward
+    if step != last:
+      # The policy, its seed and so its episodes are the same.
+      last_phi = trained_lib.load(run_dir, last).phi
+      final, _ = _reward(trained._replace(phi=last_phi), count, seed)
+    known = episodes[0].truth is not None
+    rows.append({
+        'run_dir': run_dir, 'step': step, 'modelled_reward': reward,
+        'final_modelled_reward': final,
+        'success': float(np.mean([e.success for e in episodes]))
+                   if known else None})
+  return sorted(rows, key=lambda row: -row['modelled_reward'])
+
+
+def table(rows: Sequence[dict[str, Any]]) -> str:
+  """Formats what `compare` returns for people."""
+  width = max(len('run'), *(len(row['run_dir']) for row in rows))
+  lines = [f'{"run":{width}} {"step":>12} {"modelled":>9} '
+           f'{"by the last":>12} {"success":>8}']
+  for row in rows:
+    success = (
+        '' if row['success'] is None else f'{100 * row["success"]:.1f} %')
+    lines.append(
+        f'{row["run_dir"]:{width}} {row["step"]:12} '
+        f'{100 * row["modelled_reward"]:7.1f} % '
+        f'{100 * row["final_modelled_reward"]:10.1f} % {success:>8}'.rstrip())
+  return '\n'.join(lines)
+
+
+def define_flags() -> None:
+  """Defines the program's flags."""
+  flags.DEFINE_integer(
+      'episodes', 200, 'How many episodes to play with each checkpoint.',
+      lower_bound=1)
+  flags.DEFINE_integer(
+      'seed', 1_000_003, 'Decides instances and actions.', lower_bound=0)
+  flags.DEFINE_bool('json', False, 'Print JSON instead of a table.')
+
+
+def main(argv: Sequence[str]) -> None:
+  """Compares the runs that are named."""
+  if len(argv) < 2:
+    raise app.UsageError('Name the directories of one or more AGILE runs.')
+  values = flags.FLAGS
+  training.prepare_device(config_lib.Config())
+  try:
+    rows = compare(argv[1:], values.episodes, values.seed)
+  except (config_lib.ConfigError, checkpoints.CheckpointError,
+          worlds.WorldError) as error:
+    sys.exit(f'Error: {error}')
+  if values.json:
+    print(json.dumps(rows, indent=2))
+    return
+  best = rows[0]
+  print('Shares of all states that are rewarded: by the reward model of that '
+        "step, and by the run's last one.")
+  print(table(rows))
+  print(f'Most modelled reward: --run_dir={best["run_dir"]} '
+        f'--checkpoint={best["step"]}')
+
+
+if __name__ == '__main__':
+  define_flags()
+  app.run(main)
