@@ -7,6 +7,7 @@ import sys
 
 from absl.testing import absltest
 import numpy as np
+import pytest
 
 from agile_tf import benchmark
 from agile_tf import config as config_lib
@@ -19,6 +20,7 @@ from tests.agile_tf import tiny
 
 class BenchmarkTest(absltest.TestCase):
 
+  @pytest.mark.slow
   def test_one_program_does_what_its_parts_do(self):
     config = tiny.config(reward_prediction=True, rollout_length=4)
     program, arguments = benchmark.compiled_round(config)

@@ -5,6 +5,7 @@ from unittest import mock
 
 from absl.testing import absltest
 import numpy as np
+import pytest
 
 from agile_tf import checkpoints
 from agile_tf import config as config_lib
@@ -153,6 +154,7 @@ class TrainingTest(absltest.TestCase):
       training.make_world(
           config_lib.Config(world='builtins:list', episode_length=4))
 
+  @pytest.mark.slow
   def test_the_checker_of_arrangements_only_watches(self):
     task = tasks.TASKS['arrangements']
     runs = []
