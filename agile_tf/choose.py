@@ -31,8 +31,10 @@ def _reward(trained: trained_lib.Trained, count: int, seed: int
            ) -> tuple[float, list[evaluate.Episode]]:
   """Returns the mean share of an episode's states that are rewarded."""
   episodes = list(evaluate.play(trained, count, seed, greedy=False))
-  return float(np.mean([
-      np.mean(episode.rewarded) for episode in episodes])), episodes
+  shares = [
+      episode.rewarded.mean() for episode in episodes
+      if episode.rewarded is not None]  # Never, as there is a reward model.
+  return float(np.mean(shares)), episodes
 
 
 def compare(run_dirs: Sequence[str], count: int, seed: int
