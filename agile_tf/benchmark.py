@@ -118,10 +118,7 @@ def _drive(trainer: training.Trainer, seconds: float) -> dict[str, float]:
       start.append((now, schedule.steps))
       schedule.stop()
 
-  if len(trainer.policy_workers) == 1:
-    launch.drive_in_lockstep(trainer, tick)
-  else:
-    launch.drive_in_threads(trainer, tick)
+  launch.drive(trainer, tick)
   (begin, before), (end, after) = start[0], start[-1]
   return {
       'steps_per_second': (after - before) / (end - begin),
@@ -159,8 +156,6 @@ def policy_round(seconds: float, pools: _Pools) -> dict[str, float]:
   return {'milliseconds': 1e3 / _repeat(
       trainer.policy_workers[0].iterate, seconds)}
 
-
-_THREADS = {'15 threads': 15, '5 threads': 5, '3 threads': 3, 'lockstep': 1}
 
 def compiled_round(config: config_lib.Config) -> tuple[Any, tuple[Any, ...]]:
   """Makes a round of all policy workers as one program.
@@ -222,6 +217,8 @@ def one_round(seconds: float, pools: _Pools) -> dict[str, float]:
           lambda: program(*arguments).norms.numpy(), seconds),
       'compile_seconds': compiled}
 
+
+_THREADS = {'15 threads': 15, '5 threads': 5, '3 threads': 3, 'lockstep': 1}
 
 # Name, what is measured, and the cost in MFLOP that gives its ceiling.
 MEASUREMENTS: dict[str, tuple[_Measure, int | None]] = {

@@ -19,7 +19,6 @@ from absl import app
 from absl import flags
 import numpy as np
 from PIL import Image
-import tensorflow as tf
 import tqdm
 
 from agile_tf import checkpoints
@@ -235,24 +234,26 @@ def table(report: dict[str, Any]) -> str:
 
 def picture(episodes: Sequence[Episode], world: worlds.World) -> np.ndarray:
   """Draws final states with their instructions, uint8 [H, W, 3]."""
-  images = world.images(
-      tf.constant(np.stack([episode.final for episode in episodes])))
+  images = world.pixels(np.stack([episode.final for episode in episodes]))
   captions = []
   for episode in episodes:
     verdict = 'reached' if episode.success else 'not reached'
     if episode.truth is None:
       verdict = 'no ground truth'
     captions.append(f'{episode.instruction}: {verdict}')
-  return rendering.contact_sheet(
-      np.round(255 * images.numpy()).astype(np.uint8), captions)
+  return rendering.contact_sheet(images, captions)
 
 
-def define_flags() -> None:
-  """Defines the program's flags."""
+def define_play_flags(episodes: int) -> None:
+  """Defines the flags of programs that play a run's episodes and report.
+
+  Args:
+    episodes: How many they play by default.
+  """
   flags.DEFINE_string(
-      'run_dir', None, 'The directory of the run to evaluate.', required=True)
+      'run_dir', None, "The run's directory.", required=True)
   flags.DEFINE_integer(
-      'episodes', 1000, 'How many episodes to play.', lower_bound=1)
+      'episodes', episodes, 'How many episodes to play.', lower_bound=1)
   flags.DEFINE_integer(
       'checkpoint', None, 'The step of the checkpoint; default: the newest.')
   flags.DEFINE_integer(
@@ -260,6 +261,11 @@ def define_flags() -> None:
   flags.DEFINE_bool(
       'greedy', False, 'Take the likeliest action instead of sampling.')
   flags.DEFINE_bool('json', False, 'Print JSON instead of a table.')
+
+
+def define_flags() -> None:
+  """Defines the program's flags."""
+  define_play_flags(episodes=1000)
   flags.DEFINE_string(
       'picture', None, 'A PNG file for the final states of 24 episodes.')
 

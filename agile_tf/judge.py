@@ -34,7 +34,6 @@ from absl import app
 from absl import flags
 import numpy as np
 from PIL import Image
-import tensorflow as tf
 import tqdm
 
 from agile_tf import checkpoints
@@ -114,8 +113,7 @@ def make_cases(episodes: Sequence[evaluate.Episode],
   images: list[np.ndarray] = []
   for i in range(0, len(episodes), _BATCH):
     finals = np.stack([episode.final for episode in episodes[i:i + _BATCH]])
-    images.extend(np.round(
-        255 * world.images(tf.constant(finals)).numpy()).astype(np.uint8))
+    images.extend(world.pixels(finals))
   has_board = world.observation_shape == (board.PACKED_SIZE,)
   cases = []
   for i, (episode, image) in enumerate(zip(episodes, images)):
@@ -934,23 +932,13 @@ def serve(session: Session, port: int, announce: Callable[[str], None]) -> None:
 
 def define_flags() -> None:
   """Defines the program's flags."""
-  flags.DEFINE_string(
-      'run_dir', None, 'The directory of the run to judge.', required=True)
-  flags.DEFINE_integer(
-      'episodes', 200, 'How many episodes to judge.', lower_bound=1)
-  flags.DEFINE_integer(
-      'checkpoint', None, 'The step of the checkpoint; default: the newest.')
-  flags.DEFINE_integer(
-      'seed', 1_000_003, 'Decides instances and actions.', lower_bound=0)
-  flags.DEFINE_bool(
-      'greedy', False, 'Take the likeliest action instead of sampling.')
+  evaluate.define_play_flags(episodes=200)
   flags.DEFINE_bool(
       'automatic', False, "Report what the world's ground truth or checker "
       'says, without a page and without a person.')
   flags.DEFINE_integer(
       'port', 0, 'Where the page is served, on 127.0.0.1; 0 takes any free '
       'port.', lower_bound=0, upper_bound=65535)
-  flags.DEFINE_bool('json', False, 'Print JSON instead of a table.')
 
 
 def _say(text: str) -> None:

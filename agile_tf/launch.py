@@ -126,7 +126,7 @@ class Run:
         f'{i + 1}: rewarded' if rewarded else f'{i + 1}'
         for i, rewarded in enumerate(episode.rewarded)]
     return rendering.contact_sheet(
-        self._trainer.images(episode.observations), captions)
+        self._trainer.world.pixels(episode.observations), captions)
 
   def save(self) -> None:
     """Saves a checkpoint."""
@@ -142,6 +142,22 @@ class Run:
   def close(self) -> None:
     """Closes the files."""
     self._writer.close()
+
+
+def drive(trainer: training.Trainer, tick: Callable[[], None]) -> None:
+  """Iterates all workers until the run is over, in as many threads as it has.
+
+  Args:
+    trainer: The run.
+    tick: Is called now and then, by this thread.
+
+  Raises:
+    Exception: the first one of any thread.
+  """
+  if len(trainer.policy_workers) == 1:
+    drive_in_lockstep(trainer, tick)
+  else:
+    drive_in_threads(trainer, tick)
 
 
 def drive_in_lockstep(trainer: training.Trainer,
@@ -295,9 +311,6 @@ def train(config: config_lib.Config) -> None:
     try:
       if not trainer.schedule.finished:
         logging.info('Compiling; the first steps take a while.')
-      drive = (
-          drive_in_lockstep if config.policy_threads == 1
-          else drive_in_threads)
       drive(trainer, run.tick)
       run.tick()
       run.save()

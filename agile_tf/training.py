@@ -382,11 +382,6 @@ class Trainer:
     episode, self._episode = self._episode, None
     return episode
 
-  def images(self, observations: np.ndarray) -> np.ndarray:
-    """Renders observations as uint8 [N, H, W, 3]."""
-    return np.round(255 * self.world.images(observations).numpy()).astype(
-        np.uint8)
-
   def iterate_discriminator(self) -> None:
     """Iterates the discriminator's worker and keeps the metrics."""
     assert self.discriminator_worker is not None

@@ -85,6 +85,11 @@ class World:
   compiled: CompiledWorld | None = None
   checker: Callable[[Sequence[str], np.ndarray], np.ndarray] | None = None
 
+  def pixels(self, observations: np.ndarray) -> np.ndarray:
+    """Renders uint8 [N, *observation_shape] as uint8 [N, H, W, 3]."""
+    images = self.images(tf.constant(observations))
+    return np.round(255 * images.numpy()).astype(np.uint8)
+
 
 class GoalExamples:
   """The data set D: pairs of an instruction and one of its goal states."""
@@ -212,8 +217,10 @@ def gridlu_world(
     noop: Whether the policy may also do nothing, as a sixth action.
   """
   kind = tasks.find(task)
-  instructions = instructions or kind.instructions()
-  episode_length = episode_length or kind.episode_length
+  if instructions is None:
+    instructions = kind.instructions()
+  if episode_length is None:
+    episode_length = kind.episode_length
 
   def make_environment(seed: int) -> dm_env.Environment:
     return gridlu.GridLU(

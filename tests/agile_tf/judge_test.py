@@ -9,7 +9,6 @@ import re
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import urllib.error
 import urllib.request
@@ -24,7 +23,6 @@ from agile_tf import checkpoints
 from agile_tf import config as config_lib
 from agile_tf import evaluate
 from agile_tf import judge
-from agile_tf import launch
 from agile_tf import worlds
 from gridlu import rendering
 from gridlu import world
@@ -542,12 +540,9 @@ class ProgramTest(absltest.TestCase):
   @classmethod
   def setUpClass(cls):
     super().setUpClass()
-    folder = tempfile.TemporaryDirectory()
-    cls.addClassCleanup(folder.cleanup)
-    cls.run_dir = folder.name
-    launch.train(tiny.config(
-        run_dir=cls.run_dir, world='arrangements', instructions='Snake',
-        episode_length=6, rollout_length=4, steps=8))
+    cls.run_dir = tiny.train_for(
+        cls, world='arrangements', instructions='Snake', episode_length=6,
+        rollout_length=4, steps=8)
     cls.step, = checkpoints.steps(cls.run_dir)
 
   def _command(self, *arguments):

@@ -7,7 +7,6 @@ import re
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 
@@ -42,10 +41,7 @@ class LaunchTest(absltest.TestCase):
   @classmethod
   def setUpClass(cls):
     super().setUpClass()
-    folder = tempfile.TemporaryDirectory()
-    cls.addClassCleanup(folder.cleanup)
-    cls.run_dir = folder.name
-    _train(cls.run_dir, image_steps=16)
+    cls.run_dir = tiny.train_for(cls, image_steps=16)
 
   def test_a_run_leaves_its_files(self):
     config = config_lib.load(os.path.join(self.run_dir, 'config.json'))

@@ -143,9 +143,8 @@ class RolloutsTest(parameterized.TestCase):
     steps = 0
     for _ in range(200):
       rollout = actor.play(theta)
-      images = np.round(255 * world.images(rollout.observations.reshape(
-          [-1, 27])).numpy()).astype(np.uint8).reshape(
-              [length + 1, width, 56, 56, 3])
+      images = world.pixels(rollout.observations.reshape([-1, 27])).reshape(
+          [length + 1, width, 56, 56, 3])
       for w in rollout.active:
         if timesteps[w] is None or timesteps[w].last():
           timesteps[w] = twins[w].reset()

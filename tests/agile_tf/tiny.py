@@ -1,6 +1,11 @@
 """A run that is small enough for a test."""
 
+import tempfile
+
+from absl.testing import absltest
+
 from agile_tf import config as config_lib
+from agile_tf import launch
 
 
 def flags(**changes) -> list[str]:
@@ -22,3 +27,11 @@ def config(**changes) -> config_lib.Config:
     kind = type(getattr(config_lib.Config, name))
     values[name] = text == 'True' if kind is bool else kind(text)
   return config_lib.Config(**values)
+
+
+def train_for(test_class: type[absltest.TestCase], **changes) -> str:
+  """Trains once for all tests of a class; returns the run's directory."""
+  folder = tempfile.TemporaryDirectory()
+  test_class.addClassCleanup(folder.cleanup)
+  launch.train(config(run_dir=folder.name, **changes))
+  return folder.name

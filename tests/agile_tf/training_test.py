@@ -100,7 +100,7 @@ class TrainingTest(absltest.TestCase):
     self.assertEqual(episode.observations.shape, (5, 27))
     self.assertEqual(episode.rewarded.shape, (4,))
     self.assertEqual(
-        self.trainer.images(episode.observations).shape, (5, 56, 56, 3))
+        self.trainer.world.pixels(episode.observations).shape, (5, 56, 56, 3))
     self.assertIsNone(self.trainer.take_episode())
 
   def test_ground_truth_reward_needs_no_discriminator(self):

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import tempfile
 import types
 from unittest import mock
 
@@ -13,7 +12,6 @@ import numpy as np
 from PIL import Image
 
 import agile_tf
-from agile_tf import launch
 from agile_tf import trained as trained_lib
 from agile_tf import watch
 from agile_tf import worlds
@@ -41,10 +39,7 @@ class WatchTest(absltest.TestCase):
   @classmethod
   def setUpClass(cls):
     super().setUpClass()
-    folder = tempfile.TemporaryDirectory()
-    cls.addClassCleanup(folder.cleanup)
-    cls.run_dir = folder.name
-    launch.train(tiny.config(run_dir=cls.run_dir))
+    cls.run_dir = tiny.train_for(cls)
     cls.trained = trained_lib.load(cls.run_dir)
 
   def _show(self, **kwargs):

@@ -126,6 +126,10 @@ class WorldsTest(absltest.TestCase):
         worlds.from_environment(
             lambda seed, made=environment: made, 'goals.npz', ['go'])
 
+  def test_no_instructions_are_not_all_of_them(self):
+    with self.assertRaisesRegex(ValueError, 'at least one'):
+      worlds.gridlu_world(instructions=())
+
   def test_policies_lack_noop_unless_asked(self):
     self.assertEqual(worlds.gridlu_world().num_actions, 5)
     self.assertEqual(worlds.gridlu_world(noop=True).num_actions, 6)
