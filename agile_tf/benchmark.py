@@ -170,7 +170,7 @@ def compiled_round(config: config_lib.Config) -> tuple[Any, tuple[Any, ...]]:
   world = training.make_world(config)
   rules = world.compiled
   assert rules is not None
-  policy, discriminator = training.make_networks(world)
+  policy, discriminator = training.make_networks('nmn', world)
   program = learning.round_program(
       rollouts.play_program(policy, world),
       learning.modelled_rewards_program(

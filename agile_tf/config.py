@@ -63,6 +63,12 @@ class Config:
       False, 'Whether the policy in GridLU may also do nothing, as a sixth '
       'action.')
 
+  # The networks.
+  model: str = _setting(
+      'nmn', 'Both networks: "nmn", which follow the tree of the instruction '
+      '(FiLM-NMN), or "lstm", which read it as a sequence (FiLM-LSTM).',
+      choices=('nmn', 'lstm'))
+
   # The reward.
   reward: str = _setting(
       'discriminator', "The policy's reward: the decision of a discriminator "

@@ -82,6 +82,8 @@ class Grammar:
   Attributes:
     tokens: The vocabulary, in the order of the modules' ids 1, 2, ...
     slots: In an order in which operands come first; the last is the root.
+    preorder: The slots' indices in the order of the text: a module before its
+      first operand, and that before its second.
   """
 
   def __init__(
@@ -121,6 +123,7 @@ class Grammar:
     self.slots = tuple(
         Slot(index.get(path + 'l', -1), index.get(path + 'r', -1))
         for path in self._paths)
+    self.preorder = tuple(index[path] for path in sorted(self._paths))
     self._encode = functools.lru_cache(maxsize=65536)(self._encode_text)
 
   def encode(self, texts: Sequence[str]) -> np.ndarray:

@@ -19,12 +19,24 @@ from agile_tf import modules
 
 HIDDEN_UNITS = 100
 
+MODELS = ('nmn', 'lstm')
+
 
 class PolicyOutput(NamedTuple):
   """What the policy network says about B pairs of image and instruction."""
   logits: tf.Tensor  # float32 [B, actions]
   baseline: tf.Tensor  # float32 [B]
   reward_logits: tf.Tensor  # float32 [B, 2], of a zero and a positive reward.
+
+
+def _features(model: str, grammar: instructions.Grammar,
+              merges: bool) -> snt.Module:
+  """Makes the part of a network that sees and reads."""
+  if model == 'nmn':
+    return modules.NmnFeatures(grammar, merges)
+  if model == 'lstm':
+    return modules.LstmFeatures(grammar)
+  raise ValueError(f'Model {model!r}: expected one of {", ".join(MODELS)}.')
 
 
 class PolicyNetwork(snt.Module):
@@ -35,12 +47,10 @@ class PolicyNetwork(snt.Module):
   the rest of the network.
   """
 
-  def __init__(self, grammar: instructions.Grammar, num_actions: int,
-               name: str = 'policy'):
+  def __init__(self, model: str, grammar: instructions.Grammar,
+               num_actions: int, name: str = 'policy'):
     super().__init__(name=name)
-    self._stem = modules.Stem()
-    self._nmn = modules.FilmNmn(grammar)
-    self._merge = modules.Merge()
+    self._features = _features(model, grammar, merges=True)
     self._hidden = snt.Linear(HIDDEN_UNITS, name='hidden')
     self._logits = snt.Linear(num_actions, name='logits')
     self._baseline = snt.Linear(1, name='baseline')
@@ -55,10 +65,7 @@ class PolicyNetwork(snt.Module):
       codes: int32 [B, slots], encoded instructions.
       convolve: See `agile_tf.convolutions`.
     """
-    h_stem = self._stem(images, convolve)
-    h_nmn = self._nmn(h_stem, codes, convolve)
-    h_merge = self._merge(h_nmn, h_stem, convolve)
-    h_maxpool = tf.reduce_max(h_merge, [1, 2])
+    h_maxpool = tf.reduce_max(self._features(images, codes, convolve), [1, 2])
     hidden = tf.nn.relu(self._hidden(h_maxpool))
     return PolicyOutput(
         logits=self._logits(hidden),
@@ -69,11 +76,10 @@ class PolicyNetwork(snt.Module):
 class Discriminator(snt.Module):
   """D(c, s), the reward model, as a logit. Its last layer has no bias."""
 
-  def __init__(self, grammar: instructions.Grammar,
+  def __init__(self, model: str, grammar: instructions.Grammar,
                name: str = 'discriminator'):
     super().__init__(name=name)
-    self._stem = modules.Stem()
-    self._nmn = modules.FilmNmn(grammar)
+    self._features = _features(model, grammar, merges=False)
     self._hidden = snt.Linear(HIDDEN_UNITS, name='hidden')
     self._logit = snt.Linear(1, with_bias=False, name='logit')
 
@@ -89,8 +95,7 @@ class Discriminator(snt.Module):
     Returns:
       float32 [B].
     """
-    h_nmn = self._nmn(self._stem(images, convolve), codes, convolve)
-    h_maxpool = tf.reduce_max(h_nmn, [1, 2])
+    h_maxpool = tf.reduce_max(self._features(images, codes, convolve), [1, 2])
     return tf.squeeze(self._logit(tf.nn.relu(self._hidden(h_maxpool))), -1)
 
 
@@ -101,17 +106,19 @@ class Network:
     names: The parameters' names, in the order of every list of parameters.
   """
 
-  def __init__(self, module: type[snt.Module], grammar: instructions.Grammar,
-               image_shape: Sequence[int], **kwargs):
+  def __init__(self, module: type[snt.Module], model: str,
+               grammar: instructions.Grammar, image_shape: Sequence[int],
+               **kwargs):
     """Wraps a module.
 
     Args:
       module: `PolicyNetwork` or `Discriminator`.
+      model: 'nmn' or 'lstm'.
       grammar: The instructions that it will read.
       image_shape: [H, W, 3].
       **kwargs: The module's other arguments.
     """
-    self._make = lambda: module(grammar=grammar, **kwargs)
+    self._make = lambda: module(model=model, grammar=grammar, **kwargs)
     # Applying sets the values of Sonnet's stand-in variables for a while; two
     # threads that trace programs at the same time must take turns.
     self._lock = threading.Lock()

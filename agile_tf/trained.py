@@ -39,7 +39,7 @@ def load(run_dir: str, step: int | None = None) -> Trained:
   checkpoint = checkpoints.load(run_dir, step)
   world = training.make_world(config)
   training.check_tokens(checkpoint, world)
-  policy, discriminator = training.make_networks(world)
+  policy, discriminator = training.make_networks(config.model, world)
 
   def constants(network: networks.Network, group: str) -> list[tf.Tensor]:
     return [tf.constant(value) for value in training.parameters(

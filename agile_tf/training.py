@@ -87,14 +87,14 @@ def make_goal_examples(config: config_lib.Config, world: worlds.World
   return worlds.GoalExamples(dataset, world)
 
 
-def make_networks(world: worlds.World
+def make_networks(model: str, world: worlds.World
                  ) -> tuple[networks.Network, networks.Network]:
   """Makes the policy and the discriminator of a world."""
   policy = networks.Network(
-      networks.PolicyNetwork, world.grammar, world.image_shape,
+      networks.PolicyNetwork, model, world.grammar, world.image_shape,
       num_actions=world.num_actions)
   discriminator = networks.Network(
-      networks.Discriminator, world.grammar, world.image_shape)
+      networks.Discriminator, model, world.grammar, world.image_shape)
   return policy, discriminator
 
 
@@ -219,7 +219,8 @@ class Trainer:
     seeds = np.random.SeedSequence(config.seed).spawn(4)
     policy_seed, discriminator_seed = map(
         int, seeds[0].generate_state(2, np.uint32))
-    self._policy_network, self._discriminator_network = make_networks(world)
+    self._policy_network, self._discriminator_network = make_networks(
+        config.model, world)
     self.policy = optimizers.SharedParameters(
         self._policy_network.names,
         self._policy_network.initial(policy_seed),

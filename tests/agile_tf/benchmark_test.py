@@ -28,7 +28,7 @@ class BenchmarkTest(absltest.TestCase):
     (theta, _, phi, observations, codes, truth_codes, gumbel, mask, discounts,
      replayed) = arguments
     world = training.make_world(config)
-    policy, discriminator = training.make_networks(world)
+    policy, discriminator = training.make_networks('nmn', world)
     observations, actions, satisfied, _ = rollouts.play_program(policy, world)(
         theta, observations, codes, truth_codes, gumbel, mask)
     np.testing.assert_array_equal(actual.observations, observations)

@@ -119,7 +119,8 @@ class PolicyGradientsTest(parameterized.TestCase):
     super().setUp()
     self._world = _world()
     self._policy = networks.Network(
-        networks.PolicyNetwork, self._world.grammar, _SHAPE, num_actions=3)
+        networks.PolicyNetwork, 'nmn', self._world.grammar, _SHAPE,
+        num_actions=3)
     self._theta = _parameters(self._policy, 1)
     self._codes = self._world.grammar.encode(_TEXTS)
 
@@ -222,7 +223,7 @@ class DiscriminatorProgramsTest(parameterized.TestCase):
     super().setUp()
     self._world = _world()
     self._discriminator = networks.Network(
-        networks.Discriminator, self._world.grammar, _SHAPE)
+        networks.Discriminator, 'nmn', self._world.grammar, _SHAPE)
     self._phi = _parameters(self._discriminator, 2)
     self._codes = self._world.grammar.encode(_TEXTS)
 

@@ -9,7 +9,7 @@ from agile_tf import instructions
 from agile_tf import modules
 from agile_tf.convolutions import convolve
 from gridlu import language
-from tests.agile_tf import nmn_oracle
+from tests.agile_tf import network_oracles
 
 _RELATIONS = [str(text) for text in language.relations_instructions()]
 _ARRANGEMENTS = [str(text) for text in language.arrangements_instructions()]
@@ -69,7 +69,7 @@ class FilmNmnTest(parameterized.TestCase):
     p = {key: value.numpy().astype(np.float64)
          for key, value in parameters.items()}
     for h, tree, actual in zip(h_stem, trees, output):
-      expected = nmn_oracle.nmn(
+      expected = network_oracles.nmn(
           h.astype(np.float64), tree, grammar.tokens, **p)
       np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-5)
       self.assertGreater(np.std(expected), 0.01)
@@ -88,7 +88,7 @@ class FilmNmnTest(parameterized.TestCase):
     with tf.GradientTape() as tape:
       tape.watch(sources[0])
       outputs = [
-          nmn_oracle.nmn_tensorflow(
+          network_oracles.nmn_tensorflow(
               sources[0][i:i + 1], tree, grammar.tokens, **parameters)
           for i, tree in enumerate(trees)]
       loss = tf.reduce_sum(weights * tf.concat(outputs, 0))

@@ -10,7 +10,7 @@ import tensorflow as tf
 from agile_tf import instructions
 from agile_tf import networks
 from gridlu import language
-from tests.agile_tf import nmn_oracle
+from tests.agile_tf import network_oracles
 
 _TEXTS = [str(text) for text in language.relations_instructions()]
 _SHAPE = (56, 56, 3)
@@ -19,18 +19,35 @@ _SHAPE = (56, 56, 3)
 _TRUNCATED = 0.87962566
 
 # Parameters by name: shape, and fan_in of weights.
-_TRUNK = {
-    'stem/patches/w': ((8, 8, 3, 16), 8 * 8 * 3),
-    'stem/patches/b': ((16,), None),
-    'stem/neighbours/w': ((3, 3, 16, 64), 3 * 3 * 16),
-    'stem/neighbours/b': ((64,), None),
-    'film_nmn/w': ((3, 3, 128, 64), 3 * 3 * 128),
-    'film_nmn/gamma': ((12, 64), 12),  # Of an embedding: its tokens.
-    'film_nmn/beta': ((12, 64), 12),
+_NMN = {
+    'features/stem/patches/w': ((8, 8, 3, 16), 8 * 8 * 3),
+    'features/stem/patches/b': ((16,), None),
+    'features/stem/neighbours/w': ((3, 3, 16, 64), 3 * 3 * 16),
+    'features/stem/neighbours/b': ((64,), None),
+    'features/film_nmn/w': ((3, 3, 128, 64), 3 * 3 * 128),
+    'features/film_nmn/gamma': ((12, 64), 12),  # Of an embedding: its tokens.
+    'features/film_nmn/beta': ((12, 64), 12),
 }
-_POLICY = _TRUNK | {
-    'merge/convolution/w': ((3, 3, 128, 64), 3 * 3 * 128),
-    'merge/convolution/b': ((64,), None),
+_MERGE = {
+    'features/merge/convolution/w': ((3, 3, 128, 64), 3 * 3 * 128),
+    'features/merge/convolution/b': ((64,), None),
+}
+_FILM = 16 + 32 + 3 * 64  # The channels of all five layers.
+_LSTM = {
+    'features/layer_1/w': ((8, 8, 3, 16), 8 * 8 * 3),
+    'features/layer_2/w': ((3, 3, 16, 32), 3 * 3 * 16),
+    'features/layer_3/w': ((3, 3, 32, 64), 3 * 3 * 32),
+    'features/layer_4/w': ((3, 3, 64, 64), 3 * 3 * 64),
+    'features/layer_5/w': ((3, 3, 64, 64), 3 * 3 * 64),
+    'features/instruction_lstm/embeddings': ((12, 11), 12),
+    'features/instruction_lstm/w': ((11 + 100, 400), 11 + 100),
+    'features/instruction_lstm/b': ((400,), None),
+    'features/gamma/w': ((100, _FILM), 100),
+    'features/gamma/b': ((_FILM,), None),
+    'features/beta/w': ((100, _FILM), 100),
+    'features/beta/b': ((_FILM,), None),
+}
+_POLICY_HEADS = {
     'hidden/w': ((64, 100), 64),
     'hidden/b': ((100,), None),
     'logits/w': ((100, 5), 100),
@@ -40,7 +57,7 @@ _POLICY = _TRUNK | {
     'reward_prediction/w': ((64, 2), 64),
     'reward_prediction/b': ((2,), None),
 }
-_DISCRIMINATOR = _TRUNK | {
+_DISCRIMINATOR_HEAD = {
     'hidden/w': ((64, 100), 64),
     'hidden/b': ((100,), None),
     'logit/w': ((100, 1), 100),  # And no bias.
@@ -53,11 +70,11 @@ def _grammar():
       language.RELATIONS_TOKENS)
 
 
-def _network(kind):
+def _network(kind, model='nmn'):
   if kind == 'policy':
     return networks.Network(
-        networks.PolicyNetwork, _grammar(), _SHAPE, num_actions=5)
-  return networks.Network(networks.Discriminator, _grammar(), _SHAPE)
+        networks.PolicyNetwork, model, _grammar(), _SHAPE, num_actions=5)
+  return networks.Network(networks.Discriminator, model, _grammar(), _SHAPE)
 
 
 def _parameters(network, seed):
@@ -84,8 +101,9 @@ class NetworksTest(parameterized.TestCase):
     self._grammar = _grammar()
     self._codes = self._grammar.encode(self._texts)
 
-  def test_policy_equals_the_formulas(self):
-    network = _network('policy')
+  @parameterized.parameters('nmn', 'lstm')
+  def test_policy_equals_the_formulas(self, model):
+    network = _network('policy', model)
     parameters = _parameters(network, 1)
     output = network(
         [tf.constant(value) for value in parameters],
@@ -95,12 +113,14 @@ class NetworksTest(parameterized.TestCase):
     self.assertEqual(output.reward_logits.shape, [3, 2])
     p = _short(network, parameters)
     for i, (image, tree) in enumerate(zip(self._images, self._trees)):
-      expected = nmn_oracle.policy(image, tree, self._grammar.tokens, p)
+      expected = network_oracles.policy(
+          model, image, tree, self._grammar.tokens, p)
       for actual, value in zip(output, expected):
         np.testing.assert_allclose(actual[i], value, rtol=1e-4, atol=1e-5)
 
-  def test_discriminator_equals_the_formulas(self):
-    network = _network('discriminator')
+  @parameterized.parameters('nmn', 'lstm')
+  def test_discriminator_equals_the_formulas(self, model):
+    network = _network('discriminator', model)
     parameters = _parameters(network, 1)
     logits = network(
         [tf.constant(value) for value in parameters],
@@ -108,7 +128,8 @@ class NetworksTest(parameterized.TestCase):
     self.assertEqual(logits.shape, [3])
     p = _short(network, parameters)
     expected = [
-        nmn_oracle.discriminator(image, tree, self._grammar.tokens, p)
+        network_oracles.discriminator(
+            model, image, tree, self._grammar.tokens, p)
         for image, tree in zip(self._images, self._trees)]
     np.testing.assert_allclose(logits, expected, rtol=1e-4, atol=1e-5)
 
@@ -121,7 +142,7 @@ class NetworksTest(parameterized.TestCase):
           theta, tf.constant(self._images), tf.constant(self._codes))
       sums = [tf.reduce_sum(value) for value in output]
     gamma, hidden = (network.names.index(f'policy/{name}')
-                     for name in ('film_nmn/gamma', 'hidden/w'))
+                     for name in ('features/film_nmn/gamma', 'hidden/w'))
     for value in sums:
       gradient = tape.gradient(value, [theta[0], theta[gamma]])
       self.assertGreater(min(np.abs(x).max() for x in gradient), 1e-4)
@@ -129,9 +150,10 @@ class NetworksTest(parameterized.TestCase):
     self.assertIsNotNone(tape.gradient(sums[1], theta[hidden]))
     self.assertIsNone(tape.gradient(sums[2], theta[hidden]))
 
-  @parameterized.parameters('policy', 'discriminator')
-  def test_instructions_do_not_retrace(self, kind):
-    network = _network(kind)
+  @parameterized.product(
+      kind=('policy', 'discriminator'), model=('nmn', 'lstm'))
+  def test_instructions_do_not_retrace(self, kind, model):
+    network = _network(kind, model)
     theta = [tf.constant(value) for value in network.initial(0)]
     program = tf.function(
         lambda *arguments: tf.nest.flatten(network(*arguments))[0])
@@ -144,11 +166,14 @@ class NetworksTest(parameterized.TestCase):
     self.assertLen({tuple(output.ravel()) for output in outputs}, len(outputs))
 
   @parameterized.parameters(
-      ('policy', _POLICY), ('discriminator', _DISCRIMINATOR))
-  def test_initial_values(self, kind, expected):
-    network = _network(kind)
-    self.assertEqual(
-        network.names, tuple(f'{kind}/{name}' for name in expected))
+      ('policy', 'nmn', _NMN | _MERGE | _POLICY_HEADS),
+      ('policy', 'lstm', _LSTM | _POLICY_HEADS),
+      ('discriminator', 'nmn', _NMN | _DISCRIMINATOR_HEAD),
+      ('discriminator', 'lstm', _LSTM | _DISCRIMINATOR_HEAD))
+  def test_initial_values(self, kind, model, expected):
+    network = _network(kind, model)
+    self.assertCountEqual(
+        network.names, [f'{kind}/{name}' for name in expected])
     for name, value in zip(network.names, network.initial(5)):
       shape, fan_in = expected[name.partition('/')[2]]
       self.assertEqual(value.shape, shape, name)
@@ -179,7 +204,12 @@ class NetworksTest(parameterized.TestCase):
     for one, other in (('film_nmn/w', 'merge/convolution/w'),
                        ('film_nmn/gamma', 'film_nmn/beta')):
       self.assertFalse(np.array_equal(
-          values[f'policy/{one}'], values[f'policy/{other}']))
+          values[f'policy/features/{one}'],
+          values[f'policy/features/{other}']))
+
+  def test_model_that_is_none(self):
+    with self.assertRaisesRegex(ValueError, "Model 'mlp': expected one of nmn"):
+      _network('policy', 'mlp')
 
   def test_threads_with_parameters_of_their_own(self):
     """Eager calls from many threads at once do not mix their parameters."""

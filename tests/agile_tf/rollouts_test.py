@@ -49,7 +49,7 @@ def _gridlu_actors(delayed=(False,) * _WIDTH, greedy=False):
   """An actor of each kind with the same seeds, and policy parameters."""
   world = worlds.gridlu_world(episode_length=_EPISODE)
   policy = networks.Network(
-      networks.PolicyNetwork, world.grammar, world.image_shape,
+      networks.PolicyNetwork, 'nmn', world.grammar, world.image_shape,
       num_actions=world.num_actions)
   # Larger than the initial ones, so that actions depend on what is seen.
   theta = [tf.constant(2 * value) for value in policy.initial(3)]
@@ -128,7 +128,7 @@ class RolloutsTest(parameterized.TestCase):
   def test_long_play_equals_the_environment(self):
     world = worlds.gridlu_world(physics=board.IMMOVABLE_RED_RECTS)
     policy = networks.Network(
-        networks.PolicyNetwork, world.grammar, world.image_shape,
+        networks.PolicyNetwork, 'nmn', world.grammar, world.image_shape,
         num_actions=world.num_actions)
     width, length, seeds = 15, 15, np.random.SeedSequence(5)
     environments, twins = (
@@ -180,7 +180,7 @@ class RolloutsTest(parameterized.TestCase):
     world = worlds.from_environment(
         lambda seed: Countdown([2, 5, 1]), 'none.npz', instructions)
     policy = networks.Network(
-        networks.PolicyNetwork, world.grammar, world.image_shape,
+        networks.PolicyNetwork, 'nmn', world.grammar, world.image_shape,
         num_actions=world.num_actions)
     theta = [tf.constant(value) for value in policy.initial(0)]
     actor = rollouts.EnvironmentActor(

@@ -117,7 +117,7 @@ class TrainingTest(absltest.TestCase):
         reward='frozen', reward_model='elsewhere', steps=16), self.end)
     launch.drive_in_lockstep(trainer, _no_tick)
     frozen = checkpoints.unpack(trainer.checkpoint().arrays, 'discriminator')
-    for name in ('discriminator/logit/w', 'discriminator/film_nmn/gamma'):
+    for name in ('discriminator/logit/w', 'discriminator/features/film_nmn/gamma'):
       np.testing.assert_array_equal(frozen[name], arrays[name])
     self.assertIn('reward_model_accuracy', trainer.row())
 

@@ -56,7 +56,7 @@ def nmn_tensorflow(h, tree, tokens, w, gamma, beta):
   return tf.nn.relu((1 + gamma[x]) * convolved + beta[x])
 
 
-def stem(image, p):
+def _stem(image, p):
   """h_stem of one image; `p` has parameters by their short names."""
   h = _relu(convolve(image, p['stem/patches/w'], 8, same=False) +
             p['stem/patches/b'])
@@ -64,19 +64,65 @@ def stem(image, p):
                p['stem/neighbours/b'])
 
 
-def _film_nmn(h_stem, tree, tokens, p):
-  return nmn(h_stem, tree, tokens,
-             *(p[f'film_nmn/{name}'] for name in ('w', 'gamma', 'beta')))
-
-
-def policy(image, tree, tokens, p):
-  """Logits [actions], baseline [] and reward prediction's logits [2]."""
-  h_stem = stem(image, p)
-  h_nmn = _film_nmn(h_stem, tree, tokens, p)
-  h_merge = _relu(
+def _nmn_features(image, tree, tokens, p):
+  """h_merge where there is a merge layer, else h_nmn."""
+  h_stem = _stem(image, p)
+  h_nmn = nmn(h_stem, tree, tokens,
+              *(p[f'film_nmn/{name}'] for name in ('w', 'gamma', 'beta')))
+  if 'merge/convolution/w' not in p:
+    return h_nmn
+  return _relu(
       convolve(np.concatenate([h_nmn, h_stem], -1), p['merge/convolution/w']) +
       p['merge/convolution/b'])
-  h_maxpool = h_merge.max((0, 1))
+
+
+def preorder(tree):
+  """A tree's tokens in the order of the text."""
+  return [tree[0]] + [
+      token for operand in tree[1:] if operand for token in preorder(operand)]
+
+
+def _sigmoid(x):
+  return 1 / (1 + np.exp(-x))
+
+
+def _lstm_features(image, tree, tokens, p):
+  """h_5 of the FiLM-LSTM."""
+  h, cell = np.zeros(100), np.zeros(100)
+  for token in preorder(tree):
+    x = p['instruction_lstm/embeddings'][tokens.index(token)]
+    gates = (np.concatenate([x, h]) @ p['instruction_lstm/w'] +
+             p['instruction_lstm/b'])
+    i, j, f, o = gates.reshape(4, 100)
+    cell = _sigmoid(f + 1) * cell + _sigmoid(i) * np.tanh(j)
+    h = _sigmoid(o) * np.tanh(cell)
+  gamma, beta = (h @ p[f'{name}/w'] + p[f'{name}/b']
+                 for name in ('gamma', 'beta'))
+  first = 0
+
+  def film(x):
+    nonlocal first
+    these = slice(first, first + x.shape[-1])
+    first += x.shape[-1]
+    return (1 + gamma[these]) * x + beta[these]
+
+  h1 = _relu(film(convolve(image, p['layer_1/w'], 8, same=False)))
+  h2 = _relu(film(convolve(h1, p['layer_2/w'], same=False)))
+  h3 = _relu(film(convolve(h2, p['layer_3/w'])))
+  h4 = _relu(film(convolve(h3, p['layer_4/w'])))
+  return _relu(film(convolve(h4, p['layer_5/w'])) + h3)
+
+
+def _maxpool(model, image, tree, tokens, p):
+  features = {'nmn': _nmn_features, 'lstm': _lstm_features}[model]
+  return features(image, tree, tokens, {
+      name.removeprefix('features/'): value for name, value in p.items()
+  }).max((0, 1))
+
+
+def policy(model, image, tree, tokens, p):
+  """Logits [actions], baseline [] and reward prediction's logits [2]."""
+  h_maxpool = _maxpool(model, image, tree, tokens, p)
   hidden = _relu(h_maxpool @ p['hidden/w'] + p['hidden/b'])
   return (
       hidden @ p['logits/w'] + p['logits/b'],
@@ -84,8 +130,8 @@ def policy(image, tree, tokens, p):
       h_maxpool @ p['reward_prediction/w'] + p['reward_prediction/b'])
 
 
-def discriminator(image, tree, tokens, p):
+def discriminator(model, image, tree, tokens, p):
   """The logit [] of D."""
-  h_maxpool = _film_nmn(stem(image, p), tree, tokens, p).max((0, 1))
+  h_maxpool = _maxpool(model, image, tree, tokens, p)
   hidden = _relu(h_maxpool @ p['hidden/w'] + p['hidden/b'])
   return (hidden @ p['logit/w'])[0]
