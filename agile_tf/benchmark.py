@@ -170,11 +170,11 @@ def compiled_round(config: config_lib.Config) -> tuple[Any, tuple[Any, ...]]:
   world = training.make_world(config)
   rules = world.compiled
   assert rules is not None
-  policy, discriminator = training.make_networks('nmn', world)
+  policy, discriminator = training.make_networks(config.model, world)
   program = learning.round_program(
       rollouts.play_program(policy, world),
       learning.modelled_rewards_program(
-          discriminator, world, config.reward_scale),
+          discriminator, world, config.reward_form, config.reward_scale),
       learning.policy_gradients_program(
           policy, world, training.policy_loss(config)),
       training.policy_updates(config))

@@ -54,7 +54,8 @@ class Config:
       '"SameLocation.*AGENT" 30 of these.')
   physics: str = _setting(
       'normal', "GridLU's physics: every block can be carried, or red rects "
-      'cannot (figure 5).', choices=('normal', 'immovable_red_rects'))
+      'cannot (figure 5), or none can, which the paper does not have.',
+      choices=('normal', 'immovable_red_rects', 'immovable'))
   episode_length: int = _setting(30, 'Steps in a GridLU episode.', low=1)
   truncate: bool = _setting(
       False, "Whether a GridLU episode's end is a truncation (returns "
@@ -78,6 +79,10 @@ class Config:
       choices=('discriminator', 'environment', 'frozen'))
   reward_model: str = _setting(
       '', 'The run directory whose discriminator --reward=frozen takes.')
+  reward_form: str = _setting(
+      'decision', "The discriminator's reward: its decision D > 0.5, the "
+      'probability D, "log" D, or "gail", -log(1 - D).',
+      choices=('decision', 'probability', 'log', 'gail'))
   reward_scale: float = _setting(
       0.1, 'The reward of a goal state.', above=0)
   reward_prediction: bool = _setting(

@@ -96,7 +96,8 @@ def play(trained: trained_lib.Trained, count: int, seed: int,
   decide = None
   if trained.phi is not None:
     decide = learning.modelled_rewards_program(
-        trained.discriminator, world, scale=1.0)
+        trained.discriminator, world, trained.config.reward_form,
+        trained.config.reward_scale)
   parts: list[list[tuple]] = [[] for _ in range(width)]
   starts: dict[int, np.ndarray] = {}
   played = 0
@@ -104,8 +105,9 @@ def play(trained: trained_lib.Trained, count: int, seed: int,
     rollout = actor.play(trained.theta)
     rewarded = None
     if decide is not None:
-      rewarded = decide(
-          trained.phi, rollout.observations, rollout.codes).numpy() > 0
+      _, decisions = decide(
+          trained.phi, rollout.observations, rollout.codes)
+      rewarded = decisions.numpy()
     truth = rollouts.truth(world, rollout)
     for w in range(width):
       steps = int(rollout.mask[:, w].sum())
@@ -114,11 +116,11 @@ def play(trained: trained_lib.Trained, count: int, seed: int,
           None if values is None else values[:steps, w]
           for values in (rewarded, truth)))
       if rollout.ended[w] and played < count:
-        decisions, truths = (
+        judged, truths = (
             None if values[0] is None else np.concatenate(values)
             for values in zip(*parts[w]))
         yield Episode(
-            rollout.instructions[w], rollout.observations[steps, w], decisions,
+            rollout.instructions[w], rollout.observations[steps, w], judged,
             truths, starts[w])
         played += 1
       if rollout.ended[w]:

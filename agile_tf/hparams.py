@@ -16,6 +16,7 @@ from absl import flags
 
 from agile_tf import config as config_lib
 from agile_tf import paper
+from gridlu import tasks
 
 _HEADERS = (
     ' ', 'Group', 'Hyperparameter', 'paper pi', 'this run', 'paper D',
@@ -33,6 +34,7 @@ _OF_DISCRIMINATOR = (
     'anticipated_negative_rate', 'all_workers_write',
     'steps_per_discriminator_update', 'dataset', 'dataset_size',
     'dataset_seed')
+_OF_MODELLED_REWARD = ('reward_form',)
 _OF_REWARD_PREDICTION = (
     'reward_prediction_cost', 'reward_prediction_batch_size',
     'reward_prediction_replay_size')
@@ -155,9 +157,11 @@ def _unused(config: config_lib.Config) -> frozenset[str]:
     unused.update(
         row.discriminator.setting for row in paper.HYPERPARAMETERS
         if row.discriminator and row.discriminator.setting)
+  if config.reward == 'environment':
+    unused.update(_OF_MODELLED_REWARD)
   if not config.reward_prediction:
     unused.update(_OF_REWARD_PREDICTION)
-  if config.world != 'relations':
+  if config.world not in tasks.TASKS:
     unused.update(_OF_GRIDLU)
   if config.dataset:
     unused.update(('dataset_size', 'dataset_seed'))

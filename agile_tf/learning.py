@@ -40,13 +40,15 @@ def _flatten(x: tf.Tensor) -> tf.Tensor:
 
 
 def modelled_rewards_program(
-    discriminator: networks.Network, world: worlds.World, scale: float
-) -> Callable[..., tf.Tensor]:
+    discriminator: networks.Network, world: worlds.World, form: str,
+    scale: float
+) -> Callable[..., tuple[tf.Tensor, tf.Tensor]]:
   """Compiles line 6 of Algorithm 2.
 
   Returns:
     A function of phi, observations uint8 [T + 1, W, ...] and codes int32
-    [W, slots] that returns float32 [T, W], the reward of s_1 ... s_T.
+    [W, slots] that returns of s_1 ... s_T the rewards, float32 [T, W] (see
+    `rewards.modelled`), and whether D takes them for goal states, bool [T, W].
   """
   @tf.function(autograph=False, jit_compile=True)
   def modelled_rewards(phi, observations, codes):
@@ -54,7 +56,9 @@ def modelled_rewards_program(
     length, width = states.shape[:2]
     logits = discriminator(
         phi, world.images(_flatten(states)), tf.tile(codes, [length, 1]))
-    return rewards_lib.modelled(tf.reshape(logits, [length, width]), scale)
+    logits = tf.reshape(logits, [length, width])
+    return (rewards_lib.modelled(logits, form, scale),
+            rewards_lib.decisions(logits))
 
   return modelled_rewards
 
@@ -196,7 +200,7 @@ class Round(NamedTuple):
 
 
 def round_program(
-    play: Callable[..., Any], modelled_rewards: Callable[..., tf.Tensor],
+    play: Callable[..., Any], modelled_rewards: Callable[..., Any],
     policy_gradients: Callable[..., Any], settings: optimizers.RMSProp
 ) -> Callable[..., Round]:
   """Compiles a whole round of W workers in lockstep into one program.
@@ -222,7 +226,7 @@ def round_program(
     observations, actions, satisfied, results = play(
         theta, observations, codes, truth_codes, gumbel, mask)
     played = tf.cast(mask, tf.float32)
-    rewards = played * modelled_rewards(phi, observations, codes)
+    rewards = played * modelled_rewards(phi, observations, codes)[0]
     gradients, terms = policy_gradients(
         theta, observations, codes, actions, rewards, discounts, played,
         results, replayed)

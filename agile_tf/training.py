@@ -179,7 +179,7 @@ class Episode(NamedTuple):
   """A finished training episode."""
   instruction: str
   observations: np.ndarray  # uint8 [n + 1, ...]
-  rewarded: np.ndarray  # bool [n], what the policy was rewarded for
+  rewarded: np.ndarray  # bool [n], what was taken for a goal state
 
 
 class Trainer:
@@ -316,14 +316,16 @@ class Trainer:
     return actor(self.world, self._player, environments, rngs,
                  self._config.rollout_length, delayed)
 
-  def _reward(self) -> Callable[[rollouts.Rollout], np.ndarray]:
-    scale = self._config.reward_scale
+  def _reward(self) -> Callable[[rollouts.Rollout], workers.Reward]:
+    config = self._config
     if self.discriminator is None:
-      return lambda rollout: rewards_lib.ground_truth(
-          rollout.true_rewards, scale)
+      return lambda rollout: workers.Reward(
+          rewards_lib.ground_truth(rollout.true_rewards, config.reward_scale),
+          rollout.true_rewards > 0)
     return workers.modelled_reward(
         self.discriminator, learning.modelled_rewards_program(
-            self._discriminator_network, self.world, scale))
+            self._discriminator_network, self.world, config.reward_form,
+            config.reward_scale))
 
   def iterate_policy(self, worker: workers.PolicyWorker) -> int:
     """Iterates a policy worker, keeps the metrics, returns the steps made."""

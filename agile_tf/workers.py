@@ -25,7 +25,8 @@ class Played(NamedTuple):
   """What an iteration did."""
   rollout: rollouts.Rollout
   metrics: dict[str, float]  # Means over the iteration.
-  rewarded: np.ndarray | None  # bool [T, W]; None: the worker gives no reward.
+  # bool [T, W], what was taken for a goal state; None: nobody judged.
+  rewarded: np.ndarray | None
 
 
 class DiscriminatorWorker:
@@ -90,7 +91,7 @@ class PolicyWorker:
 
   def __init__(self, actor: rollouts.Actor,
                policy: optimizers.SharedParameters,
-               reward: Callable[[rollouts.Rollout], np.ndarray],
+               reward: Callable[[rollouts.Rollout], 'Reward'],
                gradients: Callable[..., Any],
                predictions: 'RewardPrediction | None',
                buffer: replay.ReplayBuffer | None):
@@ -99,8 +100,8 @@ class PolicyWorker:
     Args:
       actor: Plays the worker's episodes.
       policy: theta.
-      reward: From a rollout to float32 [T, W]: the modelled reward for AGILE,
-        the ground truth for the baselines.
+      reward: Rewards a rollout: by the discriminator for AGILE, by the ground
+        truth for the baselines.
       gradients: From `learning.policy_gradients_program`.
       predictions: The replay of reward prediction, if it is used.
       buffer: B, if all workers write to it.
@@ -120,11 +121,12 @@ class PolicyWorker:
     if self._buffer is not None:
       self._buffer.add(*rollout.pairs())
     # 6: Compute the rewards.
-    rewards = self._reward(rollout) * rollout.mask
+    rewards, is_goal = self._reward(rollout)
+    rewards = rewards * rollout.mask
     # 7: The gradient of the RL objective, of the same theta that acted.
     replayed = None
     if self.predictions is not None:
-      replayed = self.predictions.exchange(rollout, rewards)
+      replayed = self.predictions.exchange(rollout, is_goal)
     gradients, terms = self._gradients(
         theta, rollout.observations, rollout.codes, rollout.actions, rewards,
         rollout.discounts, rollout.mask, rollout.results, replayed)
@@ -135,14 +137,20 @@ class PolicyWorker:
         name: float(value.numpy()[active].mean())
         for name, value in terms.items()}
     metrics['policy_gradient_norm'] = float(norms.numpy().mean())
-    return Played(rollout, metrics, rewards > 0)
+    return Played(rollout, metrics, is_goal)
+
+
+class Reward(NamedTuple):
+  """What a rollout earns."""
+  values: np.ndarray  # float32 [T, W]
+  is_goal: np.ndarray  # bool [T, W], which states were taken for goal states
 
 
 class RewardPrediction:
   """The replay from which reward prediction is trained (appendix B).
 
-  It holds the policies' own (instruction, state, reward of that very state);
-  half of a batch is drawn from positive rewards and half from zero rewards
+  It holds the policies' own (instruction, state, whether that very state was
+  rewarded); half of a batch is drawn from rewarded states and half from others
   while both exist.
   """
 
@@ -153,15 +161,15 @@ class RewardPrediction:
     self._batch_size = batch_size
 
   def exchange(self, rollout: rollouts.Rollout,
-               rewards: np.ndarray) -> learning.Replayed:
+               rewarded: np.ndarray) -> learning.Replayed:
     """Adds a rollout and draws a batch for each of its workers.
 
     Args:
       rollout: T steps of W workers.
-      rewards: float32 [T, W].
+      rewarded: bool [T, W].
     """
     codes, observations = rollout.pairs()
-    self._buffer.add(codes, observations, rollout.judged(rewards) > 0)
+    self._buffer.add(codes, observations, rollout.judged(rewarded))
     batches = [
         self._buffer.sample_balanced(self.rng, self._batch_size)
         for _ in range(len(rollout.codes))]
@@ -170,15 +178,16 @@ class RewardPrediction:
 
 def modelled_reward(
     discriminator: optimizers.SharedParameters, program: Callable[..., Any]
-) -> Callable[[rollouts.Rollout], np.ndarray]:
+) -> Callable[[rollouts.Rollout], Reward]:
   """The reward that D gives, as it is at that moment.
 
   Args:
     discriminator: phi.
     program: From `learning.modelled_rewards_program`.
   """
-  def reward(rollout: rollouts.Rollout) -> np.ndarray:
-    return program(
-        discriminator.snapshot(), rollout.observations, rollout.codes).numpy()
+  def reward(rollout: rollouts.Rollout) -> Reward:
+    values, is_goal = program(
+        discriminator.snapshot(), rollout.observations, rollout.codes)
+    return Reward(values.numpy(), is_goal.numpy())
 
   return reward

@@ -28,14 +28,15 @@ class BenchmarkTest(absltest.TestCase):
     (theta, _, phi, observations, codes, truth_codes, gumbel, mask, discounts,
      replayed) = arguments
     world = training.make_world(config)
-    policy, discriminator = training.make_networks('nmn', world)
+    policy, discriminator = training.make_networks(config.model, world)
     observations, actions, satisfied, _ = rollouts.play_program(policy, world)(
         theta, observations, codes, truth_codes, gumbel, mask)
     np.testing.assert_array_equal(actual.observations, observations)
     np.testing.assert_array_equal(actual.actions, actions)
     np.testing.assert_array_equal(actual.satisfied, satisfied)
-    rewards = learning.modelled_rewards_program(
-        discriminator, world, config.reward_scale)(phi, observations, codes)
+    rewards, _ = learning.modelled_rewards_program(
+        discriminator, world, config.reward_form, config.reward_scale)(
+            phi, observations, codes)
     np.testing.assert_array_equal(actual.rewards, rewards)
     gradients, _ = learning.policy_gradients_program(
         policy, world, training.policy_loss(config))(

@@ -10,6 +10,9 @@ from absl.testing import absltest
 from absl.testing import parameterized
 
 from agile_tf import config
+from agile_tf import networks
+from agile_tf import rewards
+from gridlu import world
 
 _FIELDS = {field.name: field for field in dataclasses.fields(config.Config)}
 _NUMBERS = [name for name, field in _FIELDS.items()
@@ -91,6 +94,12 @@ class ConfigTest(parameterized.TestCase):
     choices = _FIELDS[name].metadata['choices']
     self._assert_refused(name, 'other', 'one of ' + ', '.join(choices))
     self._assert_refused(name, '', 'one of ')
+
+  def test_choices_are_those_of_the_modules(self):
+    self.assertEqual(_FIELDS['model'].metadata['choices'], networks.MODELS)
+    self.assertEqual(_FIELDS['reward_form'].metadata['choices'], rewards.FORMS)
+    self.assertEqual(
+        _FIELDS['physics'].metadata['choices'], tuple(world.PHYSICS))
 
   def test_threads_divide_workers(self):
     with self.assertRaisesRegex(

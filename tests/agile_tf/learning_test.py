@@ -288,10 +288,11 @@ class DiscriminatorProgramsTest(parameterized.TestCase):
     # Workers differ.
     self.assertGreater(len(np.unique(decisions, axis=1).T), 1)
     program = learning.modelled_rewards_program(
-        self._discriminator, self._world, 0.1)
+        self._discriminator, self._world, 'decision', 0.1)
+    rewards, is_goal = program(self._phi, observations, self._codes)
+    np.testing.assert_array_equal(is_goal, decisions)
     np.testing.assert_array_equal(
-        program(self._phi, observations, self._codes),
-        np.where(decisions, 0.1, 0).astype(np.float32))
+        rewards, np.where(decisions, 0.1, 0).astype(np.float32))
 
 
 if __name__ == '__main__':
