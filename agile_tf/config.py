@@ -52,6 +52,15 @@ class Config:
       '', "Which of GridLU's instructions occur: those in whose text this "
       'regular expression is found. "AGENT" leaves the 150 go-to instructions, '
       '"SameLocation.*AGENT" 30 of these.')
+  held_out: str = _setting(
+      'none', 'What is held out of episodes and goal examples, for evaluation: '
+      "a share of GridLU's instructions as strings (the paper's way) or as "
+      'meanings, together with the other string that means the same.',
+      choices=('none', 'strings', 'meanings'))
+  held_out_share: float = _setting(
+      0.1, 'The share that --held_out holds out.', above=0, high=1)
+  held_out_seed: int = _setting(
+      0, 'Decides which ones.', low=0)
   physics: str = _setting(
       'normal', "GridLU's physics: every block can be carried, or red rects "
       'cannot (figure 5), or none can, which the paper does not have.',
@@ -98,6 +107,9 @@ class Config:
       'together.', low=1)
 
   # The policy.
+  initial_policy: str = _setting(
+      '', 'The run directory whose policy this run begins with, with fresh '
+      'optimiser slots.')
   policy_learning_rate: float = _setting(
       3e-4, "RMSProp's learning rate for the policy.", above=0)
   policy_decay: float = _setting(

@@ -23,6 +23,7 @@ import tqdm
 
 from agile_tf import checkpoints
 from agile_tf import config as config_lib
+from agile_tf import curves
 from agile_tf import learning
 from agile_tf import metrics
 from agile_tf import rollouts
@@ -268,6 +269,15 @@ def define_play_flags(episodes: int) -> None:
 def define_flags() -> None:
   """Defines the program's flags."""
   define_play_flags(episodes=1000)
+  flags.DEFINE_bool(
+      'held_out', False, 'Play the instructions that the run held out, in place '
+      'of those that it trained on.')
+  flags.DEFINE_string(
+      'instructions', '', 'Play only instructions in whose text this regular '
+      'expression is found.')
+  flags.DEFINE_enum(
+      'physics', None, tuple(board.PHYSICS), "Play under other physics than the "
+      "run's.")
   flags.DEFINE_string(
       'picture', None, 'A PNG file for the final states of 24 episodes.')
 
@@ -285,9 +295,12 @@ def main(argv: Sequence[str]) -> None:
                '.png file in a directory that can be written.')
   training.prepare_device(config_lib.Config())
   try:
-    trained = trained_lib.load(values.run_dir, values.checkpoint)
+    trained = trained_lib.load(
+        values.run_dir, values.checkpoint, values.held_out,
+        values.instructions, values.physics or '')
+    best = curves.best(curves.read(values.run_dir))
   except (config_lib.ConfigError, checkpoints.CheckpointError,
-          worlds.WorldError) as error:
+          curves.CurveError, worlds.WorldError) as error:
     sys.exit(f'Error: {error}')
   episodes = list(tqdm.tqdm(
       play(trained, values.episodes, values.seed, values.greedy),
@@ -296,6 +309,9 @@ def main(argv: Sequence[str]) -> None:
   report = {
       'run_dir': values.run_dir, 'steps': trained.steps,
       'greedy': values.greedy, 'seed': values.seed,
+      'held_out': values.held_out, 'instructions': values.instructions,
+      'physics': trained.config.physics,
+      'best_logged': best and best._asdict(),
       **summarize(episodes, solvable(episodes, trained.config))}
   if values.picture:
     Image.fromarray(picture(episodes[:24], trained.world)).save(values.picture)
@@ -305,6 +321,9 @@ def main(argv: Sequence[str]) -> None:
     print(f'{values.run_dir} at step {trained.steps}, '
           f'{"greedy" if values.greedy else "sampled"} actions')
     print(table(report))
+    if best is not None:
+      print(f'Best success rate in metrics.csv: {100 * best.rate:.1f} % at step '
+            f'{best.steps}.')
 
 
 if __name__ == '__main__':

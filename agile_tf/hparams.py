@@ -39,7 +39,7 @@ _OF_REWARD_PREDICTION = (
     'reward_prediction_cost', 'reward_prediction_batch_size',
     'reward_prediction_replay_size')
 _OF_GRIDLU = (
-    'instructions', 'physics', 'episode_length', 'truncate', 'noop')
+    'instructions', 'held_out', 'held_out_share', 'held_out_seed', 'physics', 'episode_length', 'truncate', 'noop')
 
 
 class Difference(NamedTuple):
@@ -163,6 +163,8 @@ def _unused(config: config_lib.Config) -> frozenset[str]:
     unused.update(_OF_REWARD_PREDICTION)
   if config.world not in tasks.TASKS:
     unused.update(_OF_GRIDLU)
+  if config.held_out == 'none':
+    unused.update(('held_out_share', 'held_out_seed'))
   if config.dataset:
     unused.update(('dataset_size', 'dataset_seed'))
   return frozenset(unused)

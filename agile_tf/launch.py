@@ -272,11 +272,14 @@ def build(config: config_lib.Config) -> tuple[training.Trainer, Run]:
   """
   device = training.prepare_device(config)
   config_path = prepare_run_dir(config)
-  frozen = None
-  if config.reward == 'frozen':
-    frozen = checkpoints.load(config.reward_model)
+  frozen = initial = None
+  if not checkpoints.steps(config.run_dir):  # Else they are in its checkpoint.
+    if config.reward == 'frozen':
+      frozen = checkpoints.load(config.reward_model)
+    if config.initial_policy:
+      initial = checkpoints.load(config.initial_policy)
   started = time.monotonic()
-  trainer = training.Trainer(config, frozen)
+  trainer = training.Trainer(config, frozen, initial)
   run = Run(config, trainer)
   config_lib.save(config, config_path)  # Only now is it a run.
   logging.info(

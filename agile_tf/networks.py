@@ -104,6 +104,7 @@ class Network:
 
   Attributes:
     names: The parameters' names, in the order of every list of parameters.
+    shapes: Their shapes.
   """
 
   def __init__(self, module: type[snt.Module], model: str,
@@ -129,6 +130,8 @@ class Network:
     self._variables = tuple(parameters)
     self.names = tuple(
         variable.deref().name.removesuffix(':0') for variable in parameters)
+    self.shapes = tuple(
+        tuple(value.shape) for value in parameters.values())
 
   def _build(self) -> tuple[Any, dict[Any, tf.Tensor]]:
     with snt.functional.variables():

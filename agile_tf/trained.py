@@ -1,6 +1,7 @@
 """What a run has learned, as plain functions of images and instructions."""
 
 from collections.abc import Callable, Sequence
+import dataclasses
 import os
 from typing import Any, NamedTuple
 
@@ -25,19 +26,27 @@ class Trained(NamedTuple):
   phi: list[tf.Tensor] | None  # None: the run has no discriminator.
 
 
-def load(run_dir: str, step: int | None = None) -> Trained:
+def load(run_dir: str, step: int | None = None, held_out: bool = False,
+         only: str = '', physics: str = '') -> Trained:
   """Loads the networks of a run.
 
   Args:
     run_dir: The directory that agile_tf.launch wrote.
     step: The checkpoint's; default: the newest.
+    held_out: Whether the world's episodes shall have the instructions that the
+      run held out, in place of those that it trained on.
+    only: A regular expression that must be found in these instructions.
+    physics: Another one than the run's, by its name in `gridlu.world.PHYSICS`.
 
   Raises:
-    ConfigError or CheckpointError: if there is no such run or checkpoint.
+    ConfigError or CheckpointError: if there is no such run or checkpoint, or
+      the world cannot be.
   """
   config = config_lib.load(os.path.join(run_dir, 'config.json'))
+  if physics:
+    config = dataclasses.replace(config, physics=physics)
   checkpoint = checkpoints.load(run_dir, step)
-  world = training.make_world(config)
+  world = training.make_world(config, held_out, only)
   training.check_tokens(checkpoint, world)
   policy, discriminator = training.make_networks(config.model, world)
 

@@ -24,12 +24,20 @@ from agile_tf import workers
 from agile_tf import worlds
 from gridlu import goal_dataset
 from gridlu import language
+from gridlu import splits
 from gridlu import tasks
 from gridlu import world as board
 
 
-def make_world(config: config_lib.Config) -> worlds.World:
+def make_world(config: config_lib.Config, held_out: bool = False,
+               only: str = '') -> worlds.World:
   """Makes the world of a configuration.
+
+  Args:
+    config: A run's settings.
+    held_out: Whether its episodes have the held-out instructions, in place of
+      those that the run trains on.
+    only: A regular expression that must be found in these instructions.
 
   Raises:
     WorldError: if there is none of that name.
@@ -38,19 +46,36 @@ def make_world(config: config_lib.Config) -> worlds.World:
   """
   if config.world not in tasks.TASKS:
     default = config_lib.Config()
-    for name in ('instructions', 'physics', 'episode_length', 'truncate',
-                 'noop'):
+    for name in ('instructions', 'held_out', 'physics', 'episode_length',
+                 'truncate', 'noop'):
       if getattr(config, name) != getattr(default, name):
         raise config_lib.ConfigError(
             f'--{name}={getattr(config, name)} is a setting of GridLU, and '
             f'--world={config.world} is another world: leave it out, and set '
             'such things where that world is made.')
+    if held_out or only:
+      raise config_lib.ConfigError(
+          f'--world={config.world} is not GridLU: its instructions cannot be '
+          'chosen here.')
     return worlds.load(config.world)
-  instructions = matching(
+  known = matching(
       config.instructions, tasks.find(config.world).instructions())
+  instructions = known
+  if config.held_out != 'none':
+    try:
+      sides = splits.split(
+          known, config.held_out, config.held_out_share, config.held_out_seed)
+    except ValueError as error:
+      raise config_lib.ConfigError(
+          f'--held_out={config.held_out}: {error}') from error
+    instructions = sides[held_out]
+  elif held_out:
+    raise config_lib.ConfigError(
+        'The run held no instructions out; --held_out=strings or meanings '
+        'would have.')
   return worlds.gridlu_world(
-      config.world, instructions, board.PHYSICS[config.physics],
-      config.episode_length, config.truncate, config.noop)
+      config.world, matching(only, instructions), board.PHYSICS[config.physics],
+      config.episode_length, config.truncate, config.noop, known)
 
 
 def matching(pattern: str, instructions: tuple[language.Instruction, ...]
@@ -127,7 +152,12 @@ def parameters(checkpoint: checkpoints.Checkpoint, network: networks.Network,
   if missing:
     raise checkpoints.CheckpointError(
         f'The checkpoint lacks the parameters {", ".join(missing)}: its run '
-        f'had no {group}, or another one.')
+        f'had no {group}, or one of another --model.')
+  for name, shape in zip(network.names, network.shapes):
+    if arrays[name].shape != shape:
+      raise checkpoints.CheckpointError(
+          f"The checkpoint's {name} is {list(arrays[name].shape)}; here it is "
+          f'{list(shape)}: its run had other actions (see --noop).')
   return [arrays[name] for name in network.names]
 
 
@@ -193,16 +223,19 @@ class Trainer:
   """
 
   def __init__(self, config: config_lib.Config,
-               frozen: checkpoints.Checkpoint | None = None):
+               frozen: checkpoints.Checkpoint | None = None,
+               initial: checkpoints.Checkpoint | None = None):
     """Builds a run at step 0.
 
     Args:
       config: The run's settings.
       frozen: Of the run that the discriminator of --reward=frozen is from.
+      initial: Of the run that --initial_policy is from.
 
     Raises:
       ConfigError: if the settings do not fit the world.
-      CheckpointError: if `frozen` has no discriminator for this world.
+      CheckpointError: if `frozen` has no discriminator for this world, or
+        `initial` no policy.
     """
     self._config = config
     self.world = world = make_world(config)
@@ -221,19 +254,20 @@ class Trainer:
         int, seeds[0].generate_state(2, np.uint32))
     self._policy_network, self._discriminator_network = make_networks(
         config.model, world)
+    theta = self._policy_network.initial(policy_seed)
+    if initial is not None:
+      check_tokens(initial, world)
+      theta = parameters(initial, self._policy_network, 'policy')
     self.policy = optimizers.SharedParameters(
-        self._policy_network.names,
-        self._policy_network.initial(policy_seed),
-        policy_updates(config))
+        self._policy_network.names, theta, policy_updates(config))
     self.discriminator = None
     if config.reward != 'environment':
-      initial = self._discriminator_network.initial(discriminator_seed)
+      phi = self._discriminator_network.initial(discriminator_seed)
       if frozen is not None:
         check_tokens(frozen, world)
-        initial = parameters(
-            frozen, self._discriminator_network, 'discriminator')
+        phi = parameters(frozen, self._discriminator_network, 'discriminator')
       self.discriminator = optimizers.SharedParameters(
-          self._discriminator_network.names, initial,
+          self._discriminator_network.names, phi,
           optimizers.RMSProp(
               config.discriminator_learning_rate, config.discriminator_decay,
               config.discriminator_epsilon, config.discriminator_gradient_norm,

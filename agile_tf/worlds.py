@@ -203,6 +203,7 @@ def gridlu_world(
     episode_length: int | None = None,
     truncate: bool = False,
     noop: bool = False,
+    known: Sequence[language.Instruction] | None = None,
 ) -> World:
   """Makes GridLU-Relations or GridLU-Arrangements (sections 3.1 and 3.4).
 
@@ -215,10 +216,13 @@ def gridlu_world(
     truncate: Whether an episode's end is a truncation, so that returns
       bootstrap there.
     noop: Whether the policy may also do nothing, as a sixth action.
+    known: The instructions that networks can read; default: `instructions`.
   """
   kind = tasks.find(task)
   if instructions is None:
     instructions = kind.instructions()
+  if known is None:
+    known = instructions
   if episode_length is None:
     episode_length = kind.episode_length
 
@@ -243,7 +247,7 @@ def gridlu_world(
   return World(
       make_environment=make_environment,
       grammar=instructions_lib.Grammar(
-          [str(instruction) for instruction in instructions],
+          [str(instruction) for instruction in known],
           lambda text: language.parse(text).tree, kind.tokens),
       image_shape=(rendering.IMAGE_SIZE, rendering.IMAGE_SIZE, 3),
       num_actions=len(board.Action) - (0 if noop else 1),

@@ -193,6 +193,14 @@ class Instruction:
     """Whether this is a go-to instruction (a relation that names AGENT)."""
     return self.task == 'relations' and AGENT in (self.left, self.right)
 
+  @property
+  def twin(self) -> 'Instruction | None':
+    """The other instruction of the same meaning, if the language has one.
+
+    That of EastFrom(a, b) is WestFrom(b, a).
+    """
+    return None
+
   def mentions(self, description: Object) -> bool:
     """Returns whether one of the operands is just this description.
 
@@ -217,6 +225,10 @@ class Instruction:
 class Relation(Instruction):
   """A GridLU-Relations instruction: immediate adjacency of two things."""
   task = 'relations'
+
+  @property
+  def twin(self):
+    return _OPPOSITES[type(self)](self.right, self.left)
 
   @classmethod
   def _left_problem(cls, left):
@@ -320,6 +332,10 @@ _RELATIONS = (NorthFrom, SouthFrom, EastFrom, WestFrom, SameLocation)
 _ARRANGEMENTS = (Square, Line, Dline, Triangle, Circle, Eel, Snake, Connected,
                  Disconnected)
 _CLASSES = {cls.__name__: cls for cls in _RELATIONS + _ARRANGEMENTS}
+
+_OPPOSITES: dict[type, type[Relation]] = {
+    NorthFrom: SouthFrom, SouthFrom: NorthFrom, EastFrom: WestFrom,
+    WestFrom: EastFrom, SameLocation: SameLocation}
 
 RELATIONS = tuple(cls.__name__ for cls in _RELATIONS)
 ARRANGEMENTS = tuple(cls.__name__ for cls in _ARRANGEMENTS)

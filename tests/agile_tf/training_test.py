@@ -117,9 +117,51 @@ class TrainingTest(absltest.TestCase):
         reward='frozen', reward_model='elsewhere', steps=16), self.end)
     launch.drive_in_lockstep(trainer, _no_tick)
     frozen = checkpoints.unpack(trainer.checkpoint().arrays, 'discriminator')
-    for name in ('discriminator/logit/w', 'discriminator/features/film_nmn/gamma'):
+    for name in ('discriminator/logit/w',
+                 'discriminator/features/film_nmn/gamma'):
       np.testing.assert_array_equal(frozen[name], arrays[name])
     self.assertIn('reward_model_accuracy', trainer.row())
+
+  def test_begins_with_another_runs_policy(self):
+    trainer = training.Trainer(
+        tiny.config(initial_policy='elsewhere'), initial=self.end)
+    state = trainer.policy.state()
+    for name in trainer.policy.names:
+      np.testing.assert_array_equal(
+          state[name], self.end.arrays[f'policy:{name}'], name)
+      np.testing.assert_array_equal(state[f'{name}/mean_square'], 1, name)
+    self.assertEqual(trainer.schedule.steps, 0)
+
+  def test_policies_that_do_not_fit_are_refused(self):
+    for changes, problem in (
+        (dict(noop=True), 'had other actions'),
+        (dict(model='lstm'), 'another --model')):
+      with self.assertRaisesRegex(checkpoints.CheckpointError, problem):
+        training.Trainer(tiny.config(**changes), initial=self.end)
+
+  def test_held_out_instructions(self):
+    for way, count in (('strings', 3), ('meanings', 4)):
+      config = tiny.config(held_out=way)  # Of 30 instructions.
+      seen, held_out = (
+          {training.make_world(config, side).make_environment(
+              seed).reset().observation['instruction'] for seed in range(300)}
+          for side in (False, True))
+      self.assertLen(held_out, count)
+      self.assertLen(seen, 30 - count)
+      self.assertEmpty(seen & held_out)
+      world = training.make_world(config)
+      examples = world.load_goal_examples(500, 0)
+      self.assertEqual(set(examples.instructions), seen)
+      # The networks can read both.
+      self.assertLen(world.grammar.encode(sorted(seen | held_out)), 30)
+
+  def test_instructions_that_cannot_be_held_out(self):
+    for changes, held_out, problem in (
+        (dict(), True, 'held no instructions out'),
+        (dict(held_out='strings', held_out_share=0.001), False,
+         'a side would be empty')):
+      with self.assertRaisesRegex(config_lib.ConfigError, problem):
+        training.make_world(tiny.config(**changes), held_out)
 
   def test_checkpoints_of_another_world_are_refused(self):
     tokens = self.end.values['tokens'][::-1]

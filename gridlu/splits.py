@@ -1,0 +1,60 @@
+"""Held-out instructions: those that an agent never sees while it learns.
+
+The paper holds out a tenth of the instructions (section 3.3). But every
+instruction of GridLU-Relations has a twin of the same meaning, so that most of
+what is held out is known under another name. A second way of splitting keeps
+twins together.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from gridlu import language
+
+WAYS = ('strings', 'meanings')
+
+
+def split(
+    instructions: Sequence[language.Instruction], way: str, share: float,
+    seed: int
+) -> tuple[tuple[language.Instruction, ...],
+           tuple[language.Instruction, ...]]:
+  """Splits instructions at random.
+
+  Args:
+    instructions: Different ones.
+    way: 'strings' draws instructions; 'meanings' draws instructions together
+      with their twins.
+    share: Of them, or of their meanings, that are held out; more than 0 and
+      less than 1.
+    seed: Which ones.
+
+  Returns:
+    The instructions to learn from, and the held-out ones, each in the order of
+    `instructions`.
+
+  Raises:
+    ValueError: There is no such way, or a side would be empty.
+  """
+  if way not in WAYS:
+    raise ValueError(f'way is {way!r}: expected one of {WAYS}.')
+  if not 0 < share < 1:
+    raise ValueError(f'share is {share}: expected more than 0 and less than 1.')
+  members: dict[frozenset[str], list[int]] = {}
+  for i, instruction in enumerate(instructions):
+    names = {str(instruction)}
+    if way == 'meanings' and instruction.twin is not None:
+      names.add(str(instruction.twin))
+    members.setdefault(frozenset(names), []).append(i)
+  count = round(share * len(members))
+  if not 0 < count < len(members):
+    raise ValueError(
+        f'{share:g} of {len(members)} {way} are {count}: a side would be '
+        'empty. Take another share, or more instructions.')
+  groups = list(members.values())
+  chosen = np.random.default_rng(seed).permutation(len(groups))[:count]
+  held_out = {i for group in chosen for i in groups[group]}
+  return (
+      tuple(x for i, x in enumerate(instructions) if i not in held_out),
+      tuple(x for i, x in enumerate(instructions) if i in held_out))

@@ -1,0 +1,82 @@
+"""Tests for splits: the paper's counts, and no twin on both sides."""
+
+from absl.testing import absltest
+from absl.testing import parameterized
+import numpy as np
+
+import gridlu
+from gridlu import language
+from gridlu import relations
+from gridlu import splits
+
+_ALL = language.relations_instructions()
+
+
+class TwinTest(absltest.TestCase):
+
+  def test_twins_of_relations(self):
+    twins = {str(i): str(i.twin) for i in _ALL}
+    self.assertEqual(
+        twins["EastFrom(AGENT, Color('red', SCENE))"],
+        "WestFrom(Color('red', SCENE), AGENT)")
+    self.assertEqual(
+        twins["SameLocation(Shape('rect', SCENE), AGENT)"],
+        "SameLocation(AGENT, Shape('rect', SCENE))")
+    for name, twin in twins.items():
+      self.assertNotEqual(name, twin)
+      self.assertEqual(twins[twin], name)
+    self.assertLen({frozenset(pair) for pair in twins.items()}, 495)
+
+  def test_twins_are_satisfied_by_the_same_states(self):
+    rng = np.random.default_rng(0)
+    goals = relations.goal_states(rng, 200, _ALL)
+    others = relations.instances(rng, 200, _ALL)
+    for drawn in goals, others:
+      for instruction in _ALL[::97]:
+        np.testing.assert_array_equal(
+            gridlu.satisfied(instruction, drawn.state),
+            gridlu.satisfied(instruction.twin, drawn.state))
+
+  def test_arrangements_have_none(self):
+    self.assertEqual(
+        {i.twin for i in language.arrangements_instructions()}, {None})
+
+
+class SplitTest(parameterized.TestCase):
+
+  @parameterized.parameters(('strings', 99), ('meanings', 100))
+  def test_counts(self, way, count):
+    seen, held_out = splits.split(_ALL, way, 0.1, seed=0)
+    self.assertLen(held_out, count)
+    self.assertEqual(sorted(map(str, seen + held_out)), sorted(map(str, _ALL)))
+
+  def test_strings_leak_and_meanings_do_not(self):
+    for way, leaks in (('strings', True), ('meanings', False)):
+      seen, held_out = splits.split(_ALL, way, 0.1, seed=0)
+      known = [i for i in held_out if i.twin in seen]
+      self.assertEqual(bool(known), leaks, way)
+
+  def test_seed_decides(self):
+    one, other, again = (
+        splits.split(_ALL, 'meanings', 0.1, seed) for seed in (0, 1, 0))
+    self.assertEqual(one, again)
+    self.assertNotEqual(one, other)
+
+  def test_arrangements(self):
+    seen, held_out = splits.split(
+        language.arrangements_instructions(), 'meanings', 0.25, seed=0)
+    self.assertLen(held_out, 9)
+    self.assertLen(seen, 27)
+
+  @parameterized.parameters(
+      ('words', 0.1, "way is 'words': expected one of"),
+      ('strings', 0, 'share is 0: expected more than 0'),
+      ('strings', 1.0, 'share is 1.0: expected more than 0'),
+      ('strings', 0.0001, '0.0001 of 990 strings are 0: a side would be empty'))
+  def test_bad_input(self, way, share, problem):
+    with self.assertRaisesRegex(ValueError, problem):
+      splits.split(_ALL, way, share, seed=0)
+
+
+if __name__ == '__main__':
+  absltest.main()
