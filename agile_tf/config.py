@@ -159,7 +159,7 @@ class Config:
       '1 takes all.', above=0, high=1)
   max_column_norm: float = _setting(
       1.0, "The L2 norm to which the incoming weights of each of the "
-      "discriminator's units are clipped.", above=0)
+      "discriminator's units are clipped; 0 clips none.", low=0)
   replay_size: int = _setting(
       100_000, 'Pairs in the replay buffer B.', low=1)
   all_workers_write: bool = _setting(
@@ -175,6 +175,9 @@ class Config:
       131_072, 'Pairs in the data set D.', low=1)
   dataset_seed: int = _setting(
       0, 'The seed from which D is generated.', low=0)
+  dataset_carrying: float = _setting(
+      0.0, "The share of D's goal states with the agent on a block in which it "
+      'carries that block.', low=0, high=1)
 
   # The run.
   steps: int = _setting(

@@ -33,7 +33,7 @@ _UNUSED = 'unused'
 _OF_DISCRIMINATOR = (
     'anticipated_negative_rate', 'all_workers_write',
     'steps_per_discriminator_update', 'dataset', 'dataset_size',
-    'dataset_seed')
+    'dataset_seed', 'dataset_carrying')
 _OF_MODELLED_REWARD = ('reward_form',)
 _OF_REWARD_PREDICTION = (
     'reward_prediction_cost', 'reward_prediction_batch_size',
@@ -166,7 +166,7 @@ def _unused(config: config_lib.Config) -> frozenset[str]:
   if config.held_out == 'none':
     unused.update(('held_out_share', 'held_out_seed'))
   if config.dataset:
-    unused.update(('dataset_size', 'dataset_seed'))
+    unused.update(('dataset_size', 'dataset_seed', 'dataset_carrying'))
   return frozenset(unused)
 
 

@@ -108,7 +108,7 @@ def make_goal_examples(config: config_lib.Config, world: worlds.World
     dataset = goal_dataset.load(config.dataset)
   else:
     dataset = world.load_goal_examples(
-        config.dataset_size, config.dataset_seed)
+        config.dataset_size, config.dataset_seed, config.dataset_carrying)
   return worlds.GoalExamples(dataset, world)
 
 
@@ -271,7 +271,7 @@ class Trainer:
           optimizers.RMSProp(
               config.discriminator_learning_rate, config.discriminator_decay,
               config.discriminator_epsilon, config.discriminator_gradient_norm,
-              config.max_column_norm))
+              config.max_column_norm or None))
     ratio = 0
     if config.trains_discriminator:
       ratio = config.steps_per_discriminator_update

@@ -64,7 +64,9 @@ class World:
     observe: Extracts that from an environment and its last timestep.
     images: Turns uint8 [N, *observation_shape] into float32 [N, H, W, 3] in
       [0, 1], in TensorFlow.
-    load_goal_examples: From a size and a seed to the data set D.
+    load_goal_examples: From a size, a seed and the share of states in which
+      the agent shall carry the block that it is on, to the data set D. A world
+      whose examples are a file reads it, whatever these say.
     has_ground_truth: Whether the environment's reward is the ground truth, 1
       in goal states and else 0. Without it only AGILE can be trained.
     compiled: The world's rules as TensorFlow programs, if it has them.
@@ -80,7 +82,8 @@ class World:
   observation_shape: tuple[int, ...]
   observe: Callable[[dm_env.Environment, dm_env.TimeStep], np.ndarray]
   images: Callable[[tf.Tensor], tf.Tensor]
-  load_goal_examples: Callable[[int, int], goal_dataset.GoalDataset]
+  load_goal_examples: Callable[
+      [int, int, float], goal_dataset.GoalDataset]
   has_ground_truth: bool
   compiled: CompiledWorld | None = None
   checker: Callable[[Sequence[str], np.ndarray], np.ndarray] | None = None
@@ -188,7 +191,7 @@ def from_environment(
       observation_shape=image.shape,
       observe=lambda environment, timestep: timestep.observation['image'],
       images=_scale,
-      load_goal_examples=lambda size, seed: goal_dataset.load(goal_examples),
+      load_goal_examples=lambda *unused: goal_dataset.load(goal_examples),
       has_ground_truth=has_ground_truth)
 
 
@@ -255,8 +258,8 @@ def gridlu_world(
       observe=lambda environment, _: board.pack(environment.state),
       images=lambda packed: _scale(
           rendering.render(board.unpack(packed, xp=xnp), xp=xnp)),
-      load_goal_examples=lambda size, seed: goal_dataset.generate(
-          task, size, seed, instructions),
+      load_goal_examples=lambda size, seed, carrying: goal_dataset.generate(
+          task, size, seed, instructions, carrying),
       has_ground_truth=kind.has_ground_truth,
       compiled=CompiledWorld(
           truth_codes, step, satisfied if kind.has_ground_truth else None,

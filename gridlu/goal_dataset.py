@@ -241,7 +241,8 @@ def load(path: str | os.PathLike) -> GoalDataset:
 
 def generate(
     task: str, count: int, seed: int,
-    instructions: Sequence[str | language.Instruction] | None = None
+    instructions: Sequence[str | language.Instruction] | None = None,
+    carrying: float = 0.0
 ) -> GoalDataset:
   """Draws a data set of GridLU goal states.
 
@@ -251,6 +252,9 @@ def generate(
       Arrangements 100,000 (section 3.4).
     seed: Determines the examples.
     instructions: Which instructions to draw from; None for all of the task's.
+    carrying: The share of the goal states with the agent on a block in which it
+      carries that block. In the paper's Arrangements it never does; of
+      Relations the paper does not say.
 
   Returns:
     A data set with packed states. Its `instructions` are those that occur.
@@ -262,16 +266,25 @@ def generate(
   kind = tasks.find(task)
   if count < 1:
     raise ValueError(f'count is {count}: expected at least 1.')
+  if not 0 <= carrying <= 1:
+    raise ValueError(f'carrying is {carrying}: expected a share, 0 to 1.')
   if instructions is None:
     parsed = kind.instructions()
   else:
     parsed = tuple(language.parse(i) if isinstance(i, str) else i
                    for i in dict.fromkeys(instructions))
     parsed = tuple(dict.fromkeys(parsed))
-  drawn = kind.goal_states(np.random.default_rng(seed), count, parsed)
+  rng = np.random.default_rng(seed)
+  drawn = kind.goal_states(rng, count, parsed)
+  state = drawn.state
+  if carrying:  # The ground truth looks at positions alone.
+    row, column = state.agent[:, 0], state.agent[:, 1]
+    lifted = rng.random(count) < carrying
+    lifted &= state.blocks[np.arange(count), row, column] > 0
+    state = state._replace(carrying=lifted)
   used, index = np.unique(drawn.instruction, return_inverse=True)
   return GoalDataset(tuple(str(parsed[i]) for i in used), index,
-                     states=world.pack(drawn.state))
+                     states=world.pack(state))
 
 
 def violations(dataset: GoalDataset) -> int:
@@ -308,6 +321,10 @@ def _main_with(values: flags.FlagValues) -> Callable[[list[str]], None]:
   seed = flags.DEFINE_integer(
       'seed', 0, 'Determines the pairs: the same seed gives the same file.',
       lower_bound=0, flag_values=values)
+  carrying = flags.DEFINE_float(
+      'carrying', 0.0, 'The share of the goal states with the agent on a block '
+      'in which it carries that block.', lower_bound=0, upper_bound=1,
+      flag_values=values)
   output = flags.DEFINE_string(
       'output', None, 'The file to write, such as goals.npz. It must not '
       'exist yet.', required=True, flag_values=values)
@@ -324,7 +341,8 @@ def _main_with(values: flags.FlagValues) -> Callable[[list[str]], None]:
       raise app.UsageError(f'--output={output.value}: there is no folder '
                            f'{folder}; make it first.')
     start = time.monotonic()
-    dataset = generate(task.value, size.value, seed.value)
+    dataset = generate(
+        task.value, size.value, seed.value, carrying=carrying.value)
     save(output.value, dataset)
     print(f'{output.value}: {len(dataset):,} goal states for '
           f'{len(dataset.instructions)} instructions, '

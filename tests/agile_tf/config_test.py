@@ -29,15 +29,17 @@ _AT_LEAST = {
     'policy_threads': 1, 'batch_size': 2, 'replay_size': 1,
     'steps_per_discriminator_update': 0, 'dataset_size': 1, 'dataset_seed': 0,
     'steps': 1, 'seed': 0, 'log_steps': 1, 'image_steps': 1,
+    'max_column_norm': 0, 'held_out_seed': 0,
     'checkpoints_kept': 1, 'intra_op_threads': 0, 'inter_op_threads': 0,
 }
 _MORE_THAN_0 = (
     'reward_scale', 'reward_prediction_cost', 'policy_learning_rate',
     'policy_epsilon', 'policy_gradient_norm', 'discriminator_learning_rate',
-    'discriminator_epsilon', 'discriminator_gradient_norm', 'max_column_norm',
-    'checkpoint_minutes', 'anticipated_negative_rate')
+    'discriminator_epsilon', 'discriminator_gradient_norm',
+    'checkpoint_minutes', 'anticipated_negative_rate', 'held_out_share')
 _AT_LEAST_0_AT_MOST_1 = (
-    'policy_decay', 'discriminator_decay', 'discount', 'td_lambda')
+    'policy_decay', 'discriminator_decay', 'discount', 'td_lambda',
+    'dataset_carrying')
 _OF_RUN = (
     'steps', 'run_dir', 'log_steps', 'image_steps',
     'checkpoint_minutes', 'checkpoints_kept', 'why', 'intra_op_threads',

@@ -150,7 +150,7 @@ class TrainingTest(absltest.TestCase):
       self.assertLen(seen, 30 - count)
       self.assertEmpty(seen & held_out)
       world = training.make_world(config)
-      examples = world.load_goal_examples(500, 0)
+      examples = world.load_goal_examples(500, 0, 0.0)
       self.assertEqual(set(examples.instructions), seen)
       # The networks can read both.
       self.assertLen(world.grammar.encode(sorted(seen | held_out)), 30)

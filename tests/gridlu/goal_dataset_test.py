@@ -71,7 +71,28 @@ class GenerateTest(parameterized.TestCase):
     dataset.states[7, :25] = 0
     self.assertEqual(goal_dataset.violations(dataset), 1)
 
+  def test_some_agents_carry(self):
+    free, half, all_ = (
+        goal_dataset.generate('relations', 4000, 0, carrying=share)
+        for share in (0.0, 0.5, 1.0))
+    states = [world.unpack(dataset.states) for dataset in (free, half, all_)]
+    rows = np.arange(4000)
+    agent = states[0].agent
+    on_block = states[0].blocks[rows, agent[:, 0], agent[:, 1]] > 0
+    self.assertBetween(on_block.sum(), 300, 3700)
+    self.assertFalse(states[0].carrying.any())
+    self.assertBetween(
+        states[1].carrying[on_block].mean(), 0.5 - 4 * 0.5 / 300**.5,
+        0.5 + 4 * 0.5 / 300**.5)
+    self.assertFalse(states[1].carrying[~on_block].any())
+    np.testing.assert_array_equal(states[2].carrying, on_block)
+    for dataset, state in zip((half, all_), states[1:]):
+      np.testing.assert_array_equal(state.blocks, states[0].blocks)
+      self.assertEqual(goal_dataset.violations(dataset), 0)
+
   def test_bad_arguments_are_named(self):
+    with self.assertRaisesRegex(ValueError, 'carrying is 1.5'):
+      goal_dataset.generate('relations', 1, 0, carrying=1.5)
     with self.assertRaisesRegex(ValueError, "task is 'chess'"):
       goal_dataset.generate('chess', 1, 0)
     with self.assertRaisesRegex(ValueError, 'count is 0'):
