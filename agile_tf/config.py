@@ -275,7 +275,7 @@ def _check(field: dataclasses.Field, value: Any) -> None:
         f'{" and ".join(wanted) or "a finite number"}.')
 
 
-def define_flags() -> None:
+def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
   """Defines a flag for each setting."""
   define: dict[type, Callable[..., Any]] = {
       bool: flags.DEFINE_bool, int: flags.DEFINE_integer,
@@ -284,10 +284,12 @@ def define_flags() -> None:
     choices = field.metadata['choices']
     if choices:
       flags.DEFINE_enum(
-          field.name, str(field.default), choices, field.metadata['text'])
+          field.name, str(field.default), choices, field.metadata['text'],
+          flag_values=flag_values)
     else:
       define[type(field.default)](
-          field.name, field.default, field.metadata['text'])
+          field.name, field.default, field.metadata['text'],
+          flag_values=flag_values)
 
 
 def from_flags(values: flags.FlagValues) -> Config:

@@ -270,14 +270,14 @@ def define_flags() -> None:
   """Defines the program's flags."""
   define_play_flags(episodes=1000)
   flags.DEFINE_bool(
-      'held_out', False, 'Play the instructions that the run held out, in place '
-      'of those that it trained on.')
+      'held_out', False, 'Play the instructions that the run held out, in '
+      'place of those that it trained on.')
   flags.DEFINE_string(
       'instructions', '', 'Play only instructions in whose text this regular '
       'expression is found.')
   flags.DEFINE_enum(
-      'physics', None, tuple(board.PHYSICS), "Play under other physics than the "
-      "run's.")
+      'physics', None, tuple(board.PHYSICS),
+      "Play under other physics than the run's.")
   flags.DEFINE_string(
       'picture', None, 'A PNG file for the final states of 24 episodes.')
 
@@ -322,8 +322,8 @@ def main(argv: Sequence[str]) -> None:
           f'{"greedy" if values.greedy else "sampled"} actions')
     print(table(report))
     if best is not None:
-      print(f'Best success rate in metrics.csv: {100 * best.rate:.1f} % at step '
-            f'{best.steps}.')
+      print(f'Best success rate in metrics.csv: {100 * best.rate:.1f} %, at '
+            f'step {best.steps}.')
 
 
 if __name__ == '__main__':

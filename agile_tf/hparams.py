@@ -39,7 +39,8 @@ _OF_REWARD_PREDICTION = (
     'reward_prediction_cost', 'reward_prediction_batch_size',
     'reward_prediction_replay_size')
 _OF_GRIDLU = (
-    'instructions', 'held_out', 'held_out_share', 'held_out_seed', 'physics', 'episode_length', 'truncate', 'noop')
+    'instructions', 'held_out', 'held_out_share', 'held_out_seed', 'physics',
+    'episode_length', 'truncate', 'noop')
 
 
 class Difference(NamedTuple):

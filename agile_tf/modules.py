@@ -1,7 +1,8 @@
 """From an image and an instruction to features (appendix G).
 
-`NmnFeatures` mirrors the tree of the instruction, and `LstmFeatures` reads it as
-a sequence of tokens. Both take any grammar's instructions as rows of slot codes.
+`NmnFeatures` mirrors the tree of the instruction, and `LstmFeatures` reads it
+as a sequence of tokens. Both take the instructions of any grammar as rows of
+slot codes.
 """
 
 import sonnet as snt

@@ -1,11 +1,15 @@
-"""The paper as data: its table of hyperparameters and its main results.
+"""The paper as data: its table of hyperparameters, its curves and numbers.
 
 "Learning to Understand Goal Specifications by Modelling Reward" (Bahdanau et
-al., ICLR 2019). The table is appendix B's, for GridLU-Relations; the results
-are those of section 4 and figure 4.
+al., ICLR 2019). The table is appendix B's, for GridLU-Relations; the curves are
+those of figures 4, 7 and 8, in `paper_curves/`.
 """
 
+import csv
+import os
 from typing import NamedTuple
+
+import numpy as np
 
 
 class Cell(NamedTuple):
@@ -58,30 +62,68 @@ HYPERPARAMETERS = (
 )
 
 
-class Result(NamedTuple):
-  """An agent's success on GridLU-Relations, the mean of five runs.
+class Curve(NamedTuple):
+  """A published curve, the mean of five runs, read off its figure."""
+  steps: np.ndarray  # float64 [N]
+  mean: np.ndarray  # float64 [N], a rate
+  band: np.ndarray  # float64 [N], half the height of the shaded area
 
-  Attributes:
-    agent: Its name in figure 4 (left).
-    text: The success rate that the text gives, or None. It is higher than
-      where the curve ends.
-    curve: The success rates after the millions of steps in `RESULT_STEPS`,
-      read off figure 4 (left); the curves end at the last of them.
+
+# By the setting's name in `experiments` and the column of metrics.csv.
+_CURVES = {
+    ('relations_a3c', 'success_rate'): 'fig4_left_A3C',
+    ('relations_a3c_rp', 'success_rate'): 'fig4_left_A3C-RP',
+    ('relations', 'success_rate'): 'fig4_left_AGILE-25',
+    ('relations_rho50', 'success_rate'): 'fig4_left_AGILE-50',
+    ('relations_rho100', 'success_rate'): 'fig4_left_AGILE-100',
+    ('relations_lstm', 'success_rate'): 'fig4_middle_AGILE-LSTM-25',
+    ('relations_lstm_a3c_rp', 'success_rate'): 'fig4_middle_A3C-RP-LSTM',
+    **{(f'relations{name}', column): f'{figure}_rho{rho}'
+       for name, rho in (('', 25), ('_rho50', 50), ('_rho75', 75),
+                         ('_rho100', 100))
+       for column, figure in (('reward_model_accuracy', 'fig4_right'),
+                              ('false_positives', 'fig8_FP'),
+                              ('false_negatives', 'fig8_FN'))},
+}
+
+# Success rates that the text gives. They are higher than where its curves end.
+TEXT = {
+    'relations_a3c_rp': .999, 'relations': .995, 'relations_lstm': .975,
+    'arrangements': .58,  # Judged by people (section 3.4).
+}
+
+# Figure 5: success on instructions that name a red rect, before it becomes
+# immovable, then, and after fine-tuning.
+IMMOVABLE = {'before': .98, 'changed': .52, 'tuned': .693}
+
+
+def _read(name: str) -> dict[str, np.ndarray]:
+  path = os.path.join(
+      os.path.dirname(__file__), 'paper_curves', f'{name}.csv')
+  with open(path, encoding='utf-8', newline='') as file:
+    rows = list(csv.DictReader(file))
+  return {key: np.array([float(row[key]) for row in rows]) for key in rows[0]}
+
+
+def curve(setting: str, column: str) -> Curve | None:
+  """Returns the published curve of a setting, None where there is none.
+
+  Args:
+    setting: A key of `experiments.SETTINGS`.
+    column: Of metrics.csv.
   """
-  agent: str
-  text: float | None
-  curve: tuple[float, ...]
+  name = _CURVES.get((setting, column))
+  if name is None:
+    return None
+  columns = _read(name)
+  scale = 1.0 if column == 'success_rate' else 0.01  # The others are percent.
+  mean = columns['mean'] if 'mean' in columns else columns['mean_pct']
+  return Curve(np.maximum(columns['env_steps'], 0), scale * mean,
+               scale * columns['half_band'])
 
 
-RESULT_STEPS = (30, 50, 75, 100, 200, 300, 500)  # In millions.
-
-RESULTS = (
-    Result('A3C', None, (.022, .044, .116, .182, .622, .707, .873)),
-    Result('A3C-RP', .999, (.439, .914, .976, .985, .996, .994, .997)),
-    Result('AGILE, rho 25 %', .995,
-           (.141, .330, .543, .668, .937, .981, .989)),
-    Result('AGILE, rho 50 %', None,
-           (.387, .708, .939, .957, .956, .950, .947)),
-    Result('AGILE, rho 100 %', None,
-           (.252, .608, .847, .903, .889, .903, .876)),
-)
+def data_efficiency() -> dict[int, float]:
+  """Returns figure 7: the best success rate by the number of goal examples."""
+  columns = _read('fig7_data_efficiency')
+  return {int(size): float(rate) for size, rate in zip(
+      columns['dataset_size'], columns['best_success'])}

@@ -74,18 +74,6 @@ class PaperTest(parameterized.TestCase):
         [('batch size', 1), ('num. workers training pi', 1),
          ('num. workers training D', 1)])
 
-  def test_results_are_rates_at_the_same_steps(self):
-    for result in paper.RESULTS:
-      self.assertLen(result.curve, len(paper.RESULT_STEPS))
-      for rate in result.curve:
-        self.assertBetween(rate, 0, 1)
-
-  def test_the_text_gives_more_than_the_curves_end(self):
-    stated = {r.agent: (r.text, r.curve[-1]) for r in paper.RESULTS if r.text}
-    self.assertEqual(stated, {
-        'A3C-RP': (.999, .997), 'AGILE, rho 25 %': (.995, .989)})
-
-
 class DifferencesTest(parameterized.TestCase):
 
   def test_none_by_default(self):

@@ -1,0 +1,144 @@
+"""The paper's experiments as data: which runs make which figure or number.
+
+A *setting* is an agent on a job, a flagfile of `launch/` and what is said
+besides; it is run once a seed, in a directory NAME_seedN. An *experiment* is a
+few settings side by side. Settings are shared: figure 8 draws other columns of
+the runs that figure 4 (right) draws.
+
+On a laptop the same settings stand on the quickstart's job and hyperparameters,
+from `launch/quickstart.flags`, in place of the paper's.
+"""
+
+from typing import NamedTuple
+
+
+class Evaluation(NamedTuple):
+  """Something to measure on the newest checkpoint of a finished run.
+
+  Its result is written into the run's directory, as NAME.json.
+  """
+  name: str
+  flags: tuple[str, ...]  # Of agile_tf.evaluate.
+
+
+class Setting(NamedTuple):
+  """What is run for each seed.
+
+  Attributes:
+    label: Its name in a figure.
+    flagfile: In launch/, without '.flags'.
+    flags: What is said besides.
+    laptop: What is said besides on a laptop.
+    after: Another setting; '{after}' in flags is the directory of its run of
+      the same seed.
+    evaluations: What to measure when it is finished.
+  """
+  label: str
+  flagfile: str
+  flags: tuple[str, ...] = ()
+  laptop: tuple[str, ...] = ()
+  after: str = ''
+  evaluations: tuple[Evaluation, ...] = ()
+
+
+class Experiment(NamedTuple):
+  """Settings that belong together.
+
+  Attributes:
+    title: What it shows.
+    settings: Their names.
+    seeds: How many the paper ran.
+    laptop: The settings on a laptop, if they are others.
+  """
+  title: str
+  settings: tuple[str, ...]
+  seeds: int = 5
+  laptop: tuple[str, ...] = ()
+
+  def names(self, laptop: bool) -> tuple[str, ...]:
+    """The names of the settings, on a laptop or not."""
+    return self.laptop if laptop and self.laptop else self.settings
+
+
+# Figure 7's numbers of goal examples, and those of its replica on a laptop,
+# where there are 3 instructions and not 990.
+DATA_SIZES = tuple(2**n for n in range(9, 20))
+LAPTOP_DATA_SIZES = (8, 32, 128, 512, 2048)
+
+_RED_RECT = r"--instructions=Color\('red', Shape\('rect', SCENE\)\)"
+_ALL_GO_TO = r'--instructions=^SameLocation\(AGENT, '
+_EITHER_ORDER = r"--instructions=^SameLocation\(.*Color\('\w+', SCENE\)"
+
+_BOTH_SIDES = (
+    Evaluation('seen', ()), Evaluation('held_out', ('--held_out',)))
+
+SETTINGS: dict[str, Setting] = {
+    'relations_a3c': Setting('A3C', 'relations_a3c'),
+    'relations_a3c_rp': Setting('A3C-RP', 'relations_a3c_rp'),
+    'relations': Setting('AGILE, rho 25 %', 'relations'),
+    'relations_rho50': Setting('AGILE, rho 50 %', 'relations_rho50'),
+    'relations_rho75': Setting('AGILE, rho 75 %', 'relations_rho75'),
+    'relations_rho100': Setting('AGILE, rho 100 %', 'relations_rho100'),
+    'relations_lstm': Setting('AGILE, LSTM', 'relations_lstm'),
+    'relations_lstm_a3c_rp': Setting('A3C-RP, LSTM', 'relations_lstm_a3c_rp'),
+    **{f'data_{size}': Setting(
+        f'{size} goal examples', 'data_efficiency', (f'--dataset_size={size}',))
+       for size in sorted({*DATA_SIZES, *LAPTOP_DATA_SIZES})},
+    'held_out_strings': Setting(
+        'held-out strings', 'held_out_strings',
+        laptop=(_ALL_GO_TO, '--held_out_share=0.2'), evaluations=_BOTH_SIDES),
+    'held_out_meanings': Setting(
+        'held-out meanings', 'held_out_meanings',
+        laptop=(_EITHER_ORDER, '--held_out_share=0.33'),
+        evaluations=_BOTH_SIDES),
+    'immovable': Setting(
+        'immovable red rects', 'immovable',
+        ('--reward_model={after}', '--initial_policy={after}'),
+        after='relations',
+        evaluations=(
+            Evaluation('before', (
+                '--run_dir={after}', _RED_RECT, '--physics=normal')),
+            Evaluation('changed', (
+                '--run_dir={after}', _RED_RECT,
+                '--physics=immovable_red_rects')),
+            Evaluation('tuned', (_RED_RECT,)))),
+    'arrangements': Setting(
+        'Arrangements', 'arrangements',
+        laptop=(r'--instructions=AGENT, SCENE', '--steps=1000000')),
+    'remark_all_workers': Setting('all workers write', 'remark_all_workers'),
+    'remark_no_column_norms': Setting(
+        'no column norms', 'remark_no_column_norms'),
+    'remark_probability': Setting('reward D', 'remark_probability'),
+    'remark_log': Setting('reward log D', 'remark_log'),
+    'remark_gail': Setting('reward -log(1 - D)', 'remark_gail'),
+}
+
+EXPERIMENTS: dict[str, Experiment] = {
+    'figure4_left': Experiment(
+        'A3C, A3C-RP and AGILE on GridLU-Relations',
+        ('relations_a3c', 'relations_a3c_rp', 'relations', 'relations_rho50',
+         'relations_rho100')),
+    'figure4_middle': Experiment(
+        'FiLM-NMN and FiLM-LSTM',
+        ('relations', 'relations_a3c_rp', 'relations_lstm',
+         'relations_lstm_a3c_rp')),
+    'figure4_right': Experiment(
+        "The reward model's accuracy, and figure 8: its errors",
+        ('relations', 'relations_rho50', 'relations_rho75',
+         'relations_rho100')),
+    'figure5': Experiment(
+        'Red rects become immovable', ('relations', 'immovable')),
+    'figure7': Experiment(
+        'How many goal examples are needed',
+        tuple(f'data_{size}' for size in DATA_SIZES),
+        laptop=tuple(f'data_{size}' for size in LAPTOP_DATA_SIZES)),
+    'held_out': Experiment(
+        'Instructions that were never seen',
+        ('held_out_strings', 'held_out_meanings')),
+    'arrangements': Experiment(
+        'GridLU-Arrangements', ('arrangements',), seeds=10),
+    'remarks': Experiment(
+        'The side remarks, and other rewards from D',
+        ('relations', 'remark_all_workers', 'remark_no_column_norms',
+         'remark_probability', 'remark_log', 'remark_gail')),
+}

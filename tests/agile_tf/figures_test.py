@@ -1,0 +1,115 @@
+"""Tests for figures: the numbers that are drawn, and what is refused."""
+
+import json
+import os
+
+from absl.testing import absltest
+import numpy as np
+
+from agile_tf import figures
+
+
+def _run(name='relations', seed=0, **columns):
+  count = len(next(iter(columns.values())))
+  columns = {'steps': 10 * np.arange(1, count + 1)} | columns
+  return figures.Run(
+      f'{name}_seed{seed}', name, seed,
+      {key: np.array(value, float) for key, value in columns.items()}, {})
+
+
+class FiguresTest(absltest.TestCase):
+
+  def test_mean_over_seeds(self):
+    mean = figures.mean_curve(
+        [_run(entropy=[1, 2, 3, 4]), _run(entropy=[3, 2]),
+         _run(entropy=[np.nan] * 4)], 'entropy')
+    np.testing.assert_allclose(mean.mean, [2, 2, 3, 4])
+    np.testing.assert_allclose(mean.deviation, [1, 0, 0, 0])
+    np.testing.assert_allclose(mean.steps, [10, 20, 30, 40], atol=.3)
+
+  def test_close_rows_are_averaged(self):
+    values = np.random.default_rng(0).uniform(size=10_000)
+    mean = figures.mean_curve([_run(entropy=values)], 'entropy')
+    self.assertLen(mean.mean, 100)
+    np.testing.assert_allclose(
+        mean.mean, values.reshape(100, 100).mean(axis=1))
+
+  def test_nothing_to_average(self):
+    self.assertIsNone(figures.mean_curve([_run(entropy=[1])], 'success_rate'))
+    self.assertIsNone(figures.mean_curve([], 'entropy'))
+
+  def test_end_is_the_mean_of_the_last_rows(self):
+    values = np.arange(100.)
+    values[95] = np.nan
+    self.assertEqual(
+        figures.end(_run(entropy=values), 'entropy'),
+        np.mean([89, 90, 91, 92, 93, 94, 96, 97, 98, 99]))
+    self.assertTrue(np.isnan(figures.end(_run(entropy=values), 'none')))
+
+  def test_draws_what_there_is(self):
+    runs = {
+        name: [_run(name, seed, success_rate=[.1, .5, .7],
+                    reward_model_accuracy=[.5, .8, .9],
+                    false_positives=[.4, .1, .1],
+                    false_negatives=[.1, .1, 0]) for seed in range(2)]
+        for name in ('relations', 'relations_lstm', 'data_512', 'remark_log')}
+    drawings = figures.draw(runs)
+    self.assertEqual(set(drawings), {
+        'figure4_left', 'figure4_middle', 'figure4_right', 'figure7', 'figure8',
+        'remarks'})
+    ours, = [line for ax in drawings['figure4_left'].axes for line in ax.lines
+             if line.get_linestyle() == '-']
+    np.testing.assert_allclose(ours.get_ydata(), [.1, .5, .7])
+    theirs, = [line for ax in drawings['figure4_left'].axes
+               for line in ax.lines if line.get_linestyle() == '--']
+    self.assertAlmostEqual(theirs.get_ydata()[-1], .989, places=2)
+    # Thirty steps beside 5e8 need an axis of their own.
+    self.assertLen(drawings['figure4_left'].axes, 2)
+
+  def test_long_runs_share_the_papers_axis(self):
+    run = _run('relations', steps=[1e8, 2e8], success_rate=[.6, .9])
+    drawing = figures.draw({'relations': [run]})['figure4_left']
+    self.assertLen(drawing.axes, 1)
+
+  def test_table(self):
+    text = figures.table({'relations': [
+        _run(seed=0, success_rate=[.2, .9, .6]),
+        _run(seed=1, success_rate=[.2, .7, .4])]})
+    row = text.splitlines()[-1]
+    self.assertIn('| AGILE, rho 25 % | 2 | 30 |', row)
+    self.assertIn('| 50.0 ± 6.7 % |', row)  # Of 1.7 / 3 and 1.3 / 3.
+    self.assertIn('| 80.0 ± 10.0 % |', row)
+    self.assertTrue(row.endswith('| 99.0 % | 99.5 % |'), row)
+
+  def test_bars_of_evaluations(self):
+    folder = self.create_tempdir()
+    for seed, rate in enumerate((.5, .7)):
+      stem = os.path.join(folder.full_path, f'immovable_seed{seed}')
+      with open(f'{stem}.csv', 'w', encoding='utf-8') as file:
+        file.write('steps,success_rate\n10,0.5\n')
+      with open(f'{stem}.tuned.json', 'w', encoding='utf-8') as file:
+        json.dump({'success': {'all': {'rate': rate, 'solvable': .8}}}, file)
+    runs = figures.load([
+        os.path.join(folder.full_path, f'immovable_seed{seed}.csv')
+        for seed in range(2)])
+    drawing = figures.draw(runs)['figure5']
+    heights = sorted(bar.get_height() for bar in drawing.axes[0].patches)
+    np.testing.assert_allclose(heights, [.52, .6, .693, .98])
+    self.assertIn('| immovable red rects: tuned | 2 | | 60.0 ± 10.0 % |',
+                  figures.table(runs))
+
+  def test_refuses(self):
+    folder = self.create_tempdir()
+    for name in 'metrics.csv', 'chess_seed0.csv', 'relations.csv':
+      path = folder.create_file(name, 'steps\n1\n').full_path
+      with self.assertRaisesRegex(
+          figures.FigureError, 'expected a run named NAME_seedN'):
+        figures.load([path])
+    path = folder.create_file('immovable_seed0.csv', 'steps\n1\n').full_path
+    folder.create_file('immovable_seed0.tuned.json', '{')
+    with self.assertRaisesRegex(figures.FigureError, 'is not JSON'):
+      figures.load([path])
+
+
+if __name__ == '__main__':
+  absltest.main()

@@ -1,0 +1,135 @@
+"""Tests for sweep: that the experiments exist, and what is run again."""
+
+import glob
+import json
+import os
+import shlex
+import subprocess
+import sys
+from unittest import mock
+
+from absl import flags
+from absl.testing import absltest
+from absl.testing import parameterized
+
+from agile_tf import config as config_lib
+from agile_tf import experiments
+from agile_tf import sweep
+from agile_tf import training
+from tests.agile_tf import tiny
+
+_OTHERS = {'quickstart', 'own_world'}  # Flagfiles of no experiment.
+
+
+def _config(arguments) -> config_lib.Config:
+  """Reads flags as agile_tf.launch does."""
+  values = flags.FlagValues()
+  config_lib.define_flags(values)
+  values(['launch', *arguments])
+  return config_lib.from_flags(values)
+
+
+class ExperimentsTest(parameterized.TestCase):
+
+  def test_every_flagfile_belongs_to_one(self):
+    files = {os.path.basename(path).removesuffix('.flags')
+             for path in glob.glob('launch/*.flags')}
+    used = {setting.flagfile for setting in experiments.SETTINGS.values()}
+    self.assertEqual(files, used | _OTHERS)
+    named = {
+        name for experiment in experiments.EXPERIMENTS.values()
+        for laptop in (False, True) for name in experiment.names(laptop)}
+    self.assertEqual(named, set(experiments.SETTINGS))
+
+  @parameterized.product(
+      experiment=list(experiments.EXPERIMENTS), laptop=(False, True))
+  def test_runs_can_be_set_up(self, experiment, laptop):
+    jobs = sweep.jobs(experiment, 'runs', range(2), laptop)
+    for job in jobs:
+      config = _config(job.launch)
+      self.assertEqual(config.run_dir, f'runs/{job.name}_seed{job.seed}')
+      self.assertEqual(config.seed, job.seed)
+      training.make_world(config)
+    self.assertLen({job.run_dir for job in jobs}, len(jobs))
+
+  def test_the_papers_values(self):
+    """What a flagfile does not name is the paper's."""
+    for job in sweep.jobs('figure4_left', 'runs', [0], laptop=False):
+      changed = set(config_lib.differences(
+          config_lib.Config(), _config(job.launch)))
+      for line in changed:
+        self.assertRegex(line, '^--(reward|reward_prediction'
+                         '|anticipated_negative_rate):')
+    rates = [_config(job.launch).anticipated_negative_rate
+             for job in sweep.jobs('figure4_right', 'runs', [0], laptop=False)]
+    self.assertEqual(rates, [.25, .5, .75, 1])
+
+  def test_sizes_of_figure_7(self):
+    sizes = [_config(job.launch).dataset_size
+             for job in sweep.jobs('figure7', 'runs', [0], laptop=False)]
+    self.assertEqual(sizes, [2**n for n in range(9, 20)])
+
+  def test_fine_tuning_follows_its_own_seed(self):
+    first, tuned = sweep.jobs('figure5', 'runs', [3], laptop=False)
+    config = _config(tuned.launch)
+    self.assertEqual(config.reward_model, first.run_dir)
+    self.assertEqual(config.initial_policy, first.run_dir)
+    self.assertEqual(config.reward, 'frozen')
+
+
+class SweepTest(absltest.TestCase):
+
+  def setUp(self):
+    super().setUp()
+    self._runs = self.create_tempdir().full_path
+    run_dir = os.path.join(self._runs, 'relations_seed0')
+    self._job = sweep.Job(
+        'relations', 0, run_dir, tiny.flags(run_dir=run_dir),
+        {os.path.join(run_dir, 'all.json'): [
+            f'--run_dir={run_dir}', '--episodes=4', '--json']})
+
+  def test_runs_and_measures_once(self):
+    self.assertFalse(sweep.progress(self._job.run_dir).finished)
+    self.assertIn(f'{self._job.run_dir}            0            -',
+                  sweep.table([self._job]))
+    self.assertTrue(sweep.run(self._job))
+    self.assertTrue(sweep.progress(self._job.run_dir).finished)
+    path, = self._job.evaluations
+    with open(path, encoding='utf-8') as file:
+      self.assertEqual(json.load(file)['episodes'], 4)
+    self.assertRegex(sweep.table([self._job]), r'66 +64 +\d')
+    with mock.patch.object(subprocess, 'run') as run:
+      self.assertTrue(sweep.run(self._job))
+    run.assert_not_called()
+
+  def test_a_failure_is_raised(self):
+    job = self._job._replace(launch=['--batch_size=3'])
+    with self.assertRaises(subprocess.CalledProcessError):
+      sweep.run(job)
+
+  def test_prints_lines_for_a_shell(self):
+    result = subprocess.run(
+        [sys.executable, '-m', 'agile_tf.sweep', 'figure5', '--seeds=1',
+         '--laptop', '--commands', '--set=policy_threads=3'],
+        capture_output=True, text=True, check=True)
+    lines = result.stdout.splitlines()
+    jobs = sweep.jobs(
+        'figure5', 'runs/laptop', [0], True, ['--policy_threads=3'])
+    self.assertLen(lines, len(jobs))
+    for line, job in zip(lines, jobs):
+      launch = shlex.split(line.split(' && ', 1)[0])
+      self.assertEqual(launch, ['python', '-m', 'agile_tf.launch', *job.launch])
+      self.assertIn('--policy_threads=3', launch)
+    self.assertEqual(lines[1].count('agile_tf.evaluate'), 3)
+
+  def test_unknown_experiments_are_explained(self):
+    result = subprocess.run(
+        [sys.executable, '-m', 'agile_tf.sweep', 'figure9'],
+        capture_output=True, text=True, check=False)
+    self.assertEqual(result.returncode, 1)
+    self.assertStartsWith(result.stderr, 'Error: name one of the experiments')
+    self.assertIn('figure4_left', result.stderr)
+
+
+if __name__ == '__main__':
+  absltest.main()
