@@ -14,6 +14,7 @@ import shutil
 from typing import Any, NamedTuple
 import zipfile
 
+from absl import logging
 import numpy as np
 
 _NAME = re.compile(r'step_(\d{12})')
@@ -53,26 +54,51 @@ def save(run_dir: str, step: int, checkpoint: Checkpoint, keep: int) -> None:
     step: The policy steps made; a checkpoint of the same step is replaced.
     checkpoint: What to write.
     keep: How many checkpoints may remain.
+
+  Raises:
+    CheckpointError: if it cannot be written. Those before it are left alone.
   """
   path = _path(run_dir, step)
   temporary = f'{path}.part'
-  for left_over in glob.glob(f'{glob.escape(_folder(run_dir))}/step_*.part'):
-    shutil.rmtree(left_over)  # Of a run that was killed while it saved.
-  os.makedirs(temporary)
-  with open(os.path.join(temporary, 'arrays.npz'), 'wb') as file:
+  try:
+    for left_over in glob.glob(f'{glob.escape(_folder(run_dir))}/step_*.part'):
+      shutil.rmtree(left_over)  # Of a run that was killed while it saved.
+    _write(temporary, checkpoint)
+    if os.path.exists(path):  # Its state is the same: nobody else writes here.
+      shutil.rmtree(path)
+    os.rename(temporary, path)
+    _sync(_folder(run_dir))
+  except OSError as error:
+    shutil.rmtree(temporary, ignore_errors=True)
+    raise CheckpointError(
+        f'{path} cannot be saved ({error}). What was saved before is still '
+        'there. Make space, or let the directory be written; the same command '
+        'then goes on.') from error
+  for old in steps(run_dir)[:-keep]:
+    shutil.rmtree(_path(run_dir, old))
+
+
+def _write(folder: str, checkpoint: Checkpoint) -> None:
+  """Writes a checkpoint's files, and waits until the disk has them."""
+  os.makedirs(folder)
+  with open(os.path.join(folder, 'arrays.npz'), 'wb') as file:
     np.savez(file, allow_pickle=False, **checkpoint.arrays)
     file.flush()
     os.fsync(file.fileno())
-  with open(os.path.join(temporary, 'state.json'), 'w',
-            encoding='utf-8') as file:
+  with open(os.path.join(folder, 'state.json'), 'w', encoding='utf-8') as file:
     json.dump(checkpoint.values, file)
     file.flush()
     os.fsync(file.fileno())
-  if os.path.exists(path):  # Its state is the same: nobody else writes here.
-    shutil.rmtree(path)
-  os.rename(temporary, path)
-  for old in steps(run_dir)[:-keep]:
-    shutil.rmtree(_path(run_dir, old))
+  _sync(folder)
+
+
+def _sync(folder: str) -> None:
+  """Waits until the disk has a directory's names."""
+  descriptor = os.open(folder, os.O_RDONLY)
+  try:
+    os.fsync(descriptor)
+  finally:
+    os.close(descriptor)
 
 
 def load(run_dir: str, step: int | None = None) -> Checkpoint:
@@ -111,6 +137,39 @@ def load(run_dir: str, step: int | None = None) -> Checkpoint:
         f'{path} cannot be read ({error}). Move it away to go on from the '
         'checkpoint before it.') from error
   return Checkpoint(arrays, values)
+
+
+def recover(run_dir: str) -> Checkpoint | None:
+  """Reads the newest whole checkpoint, from which a run goes on.
+
+  Newer ones that are damaged are named and set aside, under other names.
+
+  Returns:
+    None if the run has no checkpoint.
+
+  Raises:
+    CheckpointError: if it has some, and none of them is whole.
+  """
+  errors: list[CheckpointError] = []
+  for step in reversed(steps(run_dir)):
+    try:
+      checkpoint = load(run_dir, step)
+    except CheckpointError as error:
+      errors.append(error)
+      continue
+    for problem, damaged in zip(errors, reversed(steps(run_dir))):
+      logging.warning('%s', problem)
+      aside = f'{_path(run_dir, damaged)}.damaged'
+      shutil.rmtree(aside, ignore_errors=True)
+      os.rename(_path(run_dir, damaged), aside)
+      logging.warning('It is now %s; the run goes on from step %d.', aside,
+                      step)
+    return checkpoint
+  if errors:
+    raise CheckpointError(
+        f'None of the checkpoints of {run_dir!r} is whole; the newest: '
+        f'{errors[0]}')
+  return None
 
 
 def pack(**groups: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -171,6 +171,9 @@ class Config:
   dataset: str = _setting(
       '', 'A file of goal examples (see gridlu.goal_dataset); by default '
       '--dataset_size of them are generated.')
+  strict_dataset: bool = _setting(
+      False, 'Refuse a --dataset for GridLU if any of its states does not '
+      'satisfy its instruction, and do not only warn of it.', of_run=True)
   dataset_size: int = _setting(
       131_072, 'Pairs in the data set D.', low=1)
   dataset_seed: int = _setting(
@@ -206,6 +209,9 @@ class Config:
       of_run=True)
   checkpoint_minutes: float = _setting(
       10.0, 'Minutes between two checkpoints.', above=0, of_run=True)
+  stall_minutes: float = _setting(
+      10.0, 'After how many minutes in one iteration a worker is reported, '
+      'with the place where it is. Nothing is ended.', above=0, of_run=True)
   checkpoints_kept: int = _setting(
       3, 'How many checkpoints are kept, the newest ones.', low=1, of_run=True)
   why: str = _setting(

@@ -25,8 +25,10 @@ import numpy as np
 
 from agile_tf import checkpoints
 from agile_tf import config as config_lib
+from agile_tf import health
 from agile_tf import hparams
 from agile_tf import metrics
+from agile_tf import ownership
 from agile_tf import schedule as schedule_lib
 from agile_tf import training
 from agile_tf import worlds
@@ -34,36 +36,43 @@ from gridlu import goal_dataset
 from gridlu import rendering
 
 
-def prepare_run_dir(config: config_lib.Config) -> str:
-  """Makes the run's directory, or checks that the run in it is this one.
-
-  Returns:
-    The path of the run's `config.json`, which is left as it is.
+def make_run_dir(config: config_lib.Config) -> None:
+  """Makes the run's directory.
 
   Raises:
-    ConfigError: if the directory cannot be used.
+    ConfigError: if it cannot be used.
   """
   if not config.run_dir:
     raise config_lib.ConfigError(
         "--run_dir is empty; say where the run's files shall go, for example "
         '--run_dir=runs/relations.')
-  path = os.path.join(config.run_dir, 'config.json')
   try:
     os.makedirs(config.run_dir, exist_ok=True)
-    if os.path.exists(path):
-      old = config_lib.load(path)
-      differences = config_lib.differences(old, config)
-      if differences:
-        raise config_lib.ConfigError(
-            f'--run_dir={config.run_dir} holds a run with other settings:\n  ' +
-            '\n  '.join(differences) +
-            '\nUse these settings to go on with it, or another --run_dir.')
     with tempfile.TemporaryFile(dir=config.run_dir):
       pass
   except OSError as error:
     raise config_lib.ConfigError(
         f'--run_dir={config.run_dir} cannot be written: {error}. Choose a '
         'directory that can.') from error
+
+
+def check_same_run(config: config_lib.Config) -> str:
+  """Checks that the run in the run's directory, if there is one, is this one.
+
+  Returns:
+    The path of the run's `config.json`, which is left as it is.
+
+  Raises:
+    ConfigError: if it is another.
+  """
+  path = os.path.join(config.run_dir, 'config.json')
+  if os.path.exists(path):
+    differences = config_lib.differences(config_lib.load(path), config)
+    if differences:
+      raise config_lib.ConfigError(
+          f'--run_dir={config.run_dir} holds a run with other settings:\n  ' +
+          '\n  '.join(differences) +
+          '\nUse these settings to go on with it, or another --run_dir.')
   return path
 
 
@@ -81,8 +90,11 @@ class Run:
     self._config = config
     self._trainer = trainer
     self._schedule = trainer.schedule
-    if checkpoints.steps(config.run_dir):
-      trainer.load(checkpoints.load(config.run_dir))
+    self._image_steps = 0
+    checkpoint = checkpoints.recover(config.run_dir)
+    if checkpoint is not None:
+      trainer.load(checkpoint)
+      self._image_steps = checkpoint.values['image_steps']
       logging.info('Going on from step %d.', self._schedule.steps)
     steps = self._schedule.steps
     self._writer = metrics.Writer(
@@ -96,7 +108,7 @@ class Run:
     self._start_time = self._row_time
     self._saved_steps = steps
     self._save_time = self._row_time
-    self._image_steps = steps
+    self._warned: set[str] = set()
 
   def tick(self) -> None:
     """Writes whatever is due. Only the main thread calls it."""
@@ -111,6 +123,7 @@ class Run:
           (steps - self._row_steps) / (now - self._row_time))
       self._writer.row(values)
       self._row_steps, self._row_time = steps, now
+      self._warn(values)
     if steps - self._image_steps >= config.image_steps or (
         self._image_steps == 0 and steps):
       episode = self._trainer.take_episode()
@@ -120,6 +133,14 @@ class Run:
         self._image_steps = steps
     if now - self._save_time > 60 * config.checkpoint_minutes:
       self.save()
+
+  def _warn(self, values: dict[str, Any]) -> None:
+    """Warns of what looks wrong; again only after it has been well."""
+    warnings = health.warnings(values, self._trainer.world.num_actions)
+    for kind, text in warnings.items():
+      if kind not in self._warned:
+        logging.warning('At step %d: %s', values['steps'], text)
+    self._warned = set(warnings)
 
   def _picture(self, episode: training.Episode) -> np.ndarray:
     captions = [episode.instruction] + [
@@ -132,6 +153,7 @@ class Run:
     """Saves a checkpoint."""
     with self._schedule.paused():
       checkpoint = self._trainer.checkpoint()
+    checkpoint.values['image_steps'] = self._image_steps
     step = checkpoint.values['steps']
     if step > self._saved_steps or not checkpoints.steps(self._config.run_dir):
       checkpoints.save(
@@ -144,24 +166,26 @@ class Run:
     self._writer.close()
 
 
-def drive(trainer: training.Trainer, tick: Callable[[], None]) -> None:
+def drive(trainer: training.Trainer, tick: Callable[[], None],
+          stall_minutes: float = 10.0) -> None:
   """Iterates all workers until the run is over, in as many threads as it has.
 
   Args:
     trainer: The run.
     tick: Is called now and then, by this thread.
+    stall_minutes: After how long in one iteration a worker is reported.
 
   Raises:
     Exception: the first one of any thread.
   """
-  if len(trainer.policy_workers) == 1:
-    drive_in_lockstep(trainer, tick)
-  else:
-    drive_in_threads(trainer, tick)
+  run = (drive_in_lockstep if len(trainer.policy_workers) == 1
+         else drive_in_threads)
+  with health.Watchdog(60 * stall_minutes) as watchdog:
+    run(trainer, tick, watchdog)
 
 
-def drive_in_lockstep(trainer: training.Trainer,
-                      tick: Callable[[], None]) -> None:
+def drive_in_lockstep(trainer: training.Trainer, tick: Callable[[], None],
+                      watchdog: health.Watchdog) -> None:
   """Iterates all workers in turn, in this thread, until the run is over."""
   schedule = trainer.schedule
   worker, = trainer.policy_workers
@@ -171,15 +195,18 @@ def drive_in_lockstep(trainer: training.Trainer,
     if (trainer.discriminator_worker is not None and
         schedule.may('discriminator')):
       if schedule.begin('discriminator'):
-        trainer.iterate_discriminator()
+        with watchdog.iteration('discriminator'):
+          trainer.iterate_discriminator()
         schedule.end('discriminator')
     elif schedule.begin('policy'):
-      schedule.end('policy', trainer.iterate_policy(worker))
+      with watchdog.iteration('policy'):
+        steps = trainer.iterate_policy(worker)
+      schedule.end('policy', steps)
     tick()
 
 
-def drive_in_threads(trainer: training.Trainer,
-                     tick: Callable[[], None]) -> None:
+def drive_in_threads(trainer: training.Trainer, tick: Callable[[], None],
+                     watchdog: health.Watchdog) -> None:
   """Iterates each worker in a thread of its own until the run is over.
 
   Raises:
@@ -188,9 +215,11 @@ def drive_in_threads(trainer: training.Trainer,
   schedule = trainer.schedule
 
   def work(kind: str, iterate: Callable[[], int | None]) -> None:
+    name = threading.current_thread().name
     while schedule.begin(kind):
       try:
-        steps = iterate() or 0
+        with watchdog.iteration(name):
+          steps = iterate() or 0
       except BaseException as error:  # The main thread raises it.
         schedule.abandon(error)
         return
@@ -271,7 +300,7 @@ def build(config: config_lib.Config) -> tuple[training.Trainer, Run]:
       if that is not possible.
   """
   device = training.prepare_device(config)
-  config_path = prepare_run_dir(config)
+  config_path = check_same_run(config)
   frozen = initial = None
   if not checkpoints.steps(config.run_dir):  # Else they are in its checkpoint.
     if config.reward == 'frozen':
@@ -300,9 +329,17 @@ def train(config: config_lib.Config) -> None:
   """Carries out a run, from its start or from its newest checkpoint.
 
   Raises:
-    ConfigError, CheckpointError, GoalDatasetError, MetricsError or WorldError:
-      if the run cannot be set up.
+    ConfigError, CheckpointError, GoalDatasetError, MetricsError,
+      OwnershipError or WorldError: if the run cannot be set up.
+    CheckpointError or MetricsError: if its files cannot be written any more.
+    TrainingError: if its numbers go wrong.
   """
+  make_run_dir(config)
+  with ownership.hold(config.run_dir):
+    _train(config)
+
+
+def _train(config: config_lib.Config) -> None:
   signals = _Signals()
   try:
     try:
@@ -314,7 +351,7 @@ def train(config: config_lib.Config) -> None:
     try:
       if not trainer.schedule.finished:
         logging.info('Compiling; the first steps take a while.')
-      drive(trainer, run.tick)
+      drive(trainer, run.tick, config.stall_minutes)
       run.tick()
       run.save()
     finally:
@@ -335,6 +372,7 @@ def main(argv: Sequence[str]) -> None:
     train(config_lib.from_flags(flags.FLAGS))
   except (config_lib.ConfigError, checkpoints.CheckpointError,
           goal_dataset.GoalDatasetError, metrics.MetricsError,
+          ownership.OwnershipError, training.TrainingError,
           worlds.WorldError) as error:
     sys.exit(f'Error: {error}')
 

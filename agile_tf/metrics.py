@@ -44,7 +44,7 @@ _CHECKED = ('success_rate', 'true_reward', 'reward_model_accuracy',
 
 
 class MetricsError(ValueError):
-  """A metrics.csv that cannot be read."""
+  """A metrics.csv that cannot be read or written."""
 
 
 class Tally:
@@ -130,10 +130,15 @@ class Writer:
       raise MetricsError(
           f'{self._path} is damaged ({error}); move it away, and a new one '
           'will be begun.') from error
-    with open(self._path, 'w', newline='', encoding='utf-8') as file:
-      writer = csv.DictWriter(file, COLUMNS)
-      writer.writeheader()
-      writer.writerows(rows)
+    try:
+      with open(f'{self._path}.part', 'w', newline='',
+                encoding='utf-8') as file:
+        writer = csv.DictWriter(file, COLUMNS)
+        writer.writeheader()
+        writer.writerows(rows)
+      os.replace(f'{self._path}.part', self._path)
+    except OSError as error:
+      raise self._unwritable(error) from error
     self._file = open(self._path, 'a', newline='', encoding='utf-8')
     self._csv = csv.DictWriter(self._file, COLUMNS)
     self._summaries = tf.summary.create_file_writer(run_dir)
@@ -151,6 +156,11 @@ class Writer:
       lines = [line for line in file if line.endswith('\n')]
     return list(csv.DictReader(lines))
 
+  def _unwritable(self, error: OSError) -> MetricsError:
+    return MetricsError(
+        f'{self._path} cannot be written ({error}). Make space, or let the '
+        'directory be written; the same command then goes on.')
+
   def progress(self, steps: int) -> None:
     """Moves the live line on."""
     # The last rollouts may go beyond the end, which tqdm takes for no end.
@@ -162,10 +172,13 @@ class Writer:
     Args:
       values: Columns by name; what is left out stays empty.
     """
-    self._csv.writerow({
-        name: f'{value:.6g}' if isinstance(value, float) else value
-        for name, value in values.items()})
-    self._file.flush()
+    try:
+      self._csv.writerow({
+          name: f'{value:.6g}' if isinstance(value, float) else value
+          for name, value in values.items()})
+      self._file.flush()
+    except OSError as error:
+      raise self._unwritable(error) from error
     with self._summaries.as_default():
       for name, value in values.items():
         if name in self._names:
@@ -191,4 +204,7 @@ class Writer:
     """Writes what is left and ends the live line."""
     self._line.close()
     self._summaries.close()
-    self._file.close()
+    try:
+      self._file.close()
+    except OSError:  # The disk is full, as `row` has said.
+      pass

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from agile_tf import checkpoints
 from agile_tf import config as config_lib
+from agile_tf import health
 from agile_tf import learning
 from agile_tf import metrics
 from agile_tf import networks
@@ -106,10 +107,30 @@ def make_goal_examples(config: config_lib.Config, world: worlds.World
   """Loads or generates the data set D of a configuration."""
   if config.dataset:
     dataset = goal_dataset.load(config.dataset)
+    if config.world in tasks.TASKS and dataset.states is not None:
+      _check_goals(config, dataset)
   else:
     dataset = world.load_goal_examples(
         config.dataset_size, config.dataset_seed, config.dataset_carrying)
   return worlds.GoalExamples(dataset, world)
+
+
+def _check_goals(config: config_lib.Config,
+                 dataset: goal_dataset.GoalDataset) -> None:
+  """Warns of goal states that are none, or refuses them (--strict_dataset)."""
+  try:
+    count = goal_dataset.violations(dataset)
+  except ValueError as error:
+    raise goal_dataset.GoalDatasetError(
+        f'{config.dataset}: {error}') from error
+  if not count:
+    return
+  text = (f'{config.dataset}: {count} of {len(dataset)} goal states do not '
+          'satisfy their instruction by the ground truth.')
+  if config.strict_dataset:
+    raise goal_dataset.GoalDatasetError(
+        f'{text} Without --strict_dataset they are used all the same.')
+  logging.warning('%s', text)
 
 
 def make_networks(model: str, world: worlds.World
@@ -203,6 +224,10 @@ def prepare_device(config: config_lib.Config) -> str:
   devices = f'{len(gpus)} GPU' if gpus else f'{cores()} CPU cores'
   return (f'{devices} (--intra_op_threads={intra_op} '
           f'--inter_op_threads={inter_op})')
+
+
+class TrainingError(ArithmeticError):
+  """A run that cannot go on."""
 
 
 class Episode(NamedTuple):
@@ -362,8 +387,18 @@ class Trainer:
             config.reward_scale))
 
   def iterate_policy(self, worker: workers.PolicyWorker) -> int:
-    """Iterates a policy worker, keeps the metrics, returns the steps made."""
-    played = worker.iterate()
+    """Iterates a policy worker, keeps the metrics, returns the steps made.
+
+    Raises:
+      TrainingError: if a loss or a gradient is not finite.
+    """
+    try:
+      played = worker.iterate()
+    except health.NumericsError as error:
+      first = self.policy_workers.index(worker) * (
+          self._config.policy_workers // self._config.policy_threads)
+      raise self._broken(
+          error, f'policy worker {first + error.row}') from error
     rollout = played.rollout
     assert played.rewarded is not None
     truth = rollouts.truth(self.world, rollout)
@@ -420,13 +455,27 @@ class Trainer:
     return episode
 
   def iterate_discriminator(self) -> None:
-    """Iterates the discriminator's worker and keeps the metrics."""
+    """Iterates the discriminator's worker and keeps the metrics.
+
+    Raises:
+      TrainingError: if the loss or the gradient is not finite.
+    """
     assert self.discriminator_worker is not None
-    played = self.discriminator_worker.iterate()
+    try:
+      played = self.discriminator_worker.iterate()
+    except health.NumericsError as error:
+      raise self._broken(error, "the discriminator's worker") from error
     self._tally.add(played.metrics)
     with self._totals_lock:
       self._totals['discriminator_steps'] += played.rollout.steps
       self._totals['discriminator_updates'] += bool(played.metrics)
+
+  def _broken(self, error: health.NumericsError, worker: str) -> TrainingError:
+    return TrainingError(
+        f'{error.name} of {worker} is {error.value} at step '
+        f'{self.schedule.steps}. The run has stopped, and its last checkpoint '
+        'is from before; go on from there with other settings in another '
+        '--run_dir (--initial_policy), such as a smaller learning rate.')
 
   def row(self) -> dict[str, Any]:
     """Returns the metrics since the last row."""
@@ -451,7 +500,17 @@ class Trainer:
       groups['buffer'] = self.buffer.state()
     if self._predictions is not None:
       groups['predictions'] = self._predictions.state()
+    if self._frames:
+      groups['follow'] = {
+          'frames': np.concatenate(self._frames),
+          'rewards': np.concatenate(self._rewards)}
+    if self._episode is not None:
+      groups['episode'] = {
+          'frames': self._episode.observations,
+          'rewards': self._episode.rewarded}
     return checkpoints.Checkpoint(checkpoints.pack(**groups), {
+        'begun': self._begun,
+        'episode': self._episode and self._episode.instruction,
         'steps': self.schedule.steps,
         'iterations': self.schedule.iterations,
         'tokens': list(self.world.grammar.tokens),
@@ -492,7 +551,16 @@ class Trainer:
       worker.actor.load(state)
     for rng, state in zip(self._generators(), values['generators']):
       rng.bit_generator.state = state
-    self._begun = False
+    follow = checkpoints.unpack(arrays, 'follow')
+    if values['actors'][0][0]['environment'] is None:
+      follow = {}  # A new episode begins.
+    self._begun = values['begun']
+    self._frames = [follow['frames']] if follow else []
+    self._rewards = [follow['rewards']] if follow else []
+    episode = checkpoints.unpack(arrays, 'episode')
+    if episode:
+      self._episode = Episode(
+          values['episode'], episode['frames'], episode['rewards'])
 
   def _workers(self) -> list[Any]:
     lone = self.discriminator_worker

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from agile_tf import health
 from agile_tf import learning
 from agile_tf import optimizers
 from agile_tf import replay
@@ -79,11 +80,11 @@ class DiscriminatorWorker:
     phi = self._discriminator.snapshot()
     gradients, metrics = self._gradients(phi, goals, candidates)
     # 11, 12: Update phi, which all workers read.
-    norm, = self._discriminator.apply(gradients)
-    return Played(rollout, {
-        **{name: float(value) for name, value in metrics.items()},
-        'discriminator_gradient_norm': float(norm),
-    }, None)
+    norms = self._discriminator.apply(gradients)
+    values = {name: float(value) for name, value in metrics.items()}
+    values['discriminator_gradient_norm'] = float(norms[0])
+    health.require_finite(values, rows=[0])
+    return Played(rollout, values, None)
 
 
 class PolicyWorker:
@@ -133,11 +134,11 @@ class PolicyWorker:
     # 7, 8: Update theta, which all workers read; a worker at a time.
     active = rollout.active
     norms = self._policy.apply(*[gradients[w] for w in active])
-    metrics = {
-        name: float(value.numpy()[active].mean())
-        for name, value in terms.items()}
-    metrics['policy_gradient_norm'] = float(norms.numpy().mean())
-    return Played(rollout, metrics, is_goal)
+    values = {name: value.numpy()[active] for name, value in terms.items()}
+    values['policy_gradient_norm'] = norms.numpy()
+    health.require_finite(values, rows=active)
+    return Played(rollout, {
+        name: float(value.mean()) for name, value in values.items()}, is_goal)
 
 
 class Reward(NamedTuple):

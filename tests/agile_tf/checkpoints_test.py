@@ -1,7 +1,9 @@
 """Tests for checkpoints: what was saved comes back, and nothing else does."""
 
+import errno
 import os
 import pickle
+from unittest import mock
 import zipfile
 
 from absl.testing import absltest
@@ -179,6 +181,44 @@ class CheckpointsTest(parameterized.TestCase):
       checkpoints.save(self._dir, 3, checkpoints.Checkpoint(
           {'weights': np.array([{}], dtype=object)}, {}), keep=3)
     self.assertEqual(checkpoints.steps(self._dir), [])
+
+  def test_recovers_from_the_newest_whole_one(self):
+    self.assertIsNone(checkpoints.recover(self._dir))
+    for step in range(1, 5):
+      checkpoints.save(self._dir, step, _checkpoint(step), keep=9)
+    self._assert_equal(checkpoints.recover(self._dir), _checkpoint(4))
+    os.remove(self._path(4, 'state.json'))
+    with open(self._path(3, 'arrays.npz'), 'wb'):
+      pass
+    with self.assertLogs('absl', 'WARNING') as logs:
+      self._assert_equal(checkpoints.recover(self._dir), _checkpoint(2))
+    text = '\n'.join(logs.output)
+    for step in 3, 4:
+      self.assertIn(f'{self._path(step)} cannot be read', text)
+      self.assertTrue(os.path.exists(f'{self._path(step)}.damaged'))
+    self.assertEqual(checkpoints.steps(self._dir), [1, 2])
+
+  def test_nothing_whole_to_recover(self):
+    checkpoints.save(self._dir, 3, _checkpoint(), keep=9)
+    os.remove(self._path(3, 'state.json'))
+    with self.assertRaisesRegex(
+        checkpoints.CheckpointError, 'None of the checkpoints .* is whole'):
+      checkpoints.recover(self._dir)
+    self.assertEqual(checkpoints.steps(self._dir), [3])
+
+  def test_a_full_disk_leaves_what_was_saved(self):
+    checkpoints.save(self._dir, 3, _checkpoint(3), keep=1)
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    for name in 'savez', 'fsync', 'rename':
+      module = np if name == 'savez' else os
+      with mock.patch.object(module, name, side_effect=full):
+        with self.assertRaisesRegex(
+            checkpoints.CheckpointError, 'cannot be saved .*No space left'):
+          checkpoints.save(self._dir, 4, _checkpoint(4), keep=1)
+      self._assert_equal(checkpoints.load(self._dir), _checkpoint(3))
+      self.assertLen(os.listdir(os.path.join(self._dir, 'checkpoints')), 1)
+    checkpoints.save(self._dir, 4, _checkpoint(4), keep=1)
+    self._assert_equal(checkpoints.load(self._dir), _checkpoint(4))
 
   def test_pack_and_unpack(self):
     one, two = np.zeros([1]), np.ones([2])

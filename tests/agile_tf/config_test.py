@@ -36,14 +36,15 @@ _MORE_THAN_0 = (
     'reward_scale', 'reward_prediction_cost', 'policy_learning_rate',
     'policy_epsilon', 'policy_gradient_norm', 'discriminator_learning_rate',
     'discriminator_epsilon', 'discriminator_gradient_norm',
-    'checkpoint_minutes', 'anticipated_negative_rate', 'held_out_share')
+    'checkpoint_minutes', 'anticipated_negative_rate', 'held_out_share',
+    'stall_minutes')
 _AT_LEAST_0_AT_MOST_1 = (
     'policy_decay', 'discriminator_decay', 'discount', 'td_lambda',
     'dataset_carrying')
 _OF_RUN = (
-    'steps', 'run_dir', 'log_steps', 'image_steps',
-    'checkpoint_minutes', 'checkpoints_kept', 'why', 'intra_op_threads',
-    'inter_op_threads')
+    'strict_dataset', 'steps', 'run_dir', 'log_steps', 'image_steps',
+    'stall_minutes', 'checkpoint_minutes', 'checkpoints_kept', 'why',
+    'intra_op_threads', 'inter_op_threads')
 
 
 class ConfigTest(parameterized.TestCase):
@@ -230,8 +231,8 @@ class DifferencesTest(parameterized.TestCase):
         [name for name, field in _FIELDS.items() if field.metadata['of_run']],
         _OF_RUN)
     changed = config.Config(
-        steps=1, run_dir='x', log_steps=1, image_steps=1,
-        checkpoint_minutes=1.0, checkpoints_kept=1, why='x',
+        strict_dataset=True, steps=1, run_dir='x', log_steps=1, image_steps=1,
+        stall_minutes=1.0, checkpoint_minutes=1.0, checkpoints_kept=1, why='x',
         intra_op_threads=1, inter_op_threads=1)
     for name in _OF_RUN:
       self.assertNotEqual(

@@ -23,13 +23,16 @@ from agile_tf import checkpoints
 from agile_tf import config as config_lib
 from agile_tf import evaluate
 from agile_tf import judge
+from agile_tf import judge_cases
+from agile_tf import judge_page
+from agile_tf import judge_report
 from agile_tf import worlds
 from gridlu import rendering
 from gridlu import world
 from tests.agile_tf import tiny
 from tests.gridlu import boards
 
-SERIES = judge.Series(step=64, seed=3, episodes=4, greedy=False)
+SERIES = judge_cases.Series(step=64, seed=3, episodes=4, greedy=False)
 SNAKE = 'Snake(AGENT, SCENE)'
 RED_SNAKE = "Snake(AGENT, Color('red', SCENE))"
 
@@ -66,7 +69,7 @@ def _cases(verdicts=(True, False, True, False)):
       _episode(*row) for row in zip(
           (SNAKE, SNAKE, RED_SNAKE, RED_SNAKE),
           (DONE, CARRIED, EIGHT, SCATTERED), verdicts)]
-  return judge.make_cases(episodes, worlds.gridlu_world('arrangements'))
+  return judge_cases.make_cases(episodes, worlds.gridlu_world('arrangements'))
 
 
 class CasesTest(absltest.TestCase):
@@ -92,7 +95,7 @@ class CasesTest(absltest.TestCase):
         images=lambda x: tf.cast(x, tf.float32) / 255, checker=None)
     image = np.arange(24 * 30 * 3).reshape(24, 30, 3).astype(np.uint8)
     # More than are drawn at a time.
-    cases = judge.make_cases(
+    cases = judge_cases.make_cases(
         [evaluate.Episode('go home', image, None, None)] * 70, own)
     self.assertLen(cases, 70)
     np.testing.assert_array_equal(cases[69].image, image)
@@ -101,13 +104,13 @@ class CasesTest(absltest.TestCase):
 
   def test_fingerprints_tell_cases_apart(self):
     cases = _cases()
-    same = judge.fingerprint(cases)
-    self.assertEqual(judge.fingerprint(_cases((None,) * 4)), same)
+    same = judge_cases.fingerprint(cases)
+    self.assertEqual(judge_cases.fingerprint(_cases((None,) * 4)), same)
     for others in (
         cases[:3], cases[::-1],
         [*cases[:3], cases[3]._replace(instruction=SNAKE)],
         [*cases[:3], cases[3]._replace(image=cases[2].image)]):
-      self.assertNotEqual(judge.fingerprint(others), same)
+      self.assertNotEqual(judge_cases.fingerprint(others), same)
 
 
 class AnswersTest(parameterized.TestCase):
@@ -118,7 +121,7 @@ class AnswersTest(parameterized.TestCase):
     self.path = SERIES.path(self.run_dir)
 
   def _open(self):
-    answers = judge.Answers(self.path, SERIES)
+    answers = judge_cases.Answers(self.path, SERIES)
     answers.use_with('cases')
     return answers
 
@@ -166,7 +169,7 @@ class AnswersTest(parameterized.TestCase):
           'answers': json.loads(content.removeprefix('ANSWERS'))})
     with open(self.path, 'w', encoding='utf-8') as file:
       file.write(content)
-    with self.assertRaisesRegex(judge.JudgeError, message) as raised:
+    with self.assertRaisesRegex(judge_cases.JudgeError, message) as raised:
       self._open()
     self.assertIn(self.path, str(raised.exception))
     self.assertIn('away', str(raised.exception))
@@ -175,7 +178,7 @@ class AnswersTest(parameterized.TestCase):
   def test_bytes_that_are_no_text(self):
     with open(self.path, 'wb') as file:
       file.write(b'\xff\xfe\x00')
-    with self.assertRaisesRegex(judge.JudgeError, 'cannot be read'):
+    with self.assertRaisesRegex(judge_cases.JudgeError, 'cannot be read'):
       self._open()
 
   def test_a_renamed_file_of_another_series_is_refused(self):
@@ -183,23 +186,26 @@ class AnswersTest(parameterized.TestCase):
     other = SERIES._replace(seed=4, greedy=True)
     os.rename(self.path, other.path(self.run_dir))
     with self.assertRaisesRegex(
-        judge.JudgeError, 'seed is 3 there, 4 here; greedy is False there'):
-      judge.Answers(other.path(self.run_dir), other)
+        judge_cases.JudgeError,
+        'seed is 3 there, 4 here; greedy is False there'):
+      judge_cases.Answers(other.path(self.run_dir), other)
 
   def test_answers_to_other_cases_are_refused(self):
     answers = self._open()
-    judge.Answers(self.path, SERIES).use_with('others')  # Nothing to lose.
+    # There is nothing to lose.
+    judge_cases.Answers(self.path, SERIES).use_with('others')
     answers = self._open()
     answers.append(True)
     before = self._content()
-    with self.assertRaisesRegex(judge.JudgeError, '1 answers to other epis'):
-      judge.Answers(self.path, SERIES).use_with('others')
+    with self.assertRaisesRegex(
+        judge_cases.JudgeError, '1 answers to other epis'):
+      judge_cases.Answers(self.path, SERIES).use_with('others')
     self.assertEqual(self._content(), before)
 
   def test_two_programs_do_not_overwrite_each_other(self):
     first, second = self._open(), self._open()
     first.append(True)
-    with self.assertRaisesRegex(judge.JudgeError, 'changed or removed'):
+    with self.assertRaisesRegex(judge_cases.JudgeError, 'changed or removed'):
       second.append(False)
     self.assertEqual(second.values, ())
     self.assertEqual(self._open().values, (True,))
@@ -210,34 +216,35 @@ class AnswersTest(parameterized.TestCase):
     before = self._content()
     os.mkdir(f'{self.path}.part')  # Not even root can write there.
     for change in (answers.undo, lambda: answers.append(False)):
-      with self.assertRaisesRegex(judge.JudgeError, 'cannot be written'):
+      with self.assertRaisesRegex(judge_cases.JudgeError, 'cannot be written'):
         change()
       self.assertEqual(answers.values, (True,))
       self.assertEqual(self._content(), before)
-    with self.assertRaisesRegex(judge.JudgeError, 'cannot be written'):
-      judge.Answers(SERIES.path(os.path.join(self.run_dir, 'no')), SERIES)
+    with self.assertRaisesRegex(judge_cases.JudgeError, 'cannot be written'):
+      judge_cases.Answers(SERIES.path(os.path.join(self.run_dir, 'no')), SERIES)
 
   def test_tells_of_answers_to_another_checkpoint(self):
-    self.assertEmpty(judge.other_answers(self.run_dir, SERIES))
+    self.assertEmpty(judge_cases.other_answers(self.run_dir, SERIES))
     self._open().append(True)
-    self.assertEmpty(judge.other_answers(self.run_dir, SERIES))
+    self.assertEmpty(judge_cases.other_answers(self.run_dir, SERIES))
     newer = SERIES._replace(step=128)
-    note, = judge.other_answers(self.run_dir, newer)
+    note, = judge_cases.other_answers(self.run_dir, newer)
     self.assertRegex(note, 'has 1 answers to episodes of step 64.* is gone')
     checkpoints.save(self.run_dir, 64, checkpoints.Checkpoint({}, {}), keep=1)
-    note, = judge.other_answers(self.run_dir, newer)
+    note, = judge_cases.other_answers(self.run_dir, newer)
     self.assertIn('--checkpoint=64 goes on', note)
     self.assertEmpty(
-        judge.other_answers(self.run_dir, newer._replace(seed=9)))
+        judge_cases.other_answers(self.run_dir, newer._replace(seed=9)))
     with open(self.path, 'w', encoding='utf-8') as file:
       file.write('{')
-    self.assertEmpty(judge.other_answers(self.run_dir, newer))
+    self.assertEmpty(judge_cases.other_answers(self.run_dir, newer))
 
 
 class ReportTest(absltest.TestCase):
 
   def test_counts_by_the_number_of_blocks(self):
-    report = judge.summarize(_cases(), [True, True, False, False], 'checker')
+    report = judge_report.summarize(
+        _cases(), [True, True, False, False], 'checker')
     self.assertEqual(report, {
         'episodes': 4, 'judged': 4, 'automatic_judge': 'checker',
         'person': {
@@ -258,36 +265,36 @@ class ReportTest(absltest.TestCase):
     json.dumps(report)
 
   def test_the_automatic_judge_counts_over_the_same_episodes(self):
-    report = judge.summarize(_cases(), [True], 'checker')
+    report = judge_report.summarize(_cases(), [True], 'checker')
     self.assertEqual(report['judged'], 1)
     self.assertEqual(report['automatic']['all']['episodes'], 1)
     self.assertNotIn('8 blocks', report['person'])
     self.assertEqual(report['agreement']['rate'], 1.0)
 
   def test_the_automatic_judge_alone(self):
-    report = judge.summarize(_cases(), None, 'checker')
+    report = judge_report.summarize(_cases(), None, 'checker')
     self.assertEqual(report['judged'], 4)
     self.assertEqual(report['automatic']['8 blocks']['rate'], .5)
     self.assertNotIn('person', report)
     self.assertNotIn('agreement', report)
 
   def test_without_answers_there_is_nothing_to_say(self):
-    report = judge.summarize(_cases(), [], 'checker')
+    report = judge_report.summarize(_cases(), [], 'checker')
     self.assertEqual(
         report, {'episodes': 4, 'judged': 0, 'automatic_judge': 'checker'})
-    self.assertEqual(judge.table(report), '0 of 4 episodes are judged.')
+    self.assertEqual(judge_report.table(report), '0 of 4 episodes are judged.')
 
   def test_without_an_automatic_judge_the_person_stands_alone(self):
     cases = [case._replace(blocks=None, verdict=None) for case in _cases()]
-    report = judge.summarize(cases, [True, False], 'checker')
+    report = judge_report.summarize(cases, [True, False], 'checker')
     self.assertEqual(list(report['person']), ['all'])
     self.assertNotIn('automatic', report)
     self.assertNotIn('agreement', report)
-    self.assertRegex(judge.table(report), r'all +person +2 +50\.0 %')
+    self.assertRegex(judge_report.table(report), r'all +person +2 +50\.0 %')
 
   def test_the_table_is_readable(self):
-    text = judge.table(
-        judge.summarize(_cases(), [True, True, False, True], 'checker'))
+    text = judge_report.table(
+        judge_report.summarize(_cases(), [True, True, False, True], 'checker'))
     lines = text.splitlines()
     self.assertEqual([' '.join(line.split()) for line in lines[:3]], [
         'episodes judge count success 95 % interval',
@@ -303,7 +310,7 @@ class ReportTest(absltest.TestCase):
 class LegendTest(absltest.TestCase):
 
   def test_shows_each_form_and_lists_the_rest(self):
-    legend = judge.legend()
+    legend = judge_page.legend()
     self.assertEqual(legend.unions, [
         'Connected: any of Square, Line, Triangle, Eel, Snake.',
         'Disconnected: any of Dline, Circle.'])
@@ -317,8 +324,8 @@ class SessionTest(absltest.TestCase):
 
   def _session(self, verdicts=(True, False, True, False)):
     path = os.path.join(self.create_tempdir().full_path, 'answers.json')
-    return judge.Session(
-        _cases(verdicts), judge.Answers(path, SERIES), 'checker')
+    return judge_page.Session(
+        _cases(verdicts), judge_cases.Answers(path, SERIES), 'checker')
 
   def test_goes_through_the_cases(self):
     session = self._session()
@@ -328,29 +335,30 @@ class SessionTest(absltest.TestCase):
         'description': _cases()[0].description})
     for i in range(4):
       self.assertFalse(session.complete)
-      with self.assertRaisesRegex(judge.StaleError, 'when all episodes'):
+      with self.assertRaisesRegex(judge_cases.StaleError, 'when all episodes'):
         session.final_report()
       self.assertEqual(view['instruction'], _cases()[i].instruction)
       view = session.answer(i, i % 2 == 0)
     self.assertEqual(view, {'episodes': 4, 'answered': 4})
-    with self.assertRaisesRegex(judge.StaleError, 'All episodes'):
+    with self.assertRaisesRegex(judge_cases.StaleError, 'All episodes'):
       session.answer(4, True)
     self.assertEqual(session.undo(4)['answered'], 3)
     session.answer(3, True)
     self.assertEqual(session.final_report()['agreement']['episodes'], 3)
     session.finished.set()
-    with self.assertRaisesRegex(judge.StaleError, 'has been shown'):
+    with self.assertRaisesRegex(judge_cases.StaleError, 'has been shown'):
       session.undo(4)
 
   def test_a_second_window_changes_nothing(self):
     session = self._session()
     session.answer(0, True)
-    with self.assertRaisesRegex(judge.StaleError, 'for episode 1,'):
+    with self.assertRaisesRegex(judge_cases.StaleError, 'for episode 1,'):
       session.answer(0, False)
-    with self.assertRaisesRegex(judge.StaleError, 'for episode 1,'):
+    with self.assertRaisesRegex(judge_cases.StaleError, 'for episode 1,'):
       session.undo(0)
     session.undo(1)
-    with self.assertRaisesRegex(judge.StaleError, 'no answer to take back'):
+    with self.assertRaisesRegex(
+        judge_cases.StaleError, 'no answer to take back'):
       session.undo(0)
 
   def test_images_are_big(self):
@@ -367,9 +375,10 @@ class ServerTest(parameterized.TestCase):
 
   def _serve(self, verdicts=(True, False, True, False), cases=None):
     self.path = os.path.join(self.create_tempdir().full_path, 'answers.json')
-    session = judge.Session(
-        cases or _cases(verdicts), judge.Answers(self.path, SERIES), 'checker')
-    server = judge.make_server(session, 0)
+    session = judge_page.Session(
+        cases or _cases(verdicts), judge_cases.Answers(self.path, SERIES),
+        'checker')
+    server = judge_page.make_server(session, 0)
     thread = threading.Thread(
         target=server.serve_forever, kwargs={'poll_interval': .01})
     thread.start()
@@ -446,7 +455,8 @@ class ServerTest(parameterized.TestCase):
     self.assertEqual(status, 200)
     report = self.session.report()
     self.assertEqual(
-        reply, {'rows': judge.rows(report), 'notes': judge.notes(report)})
+        reply, {'rows': judge_report.rows(report),
+                'notes': judge_report.notes(report)})
     self.assertTrue(self.session.finished.wait(5))
     self.assertEqual(self._json('/undo', {'answered': 4})[0], 409)
 
@@ -531,8 +541,8 @@ class ServerTest(parameterized.TestCase):
     self._serve()
     port = self.server.server_port
     with self.assertRaisesRegex(
-        judge.JudgeError, f'--port={port} cannot be used.*--port=0'):
-      judge.make_server(self.session, port)
+        judge_cases.JudgeError, f'--port={port} cannot be used.*--port=0'):
+      judge_page.make_server(self.session, port)
 
 
 class ProgramTest(absltest.TestCase):
@@ -602,7 +612,7 @@ class ProgramTest(absltest.TestCase):
       self.assertEqual(json.load(file)['answers'], [True, False, False])
 
     # Nothing is left to answer: it only reports.
-    series = judge.Series(-1, 1_000_003, 3, False)
+    series = judge_cases.Series(-1, 1_000_003, 3, False)
     again, automatic = (
         json.loads(json.dumps(
             judge.judge(self.run_dir, None, series, automatic, 0)))
@@ -612,7 +622,7 @@ class ProgramTest(absltest.TestCase):
     self.assertNotIn('person', automatic)
 
   def test_bad_input_is_named(self):
-    series = judge.Series(-1, 5, 2, False)
+    series = judge_cases.Series(-1, 5, 2, False)
     nowhere = self.create_tempdir().full_path
     with self.assertRaisesRegex(config_lib.ConfigError, nowhere):
       judge.judge(nowhere, None, series, False, 0)
@@ -623,7 +633,7 @@ class ProgramTest(absltest.TestCase):
     with open(path, 'w', encoding='utf-8') as file:
       file.write('{')
     self.addCleanup(os.remove, path)
-    with self.assertRaisesRegex(judge.JudgeError, path):
+    with self.assertRaisesRegex(judge_cases.JudgeError, path):
       judge.judge(self.run_dir, None, series, False, 0)
     result = subprocess.run(
         self._command('--episodes=0'), capture_output=True, text=True,

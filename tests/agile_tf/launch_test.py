@@ -1,6 +1,8 @@
 """Tests for the programs: whole `main`s, with tiny flags, as users run them."""
 
 import csv
+import errno
+import glob
 import json
 import os
 import re
@@ -9,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from unittest import mock
 
 from absl.testing import absltest
 import numpy as np
@@ -21,8 +24,10 @@ from agile_tf import choose
 from agile_tf import config as config_lib
 from agile_tf import evaluate
 from agile_tf import launch
+from agile_tf import ownership
 from agile_tf import trained
 from agile_tf import training
+from agile_tf import workers
 import gridlu
 from tests.agile_tf import tiny
 
@@ -34,6 +39,28 @@ def _rows(run_dir):
 
 def _train(run_dir, **changes):
   launch.train(tiny.config(run_dir=run_dir, **changes))
+
+
+def _pictures(run_dir):
+  """The episodes that TensorBoard shows, by step."""
+  pictures = {}
+  for path in glob.glob(os.path.join(run_dir, 'events*')):
+    for event in tf.compat.v1.train.summary_iterator(path):
+      for value in event.summary.value:
+        if value.tag == 'episode':
+          pictures[event.step] = list(value.tensor.string_val)
+  return pictures
+
+
+_iterate = workers.PolicyWorker.iterate
+
+
+def _with_a_broken_theta(self):
+  """An iteration of a worker whose policy is not finite any more."""
+  self._policy.load({
+      name: np.full_like(value, np.nan)
+      for name, value in self._policy.state().items()})
+  return _iterate(self)
 
 
 class LaunchTest(absltest.TestCase):
@@ -62,8 +89,8 @@ class LaunchTest(absltest.TestCase):
 
   def test_the_same_command_goes_on(self):
     run_dir = self.create_tempdir().full_path
-    _train(run_dir, steps=32)
-    _train(run_dir, steps=64)
+    for steps in (32, 40, 64):
+      _train(run_dir, steps=steps, image_steps=16)
     # The same rows as in one go, but for the times.
     columns = [name for name in _rows(run_dir)[0] if 'seconds' not in name and
                name != 'steps_per_second']
@@ -73,6 +100,50 @@ class LaunchTest(absltest.TestCase):
     ends = [checkpoints.load(path) for path in (run_dir, self.run_dir)]
     for name, value in ends[0].arrays.items():
       np.testing.assert_array_equal(value, ends[1].arrays[name], name)
+
+    self.assertEqual(_pictures(run_dir), _pictures(self.run_dir))
+
+  def test_two_processes_cannot_use_one_directory(self):
+    run_dir = self.create_tempdir().full_path
+    with ownership.hold(run_dir):
+      result = subprocess.run(
+          [sys.executable, '-m', 'agile_tf.launch',
+           *tiny.flags(run_dir=run_dir)],
+          stderr=subprocess.PIPE, text=True, check=False)
+    self.assertEqual(result.returncode, 1)
+    self.assertIn(f'in use by process {os.getpid()}', result.stderr)
+    self.assertNotIn('Traceback', result.stderr)
+
+  def test_a_loss_that_is_no_number_stops_the_run(self):
+    run_dir = self.create_tempdir().full_path
+    changes = dict(policy_workers=3, policy_threads=3)
+    _train(run_dir, steps=24, **changes)
+    before = checkpoints.steps(run_dir)
+    # Nothing overflows but at once: a step of this size leaves no number.
+    with self.assertRaisesRegex(
+        training.TrainingError,
+        r'of policy worker [012] is nan at step \d+'):
+      with mock.patch.object(
+          workers.PolicyWorker, 'iterate', _with_a_broken_theta):
+        _train(run_dir, steps=10_000, **changes)
+    self.assertEqual(checkpoints.steps(run_dir), before)
+    for value in checkpoints.load(run_dir).arrays.values():
+      self.assertTrue(np.isfinite(value).all())
+
+  def test_a_full_disk_stops_the_run(self):
+    run_dir = self.create_tempdir().full_path
+    _train(run_dir, steps=16)
+    before = checkpoints.load(run_dir)
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    with mock.patch.object(np, 'savez', side_effect=full):
+      with self.assertRaisesRegex(checkpoints.CheckpointError, 'No space left'):
+        _train(run_dir, steps=32)
+    after = checkpoints.load(run_dir)
+    self.assertEqual(after.values, before.values)
+    _train(run_dir, steps=64)  # There is space: as if nothing had been.
+    for name, value in checkpoints.load(run_dir).arrays.items():
+      np.testing.assert_array_equal(
+          value, checkpoints.load(self.run_dir).arrays[name], name)
 
   def test_another_configuration_is_refused(self):
     before = _rows(self.run_dir)
@@ -115,7 +186,7 @@ class LaunchTest(absltest.TestCase):
 
     victim.iterate = iterate
     with self.assertRaisesRegex(RuntimeError, 'injected'):
-      launch.drive_in_threads(trainer, lambda: None)
+      launch.drive(trainer, lambda: None)
     self.assertEmpty([t.name for t in threading.enumerate()
                       if t.name.startswith(('policy', 'discriminator'))])
 

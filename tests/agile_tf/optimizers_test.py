@@ -246,14 +246,14 @@ class SharedTest(parameterized.TestCase):
     settings = _DISCRIMINATOR._replace(max_column_norm=1.0)
     gradients = self._gradients(1)
     alone, shared = self._make(settings), self._make(settings)
-    for _ in range(8 * 20):
+    for _ in range(16 * 20):
       alone.apply(gradients)
 
     def apply():
       for _ in range(20):
         shared.apply(gradients)
 
-    for thread in _start(*[apply] * 8):
+    for thread in _start(*[apply] * 16):
       thread.join()
     expected, actual = alone.state(), shared.state()
     for name, value in expected.items():

@@ -6,6 +6,7 @@ from unittest import mock
 from absl.testing import absltest
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from agile_tf import checkpoints
 from agile_tf import config as config_lib
@@ -23,7 +24,7 @@ def _no_tick():
 def _run(**changes) -> training.Trainer:
   """A run in lockstep from its start to its end."""
   trainer = training.Trainer(tiny.config(**changes))
-  launch.drive_in_lockstep(trainer, _no_tick)
+  launch.drive(trainer, _no_tick)
   return trainer
 
 
@@ -46,7 +47,7 @@ class TrainingTest(absltest.TestCase):
     saved = _saved(_run(reward_prediction=True, steps=32))
     resumed = training.Trainer(tiny.config(reward_prediction=True))
     resumed.load(saved)
-    launch.drive_in_lockstep(resumed, _no_tick)
+    launch.drive(resumed, _no_tick)
     end = _saved(resumed)
     self.assertEqual(end.values, self.end.values)
     self.assertEqual(end.arrays.keys(), self.end.arrays.keys())
@@ -115,12 +116,32 @@ class TrainingTest(absltest.TestCase):
     arrays = checkpoints.unpack(self.end.arrays, 'discriminator')
     trainer = training.Trainer(tiny.config(
         reward='frozen', reward_model='elsewhere', steps=16), self.end)
-    launch.drive_in_lockstep(trainer, _no_tick)
+    launch.drive(trainer, _no_tick)
     frozen = checkpoints.unpack(trainer.checkpoint().arrays, 'discriminator')
     for name in ('discriminator/logit/w',
                  'discriminator/features/film_nmn/gamma'):
       np.testing.assert_array_equal(frozen[name], arrays[name])
     self.assertIn('reward_model_accuracy', trainer.row())
+
+  def test_nothing_is_traced_again(self):
+    programs = []
+    original = tf.function
+
+    def recorded(*args, **kwargs):
+      made = original(*args, **kwargs)
+      if not args:  # A decorator with options.
+        return lambda f: programs.append(made(f)) or programs[-1]
+      programs.append(made)
+      return made
+
+    with mock.patch.object(tf, 'function', recorded):
+      trainer = _run(reward_prediction=True, steps=40)
+    counts = [p.experimental_get_tracing_count() for p in programs]
+    self.assertGreaterEqual(sum(count > 0 for count in counts), 6)
+    trainer.schedule._total_steps = 120  # pylint: disable=protected-access
+    launch.drive(trainer, _no_tick)
+    self.assertEqual(
+        [p.experimental_get_tracing_count() for p in programs], counts)
 
   def test_begins_with_another_runs_policy(self):
     trainer = training.Trainer(
@@ -210,7 +231,7 @@ class TrainingTest(absltest.TestCase):
         trainer = training.Trainer(tiny.config(
             world='arrangements', instructions='Snake', rollout_length=4,
             episode_length=6, reward_prediction=True, all_workers_write=True))
-        launch.drive_in_lockstep(trainer, _no_tick)
+        launch.drive(trainer, _no_tick)
         row = trainer.row()
       self.assertEqual(row['success_rate'], verdict)
       self.assertEqual(row['true_reward'], verdict)

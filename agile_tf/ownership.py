@@ -1,0 +1,66 @@
+"""One process to a run: the lock on its directory.
+
+The operating system holds the lock for the process and gives it up when that
+ends, however it ends: a lock that somebody left behind blocks nobody.
+"""
+
+from collections.abc import Iterator
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import socket
+import time
+
+from absl import logging
+
+_NAME = 'owner.json'
+
+
+class OwnershipError(ValueError):
+  """A run's directory that another process uses."""
+
+
+def _describe(path: str) -> str:
+  """Says who holds a lock, as far as its file tells."""
+  try:
+    with open(path, encoding='utf-8') as file:
+      owner = json.load(file)
+    return (f'process {owner["pid"]} on {owner["host"]}, since '
+            f'{owner["since"]}')
+  except (OSError, ValueError, KeyError, TypeError):
+    return 'another process'
+
+
+@contextlib.contextmanager
+def hold(run_dir: str) -> Iterator[None]:
+  """Holds a run's directory, so that no other process writes there.
+
+  Args:
+    run_dir: An existing directory.
+
+  Raises:
+    OwnershipError: if another process holds it; the message says which.
+  """
+  path = os.path.join(run_dir, _NAME)
+  # Opened without truncating it: it may be somebody else's.
+  with open(path, 'a+', encoding='utf-8') as file:
+    try:
+      fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+      if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
+        logging.warning(
+            '%s cannot be locked (%s): see to it yourself that only one '
+            'process uses it.', run_dir, error)
+      else:
+        raise OwnershipError(
+            f'--run_dir={run_dir} is in use by {_describe(path)}. Wait for it, '
+            'stop it, or choose another --run_dir.') from error
+    file.seek(0)
+    file.truncate()
+    json.dump({
+        'pid': os.getpid(), 'host': socket.gethostname(),
+        'since': time.strftime('%Y-%m-%d %H:%M:%S')}, file)
+    file.flush()
+    yield

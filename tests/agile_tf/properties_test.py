@@ -1,0 +1,142 @@
+"""Properties of what reads bad input: a result, or the module's own error."""
+
+import dataclasses
+import math
+import os
+import tempfile
+
+from absl import flags
+from absl.testing import absltest
+import hypothesis
+from hypothesis import strategies as st
+import numpy as np
+
+from agile_tf import checkpoints
+from agile_tf import config as config_lib
+
+_FIELDS = dataclasses.fields(config_lib.Config)
+_settings = hypothesis.settings(
+    max_examples=200, deadline=None, derandomize=True)
+_VALUES = st.one_of(
+    st.text(max_size=8), st.integers(-10**12, 10**12).map(str),
+    st.floats().map(str), st.sampled_from(
+        ['true', 'nan', 'inf', '-1', '0', '1e400', 'None', '0x10', '1_0']))
+
+
+def _read(arguments):
+  """Reads flags as programs do; returns None for an error that names them."""
+  values = flags.FlagValues()
+  config_lib.define_flags(values)
+  try:
+    values(['program', *arguments])
+    return config_lib.from_flags(values)
+  except (flags.Error, config_lib.ConfigError) as error:
+    return None if str(error) else error
+
+
+class FlagsTest(absltest.TestCase):
+
+  @_settings
+  @hypothesis.given(st.sampled_from(_FIELDS), _VALUES)
+  def test_any_value(self, field, text):
+    config = _read([f'--{field.name}={text}'])
+    if config is None:
+      return
+    value = getattr(config, field.name)
+    self.assertIs(type(value), type(field.default))
+    limits = field.metadata
+    if isinstance(value, float):
+      self.assertTrue(math.isfinite(value))
+    if limits['choices']:
+      self.assertIn(value, limits['choices'])
+    if limits['low'] is not None:
+      self.assertGreaterEqual(value, limits['low'])
+    if limits['high'] is not None:
+      self.assertLessEqual(value, limits['high'])
+
+  @_settings
+  @hypothesis.given(st.sampled_from(_FIELDS), st.integers(0, 30),
+                    st.characters(codec='ascii', categories=['Ll']))
+  def test_a_misspelt_name(self, field, place, letter):
+    name = field.name[:place] + letter + field.name[place + 1:]
+    known = {f.name for f in _FIELDS}
+    hypothesis.assume(name not in known)
+    # absl takes the beginning of one name alone for that name.
+    hypothesis.assume(not any(n.startswith(name) for n in known))
+    self.assertIsNone(_read([f'--{name}=1']))
+
+  @_settings
+  @hypothesis.given(st.lists(st.one_of(
+      st.sampled_from([f'--{field.name}' for field in _FIELDS]),
+      st.sampled_from(['# comment', '', '--flagfile=none', '--=', '-', '1']),
+      st.text(st.characters(codec='utf-8'), max_size=8)), max_size=5))
+  def test_any_flagfile(self, lines):
+    with tempfile.NamedTemporaryFile(
+        'w', suffix='.flags', encoding='utf-8', newline='') as file:
+      file.write('\n'.join(lines))
+      file.flush()
+      config = _read([f'--flagfile={file.name}'])
+    self.assertIsInstance(config, config_lib.Config | None)
+
+  @_settings
+  @hypothesis.given(st.sampled_from(_FIELDS), st.one_of(
+      st.none(), st.booleans(), st.integers(), st.floats(), st.text(),
+      st.lists(st.integers(), max_size=2)))
+  def test_any_configuration_file(self, field, value):
+    with tempfile.TemporaryDirectory() as folder:
+      path = os.path.join(folder, 'config.json')
+      config = config_lib.Config()
+      object.__setattr__(config, field.name, value)
+      config_lib.save(config, path)
+      try:
+        loaded = config_lib.load(path)
+        self.assertEqual(getattr(loaded, field.name), value)
+      except config_lib.ConfigError as error:
+        self.assertIn(path, str(error))
+
+
+class CheckpointsTest(absltest.TestCase):
+
+  @classmethod
+  def setUpClass(cls):
+    super().setUpClass()
+    cls._run_dir = cls.enterClassContext(tempfile.TemporaryDirectory())
+    rng = np.random.default_rng(0)
+    cls._checkpoint = checkpoints.Checkpoint(
+        {'policy:w': rng.normal(size=[7, 5]).astype(np.float32),
+         'buffer:added': np.array(3)}, {'steps': 3, 'actors': [1.5, None]})
+    checkpoints.save(cls._run_dir, 3, cls._checkpoint, keep=1)
+
+  @_settings
+  @hypothesis.given(
+      st.sampled_from(['arrays.npz', 'state.json']),
+      st.floats(0, 1, exclude_max=True), st.one_of(
+          st.none(), st.integers(0, 255)))
+  def test_damaged(self, name, share, byte):
+    """A file is cut off (None), or one of its bytes is another."""
+    path = os.path.join(
+        self._run_dir, 'checkpoints', f'step_{3:012d}', name)
+    with open(path, 'rb') as file:
+      whole = file.read()
+    place = int(share * len(whole))
+    changed = whole[:place]
+    if byte is not None:
+      changed += bytes([byte]) + whole[place + 1:]
+    try:
+      with open(path, 'wb') as file:
+        file.write(changed)
+      try:
+        loaded = checkpoints.load(self._run_dir)
+      except checkpoints.CheckpointError as error:
+        self.assertIn('step_000000000003', str(error))
+        return
+      # Numbers are protected by the archive's checksums.
+      for key, value in loaded.arrays.items():
+        np.testing.assert_array_equal(value, self._checkpoint.arrays[key])
+    finally:
+      with open(path, 'wb') as file:
+        file.write(whole)
+
+
+if __name__ == '__main__':
+  absltest.main()
