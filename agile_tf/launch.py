@@ -10,6 +10,7 @@ SIGTERM save and end it; an exception in any thread ends it with its traceback.
 from collections.abc import Callable, Sequence
 import dataclasses
 import functools
+import io
 import os
 import signal
 import sys
@@ -21,7 +22,7 @@ from typing import Any
 from absl import app
 from absl import flags
 from absl import logging
-import numpy as np
+from PIL import Image
 
 from agile_tf import checkpoints
 from agile_tf import config as config_lib
@@ -33,6 +34,7 @@ from agile_tf import schedule as schedule_lib
 from agile_tf import training
 from agile_tf import worlds
 from gridlu import goal_dataset
+from gridlu import pictures
 from gridlu import rendering
 
 
@@ -128,8 +130,7 @@ class Run:
         self._image_steps == 0 and steps):
       episode = self._trainer.take_episode()
       if episode is not None:
-        self._writer.images(
-            'episode', self._picture(episode), max(steps, 1))
+        self._show(episode, max(steps, 1))
         self._image_steps = steps
     if now - self._save_time > 60 * config.checkpoint_minutes:
       self.save()
@@ -142,12 +143,20 @@ class Run:
         logging.warning('At step %d: %s', values['steps'], text)
     self._warned = set(warnings)
 
-  def _picture(self, episode: training.Episode) -> np.ndarray:
-    captions = [episode.instruction] + [
+  def _show(self, episode: training.Episode, steps: int) -> None:
+    """Writes an episode as a picture and as an animation."""
+    images = self._trainer.world.pixels(episode.observations)
+    notes = ['start'] + [
         f'{i + 1}: rewarded' if rewarded else f'{i + 1}'
         for i, rewarded in enumerate(episode.rewarded)]
-    return rendering.contact_sheet(
-        self._trainer.world.pixels(episode.observations), captions)
+    self._writer.image('episode', rendering.contact_sheet(
+        images, [episode.instruction, *notes[1:]]), steps)
+    gif = io.BytesIO()
+    pictures.save_gif(
+        gif, images, [f'{episode.instruction}, {note}' for note in notes])
+    with Image.open(gif) as animation:
+      size = animation.size
+    self._writer.animation('episode_in_motion', gif.getvalue(), size, steps)
 
   def save(self) -> None:
     """Saves a checkpoint."""

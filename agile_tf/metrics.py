@@ -195,10 +195,23 @@ class Writer:
     with self._summaries.as_default():
       tf.summary.text(name, markdown, step=0)
 
-  def images(self, name: str, images: np.ndarray, steps: int) -> None:
+  def image(self, name: str, image: np.ndarray, steps: int) -> None:
     """Writes a picture, uint8 [H, W, 3], to TensorBoard."""
     with self._summaries.as_default():
-      tf.summary.image(name, images[None], step=steps)
+      tf.summary.image(name, image[None], step=steps)
+
+  def animation(self, name: str, gif: bytes, size: tuple[int, int],
+                steps: int) -> None:
+    """Writes a GIF of this width and height to TensorBoard."""
+    # What tf.summary.image writes, with other bytes than those of a PNG.
+    width, height = map(str, size)
+    metadata = tf.compat.v1.SummaryMetadata(
+        plugin_data=tf.compat.v1.SummaryMetadata.PluginData(
+            plugin_name='images'))
+    with self._summaries.as_default():
+      tf.summary.write(
+          name, tf.constant([width.encode(), height.encode(), gif]),
+          step=steps, metadata=metadata)
 
   def close(self) -> None:
     """Writes what is left and ends the live line."""

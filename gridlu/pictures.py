@@ -12,6 +12,7 @@ import collections
 from collections.abc import Callable, Sequence
 import os
 import sys
+from typing import BinaryIO
 
 from absl import app
 from absl import flags
@@ -61,14 +62,14 @@ def _pad(image: np.ndarray, height: int, width: int) -> np.ndarray:
   return np.pad(image, ((0, rows), (0, columns), (0, 0)), constant_values=255)
 
 
-def save_gif(path: str | os.PathLike, images: np.ndarray,
+def save_gif(path: str | os.PathLike | BinaryIO, images: np.ndarray,
              captions: Sequence[str] | None = None,
              seconds: float | Sequence[float] = _STEP_SECONDS,
              scale: int = 4) -> None:
   """Writes an animation, which plays for ever.
 
   Args:
-    path: The file, .gif; what was there is lost.
+    path: The file, .gif; what was there is lost. Or an open one.
     images: uint8 [N, H, W, 3], one a frame. A frame that equals the one before
       makes that one stand longer.
     captions: A text to stand below each image, wrapped to its width; None for

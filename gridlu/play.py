@@ -4,6 +4,11 @@
 
 Arrow keys move, space lifts a block or puts it down, `.` or w waits, r is a
 new instance and q quits. See `gridlu.screen` for how to read the board.
+
+  python -m gridlu.play --demonstrate=3 --record=expert.gif
+
+lets an expert play, who needs no more steps than there must be, and no
+terminal.
 """
 
 from collections.abc import Callable
@@ -16,6 +21,7 @@ import gridlu
 from gridlu import language
 from gridlu import pictures
 from gridlu import screen
+from gridlu import solver
 from gridlu import tasks
 from gridlu import world
 
@@ -121,6 +127,40 @@ class Game:
     return screen.compose(str(environment.instruction), state, panel, _KEYS)
 
 
+_KEY_OF = {chosen: key for key, chosen in _ACTIONS.items()}
+
+
+def demonstrate(environment: gridlu.GridLU, episodes: int,
+                recording: pictures.Recording) -> list[str]:
+  """Plays shortest solutions (see `gridlu.solver`).
+
+  Args:
+    environment: Where to play; it is reset.
+    episodes: How many instances.
+    recording: Gets every state. Of an instance that is solved from the start,
+      or that has no solution, there is nothing to see.
+
+  Returns:
+    A sentence for each instance.
+  """
+  game = Game(environment, recording)
+  sentences = []
+  for i in range(episodes):
+    if i:
+      game.press('r')
+    solution = solver.solve(
+        environment.instruction, environment.state,
+        max_steps=environment.episode_length)
+    for chosen in solution.actions or ():
+      game.press(_KEY_OF[chosen])
+    result = {
+        solver.UNSOLVABLE: 'no solution within an episode',
+        solver.UNKNOWN: 'no solution was found'}.get(
+            solution.steps, f'solved in {solution.steps} steps')
+    sentences.append(f'{environment.instruction}: {result}')
+  return sentences
+
+
 def _instruction(text: str, task: str) -> language.Instruction:
   """Reads --instruction.
 
@@ -155,6 +195,9 @@ def _main_with(values: flags.FlagValues) -> Callable[[list[str]], None]:
       'record', None, 'A GIF file for the episodes that are played: the last '
       f'{pictures.RECORDED_EPISODES} that have a step. It is written at the '
       'end, over what was there.', flag_values=values)
+  expert = flags.DEFINE_integer(
+      'demonstrate', 0, 'So many instances are played by an expert in place of '
+      'a person; --record says where to.', lower_bound=0, flag_values=values)
 
   def main(argv: list[str]) -> None:
     if len(argv) > 1:
@@ -166,13 +209,21 @@ def _main_with(values: flags.FlagValues) -> Callable[[list[str]], None]:
           [_instruction(instruction.value, task.value)])
       if record.value is not None:
         pictures.check_output('record', record.value, '.gif')
-      screen.check_terminal()
+      if not expert.value:
+        screen.check_terminal()
+      elif record.value is None:
+        raise ValueError('--demonstrate needs a file for what is to be seen: '
+                         'give --record=expert.gif with it.')
     except (ValueError, screen.TerminalError) as error:
       sys.exit(f'Error: {error}')
     recording = None if record.value is None else pictures.Recording()
-    game = Game(
-        gridlu.GridLU(task.value, seed.value, instructions=instructions),
-        recording)
+    environment = gridlu.GridLU(
+        task.value, seed.value, instructions=instructions)
+    if expert.value and recording is not None and record.value is not None:
+      print('\n'.join(demonstrate(environment, expert.value, recording)))
+      print(recording.save(record.value))
+      return
+    game = Game(environment, recording)
     try:
       screen.show(game)
     except screen.TerminalError as error:

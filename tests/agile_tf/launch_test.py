@@ -47,8 +47,8 @@ def _pictures(run_dir):
   for path in glob.glob(os.path.join(run_dir, 'events*')):
     for event in tf.compat.v1.train.summary_iterator(path):
       for value in event.summary.value:
-        if value.tag == 'episode':
-          pictures[event.step] = list(value.tensor.string_val)
+        if value.tag in ('episode', 'episode_in_motion'):
+          pictures[event.step, value.tag] = list(value.tensor.string_val)
   return pictures
 
 

@@ -186,7 +186,8 @@ class WriterTest(parameterized.TestCase):
     writer = metrics.Writer(self._dir, 0, 1000)
     writer.row(self._row(100, entropy=0.5))
     writer.text('settings', '| a |')
-    writer.images('episode', np.zeros([4, 6, 3], np.uint8), 100)
+    writer.image('episode', np.zeros([4, 6, 3], np.uint8), 100)
+    writer.animation('in_motion', b'GIF89a', (6, 4), 100)
     writer.progress(100)
     writer.progress(1010)
     writer.close()
@@ -198,7 +199,9 @@ class WriterTest(parameterized.TestCase):
         values[value.tag] = event.step, tf.make_ndarray(value.tensor)
     self.assertCountEqual(values, [
         'run/episodes', 'run/success_rate', 'policy/entropy', 'settings',
-        'episode'])
+        'episode', 'in_motion'])
+    self.assertEqual(
+        list(values['in_motion'][1]), [b'6', b'4', b'GIF89a'])
     step, entropy = values['policy/entropy']
     self.assertEqual((step, entropy), (100, 0.5))
     self.assertEqual(values['episode'][0], 100)

@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from unittest import mock
 
 from absl.testing import absltest
 from absl.testing import parameterized
@@ -14,6 +15,7 @@ import gridlu
 from gridlu import pictures
 from gridlu import play
 from gridlu import screen
+from gridlu import solver
 from gridlu import world
 from tests.gridlu import boards
 from tests.gridlu import terminal
@@ -35,6 +37,49 @@ class ActionTest(parameterized.TestCase):
       ('w', world.Action.NOOP), ('r', None), ('unknown', None))
   def test_action(self, key, expected):
     self.assertEqual(play.action(key), expected)
+
+
+class DemonstrationTest(absltest.TestCase):
+
+  def test_shortest_solutions(self):
+    environment = gridlu.GridLU(seed=3)
+    recording = mock.create_autospec(pictures.Recording, instance=True)
+    sentences = play.demonstrate(environment, 5, recording)
+    again = gridlu.GridLU(seed=3)
+    calls = [call.args[1] for call in recording.add.call_args_list]
+    for sentence in sentences:
+      again.reset()
+      steps = solver.shortest(
+          [again.instruction], world.unpack(world.pack(again.state)[None]))[0]
+      self.assertEqual(
+          sentence, f'{again.instruction}: solved in {steps} steps')
+      own, calls = calls[:steps + 1], calls[steps + 1:]
+      self.assertTrue(own[-1].endswith('goal reached'), own)
+      self.assertFalse(any('reached' in text for text in own[:-1]))
+    self.assertEmpty(calls)
+
+  def test_an_instance_without_a_solution(self):
+    environment = gridlu.GridLU(
+        seed=0, episode_length=1,
+        instructions=["SameLocation(AGENT, Shape('rect', SCENE))"])
+    sentences = play.demonstrate(
+        environment, 10, mock.create_autospec(pictures.Recording))
+    self.assertIn('no solution within an episode', '\n'.join(sentences))
+
+  def test_program(self):
+    path = os.path.join(self.create_tempdir().full_path, 'expert.gif')
+    command = [sys.executable, '-m', 'gridlu.play', '--demonstrate=2',
+               '--seed=3']
+    result = subprocess.run(
+        command, capture_output=True, text=True, check=False)
+    self.assertEqual(result.returncode, 1)
+    self.assertIn('give --record=expert.gif', result.stderr)
+    result = subprocess.run(
+        [*command, f'--record={path}'], capture_output=True, text=True,
+        check=True)
+    self.assertEqual(result.stdout.count('solved in'), 2)
+    with Image.open(path) as image:
+      self.assertGreater(image.n_frames, 1)
 
 
 class GameTest(absltest.TestCase):
