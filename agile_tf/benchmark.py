@@ -30,19 +30,21 @@ import tqdm
 from agile_tf import config as config_lib
 from agile_tf import launch
 from agile_tf import learning
+from agile_tf import networks
 from agile_tf import rollouts
 from agile_tf import training
 import gridlu
+from gridlu import vectorized
 
 # What one environment step costs: acting 14, the gradient 41, the reward 10;
 # and with an update of the discriminator every 225 steps.
 POLICY_MFLOP = 65
 AGILE_MFLOP = 122
 
-# TensorFlow's thread pools, as `Config` names the settings.
-_Pools = dict[str, Any]
+# The network and TensorFlow's thread pools, as `Config` names them.
+_Settings = dict[str, Any]
 # From the seconds to measure for to what was measured.
-_Measure = Callable[[float, _Pools], dict[str, float]]
+_Measure = Callable[[float, _Settings], dict[str, float]]
 
 
 def _repeat(function: Callable[[], Any], seconds: float) -> float:
@@ -55,18 +57,18 @@ def _repeat(function: Callable[[], Any], seconds: float) -> float:
   return calls / (time.perf_counter() - start)
 
 
-def matrix_product(seconds: float, pools: _Pools) -> dict[str, float]:
+def matrix_product(seconds: float, settings: _Settings) -> dict[str, float]:
   """Times a 2048 x 2048 float32 product on the default device."""
-  training.prepare_device(config_lib.Config(**pools))
+  training.prepare_device(config_lib.Config(**settings))
   size = 2048
   x = tf.random.normal([size, size])
   rate = _repeat(lambda: tf.linalg.matmul(x, x)[0, 0].numpy(), seconds)
   return {'gflops': 2e-9 * size**3 * rate}
 
 
-def environment_steps(seconds: float, pools: _Pools) -> dict[str, float]:
+def environment_steps(seconds: float, settings: _Settings) -> dict[str, float]:
   """Steps one dm_env environment, images included."""
-  del pools  # Plain NumPy.
+  del settings  # Plain NumPy.
   environment = gridlu.GridLU(seed=0)
   actions = np.random.default_rng(0).integers(6, size=1000)
 
@@ -79,6 +81,23 @@ def environment_steps(seconds: float, pools: _Pools) -> dict[str, float]:
   return {'steps_per_second': len(actions) * _repeat(play, seconds)}
 
 
+def _vectorized_steps(images: bool) -> '_Measure':
+  """Makes the measurement of 1,024 boards at once in NumPy, on one core."""
+  def vectorized_steps(seconds: float, settings: _Settings) -> dict[str, float]:
+    del settings  # Plain NumPy.
+    boards = vectorized.VectorGridLU(1024, seed=0, images=images)
+    actions = np.random.default_rng(0).integers(6, size=[30, 1024])
+    boards.reset()
+
+    def play():
+      for action in actions:
+        boards.step(action)
+
+    return {'steps_per_second': actions.size * _repeat(play, seconds)}
+
+  return vectorized_steps
+
+
 def _trainer(**changes: Any) -> training.Trainer:
   config = config_lib.Config(
       dataset_size=4096, run_dir='unused', **changes)
@@ -86,13 +105,14 @@ def _trainer(**changes: Any) -> training.Trainer:
   frozen = None
   if config.reward == 'frozen':
     frozen = training.Trainer(
-        config_lib.Config(dataset_size=16, policy_threads=1)).checkpoint()
+        config_lib.Config(dataset_size=16, policy_threads=1,
+                          model=config.model)).checkpoint()
   return training.Trainer(config, frozen)
 
 
-def compiled_rollouts(seconds: float, pools: _Pools) -> dict[str, float]:
+def compiled_rollouts(seconds: float, settings: _Settings) -> dict[str, float]:
   """Plays 15 workers' rollouts, acting included, and learns nothing."""
-  trainer = _trainer(reward='environment', policy_threads=1, **pools)
+  trainer = _trainer(reward='environment', policy_threads=1, **settings)
   actor, theta = trainer.policy_workers[0].actor, trainer.policy.snapshot()
   return {'steps_per_second': 225 * _repeat(
       lambda: actor.play(theta), seconds)}
@@ -129,19 +149,20 @@ def _drive(trainer: training.Trainer, seconds: float) -> dict[str, float]:
 
 
 def _policy_side(threads: int) -> _Measure:
-  return lambda seconds, pools: _drive(
+  return lambda seconds, settings: _drive(
       _trainer(reward='frozen', reward_model='itself', policy_threads=threads,
-               **pools), seconds)
+               **settings), seconds)
 
 
 def _whole_training(threads: int) -> _Measure:
-  return lambda seconds, pools: _drive(
-      _trainer(policy_threads=threads, **pools), seconds)
+  return lambda seconds, settings: _drive(
+      _trainer(policy_threads=threads, **settings), seconds)
 
 
-def discriminator_iteration(seconds: float, pools: _Pools) -> dict[str, float]:
+def discriminator_iteration(
+    seconds: float, settings: _Settings) -> dict[str, float]:
   """Times the discriminator's worker: 15 steps, 512 rated, 256 trained on."""
-  trainer = _trainer(policy_threads=1, **pools)
+  trainer = _trainer(policy_threads=1, **settings)
   worker = trainer.discriminator_worker
   assert worker is not None
   while not worker.iterate().metrics:  # Until B is full enough.
@@ -149,10 +170,10 @@ def discriminator_iteration(seconds: float, pools: _Pools) -> dict[str, float]:
   return {'milliseconds': 1e3 / _repeat(worker.iterate, seconds)}
 
 
-def policy_round(seconds: float, pools: _Pools) -> dict[str, float]:
+def policy_round(seconds: float, settings: _Settings) -> dict[str, float]:
   """Times a round of 15 workers in lockstep, from acting to 15 updates."""
   trainer = _trainer(
-      reward='frozen', reward_model='itself', policy_threads=1, **pools)
+      reward='frozen', reward_model='itself', policy_threads=1, **settings)
   return {'milliseconds': 1e3 / _repeat(
       trainer.policy_workers[0].iterate, seconds)}
 
@@ -204,9 +225,9 @@ def compiled_round(config: config_lib.Config) -> tuple[Any, tuple[Any, ...]]:
       played.astype(np.float32), replayed)
 
 
-def one_round(seconds: float, pools: _Pools) -> dict[str, float]:
+def one_round(seconds: float, settings: _Settings) -> dict[str, float]:
   """Times that program."""
-  config = config_lib.Config(**pools)
+  config = config_lib.Config(**settings)
   training.prepare_device(config)
   program, arguments = compiled_round(config)
   start = time.perf_counter()
@@ -224,6 +245,8 @@ _THREADS = {'15 threads': 15, '5 threads': 5, '3 threads': 3, 'lockstep': 1}
 MEASUREMENTS: dict[str, tuple[_Measure, int | None]] = {
     'matrix product': (matrix_product, None),
     'dm_env steps': (environment_steps, None),
+    '1,024 boards': (_vectorized_steps(images=False), None),
+    '1,024 boards, images': (_vectorized_steps(images=True), None),
     'compiled rollouts': (compiled_rollouts, None),
     'round of 15 workers': (policy_round, None),
     'round as one program': (one_round, None),
@@ -235,23 +258,24 @@ MEASUREMENTS: dict[str, tuple[_Measure, int | None]] = {
 }
 
 
-def _in_process(name: str, seconds: float, pools: _Pools,
+def _in_process(name: str, seconds: float, settings: _Settings,
                 pipe: multiprocessing.connection.Connection) -> None:
   """Measures one thing in a process that does nothing else."""
   try:
-    pipe.send(MEASUREMENTS[name][0](seconds, pools))
+    pipe.send(MEASUREMENTS[name][0](seconds, settings))
   except BaseException:
     pipe.send(traceback.format_exc())
 
 
 def measure(names: Sequence[str], seconds: float,
-            pools: _Pools) -> dict[str, dict[str, float]]:
+            settings: _Settings) -> dict[str, dict[str, float]]:
   """Measures what is named.
 
   Args:
     names: Keys of `MEASUREMENTS`.
     seconds: How long, for each after it has been compiled.
-    pools: Settings of TensorFlow's thread pools, as `Config` names them.
+    settings: The network and TensorFlow's thread pools, as `Config` names
+      them.
 
   Raises:
     RuntimeError: if a measurement fails; with its traceback.
@@ -262,7 +286,7 @@ def measure(names: Sequence[str], seconds: float,
     bar.set_description(name)
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(
-        target=_in_process, args=(name, seconds, pools, sender))
+        target=_in_process, args=(name, seconds, settings, sender))
     process.start()
     sender.close()
     try:
@@ -276,7 +300,7 @@ def measure(names: Sequence[str], seconds: float,
   gflops = results.get('matrix product', {}).get('gflops')
   for name, result in results.items():
     cost = MEASUREMENTS[name][1]
-    if gflops and cost:
+    if gflops and cost and settings.get('model') != 'lstm':
       result['ceiling'] = 1e3 * gflops / cost
       result['share'] = result['steps_per_second'] / result['ceiling']
   return results
@@ -347,6 +371,9 @@ def define_flags() -> None:
   flags.DEFINE_string(
       'export', '', 'Measure nothing; write a round of training to this file, '
       'as a serialized XLA HLO module.')
+  flags.DEFINE_enum(
+      'model', 'nmn', networks.MODELS, 'As for agile_tf.launch. There are '
+      'ceilings for "nmn" alone.')
   flags.DEFINE_integer(
       'intra_op_threads', 0, 'As for agile_tf.launch.', lower_bound=0)
   flags.DEFINE_integer(
@@ -360,14 +387,14 @@ def main(argv: Sequence[str]) -> None:
   values = flags.FLAGS
   try:
     if values.export:
-      export(values.export, config_lib.Config())
+      export(values.export, config_lib.Config(model=values.model))
       return
     names = select(values.only)
   except config_lib.ConfigError as error:
     sys.exit(f'Error: {error}')
   results = measure(names, values.seconds, {
       name: getattr(values, name)
-      for name in ('intra_op_threads', 'inter_op_threads')})
+      for name in ('model', 'intra_op_threads', 'inter_op_threads')})
   print(json.dumps(results, indent=2) if values.json else table(results))
 
 
