@@ -1,6 +1,7 @@
 """Tests for whole runs: repeatable, resumable, and what they report."""
 
 import json
+import os
 from unittest import mock
 
 from absl.testing import absltest
@@ -12,6 +13,7 @@ from agile_tf import checkpoints
 from agile_tf import config as config_lib
 from agile_tf import launch
 from agile_tf import training
+from gridlu import goal_dataset
 from gridlu import language
 from gridlu import tasks
 from tests.agile_tf import tiny
@@ -175,6 +177,22 @@ class TrainingTest(absltest.TestCase):
       self.assertEqual(set(examples.instructions), seen)
       # The networks can read both.
       self.assertLen(world.grammar.encode(sorted(seen | held_out)), 30)
+
+  def test_goal_states_that_are_none(self):
+    path = os.path.join(self.create_tempdir().full_path, 'goals.npz')
+    dataset = goal_dataset.generate(
+        'relations', 50, 0, ["SameLocation(AGENT, Shape('rect', SCENE))"])
+    dataset.states[:3, :25] = 0  # Nothing is there.
+    goal_dataset.save(path, dataset)
+    config = tiny.config(dataset=path)
+    world = training.make_world(config)
+    with self.assertLogs('absl', 'WARNING') as logs:
+      self.assertLen(training.make_goal_examples(config, world), 50)
+    self.assertIn('3 of 50 goal states do not satisfy', logs.output[0])
+    strict = tiny.config(dataset=path, strict_dataset=True)
+    with self.assertRaisesRegex(
+        goal_dataset.GoalDatasetError, '3 of 50 goal states'):
+      training.make_goal_examples(strict, world)
 
   def test_instructions_that_cannot_be_held_out(self):
     for changes, held_out, problem in (
