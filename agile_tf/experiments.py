@@ -32,6 +32,7 @@ class Setting(NamedTuple):
     after: Another setting; '{after}' in flags is the directory of its run of
       the same seed.
     evaluations: What to measure when it is finished.
+    laptop_evaluations: The same on a laptop, if it is something else.
   """
   label: str
   flagfile: str
@@ -39,6 +40,7 @@ class Setting(NamedTuple):
   laptop: tuple[str, ...] = ()
   after: str = ''
   evaluations: tuple[Evaluation, ...] = ()
+  laptop_evaluations: tuple[Evaluation, ...] = ()
 
 
 class Experiment(NamedTuple):
@@ -66,8 +68,23 @@ DATA_SIZES = tuple(2**n for n in range(9, 20))
 LAPTOP_DATA_SIZES = (8, 32, 128, 512, 2048)
 
 _RED_RECT = r"--instructions=Color\('red', Shape\('rect', SCENE\)\)"
+_GO_TO_RED = r"--instructions=^SameLocation\(AGENT, Color\('red', SCENE\)"
 _ALL_GO_TO = r'--instructions=^SameLocation\(AGENT, '
 _EITHER_ORDER = r"--instructions=^SameLocation\(.*Color\('\w+', SCENE\)"
+
+
+def _around_fine_tuning(only: str) -> tuple[Evaluation, ...]:
+  """Figure 5's three bars.
+
+  Args:
+    only: The flag that chooses the instructions that the change concerns.
+  """
+  return (
+      Evaluation('before', ('--run_dir={after}', only, '--physics=normal')),
+      Evaluation('changed', (
+          '--run_dir={after}', only, '--physics=immovable_red_rects')),
+      Evaluation('tuned', (only,)))
+
 
 _BOTH_SIDES = (
     Evaluation('seen', ()), Evaluation('held_out', ('--held_out',)))
@@ -94,14 +111,9 @@ SETTINGS: dict[str, Setting] = {
     'immovable': Setting(
         'immovable red rects', 'immovable',
         ('--reward_model={after}', '--initial_policy={after}'),
-        after='relations',
-        evaluations=(
-            Evaluation('before', (
-                '--run_dir={after}', _RED_RECT, '--physics=normal')),
-            Evaluation('changed', (
-                '--run_dir={after}', _RED_RECT,
-                '--physics=immovable_red_rects')),
-            Evaluation('tuned', (_RED_RECT,)))),
+        laptop=(_GO_TO_RED,), after='relations',
+        evaluations=_around_fine_tuning(_RED_RECT),
+        laptop_evaluations=_around_fine_tuning(_GO_TO_RED)),
     'arrangements': Setting(
         'Arrangements', 'arrangements',
         laptop=(r'--instructions=AGENT, SCENE', '--steps=1000000')),

@@ -60,10 +60,13 @@ def _job(name: str, seed: int, runs: str, laptop: bool,
     flagfiles.insert(0, 'quickstart')
   launch = [f'--flagfile=launch/{flagfile}.flags' for flagfile in flagfiles]
   launch += [*setting.flags, *(setting.laptop if laptop else ()), *extra]
+  measured = setting.evaluations
+  if laptop and setting.laptop_evaluations:
+    measured = setting.laptop_evaluations
   evaluations = {
       os.path.join(run_dir, f'{evaluation.name}.json'): [
           f'--run_dir={run_dir}', *evaluation.flags, '--json']
-      for evaluation in setting.evaluations}
+      for evaluation in measured}
 
   def fill(arguments: Iterable[str]) -> list[str]:
     return [argument.replace('{after}', after) for argument in arguments]

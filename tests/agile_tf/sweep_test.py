@@ -50,6 +50,15 @@ class ExperimentsTest(parameterized.TestCase):
       self.assertEqual(config.run_dir, f'runs/{job.name}_seed{job.seed}')
       self.assertEqual(config.seed, job.seed)
       training.make_world(config)
+      for arguments in job.evaluations.values():
+        # The last one counts.
+        run_dir = [x.removeprefix('--run_dir=') for x in arguments
+                   if x.startswith('--run_dir=')][-1]
+        of, = [_config(other.launch) for other in jobs
+               if other.run_dir == run_dir]
+        only = ''.join(x.removeprefix('--instructions=') for x in arguments
+                       if x.startswith('--instructions='))
+        training.make_world(of, '--held_out' in arguments, only)
     self.assertLen({job.run_dir for job in jobs}, len(jobs))
 
   def test_the_papers_values(self):
