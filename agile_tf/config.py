@@ -63,8 +63,7 @@ class Config:
       0, 'Decides which ones.', low=0)
   physics: str = _setting(
       'normal', "GridLU's physics: every block can be carried, or red rects "
-      'cannot (figure 5), or none can, which the paper does not have.',
-      choices=('normal', 'immovable_red_rects', 'immovable'))
+      'cannot (figure 5).', choices=('normal', 'immovable_red_rects'))
   episode_length: int = _setting(30, 'Steps in a GridLU episode.', low=1)
   truncate: bool = _setting(
       False, "Whether a GridLU episode's end is a truncation (returns "

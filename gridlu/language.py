@@ -227,7 +227,7 @@ class Relation(Instruction):
   task = 'relations'
 
   @property
-  def twin(self):
+  def twin(self) -> 'Relation':
     return _OPPOSITES[type(self)](self.right, self.left)
 
   @classmethod

@@ -115,11 +115,12 @@ def _cells(code: world.Array, contents: world.Array,
   Returns:
     int32 [...], a set of cells.
   """
-  description = (code[..., 0] * _AGENT_DESCRIPTION +
-                 (1 + code[..., 1]) * (1 + len(world.COLORS)) +
-                 (1 + code[..., 2]))
+  # `[()]`: a single code's numbers are scalars (see `world.numbers`).
+  is_agent, shape, color = (code[..., i][()] for i in range(3))
+  description = (is_agent * _AGENT_DESCRIPTION +
+                 (1 + shape) * (1 + len(world.COLORS)) + (1 + color))
   row = (description * _NUM_CONTENTS)[..., None, None]
-  fits = xp.take(_FITS, row + contents)
+  fits = world.take(_FITS, row + contents, 0, xp)
   return xp.sum(fits * _BITS, axis=(-2, -1), dtype=np.int32)
 
 
@@ -141,7 +142,7 @@ def satisfied(codes: world.Array, states: world.State,
               world.cell_mask(cell, xp) * world.NUM_BLOCK_CODES)
   left = _cells(codes[..., 1:4], contents, xp)
   right = _cells(codes[..., 4:7], contents, xp)
-  relation = xp.take(codes, 0, axis=-1)
+  relation = codes[..., 0][()]
   north, south, east, west, same = (
       relation == index for index in range(len(language.RELATIONS)))
   return (
@@ -150,73 +151,6 @@ def satisfied(codes: world.Array, states: world.State,
       (east & ((left & ((right & _NOT_LAST_COLUMN) * _RIGHT)) != 0)) |
       (west & ((((left & _NOT_LAST_COLUMN) * _RIGHT) & right) != 0)) |
       (same & ((left & right) != 0)))
-
-
-def twin(instruction: language.Instruction) -> language.Instruction:
-  """Returns the one other instruction that means the same.
-
-  Args:
-    instruction: A GridLU-Relations instruction, such as
-      EastFrom(AGENT, Shape('rect', SCENE)).
-
-  Returns:
-    It with its operands exchanged and its relation turned around, such as
-    WestFrom(Shape('rect', SCENE), AGENT).
-  """
-  opposites: dict[type, type[language.Instruction]] = {
-      language.NorthFrom: language.SouthFrom,
-      language.SouthFrom: language.NorthFrom,
-      language.EastFrom: language.WestFrom,
-      language.WestFrom: language.EastFrom,
-      language.SameLocation: language.SameLocation,
-  }
-  if type(instruction) not in opposites:
-    raise ValueError(f'{instruction} has no twin: expected a GridLU-Relations '
-                     'instruction.')
-  return opposites[type(instruction)](instruction.right, instruction.left)
-
-
-def split(
-    seed: int, fraction: float = .1, by: str = 'strings'
-) -> tuple[tuple[language.Instruction, ...],
-           tuple[language.Instruction, ...]]:
-  """Splits the 990 instructions for the generalisation experiment.
-
-  The paper holds out 10 % of the instructions. But its 990 strings have only
-  495 meanings, each with two strings (see `twin`), so that nearly every
-  held-out string has a twin in training. A split by meanings keeps twins
-  together.
-
-  Args:
-    seed: Determines the split.
-    fraction: Which share is held out, rounded to whole strings or meanings.
-    by: 'strings' (the paper's split: 99 of 990 by default) or 'meanings'.
-
-  Returns:
-    The instructions to train on, and those held out, each in the order of
-    `language.relations_instructions()`.
-
-  Raises:
-    ValueError: `fraction` is not between 0 and 1, or `by` is something else.
-  """
-  if not 0 <= fraction <= 1:
-    raise ValueError(f'fraction is {fraction}: expected 0 to 1 (the paper '
-                     'holds out .1).')
-  instructions = language.relations_instructions()
-  groups: list[tuple[language.Instruction, ...]]
-  if by == 'strings':
-    groups = [(instruction,) for instruction in instructions]
-  elif by == 'meanings':
-    index = {instruction: i for i, instruction in enumerate(instructions)}
-    groups = [(instruction, twin(instruction)) for instruction in instructions
-              if index[instruction] < index[twin(instruction)]]
-  else:
-    raise ValueError(f"by is {by!r}: expected 'strings' or 'meanings'.")
-  rng = np.random.default_rng(seed)
-  chosen = rng.permutation(len(groups))[:round(fraction * len(groups))]
-  held_out = {instruction for i in chosen for instruction in groups[i]}
-  return (tuple(i for i in instructions if i not in held_out),
-          tuple(i for i in instructions if i in held_out))
 
 
 class _Blocks(NamedTuple):

@@ -116,12 +116,8 @@ class Physics:
 NORMAL = Physics()
 # The changed world of figure 5: "all red square objects immovable".
 IMMOVABLE_RED_RECTS = Physics(immovable=(block('rect', 'red'),))
-# A world to walk about in, where INTERACT does nothing; not the paper's.
-IMMOVABLE = Physics(immovable=tuple(range(1, NUM_BLOCK_CODES)))
 # By the name that flags use.
-PHYSICS = {
-    'normal': NORMAL, 'immovable_red_rects': IMMOVABLE_RED_RECTS,
-    'immovable': IMMOVABLE}
+PHYSICS = {'normal': NORMAL, 'immovable_red_rects': IMMOVABLE_RED_RECTS}
 
 
 def take(values: Array, indices: Array, axis: int,

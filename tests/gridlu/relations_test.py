@@ -101,52 +101,6 @@ class SatisfiedTest(parameterized.TestCase):
       relations.encode([language.parse('Snake(AGENT, SCENE)')])
 
 
-class TwinTest(absltest.TestCase):
-
-  def test_495_meanings(self):
-    instructions = language.relations_instructions()
-    pairs = {frozenset((i, relations.twin(i))) for i in instructions}
-    self.assertLen(pairs, 495)
-    self.assertTrue(all(len(pair) == 2 for pair in pairs))
-
-  def test_twins_mean_the_same(self):
-    instructions = language.relations_instructions()
-    states = boards.random_states(np.random.default_rng(0), 40)
-    codes = relations.encode(instructions)[:, None]
-    twins = relations.encode([relations.twin(i) for i in instructions])[:, None]
-    np.testing.assert_array_equal(relations.satisfied(codes, states),
-                                  relations.satisfied(twins, states))
-
-  def test_arrangements_have_none(self):
-    with self.assertRaisesRegex(ValueError, 'has no twin'):
-      relations.twin(language.parse('Snake(AGENT, SCENE)'))
-
-
-class SplitTest(parameterized.TestCase):
-
-  @parameterized.parameters(('strings', 99), ('meanings', 100))
-  def test_sizes(self, by, num_held_out):
-    train, held_out = relations.split(0, by=by)
-    self.assertLen(held_out, num_held_out)
-    self.assertSetEqual(set(train) | set(held_out),
-                        set(language.relations_instructions()))
-    self.assertLen(train, 990 - num_held_out)
-    self.assertEqual(relations.split(0, by=by), (train, held_out))
-    self.assertNotEqual(relations.split(1, by=by)[1], held_out)
-
-  def test_only_meanings_keep_twins_together(self):
-    for by, together in (('strings', False), ('meanings', True)):
-      _, held_out = relations.split(0, by=by)
-      twins = [relations.twin(i) in held_out for i in held_out]
-      self.assertEqual(all(twins), together)
-
-  def test_bad_arguments_are_named(self):
-    with self.assertRaisesRegex(ValueError, "by is 'colors'"):
-      relations.split(0, by='colors')
-    with self.assertRaisesRegex(ValueError, 'fraction is 10'):
-      relations.split(0, fraction=10)
-
-
 class InstancesTest(parameterized.TestCase):
 
   def test_statistics(self):

@@ -318,7 +318,7 @@ class SolverTest(parameterized.TestCase):
     np.testing.assert_array_equal(
         solver.shortest([str(i) for i in instructions], drawn.state), steps)
     np.testing.assert_array_equal(
-        solver.shortest([relations.twin(i) for i in instructions],
+        solver.shortest([i.twin for i in instructions],
                         drawn.state), steps)
     none = world.State(*(x[:0] for x in drawn.state))
     self.assertEqual(solver.shortest([], none).shape, (0,))
