@@ -7,8 +7,9 @@ final states of 200 episodes (section 3.4). This plays such episodes and shows
 them in a web page of this machine alone, without any automatic verdict: y if
 the instruction was done, n if not, u takes the last answer back. Every answer
 is in a file of the run directory at once; the same command goes on with the
-first episode that has none. In the end, or at Ctrl-C, it reports the success,
-for 4 and for 8 blocks too, and the agreement with the world's own judge.
+first episode that has none. In the end it reports the success, for 4 and for 8
+blocks too, and the agreement with the world's own judge; at Ctrl-C, what the
+person has answered.
 `--automatic` reports that judge's verdicts alone.
 
 For a run on another machine, forward the port: with --port=8000 there, `ssh -L

@@ -48,7 +48,8 @@ def summarize(cases: Sequence[judge_cases.Case], answers: Sequence[bool] | None,
     `rates` over the judged episodes; and 'agreement': on how many of these
     they agree, with rate and interval, and how many are a success to the
     person alone and to the automatic judge alone. What nobody can say is
-    left out.
+    left out, and what the world's judge says as long as the person is not
+    done, who may go on and shall stay blind to it.
   """
   if answers is not None:
     judged = cases[:len(answers)]
@@ -60,6 +61,8 @@ def summarize(cases: Sequence[judge_cases.Case], answers: Sequence[bool] | None,
     return report
   if answers is not None:
     report['person'] = rates(judged, answers)
+    if len(judged) < len(cases):
+      return report
   verdicts = [case.verdict for case in judged if case.verdict is not None]
   if len(verdicts) < len(judged):
     return report

@@ -271,7 +271,7 @@ def main(argv: Sequence[str]) -> None:
     sys.exit(f'Error: {error}')
   finally:
     if recording is not None:
-      print(recording.save(values.record))
+      pictures.finish(recording, values.record)
 
 
 if __name__ == '__main__':

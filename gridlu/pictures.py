@@ -12,6 +12,7 @@ import collections
 from collections.abc import Callable, Sequence
 import os
 import sys
+import tempfile
 from typing import BinaryIO
 
 from absl import app
@@ -49,10 +50,14 @@ def check_output(flag: str, path: str, suffix: str) -> None:
     problem = f'expected the name of a {suffix} file'
   elif not os.path.isdir(folder):
     problem = f'there is no folder {folder}; make it first'
-  elif not os.access(path if os.path.exists(path) else folder, os.W_OK):
-    problem = 'it may not be written; name another file or folder'
+  elif os.path.exists(path) and not os.access(path, os.W_OK):
+    problem = 'it may not be written; name another file'
   else:
-    return
+    try:
+      with tempfile.TemporaryFile(dir=folder):
+        return
+    except OSError as error:
+      problem = f'it cannot be written ({error}); name another folder'
   raise OutputError(f'--{flag}={path}: {problem}.')
 
 
@@ -152,7 +157,7 @@ class Recording:
       A sentence that says what was written.
 
     Raises:
-      OSError: The file cannot be written.
+      OutputError: The file cannot be written.
     """
     episodes = [episode for episode in self._episodes if len(episode) > 1]
     if not episodes:
@@ -163,9 +168,21 @@ class Recording:
         for episode in episodes for frame in episode]
     images = rendering.render(
         world.unpack(np.stack([packed for packed, _ in frames])))
-    save_gif(path, images, [caption for _, caption in frames], seconds)
+    try:
+      save_gif(path, images, [caption for _, caption in frames], seconds)
+    except OSError as error:
+      raise OutputError(
+          f'{os.fspath(path)} cannot be written ({error}).') from error
     return (f'{os.fspath(path)}: {len(frames)} states of {len(episodes)} '
             f'episode{"s" if len(episodes) > 1 else ""}')
+
+
+def finish(recording: Recording, path: str) -> None:
+  """Saves a program's recording and prints so, or exits with the reason."""
+  try:
+    print(recording.save(path))
+  except OutputError as error:
+    sys.exit(f'Error: {error}')
 
 
 def _draw(text: str) -> world.State:
@@ -380,7 +397,10 @@ def _main_with(values: flags.FlagValues) -> Callable[[list[str]], None]:
     except OutputError as error:
       sys.exit(f'Error: {error}')
     picture = figure(number.value)
-    Image.fromarray(picture).save(output.value)
+    try:
+      Image.fromarray(picture).save(output.value)
+    except OSError as error:
+      sys.exit(f'Error: --output={output.value} cannot be written: {error}.')
     print(f'{output.value}: figure {number.value}, {picture.shape[1]}x'
           f'{picture.shape[0]} pixels')
 

@@ -221,7 +221,7 @@ def _main_with(values: flags.FlagValues) -> Callable[[list[str]], None]:
         task.value, seed.value, instructions=instructions)
     if expert.value and recording is not None and record.value is not None:
       print('\n'.join(demonstrate(environment, expert.value, recording)))
-      print(recording.save(record.value))
+      pictures.finish(recording, record.value)
       return
     game = Game(environment, recording)
     try:
@@ -230,7 +230,7 @@ def _main_with(values: flags.FlagValues) -> Callable[[list[str]], None]:
       sys.exit(f'Error: {error}')
     finally:
       if recording is not None and record.value is not None:
-        print(recording.save(record.value))
+        pictures.finish(recording, record.value)
 
   return main
 
