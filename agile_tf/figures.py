@@ -4,10 +4,11 @@
 
 A run is a directory that agile_tf.launch wrote, or its metrics.csv under
 another name; either way it is named NAME_seedN, with a NAME of
-`agile_tf.experiments`, as agile_tf.sweep names them. Unfinished runs count as
-far as they have come. Ours are solid lines, the mean over seeds in a band of
-one standard deviation; the paper's are dashed. Where our runs are much shorter
-than the paper's, its curves have an axis of their own, at the top.
+`agile_tf.experiments`, as agile_tf.sweep names them. Ours are solid lines, the
+mean over seeds in a band of one standard deviation; the paper's are dashed.
+Unfinished runs count as far as they have come: where some have not come, the
+line is thin. Where our runs are much shorter than the paper's, its curves have
+an axis of their own, at the top.
 
 Figures are written as PNG and SVG, and the numbers as table.md.
 """
@@ -96,6 +97,7 @@ class Mean(NamedTuple):
   steps: np.ndarray  # float64 [N]
   mean: np.ndarray  # float64 [N]
   deviation: np.ndarray  # float64 [N], of the seeds; 0 where there is one
+  complete: np.ndarray  # bool [N], whether all seeds have come so far
 
 
 def mean_curve(runs: Sequence[Run], column: str) -> Mean | None:
@@ -123,9 +125,11 @@ def mean_curve(runs: Sequence[Run], column: str) -> Mean | None:
     values[i, count > 0] = total[count > 0] / count[count > 0]
   drawn = np.isfinite(values).any(axis=0)
   values = values[:, drawn]
+  centers = (edges[1:] + edges[:-1])[drawn] / 2
+  last = min(run.curve['steps'].max() for run in runs)
   return Mean(
-      (edges[1:] + edges[:-1])[drawn] / 2, np.nanmean(values, axis=0),
-      np.nanstd(values, axis=0))
+      centers, np.nanmean(values, axis=0), np.nanstd(values, axis=0),
+      centers <= last)
 
 
 def end(run: Run, column: str) -> float:
@@ -164,7 +168,8 @@ def _draw(ax: axes.Axes, runs: Mapping[str, Sequence[Run]],
       continue
     color = f'C{i}'
     mean = drawn[name]
-    ax.plot(mean.steps, mean.mean, color=color,
+    ax.plot(mean.steps, mean.mean, color=color, linewidth=0.6)
+    ax.plot(mean.steps[mean.complete], mean.mean[mean.complete], color=color,
             label=f'{experiments.SETTINGS[name].label} ({len(runs[name])})')
     ax.fill_between(
         mean.steps, mean.mean - mean.deviation, mean.mean + mean.deviation,

@@ -26,6 +26,7 @@ class FiguresTest(absltest.TestCase):
     np.testing.assert_allclose(mean.mean, [2, 2, 3, 4])
     np.testing.assert_allclose(mean.deviation, [1, 0, 0, 0])
     np.testing.assert_allclose(mean.steps, [10, 20, 30, 40], atol=.3)
+    np.testing.assert_array_equal(mean.complete, [True, True, False, False])
 
   def test_close_rows_are_averaged(self):
     values = np.random.default_rng(0).uniform(size=10_000)
@@ -57,9 +58,11 @@ class FiguresTest(absltest.TestCase):
     self.assertEqual(set(drawings), {
         'figure4_left', 'figure4_middle', 'figure4_right', 'figure7', 'figure8',
         'remarks'})
-    ours, = [line for ax in drawings['figure4_left'].axes for line in ax.lines
-             if line.get_linestyle() == '-']
-    np.testing.assert_allclose(ours.get_ydata(), [.1, .5, .7])
+    whole, complete = [
+        line for ax in drawings['figure4_left'].axes for line in ax.lines
+        if line.get_linestyle() == '-']
+    for ours in whole, complete:
+      np.testing.assert_allclose(ours.get_ydata(), [.1, .5, .7])
     theirs, = [line for ax in drawings['figure4_left'].axes
                for line in ax.lines if line.get_linestyle() == '--']
     self.assertAlmostEqual(theirs.get_ydata()[-1], .989, places=2)
