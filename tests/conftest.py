@@ -9,7 +9,8 @@ import tempfile
 # Before TensorFlow is imported, which reads them then. 2: errors only.
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
 # Most of the tests' time is XLA's, which compiles the same small programs again
-# for each test and each process that a test starts: here they find them.
+# for each process that a test starts: here they find them. Within a process see
+# tests/agile_tf/conftest.py.
 _compiled = tempfile.TemporaryDirectory(prefix='agile_tf_tests_')
 os.environ.setdefault(
     'TF_XLA_FLAGS', f'--tf_xla_persistent_cache_directory={_compiled.name} '

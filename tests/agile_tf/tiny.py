@@ -1,11 +1,16 @@
 """A run that is small enough for a test."""
 
 import tempfile
+from typing import Any
 
 from absl.testing import absltest
 
 from agile_tf import config as config_lib
 from agile_tf import launch
+
+
+# Functions whose results runs share, see conftest.py.
+SHARED: list[Any] = []
 
 
 def flags(**changes) -> list[str]:

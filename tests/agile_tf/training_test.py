@@ -126,6 +126,8 @@ class TrainingTest(absltest.TestCase):
     self.assertIn('reward_model_accuracy', trainer.row())
 
   def test_nothing_is_traced_again(self):
+    for shared in tiny.SHARED:
+      shared.cache_clear()
     programs = []
     original = tf.function
 

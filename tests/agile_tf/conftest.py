@@ -1,0 +1,47 @@
+"""Runs of the same settings share their compiled programs within a process.
+
+These are pure functions from tensors to tensors, and XLA takes seconds for each;
+a run makes them anew because it is made once.
+"""
+
+import functools
+
+import pytest
+
+from agile_tf import learning
+from agile_tf import rollouts
+from agile_tf import training
+from tests.agile_tf import tiny
+
+_OF_WORLD = (
+    'world', 'instructions', 'held_out', 'held_out_share', 'held_out_seed',
+    'physics', 'episode_length', 'truncate', 'noop')
+
+
+def _shared_worlds(make):
+  worlds = {}
+
+  def make_world(config, held_out=False, only=''):
+    key = (*(getattr(config, name) for name in _OF_WORLD), held_out, only)
+    if config.world != 'relations' or key not in worlds:
+      worlds[key] = make(config, held_out, only)
+    return worlds[key]
+
+  return make_world
+
+
+@pytest.fixture(scope='session', autouse=True)
+def shared_programs():
+  """Keeps what was made for the next run that needs the same."""
+  patch = pytest.MonkeyPatch()
+  patch.setattr(training, 'make_world', _shared_worlds(training.make_world))
+  for module, name in (
+      (training, 'make_networks'), (rollouts, 'play_program'),
+      (rollouts, 'act_program'), (learning, 'modelled_rewards_program'),
+      (learning, 'policy_gradients_program'),
+      (learning, 'discriminator_gradients_program')):
+    shared = functools.cache(getattr(module, name))
+    tiny.SHARED.append(shared)
+    patch.setattr(module, name, shared)
+  yield
+  patch.undo()
