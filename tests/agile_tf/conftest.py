@@ -1,7 +1,7 @@
 """Runs of the same settings share their compiled programs within a process.
 
-These are pure functions from tensors to tensors, and XLA takes seconds for each;
-a run makes them anew because it is made once.
+These are pure functions from tensors to tensors, and XLA takes seconds for
+each; a run makes them anew because it is made once.
 """
 
 import functools

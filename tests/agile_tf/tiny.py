@@ -8,7 +8,6 @@ from absl.testing import absltest
 from agile_tf import config as config_lib
 from agile_tf import launch
 
-
 # Functions whose results runs share, see conftest.py.
 SHARED: list[Any] = []
 
