@@ -17,7 +17,7 @@ import numpy as np
 from gridlu import language
 from gridlu import world
 
-CODE_SIZE = 7  # Numbers in an encoded instruction.
+CODE_SIZE = 3  # Numbers in an encoded instruction.
 
 # With what probability the paper's generator proposes a go-to instruction is
 # not stated. It reports that 25 % of the accepted instances are go-to, and
@@ -42,8 +42,8 @@ def _fits() -> np.ndarray:
 
 
 # Whether a cell's contents fit a description, 0 or 1, [17 * 20], at 20 *
-# description + contents. Description 4 * (1 + shape) + 1 + colour, where shape
-# or colour is -1 if any will do, means blocks and description 16 the agent.
+# description + contents. A description is 4 * (1 + shape) + 1 + colour, where
+# shape or colour is -1 if any will do, or 16 for the agent.
 _FITS = _fits()
 _AGENT_DESCRIPTION = (1 + len(world.SHAPES)) * (1 + len(world.COLORS))
 
@@ -63,17 +63,17 @@ class Instances(NamedTuple):
   state: world.State  # Batch dimensions [N].
 
 
-def _encode_operand(operand: language.Operand) -> list[int]:
-  """Returns is_agent, shape or -1, colour or -1."""
+def _description(operand: language.Operand) -> int:
+  """Returns an operand's description (see `_FITS`)."""
   if isinstance(operand, language.Agent):
-    return [1, -1, -1]
+    return _AGENT_DESCRIPTION
   shape = color = -1
   if isinstance(operand, language.Color):
     color = world.COLORS.index(operand.color)
     operand = operand.blocks
   if isinstance(operand, language.Shape):
     shape = world.SHAPES.index(operand.shape)
-  return [0, shape, color]
+  return (1 + shape) * (1 + len(world.COLORS)) + 1 + color
 
 
 def encode(instructions: Sequence[language.Instruction]) -> np.ndarray:
@@ -83,9 +83,9 @@ def encode(instructions: Sequence[language.Instruction]) -> np.ndarray:
     instructions: N GridLU-Relations instructions.
 
   Returns:
-    int32 [N, 7]: the relation (index into `language.RELATIONS`), then for the
-    left and for the right operand: 1 if it is AGENT, else 0; its shape or -1;
-    its colour or -1.
+    int32 [N, 3]: the relation (index into `language.RELATIONS`), then for the
+    left and for the right operand 4 * (1 + shape) + 1 + colour, with -1 for a
+    shape or colour that is not named, or 16 for AGENT.
 
   Raises:
     ValueError: One of them is not a GridLU-Relations instruction.
@@ -98,30 +98,9 @@ def encode(instructions: Sequence[language.Instruction]) -> np.ndarray:
           'GridLU-Relations instruction, such as language.parse returns for '
           '"NorthFrom(AGENT, Color(\'red\', SCENE))".')
     codes[i] = [language.RELATIONS.index(type(instruction).__name__),
-                *_encode_operand(instruction.left),
-                *_encode_operand(instruction.right)]
+                _description(instruction.left),
+                _description(instruction.right)]
   return codes
-
-
-def _cells(code: world.Array, contents: world.Array,
-           xp: world.ArrayModule) -> world.Array:
-  """Finds the cells that hold what an operand describes.
-
-  Args:
-    code: int32 [..., 3]: is_agent, shape or -1, colour or -1.
-    contents: int32 [..., 5, 5], what each cell holds.
-    xp: The array module.
-
-  Returns:
-    int32 [...], a set of cells.
-  """
-  # `[()]`: a single code's numbers are scalars (see `world.numbers`).
-  is_agent, shape, color = (code[..., i][()] for i in range(3))
-  description = (is_agent * _AGENT_DESCRIPTION +
-                 (1 + shape) * (1 + len(world.COLORS)) + (1 + color))
-  row = (description * _NUM_CONTENTS)[..., None, None]
-  fits = world.take(_FITS, row + contents, 0, xp)
-  return xp.sum(fits * _BITS, axis=(-2, -1), dtype=np.int32)
 
 
 def satisfied(codes: world.Array, states: world.State,
@@ -129,7 +108,7 @@ def satisfied(codes: world.Array, states: world.State,
   """Returns which states satisfy their instruction: the ground truth.
 
   Args:
-    codes: int32 [..., 7], encoded instructions (see `encode`).
+    codes: int32 [..., 3], encoded instructions (see `encode`).
     states: States whose batch dimensions broadcast with those of `codes`.
     xp: The array module.
 
@@ -140,8 +119,12 @@ def satisfied(codes: world.Array, states: world.State,
   cell = world.cell_index(xp.asarray(states.agent, np.int32))
   contents = (xp.asarray(states.blocks, np.int32) +
               world.cell_mask(cell, xp) * world.NUM_BLOCK_CODES)
-  left = _cells(codes[..., 1:4], contents, xp)
-  right = _cells(codes[..., 4:7], contents, xp)
+  # For the left and for the right operand the cells that hold what it
+  # describes, as a set. `[()]`: see `world.numbers`.
+  rows = (codes[..., 1:] * _NUM_CONTENTS)[..., None, None]
+  fits = world.take(_FITS, rows + contents[..., None, :, :], 0, xp)
+  cells = xp.sum(fits * _BITS, axis=(-2, -1), dtype=np.int32)
+  left, right = cells[..., 0][()], cells[..., 1][()]
   relation = codes[..., 0][()]
   north, south, east, west, same = (
       relation == index for index in range(len(language.RELATIONS)))
@@ -181,7 +164,7 @@ def _codes_of(instructions: Sequence[language.Instruction] | None
 def _propose_blocks(rng: np.random.Generator, count: int,
                     codes: np.ndarray) -> _Blocks:
   """Draws instructions and the blocks that they need (appendix E.1)."""
-  names_agent = (codes[:, 1] == 1) | (codes[:, 4] == 1)
+  names_agent = np.any(codes[:, 1:] == _AGENT_DESCRIPTION, axis=1)
   go_to = np.flatnonzero(names_agent)
   bring_to = np.flatnonzero(~names_agent)
   # If only one kind is left, it gets everything.
@@ -198,14 +181,15 @@ def _propose_blocks(rng: np.random.Generator, count: int,
   ).astype(np.int32)
 
   # The objects fit their descriptions; the distractor may be anything.
-  descriptions = codes[instruction, 1:].reshape(count, 2, 3)
+  descriptions = codes[instruction, 1:]
   shape = rng.integers(len(world.SHAPES), size=(count, 3), dtype=np.int32)
   color = rng.integers(len(world.COLORS), size=(count, 3), dtype=np.int32)
-  named_shape, named_color = descriptions[..., 1], descriptions[..., 2]
+  named_shape, named_color = (
+      x - 1 for x in np.divmod(descriptions, 1 + len(world.COLORS)))
   shape[:, :2] = np.where(named_shape < 0, shape[:, :2], named_shape)
   color[:, :2] = np.where(named_color < 0, color[:, :2], named_color)
   blocks = 1 + len(world.COLORS) * shape + color
-  blocks[:, :2][descriptions[..., 0] == 1] = 0  # AGENT is no block.
+  blocks[:, :2][descriptions == _AGENT_DESCRIPTION] = 0  # AGENT is no block.
   return _Blocks(instruction, blocks)
 
 

@@ -66,7 +66,8 @@ class ArrayModulesTest(parameterized.TestCase):
             world.State(tf.TensorSpec([None, 5, 5], tf.int32),
                         tf.TensorSpec([None, 2], tf.int32),
                         tf.TensorSpec([None], tf.bool)),
-            tf.TensorSpec([None], tf.int32), tf.TensorSpec([None, 7], tf.int32)
+            tf.TensorSpec([None], tf.int32),
+            tf.TensorSpec([None, relations.CODE_SIZE], tf.int32),
         ], jit_compile=True)
     for count in (3, 200):
       self._check(compiled, boards.random_states(rng, count),

@@ -91,7 +91,7 @@ class SatisfiedTest(parameterized.TestCase):
         language.parse("NorthFrom(Shape('rect', SCENE), Color('blue', SCENE))"),
     ])
     np.testing.assert_array_equal(
-        codes, [[3, 0, 2, 1, 1, -1, -1], [0, 0, 1, -1, 0, -1, 2]])
+        codes, [[3, 4 * 3 + 2, 16], [0, 4 * 2, 3]])
     self.assertEqual(codes.dtype, np.int32)
     everything = relations.encode(language.relations_instructions())
     self.assertLen(np.unique(everything, axis=0), 990)
