@@ -5,10 +5,15 @@
 
 They take from minutes to hours, so that neither pytest nor CI runs them. Each
 prints its figures, and ends with an error at the first thing that is not as
-promised.
+promised. What is watched for --minutes is relations.flags with 3 threads, or
+what follows `--`, which is for agile_tf.launch and may keep the run:
+
+  python -m tests.endurance --minutes=60 -- \
+      --flagfile=launch/quickstart.flags --policy_threads=3 --run_dir=runs/hour
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+import contextlib
 import os
 import signal
 import subprocess
@@ -36,14 +41,24 @@ _KILLED = (
     '--rollout_length=5', '--log_steps=50', '--steps=1000000000',
     '--checkpoint_minutes=0.005', '--steps_per_discriminator_update=100',
     '--batch_size=16', '--reward_prediction')
+_WATCHED = ('--flagfile=launch/relations.flags', '--policy_threads=3')
 _SAVE_SECONDS = 5.0  # What a save may take beside what it waits for.
 
 
-def _start(run_dir: str, arguments: Sequence[str]) -> subprocess.Popen:
-  log = open(f'{run_dir}.log', 'a', encoding='utf-8')
-  return subprocess.Popen(
-      [sys.executable, '-m', 'agile_tf.launch', f'--run_dir={run_dir}',
-       *arguments], stderr=log, stdout=log)
+@contextlib.contextmanager
+def _training(run_dir: str,
+              arguments: Sequence[str]) -> Iterator[subprocess.Popen]:
+  """A training run, which does not outlive the block."""
+  with open(f'{run_dir}.log', 'a', encoding='utf-8') as log:
+    # The directory comes last: flagfiles name one, too.
+    process = subprocess.Popen(
+        [sys.executable, '-m', 'agile_tf.launch', *arguments,
+         f'--run_dir={run_dir}'], stderr=log, stdout=log)
+  try:
+    yield process
+  finally:
+    process.kill()
+    process.wait()
 
 
 def _newest(run_dir: str) -> int:
@@ -65,17 +80,18 @@ def survive_kills(count: int, rng: np.random.Generator) -> str:
     run_dir = os.path.join(folder, 'run')
     for _ in tqdm.trange(count, unit=' kills'):
       before = _newest(run_dir)
-      process = _start(run_dir, _KILLED)
-      deadline = time.monotonic() + 300
-      # It has gone on once there is a newer checkpoint.
-      while _newest(run_dir) <= before:
-        if process.poll() is not None or time.monotonic() > deadline:
-          with open(f'{run_dir}.log', encoding='utf-8') as file:
-            raise RuntimeError(f'The run did not go on:\n{file.read()[-3000:]}')
-        time.sleep(0.05)
-      time.sleep(rng.uniform(0, 2))
-      process.send_signal(signal.SIGKILL)
-      process.wait()
+      with _training(run_dir, _KILLED) as process:
+        deadline = time.monotonic() + 300
+        # It has gone on once there is a newer checkpoint.
+        while _newest(run_dir) <= before:
+          if process.poll() is not None or time.monotonic() > deadline:
+            with open(f'{run_dir}.log', encoding='utf-8') as file:
+              raise RuntimeError(
+                  f'The run did not go on:\n{file.read()[-3000:]}')
+          time.sleep(0.05)
+        time.sleep(rng.uniform(0, 2))
+        process.send_signal(signal.SIGKILL)
+        process.wait()
       now = time.time()
       files = os.listdir(os.path.join(run_dir, 'checkpoints'))
       in_a_save += any(name.endswith('.part') for name in files)
@@ -99,8 +115,14 @@ def _resident(process: subprocess.Popen) -> float:
     return int(file.read().split()[1]) * os.sysconf('SC_PAGE_SIZE') / 1e6
 
 
-def hold_memory_and_speed(minutes: float) -> str:
-  """Trains relations.flags and watches its memory and its steps a second.
+def hold_memory_and_speed(minutes: float, run_dir: str,
+                          arguments: Sequence[str]) -> str:
+  """Trains and watches the memory and the steps a second.
+
+  Args:
+    minutes: For how long.
+    run_dir: Where the run leaves what it leaves.
+    arguments: Of agile_tf.launch.
 
   Returns:
     What was seen, with slopes from a line through all but the first fifth.
@@ -108,21 +130,18 @@ def hold_memory_and_speed(minutes: float) -> str:
   Raises:
     RuntimeError: if the run ended.
   """
-  with tempfile.TemporaryDirectory() as folder:
-    run_dir = os.path.join(folder, 'run')
-    process = _start(run_dir, (
-        '--flagfile=launch/relations.flags', '--policy_threads=3'))
-    times, megabytes = [], []
+  times, megabytes = [], []
+  with _training(run_dir, arguments) as process:
     start = time.monotonic()
     for _ in tqdm.trange(int(12 * minutes), unit=' samples'):
       time.sleep(5)
       if process.poll() is not None:
-        raise RuntimeError('The run has ended.')
+        raise RuntimeError(f'The run has ended; see {run_dir}.log.')
       times.append((time.monotonic() - start) / 3600)
       megabytes.append(_resident(process))
     process.send_signal(signal.SIGINT)
     process.wait()
-    curve = curves.read(run_dir)
+  curve = curves.read(run_dir)
   first = len(times) // 5
   memory, _ = np.polyfit(times[first:], megabytes[first:], 1)
   speeds = curve['steps_per_second'][len(curve['steps']) // 5:]
@@ -137,12 +156,21 @@ def hold_memory_and_speed(minutes: float) -> str:
 def main(argv: Sequence[str]) -> None:
   """Carries out the proofs that are asked for."""
   values = flags.FLAGS
-  if len(argv) > 1 or not (values.kills or values.minutes):
-    raise app.UsageError('Say --kills=N or --minutes=M.')
+  if not (values.kills or values.minutes) or (
+      argv[1:] and not values.minutes):
+    raise app.UsageError(
+        'Say --kills=N or --minutes=M; after the latter may come -- and the '
+        'flags of agile_tf.launch.')
   if values.kills:
     print(survive_kills(values.kills, np.random.default_rng(values.seed)))
   if values.minutes:
-    print(hold_memory_and_speed(values.minutes))
+    with tempfile.TemporaryDirectory() as folder:
+      run_dir = os.path.join(folder, 'run')
+      arguments = list(argv[1:]) or list(_WATCHED)
+      for argument in argv[1:]:
+        if argument.startswith('--run_dir='):
+          run_dir = argument.removeprefix('--run_dir=')
+      print(hold_memory_and_speed(values.minutes, run_dir, arguments))
 
 
 if __name__ == '__main__':
