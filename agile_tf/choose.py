@@ -9,7 +9,9 @@ Beside each stands the reward of the same episodes under the run's last reward
 model, because an early reward model is generous.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+import dataclasses
+import functools
 import json
 import sys
 from typing import Any
@@ -27,14 +29,18 @@ from agile_tf import training
 from agile_tf import worlds
 
 
-def _reward(trained: trained_lib.Trained, count: int, seed: int
-           ) -> tuple[float, list[evaluate.Episode]]:
+def _reward(episodes: Iterable[evaluate.Episode]) -> float:
   """Returns the mean share of an episode's states that are rewarded."""
-  episodes = list(evaluate.play(trained, count, seed, greedy=False))
-  shares = [
+  return float(np.mean([
       episode.rewarded.mean() for episode in episodes
-      if episode.rewarded is not None]  # Never, as there is a reward model.
-  return float(np.mean(shares)), episodes
+      if episode.rewarded is not None]))  # Never, as there is a reward model.
+
+
+def _kind(config: config_lib.Config) -> tuple:
+  """Returns what runs of the same programs have in common."""
+  return tuple(
+      getattr(config, field.name) for field in dataclasses.fields(config)
+      if field.name != 'seed' and not field.metadata['of_run'])
 
 
 def compare(run_dirs: Sequence[str], count: int, seed: int
@@ -56,34 +62,43 @@ def compare(run_dirs: Sequence[str], count: int, seed: int
     ConfigError, CheckpointError or WorldError: if a run cannot be loaded, or
       has no reward model.
   """
-  pairs = []
+  steps = {}
   for run_dir in run_dirs:
     config_lib.load(f'{run_dir}/config.json')  # Is it a run at all?
-    steps = checkpoints.steps(run_dir)
-    if not steps:
+    steps[run_dir] = checkpoints.steps(run_dir)
+    if not steps[run_dir]:
       raise checkpoints.CheckpointError(
           f'{run_dir} has no checkpoint yet; wait for its first one, or leave '
           'it out.')
-    pairs += [(run_dir, step, steps[-1]) for step in steps]
   rows = []
-  for run_dir, step, last in tqdm.tqdm(
-      pairs, unit=' checkpoints', leave=False):
-    trained = trained_lib.load(run_dir, step)
-    if trained.phi is None:
-      raise checkpoints.CheckpointError(
-          f'{run_dir} was trained without a reward model; name AGILE runs.')
-    reward, episodes = _reward(trained, count, seed)
-    final = reward
-    if step != last:
-      # The policy, its seed and so its episodes are the same.
-      last_phi = trained_lib.load(run_dir, last).phi
-      final, _ = _reward(trained._replace(phi=last_phi), count, seed)
-    known = episodes[0].truth is not None
-    rows.append({
-        'run_dir': run_dir, 'step': step, 'modelled_reward': reward,
-        'final_modelled_reward': final,
-        'success': float(np.mean([e.success for e in episodes]))
-                   if known else None})
+  # Runs that differ in their seed have the same programs.
+  players: dict[tuple, evaluate.Player] = {}
+  with tqdm.tqdm(total=sum(map(len, steps.values())), unit=' checkpoints',
+                 leave=False) as bar:
+    for run_dir in steps:
+      last = trained_lib.load(run_dir, steps[run_dir][-1])
+      if last.phi is None:
+        raise checkpoints.CheckpointError(
+            f'{run_dir} was trained without a reward model; name AGILE runs.')
+      kind = _kind(last.config)
+      if kind not in players:
+        players[kind] = evaluate.Player(last)
+      play = functools.partial(
+          players[kind].play, count=count, seed=seed, greedy=False)
+      for step in steps[run_dir]:
+        trained = trained_lib.at(last, run_dir, step)
+        episodes = list(play(trained.theta, trained.phi))
+        reward = final = _reward(episodes)
+        if step != last.steps:
+          # The policy, its seed and so its episodes are the same.
+          final = _reward(play(trained.theta, last.phi))
+        rows.append({
+            'run_dir': run_dir, 'step': step, 'modelled_reward': reward,
+            'final_modelled_reward': final,
+            'success': (
+                None if episodes[0].truth is None else
+                float(np.mean([e.success for e in episodes])))})
+        bar.update()
   return sorted(rows, key=lambda row: -row['modelled_reward'])
 
 

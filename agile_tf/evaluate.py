@@ -9,7 +9,7 @@ what the reward model says of every state that the policy reaches, against the
 ground truth.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 import json
 import os
 import sys
@@ -19,6 +19,7 @@ from absl import app
 from absl import flags
 import numpy as np
 from PIL import Image
+import tensorflow as tf
 import tqdm
 
 from agile_tf import checkpoints
@@ -30,6 +31,7 @@ from agile_tf import rollouts
 from agile_tf import trained as trained_lib
 from agile_tf import training
 from agile_tf import worlds
+from gridlu import language
 from gridlu import rendering
 from gridlu import solver
 from gridlu import tasks
@@ -67,75 +69,92 @@ def interval(successes: int, count: int) -> tuple[float, float]:
   return max(0.0, center - half), min(1.0, center + half)
 
 
+class Player:
+  """Plays episodes with networks of one kind, whatever their parameters."""
+
+  def __init__(self, trained: trained_lib.Trained):
+    """Takes the world, the networks and the configuration of `trained`."""
+    self._world, self._config = trained.world, trained.config
+    self._make_actor: Callable[..., Any] = rollouts.CompiledActor
+    make_program = rollouts.play_program
+    if self._world.compiled is None:
+      self._make_actor = rollouts.EnvironmentActor
+      make_program = rollouts.act_program
+    self._act = make_program(trained.policy, self._world)
+    self._decide = learning.modelled_rewards_program(
+        trained.discriminator, self._world, self._config.reward_form,
+        self._config.reward_scale)
+
+  def play(self, theta: list[tf.Tensor], phi: list[tf.Tensor] | None,
+           count: int, seed: int, greedy: bool) -> Iterable[Episode]:
+    """Plays episodes.
+
+    Args:
+      theta: The policy's parameters.
+      phi: The discriminator's; None to ask no reward model.
+      count: How many episodes.
+      seed: Decides instances and actions.
+      greedy: Whether to take the likeliest action and not to sample.
+
+    Yields:
+      `count` episodes.
+    """
+    world = self._world
+    width = min(count, _BATCH)
+    seeds = np.random.SeedSequence(seed).spawn(2 * width)
+    environments = [
+        world.make_environment(int(s.generate_state(1)[0]))
+        for s in seeds[:width]]
+    rngs = [np.random.default_rng(s) for s in seeds[width:]]
+    actor = self._make_actor(
+        world, self._act, environments, rngs, self._config.rollout_length,
+        [False] * width, greedy)
+    parts: list[list[tuple]] = [[] for _ in range(width)]
+    starts: dict[int, np.ndarray] = {}
+    played = 0
+    while played < count:
+      rollout = actor.play(theta)
+      rewarded = None
+      if phi is not None:
+        _, decisions = self._decide(phi, rollout.observations, rollout.codes)
+        rewarded = decisions.numpy()
+      truth = rollouts.truth(world, rollout)
+      for w in range(width):
+        steps = int(rollout.mask[:, w].sum())
+        starts.setdefault(w, rollout.observations[0, w])
+        parts[w].append(tuple(
+            None if values is None else values[:steps, w]
+            for values in (rewarded, truth)))
+        if rollout.ended[w] and played < count:
+          judged, truths = (
+              None if values[0] is None else np.concatenate(values)
+              for values in zip(*parts[w]))
+          yield Episode(
+              rollout.instructions[w], rollout.observations[steps, w], judged,
+              truths, starts[w])
+          played += 1
+        if rollout.ended[w]:
+          parts[w] = []
+          del starts[w]
+
+
 def play(trained: trained_lib.Trained, count: int, seed: int,
          greedy: bool) -> Iterable[Episode]:
-  """Plays episodes.
-
-  Args:
-    trained: The networks.
-    count: How many episodes.
-    seed: Decides instances and actions.
-    greedy: Whether to take the likeliest action and not to sample.
-
-  Yields:
-    `count` episodes.
-  """
-  world = trained.world
-  width = min(count, _BATCH)
-  seeds = np.random.SeedSequence(seed).spawn(2 * width)
-  environments = [
-      world.make_environment(int(s.generate_state(1)[0]))
-      for s in seeds[:width]]
-  rngs = [np.random.default_rng(s) for s in seeds[width:]]
-  make, program = (
-      (rollouts.EnvironmentActor, rollouts.act_program)
-      if world.compiled is None else
-      (rollouts.CompiledActor, rollouts.play_program))
-  actor = make(
-      world, program(trained.policy, world), environments, rngs,
-      trained.config.rollout_length, [False] * width, greedy)
-  decide = None
-  if trained.phi is not None:
-    decide = learning.modelled_rewards_program(
-        trained.discriminator, world, trained.config.reward_form,
-        trained.config.reward_scale)
-  parts: list[list[tuple]] = [[] for _ in range(width)]
-  starts: dict[int, np.ndarray] = {}
-  played = 0
-  while played < count:
-    rollout = actor.play(trained.theta)
-    rewarded = None
-    if decide is not None:
-      _, decisions = decide(
-          trained.phi, rollout.observations, rollout.codes)
-      rewarded = decisions.numpy()
-    truth = rollouts.truth(world, rollout)
-    for w in range(width):
-      steps = int(rollout.mask[:, w].sum())
-      starts.setdefault(w, rollout.observations[0, w])
-      parts[w].append(tuple(
-          None if values is None else values[:steps, w]
-          for values in (rewarded, truth)))
-      if rollout.ended[w] and played < count:
-        judged, truths = (
-            None if values[0] is None else np.concatenate(values)
-            for values in zip(*parts[w]))
-        yield Episode(
-            rollout.instructions[w], rollout.observations[steps, w], judged,
-            truths, starts[w])
-        played += 1
-      if rollout.ended[w]:
-        parts[w] = []
-        del starts[w]
+  """Plays episodes of a run; see `Player.play`."""
+  return Player(trained).play(
+      trained.theta, trained.phi, count, seed, greedy)
 
 
-def _groups(instruction: str) -> list[str]:
+def _groups(episode: Episode) -> list[str]:
   """The rows of the table that an episode counts for."""
-  root = instruction.split('(', 1)[0]
-  if root == instruction:  # Not in a language of terms.
+  text = episode.instruction
+  root = text.split('(', 1)[0]
+  if root == text:  # Not in a language of terms.
     return ['all']
-  kind = 'go to' if 'AGENT' in instruction else 'bring to'
-  return ['all', kind, root]
+  if root in language.ARRANGEMENTS and episode.start is not None:
+    count = int(np.count_nonzero(board.unpack(episode.start).blocks))
+    return ['all', f'{count} blocks', root]
+  return ['all', 'go to' if 'AGENT' in text else 'bring to', root]
 
 
 def solvable(episodes: Sequence[Episode], config: config_lib.Config
@@ -168,11 +187,11 @@ def summarize(episodes: Sequence[Episode], possible: np.ndarray | None = None
     possible: bool [episodes], which could have succeeded, if that is known.
 
   Returns:
-    'success': by group (all, kind of instruction, relation) the episodes, the
-    rate, its interval and the share that was 'solvable'; 'reward_model':
-    accuracy, false positives and false negatives as shares of all decisions,
-    if both sides are known; and 'modelled_success', the share of final states
-    that the reward model
+    'success': by group (all; kind of instruction, or number of blocks; relation
+    or word) the episodes, the rate, its interval and the share that was
+    'solvable'; 'reward_model': accuracy, false positives and false negatives
+    as shares of all decisions, if both sides are known; and
+    'modelled_success', the share of final states that the reward model
     accepts, if there is one.
   """
   report: dict[str, Any] = {'episodes': len(episodes)}
@@ -182,11 +201,11 @@ def summarize(episodes: Sequence[Episode], possible: np.ndarray | None = None
     groups: dict[str, list[bool]] = {}
     ceilings: dict[str, list[bool]] = {}
     for i, episode in enumerate(episodes):
-      for group in _groups(episode.instruction):
+      for group in _groups(episode):
         groups.setdefault(group, []).append(episode.success)
         if possible is not None:
           ceilings.setdefault(group, []).append(bool(possible[i]))
-    order = ['all', 'go to', 'bring to']
+    order = ['all', 'go to', 'bring to', '4 blocks', '8 blocks']
     report['success'] = {
         group: {
             'episodes': len(groups[group]),

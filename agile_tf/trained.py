@@ -45,10 +45,26 @@ def load(run_dir: str, step: int | None = None, held_out: bool = False,
   config = config_lib.load(os.path.join(run_dir, 'config.json'))
   if physics:
     config = dataclasses.replace(config, physics=physics)
-  checkpoint = checkpoints.load(run_dir, step)
   world = training.make_world(config, held_out, only)
-  training.check_tokens(checkpoint, world)
   policy, discriminator = training.make_networks(config.model, world)
+  return at(
+      Trained(config, world, 0, policy, [], discriminator, None), run_dir,
+      step)
+
+
+def at(trained: Trained, run_dir: str, step: int | None = None) -> Trained:
+  """Returns the same networks with the parameters of another checkpoint.
+
+  Args:
+    trained: Networks, and the world that they are for.
+    run_dir: A run of the same networks.
+    step: The checkpoint's; default: the newest.
+
+  Raises:
+    CheckpointError: if there is no such checkpoint, or it is of others.
+  """
+  checkpoint = checkpoints.load(run_dir, step)
+  training.check_tokens(checkpoint, trained.world)
 
   def constants(network: networks.Network, group: str) -> list[tf.Tensor]:
     return [tf.constant(value) for value in training.parameters(
@@ -56,11 +72,11 @@ def load(run_dir: str, step: int | None = None, held_out: bool = False,
 
   has_discriminator = bool(
       checkpoints.unpack(checkpoint.arrays, 'discriminator'))
-  return Trained(
-      config, world, checkpoint.values['steps'], policy,
-      constants(policy, 'policy'), discriminator,
-      constants(discriminator, 'discriminator')
-      if has_discriminator else None)
+  return trained._replace(
+      steps=checkpoint.values['steps'],
+      theta=constants(trained.policy, 'policy'),
+      phi=(constants(trained.discriminator, 'discriminator')
+           if has_discriminator else None))
 
 
 def _prepare(world: worlds.World, images: Any, instructions: Sequence[str]

@@ -29,6 +29,8 @@ from agile_tf import trained
 from agile_tf import training
 from agile_tf import workers
 import gridlu
+from gridlu import arrangements
+from gridlu import language
 from tests.agile_tf import tiny
 
 
@@ -286,6 +288,22 @@ class LaunchTest(absltest.TestCase):
     self.assertIn(f'{100 * last["modelled_reward"]:.1f} %', choose.table(rows))
     with self.assertRaisesRegex(config_lib.ConfigError, 'nowhere'):
       choose.compare([self.run_dir, 'nowhere'], 8, 0)
+
+  def test_groups_of_arrangements_are_by_number_of_blocks(self):
+    drawn = arrangements.instances(np.random.default_rng(0), 20)
+    texts = [str(i) for i in language.arrangements_instructions()]
+    starts = gridlu.world.pack(drawn.state)
+    sizes = (drawn.state.blocks > 0).sum(axis=(1, 2))
+    self.assertCountEqual(set(sizes), [4, 8])
+    groups = evaluate.summarize([
+        evaluate.Episode(
+            texts[drawn.instruction[i]], starts[i], None,
+            np.array([sizes[i] == 4]), starts[i])
+        for i in range(20)])['success']
+    self.assertEqual(list(groups)[:3], ['all', '4 blocks', '8 blocks'])
+    self.assertEqual(groups['4 blocks']['episodes'], sum(sizes == 4))
+    self.assertEqual(groups['4 blocks']['rate'], 1)
+    self.assertEqual(groups['8 blocks']['rate'], 0)
 
   def test_ceilings_are_of_the_episodes_start_and_length(self):
     red = gridlu.world.block('rect', 'red')
