@@ -2,8 +2,8 @@
 
 A checkpoint is a directory `checkpoints/step_000000050000` with `arrays.npz`
 and `state.json`. It is written under another name and renamed when it is
-whole, so that a directory with that name always is one. Reading it runs no
-code from it: neither file can hold any.
+whole, so that a directory with that name always is one. Both files are
+checksummed. Reading them runs no code from them: neither can hold any.
 """
 
 import glob
@@ -13,11 +13,14 @@ import re
 import shutil
 from typing import Any, NamedTuple
 import zipfile
+import zlib
 
 from absl import logging
 import numpy as np
 
 _NAME = re.compile(r'step_(\d{12})')
+# In arrays.npz, which has checksums of its own: that of state.json.
+_CHECKSUM = 'crc32_of_state'
 
 
 class CheckpointError(ValueError):
@@ -81,12 +84,14 @@ def save(run_dir: str, step: int, checkpoint: Checkpoint, keep: int) -> None:
 def _write(folder: str, checkpoint: Checkpoint) -> None:
   """Writes a checkpoint's files, and waits until the disk has them."""
   os.makedirs(folder)
+  state = json.dumps(checkpoint.values).encode()
+  arrays = {**checkpoint.arrays, _CHECKSUM: np.uint32(zlib.crc32(state))}
   with open(os.path.join(folder, 'arrays.npz'), 'wb') as file:
-    np.savez(file, allow_pickle=False, **checkpoint.arrays)
+    np.savez(file, allow_pickle=False, **arrays)
     file.flush()
     os.fsync(file.fileno())
-  with open(os.path.join(folder, 'state.json'), 'w', encoding='utf-8') as file:
-    json.dump(checkpoint.values, file)
+  with open(os.path.join(folder, 'state.json'), 'wb') as file:
+    file.write(state)
     file.flush()
     os.fsync(file.fileno())
   _sync(folder)
@@ -130,8 +135,11 @@ def load(run_dir: str, step: int | None = None) -> Checkpoint:
       file.seek(0)
       with np.load(file, allow_pickle=False) as archive:
         arrays = dict(archive)
-    with open(os.path.join(path, 'state.json'), encoding='utf-8') as file:
-      values = json.load(file)
+    with open(os.path.join(path, 'state.json'), 'rb') as file:
+      state = file.read()
+    if zlib.crc32(state) != arrays.pop(_CHECKSUM):
+      raise ValueError('state.json is not what was written')
+    values = json.loads(state)
   except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
     raise CheckpointError(
         f'{path} cannot be read ({error}). Move it away to go on from the '

@@ -155,6 +155,15 @@ class CheckpointsTest(parameterized.TestCase):
       file.write(content.replace(value, value[::-1]))
     self._assert_damaged()
 
+  def test_changed_numbers_of_the_state(self):
+    checkpoints.save(self._dir, 3, _checkpoint(), keep=3)
+    with open(self._path(3, 'state.json'), encoding='utf-8') as file:
+      content = file.read()
+    self.assertIn('"steps": 0', content)
+    with open(self._path(3, 'state.json'), 'w', encoding='utf-8') as file:
+      file.write(content.replace('"steps": 0', '"steps": 1'))
+    self._assert_damaged()
+
   def test_a_single_array_is_no_archive(self):
     checkpoints.save(self._dir, 3, _checkpoint(), keep=3)
     with open(self._path(3, 'arrays.npz'), 'wb') as file:
