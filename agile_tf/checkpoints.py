@@ -19,6 +19,9 @@ from absl import logging
 import numpy as np
 
 _NAME = re.compile(r'step_(\d{12})')
+# What reading a damaged archive raises.
+_DAMAGE = (OSError, ValueError, KeyError, EOFError, RuntimeError, MemoryError,
+           zipfile.BadZipFile, zlib.error)
 # In arrays.npz, which has checksums of its own: that of state.json.
 _CHECKSUM = 'crc32_of_state'
 
@@ -68,24 +71,31 @@ def save(run_dir: str, step: int, checkpoint: Checkpoint, keep: int) -> None:
       shutil.rmtree(left_over)  # Of a run that was killed while it saved.
     _write(temporary, checkpoint)
     if os.path.exists(path):  # Its state is the same: nobody else writes here.
-      shutil.rmtree(path)
+      _remove(path)
     os.rename(temporary, path)
     _sync(_folder(run_dir))
+    for old in steps(run_dir)[:-keep]:
+      _remove(_path(run_dir, old))
   except OSError as error:
     shutil.rmtree(temporary, ignore_errors=True)
     raise CheckpointError(
         f'{path} cannot be saved ({error}). What was saved before is still '
         'there. Make space, or let the directory be written; the same command '
         'then goes on.') from error
-  for old in steps(run_dir)[:-keep]:
-    shutil.rmtree(_path(run_dir, old))
+
+
+def _remove(path: str) -> None:
+  """Removes a checkpoint; under its own name it is never half there."""
+  os.rename(path, f'{path}.old.part')
+  shutil.rmtree(f'{path}.old.part')
 
 
 def _write(folder: str, checkpoint: Checkpoint) -> None:
   """Writes a checkpoint's files, and waits until the disk has them."""
   os.makedirs(folder)
   state = json.dumps(checkpoint.values).encode()
-  arrays = {**checkpoint.arrays, _CHECKSUM: np.uint32(zlib.crc32(state))}
+  arrays: dict[str, Any] = {
+      **checkpoint.arrays, _CHECKSUM: np.uint32(zlib.crc32(state))}
   with open(os.path.join(folder, 'arrays.npz'), 'wb') as file:
     np.savez(file, allow_pickle=False, **arrays)
     file.flush()
@@ -140,7 +150,7 @@ def load(run_dir: str, step: int | None = None) -> Checkpoint:
     if zlib.crc32(state) != arrays.pop(_CHECKSUM):
       raise ValueError('state.json is not what was written')
     values = json.loads(state)
-  except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+  except _DAMAGE as error:
     raise CheckpointError(
         f'{path} cannot be read ({error}). Move it away to go on from the '
         'checkpoint before it.') from error

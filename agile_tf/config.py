@@ -309,12 +309,21 @@ def from_flags(values: flags.FlagValues) -> Config:
 
 
 def save(config: Config, path: str) -> None:
-  """Writes a configuration as JSON."""
+  """Writes a configuration as JSON.
+
+  Raises:
+    ConfigError: if it cannot be written.
+  """
   temporary = f'{path}.part'
-  with open(temporary, 'w', encoding='utf-8') as file:
-    json.dump(dataclasses.asdict(config), file, indent=2)
-    file.write('\n')
-  os.replace(temporary, path)
+  try:
+    with open(temporary, 'w', encoding='utf-8') as file:
+      json.dump(dataclasses.asdict(config), file, indent=2)
+      file.write('\n')
+    os.replace(temporary, path)
+  except OSError as error:
+    raise ConfigError(
+        f'{path} cannot be written ({error}). Make space, or let the '
+        'directory be written.') from error
 
 
 def load(path: str) -> Config:

@@ -68,6 +68,10 @@ def check_same_run(config: config_lib.Config) -> str:
     ConfigError: if it is another.
   """
   path = os.path.join(config.run_dir, 'config.json')
+  if not os.path.exists(path) and checkpoints.steps(config.run_dir):
+    raise config_lib.ConfigError(
+        f'--run_dir={config.run_dir} has checkpoints and no config.json that '
+        'says what they are of: put it back, or choose another --run_dir.')
   if os.path.exists(path):
     differences = config_lib.differences(config_lib.load(path), config)
     if differences:
@@ -115,25 +119,29 @@ class Run:
   def tick(self) -> None:
     """Writes whatever is due. Only the main thread calls it."""
     config, steps = self._config, self._schedule.steps
-    now = time.monotonic()
     self._writer.progress(steps)
-    if steps // config.log_steps > self._row_steps // config.log_steps:
-      values = self._trainer.row()
-      steps = values['steps']
-      values['seconds'] = now - self._start_time
-      values['steps_per_second'] = (
-          (steps - self._row_steps) / (now - self._row_time))
-      self._writer.row(values)
-      self._row_steps, self._row_time = steps, now
-      self._warn(values)
+    self._write_row_if_due()
     if steps - self._image_steps >= config.image_steps or (
         self._image_steps == 0 and steps):
       episode = self._trainer.take_episode()
       if episode is not None:
         self._show(episode, max(steps, 1))
         self._image_steps = steps
-    if now - self._save_time > 60 * config.checkpoint_minutes:
+    if time.monotonic() - self._save_time > 60 * config.checkpoint_minutes:
       self.save()
+
+  def _write_row_if_due(self) -> None:
+    log_steps = self._config.log_steps
+    if self._schedule.steps // log_steps <= self._row_steps // log_steps:
+      return
+    values, now = self._trainer.row(), time.monotonic()
+    steps = values['steps']
+    values['seconds'] = now - self._start_time
+    values['steps_per_second'] = (
+        (steps - self._row_steps) / (now - self._row_time))
+    self._writer.row(values)
+    self._row_steps, self._row_time = steps, now
+    self._warn(values)
 
   def _warn(self, values: dict[str, Any]) -> None:
     """Warns of what looks wrong; again only after it has been well."""
@@ -159,9 +167,18 @@ class Run:
     self._writer.animation('episode_in_motion', gif.getvalue(), size, steps)
 
   def save(self) -> None:
-    """Saves a checkpoint."""
+    """Saves a checkpoint, unless a worker has failed.
+
+    Raises:
+      TrainingError: if a number in it is not finite; nothing is saved.
+    """
     with self._schedule.paused():
+      if self._schedule.error is not None:
+        return
+      # Before the checkpoint, which says from where its rows are still due.
+      self._write_row_if_due()
       checkpoint = self._trainer.checkpoint()
+    training.require_finite(checkpoint)
     checkpoint.values['image_steps'] = self._image_steps
     step = checkpoint.values['steps']
     if step > self._saved_steps or not checkpoints.steps(self._config.run_dir):

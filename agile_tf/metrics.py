@@ -4,12 +4,14 @@
 from one thread.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+import contextlib
 import csv
 import os
 import threading
 from typing import Any
 
+from absl import logging
 import numpy as np
 import tensorflow as tf
 import tqdm
@@ -137,11 +139,12 @@ class Writer:
         writer.writeheader()
         writer.writerows(rows)
       os.replace(f'{self._path}.part', self._path)
+      self._file = open(self._path, 'a', newline='', encoding='utf-8')
     except OSError as error:
       raise self._unwritable(error) from error
-    self._file = open(self._path, 'a', newline='', encoding='utf-8')
     self._csv = csv.DictWriter(self._file, COLUMNS)
     self._summaries = tf.summary.create_file_writer(run_dir)
+    self._warned = False
     self._line = tqdm.tqdm(
         total=total_steps, initial=steps, unit=' steps', dynamic_ncols=True,
         smoothing=0.05, bar_format='{percentage:5.1f} % {n_fmt} of '
@@ -179,7 +182,7 @@ class Writer:
       self._file.flush()
     except OSError as error:
       raise self._unwritable(error) from error
-    with self._summaries.as_default():
+    with self._tensorboard():
       for name, value in values.items():
         if name in self._names:
           tf.summary.scalar(self._names[name], value, values['steps'])
@@ -192,12 +195,12 @@ class Writer:
 
   def text(self, name: str, markdown: str) -> None:
     """Writes a text to TensorBoard."""
-    with self._summaries.as_default():
+    with self._tensorboard():
       tf.summary.text(name, markdown, step=0)
 
   def image(self, name: str, image: np.ndarray, steps: int) -> None:
     """Writes a picture, uint8 [H, W, 3], to TensorBoard."""
-    with self._summaries.as_default():
+    with self._tensorboard():
       tf.summary.image(name, image[None], step=steps)
 
   def animation(self, name: str, gif: bytes, size: tuple[int, int],
@@ -208,15 +211,29 @@ class Writer:
     metadata = tf.compat.v1.SummaryMetadata(
         plugin_data=tf.compat.v1.SummaryMetadata.PluginData(
             plugin_name='images'))
-    with self._summaries.as_default():
+    with self._tensorboard():
       tf.summary.write(
           name, tf.constant([width.encode(), height.encode(), gif]),
           step=steps, metadata=metadata)
 
+  @contextlib.contextmanager
+  def _tensorboard(self) -> Iterator[None]:
+    """Lets a block write to TensorBoard's file; if it cannot, warns once."""
+    try:
+      with self._summaries.as_default():
+        yield
+    except (OSError, tf.errors.OpError) as error:
+      if not self._warned:
+        logging.warning(
+            "TensorBoard's events cannot be written (%s); metrics.csv has the "
+            'numbers.', error)
+      self._warned = True
+
   def close(self) -> None:
     """Writes what is left and ends the live line."""
     self._line.close()
-    self._summaries.close()
+    with self._tensorboard():
+      self._summaries.close()
     try:
       self._file.close()
     except OSError:  # The disk is full, as `row` has said.

@@ -8,7 +8,8 @@ inside the square root, and the mean square starts at ones.
 
 with g clipped by its global norm first. `SharedParameters` keeps the variables
 and slots of one network behind one lock: an update happens whole or not at
-all, and a snapshot never sees half of one.
+all, and a snapshot never sees half of one. A gradient that is not finite
+changes nothing.
 """
 
 from collections.abc import Sequence
@@ -125,9 +126,19 @@ class SharedParameters:
     return tf.stack([self._update(gradient) for gradient in gradients])
 
   def _update(self, gradients: Sequence[tf.Tensor]) -> tf.Tensor:
-    """Clips the gradients, applies them and clips columns."""
+    """Clips the gradients, applies them if they are finite; their norm."""
+    clipped, norm = tf.clip_by_global_norm(
+        gradients, self._settings.gradient_norm)
+
+    def change() -> tf.Tensor:
+      self._change(clipped)
+      return norm
+
+    return tf.cond(tf.math.is_finite(norm), change, lambda: norm)
+
+  def _change(self, clipped: Sequence[tf.Tensor]) -> None:
+    """Applies clipped gradients and clips columns."""
     settings = self._settings
-    clipped, norm = tf.clip_by_global_norm(gradients, settings.gradient_norm)
     for name, variable, mean_square, momentum, gradient in zip(
         self.names, self._variables, self._mean_squares, self._momenta,
         clipped):
@@ -138,7 +149,6 @@ class SharedParameters:
           epsilon=settings.epsilon, grad=gradient)
       if settings.max_column_norm is not None and has_columns(name):
         variable.assign(clip_columns(variable, settings.max_column_norm))
-    return norm
 
   def snapshot(self) -> list[tf.Tensor]:
     """Returns the parameters as they are between two updates.
@@ -153,7 +163,7 @@ class SharedParameters:
 
     Args:
       *gradients: N lists of float32 tensors, in the order of `names`. Each is
-        clipped on its own.
+        clipped on its own, and left out if its norm is not finite.
 
     Returns:
       float32 [N], the gradients' global norms before clipping.

@@ -57,10 +57,12 @@ def hold(run_dir: str) -> Iterator[None]:
         raise OwnershipError(
             f'--run_dir={run_dir} is in use by {_describe(path)}. Wait for it, '
             'stop it, or choose another --run_dir.') from error
-    file.seek(0)
-    file.truncate()
-    json.dump({
+    text = json.dumps({
         'pid': os.getpid(), 'host': socket.gethostname(),
-        'since': time.strftime('%Y-%m-%d %H:%M:%S')}, file)
-    file.flush()
+        'since': time.strftime('%Y-%m-%d %H:%M:%S')})
+    try:
+      os.ftruncate(file.fileno(), 0)
+      os.pwrite(file.fileno(), text.encode(), 0)
+    except OSError as error:  # The lock holds all the same.
+      logging.warning('%s cannot be written: %s.', path, error)
     yield

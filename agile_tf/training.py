@@ -1,6 +1,7 @@
 """A run: everything built from a configuration, and the loop that drives it."""
 
 from collections.abc import Callable
+import dataclasses
 import os
 import re
 import threading
@@ -224,6 +225,19 @@ def prepare_device(config: config_lib.Config) -> str:
   devices = f'{len(gpus)} GPU' if gpus else f'{cores()} CPU cores'
   return (f'{devices} (--intra_op_threads={intra_op} '
           f'--inter_op_threads={inter_op})')
+
+
+def require_finite(checkpoint: checkpoints.Checkpoint) -> None:
+  """Checks that a checkpoint is worth having.
+
+  Raises:
+    TrainingError: if a parameter or a slot is not finite.
+  """
+  for name, value in checkpoint.arrays.items():
+    if value.dtype.kind == 'f' and not np.isfinite(value).all():
+      raise TrainingError(
+          f'At step {checkpoint.values["steps"]} {name} is not finite; this '
+          'was not saved, and the last checkpoint is as it was.')
 
 
 class TrainingError(ArithmeticError):
@@ -509,6 +523,7 @@ class Trainer:
           'frames': self._episode.observations,
           'rewards': self._episode.rewarded}
     return checkpoints.Checkpoint(checkpoints.pack(**groups), {
+        'config': dataclasses.asdict(self._config),
         'begun': self._begun,
         'episode': self._episode and self._episode.instruction,
         'steps': self.schedule.steps,
@@ -528,11 +543,20 @@ class Trainer:
     """
     check_tokens(checkpoint, self.world)
     try:
+      differences = config_lib.differences(
+          config_lib.Config(**checkpoint.values['config']), self._config)
+      if differences:
+        raise checkpoints.CheckpointError(
+            'The checkpoint is of a run with other settings:\n  ' +
+            '\n  '.join(differences))
       self._load(*checkpoint)
     except KeyError as error:
       raise checkpoints.CheckpointError(
           f'The checkpoint lacks {error}: it is damaged, or another '
           "version's.") from error
+    except TypeError as error:  # Other settings than this version has.
+      raise checkpoints.CheckpointError(
+          f"The checkpoint is another version's: {error}.") from error
 
   def _load(self, arrays: dict[str, np.ndarray],
             values: dict[str, Any]) -> None:
@@ -547,9 +571,10 @@ class Trainer:
     self.schedule.iterations = values['iterations']
     self._totals.update(values['totals'])
     self._tally.load(values['tally'])
-    for worker, state in zip(self._workers(), values['actors']):
+    for worker, state in zip(self._workers(), values['actors'], strict=True):
       worker.actor.load(state)
-    for rng, state in zip(self._generators(), values['generators']):
+    for rng, state in zip(
+        self._generators(), values['generators'], strict=True):
       rng.bit_generator.state = state
     follow = checkpoints.unpack(arrays, 'follow')
     if values['actors'][0][0]['environment'] is None:

@@ -155,6 +155,24 @@ class CheckpointsTest(parameterized.TestCase):
       file.write(content.replace(value, value[::-1]))
     self._assert_damaged()
 
+  @parameterized.parameters('arrays.npz', 'state.json')
+  def test_any_changed_byte(self, name):
+    """None leads to other numbers, or to another error."""
+    checkpoints.save(self._dir, 3, _checkpoint(), keep=3)
+    path = self._path(3, name)
+    with open(path, 'rb') as file:
+      content = bytearray(file.read())
+    for i in range(0, len(content), 3):
+      content[i] ^= 255
+      with open(path, 'wb') as file:
+        file.write(content)
+      content[i] ^= 255
+      try:
+        loaded = checkpoints.load(self._dir)
+      except checkpoints.CheckpointError:
+        continue
+      self._assert_equal(loaded, _checkpoint())
+
   def test_changed_numbers_of_the_state(self):
     checkpoints.save(self._dir, 3, _checkpoint(), keep=3)
     with open(self._path(3, 'state.json'), encoding='utf-8') as file:

@@ -6,6 +6,7 @@ import glob
 import json
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import time
 from unittest import mock
 
 from absl.testing import absltest
+from absl.testing import parameterized
 import numpy as np
 from PIL import Image
 import tensorflow as tf
@@ -65,7 +67,7 @@ def _with_a_broken_theta(self):
   return _iterate(self)
 
 
-class LaunchTest(absltest.TestCase):
+class LaunchTest(parameterized.TestCase):
 
   @classmethod
   def setUpClass(cls):
@@ -172,25 +174,135 @@ class LaunchTest(absltest.TestCase):
     self.assertLen(values['actors'], 4)
     self.assertLen(_rows(run_dir), 5)
 
-  def test_an_exception_in_a_thread_ends_the_run(self):
+  def test_rows_and_checkpoints_of_threads_follow_each_other(self):
+    run_dir = self.create_tempdir().full_path
+    for steps in (100, 200, 300):
+      _train(run_dir, policy_workers=3, policy_threads=3, steps=steps,
+             log_steps=24, checkpoint_minutes=0.0005)
+    # None is missing, none is doubled.
+    self.assertEqual([int(row['steps']) // 24 for row in _rows(run_dir)],
+                     list(range(1, 13)))
+
+  def test_a_checkpoint_comes_after_the_row_that_is_due(self):
+    config = tiny.config(run_dir=self.create_tempdir().full_path,
+                         steps_per_discriminator_update=100)
+    trainer = training.Trainer(config)
+    run = launch.Run(config, trainer)
+    self.addCleanup(run.close)
+    worker, = trainer.policy_workers
+    while trainer.schedule.steps < 20:  # There is a row every 16.
+      trainer.schedule.begin('policy')
+      trainer.schedule.end('policy', trainer.iterate_policy(worker))
+    run.save()
+    row, = _rows(config.run_dir)
+    steps = trainer.schedule.steps
+    self.assertEqual(int(row['steps']), steps)
+    resumed = training.Trainer(config)
+    other = launch.Run(config, resumed)
+    self.addCleanup(other.close)
+    self.assertEqual(resumed.schedule.steps, steps)
+    other.tick()
+    self.assertLen(_rows(config.run_dir), 1)
+
+  @parameterized.parameters('policy', 'discriminator', 'main')
+  def test_an_exception_in_a_thread_ends_the_run(self, where):
     config = tiny.config(
         run_dir=self.create_tempdir().full_path, policy_workers=3,
         policy_threads=3, steps=100_000)
     trainer = training.Trainer(config)
-    victim = trainer.policy_workers[1]
+    victim = (trainer.policy_workers[1] if where == 'policy' else
+              trainer.discriminator_worker)
     original, calls = victim.iterate, []
 
-    def iterate():
+    def fail():
       calls.append(1)
       if len(calls) == 3:
         raise RuntimeError('injected')
+
+    def iterate():
+      fail()
       return original()
 
-    victim.iterate = iterate
+    if where != 'main':
+      victim.iterate = iterate
     with self.assertRaisesRegex(RuntimeError, 'injected'):
-      launch.drive(trainer, lambda: None)
+      launch.drive(trainer, fail if where == 'main' else lambda: None)
     self.assertEmpty([t.name for t in threading.enumerate()
                       if t.name.startswith(('policy', 'discriminator'))])
+
+  @parameterized.parameters(1, 3)
+  def test_a_slow_worker_is_reported_and_goes_on(self, threads):
+    config = tiny.config(
+        run_dir=self.create_tempdir().full_path, policy_workers=3,
+        policy_threads=threads, steps=12)
+    trainer = training.Trainer(config)
+    slow = trainer.policy_workers[-1]
+    original = slow.iterate
+
+    def iterate():
+      time.sleep(1)
+      return original()
+
+    slow.iterate = iterate
+    with self.assertLogs('absl', 'WARNING') as logs:
+      launch.drive(trainer, lambda: None, stall_minutes=0.2 / 60)
+    self.assertRegex('\n'.join(logs.output), 'policy.* has been in one iter')
+    self.assertGreaterEqual(trainer.schedule.steps, 12)
+
+  def test_nothing_is_saved_once_a_worker_has_failed(self):
+    config = tiny.config(run_dir=self.create_tempdir().full_path)
+    trainer = training.Trainer(config)
+    run = launch.Run(config, trainer)
+    self.addCleanup(run.close)
+    trainer.schedule.begin('policy')
+    trainer.schedule.abandon(RuntimeError('injected'))
+    run.save()
+    self.assertEmpty(checkpoints.steps(config.run_dir))
+
+  def test_what_is_not_finite_is_not_saved(self):
+    config = tiny.config(run_dir=self.create_tempdir().full_path)
+    trainer = training.Trainer(config)
+    run = launch.Run(config, trainer)
+    self.addCleanup(run.close)
+    state = trainer.policy.state()
+    name = trainer.policy.names[0]
+    state[name] = state[name] + np.float32(np.inf)
+    trainer.policy.load(state)
+    with self.assertRaisesRegex(
+        training.TrainingError, f'policy:{name} is not finite'):
+      run.save()
+    self.assertEmpty(checkpoints.steps(config.run_dir))
+
+  def test_checkpoints_without_a_configuration_are_refused(self):
+    run_dir = self.create_tempdir().full_path
+    checkpoints.save(run_dir, 64, checkpoints.load(self.run_dir), keep=1)
+    with self.assertRaisesRegex(
+        config_lib.ConfigError, 'checkpoints and no config.json'):
+      _train(run_dir)
+
+  def test_checkpoints_of_other_settings_are_refused(self):
+    for changes in (dict(policy_workers=4), dict(replay_size=32),
+                    dict(policy_workers=4, policy_threads=2)):
+      with self.assertRaisesRegex(
+          checkpoints.CheckpointError, f'--{[*changes][-1]}: .* there'):
+        training.Trainer(tiny.config(**changes)).load(
+            checkpoints.load(self.run_dir))
+
+  def test_files_that_cannot_grow_stop_the_run_and_space_lets_it_go_on(self):
+    run_dir = self.create_tempdir().full_path
+    command = [sys.executable, '-m', 'agile_tf.launch',
+               *tiny.flags(run_dir=run_dir)]
+    for limit in (100, 3000):  # Bytes in a file.
+      full = subprocess.run(
+          command, stderr=subprocess.PIPE, text=True, check=False,
+          preexec_fn=lambda limit=limit: resource.setrlimit(
+              resource.RLIMIT_FSIZE, (limit, limit)))
+      self.assertEqual(full.returncode, 1, full.stderr)
+      self.assertRegex(full.stderr, r'Error: .* cannot be (written|saved)')
+      self.assertNotIn('Traceback', full.stderr)
+    subprocess.run(command, stderr=subprocess.PIPE, check=True)
+    self.assertEqual([int(row['steps']) for row in _rows(run_dir)],
+                     [int(row['steps']) for row in _rows(self.run_dir)])
 
   def test_a_frozen_reward_model_is_another_runs(self):
     run_dir = self.create_tempdir().full_path

@@ -242,6 +242,21 @@ class SharedTest(parameterized.TestCase):
     for name, value in many.state().items():
       np.testing.assert_allclose(one.state()[name], value, rtol=1e-6)
 
+  @parameterized.parameters(np.nan, np.inf)
+  def test_a_gradient_that_is_not_finite_changes_nothing(self, wrong):
+    rng = np.random.default_rng(0)
+    initial, good = _values(rng), _values(rng)
+    bad = _values(rng)
+    bad[1][2] = wrong
+    one = optimizers.SharedParameters(_NAMES, initial, _DISCRIMINATOR)
+    other = optimizers.SharedParameters(_NAMES, initial, _DISCRIMINATOR)
+    norms = one.apply(bad, good, bad).numpy()
+    expected = other.apply(good).numpy()
+    np.testing.assert_array_equal(np.isfinite(norms), [False, True, False])
+    self.assertEqual(norms[1], expected[0])
+    for name, value in other.state().items():
+      np.testing.assert_array_equal(one.state()[name], value, name)
+
   def test_threads_leave_what_one_thread_leaves(self):
     settings = _DISCRIMINATOR._replace(max_column_norm=1.0)
     gradients = self._gradients(1)
