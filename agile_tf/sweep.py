@@ -4,13 +4,16 @@
   python -m agile_tf.sweep figure4_left --laptop
 
 Runs are made one after another in --runs. What is finished is not run again,
-and what was stopped goes on. --commands prints a line for each run in place of
-running it, for a cluster's job array; --status prints how far each one is.
+what was stopped goes on, and if one fails the others are still made. --only
+makes the runs of one setting; --commands prints such a line for each run, for a
+cluster's job array; --status prints how far each one is.
 """
 
 from collections.abc import Iterable, Sequence
+import json
 import os
 import shlex
+import signal
 import subprocess
 import sys
 from typing import NamedTuple
@@ -32,6 +35,11 @@ class Job(NamedTuple):
   launch: list[str]  # Arguments of agile_tf.launch.
   # From the JSON file to write to the arguments of agile_tf.evaluate.
   evaluations: dict[str, list[str]]
+  after: str = ''  # The directory of a run that has to be finished first.
+
+
+class SweepError(RuntimeError):
+  """A run that cannot be made."""
 
 
 def jobs(experiment: str, runs: str, seeds: Sequence[int], laptop: bool,
@@ -74,21 +82,34 @@ def _job(name: str, seed: int, runs: str, laptop: bool,
   return Job(
       name, seed, run_dir,
       [*fill(launch), f'--run_dir={run_dir}', f'--seed={seed}'],
-      {path: fill(arguments) for path, arguments in evaluations.items()})
+      {path: fill(arguments) for path, arguments in evaluations.items()},
+      after if setting.after else '')
 
 
 def _command(program: str, arguments: Sequence[str]) -> list[str]:
   return [sys.executable, '-m', f'agile_tf.{program}', *arguments]
 
 
-def shell_line(job: Job) -> str:
-  """Returns a job as one line for a shell."""
-  parts = [shlex.join(['python', *_command('launch', job.launch)[1:]])]
-  for path, arguments in job.evaluations.items():
-    parts.append(
-        shlex.join(['python', *_command('evaluate', arguments)[1:]]) +
-        f' > {shlex.quote(path)}')
-  return ' && '.join(parts)
+def shell_lines(todo: Sequence[Job], again: Sequence[str]) -> list[str]:
+  """Returns a line for a shell for each run that is not finished.
+
+  A run that has to wait for another one stands on its line.
+
+  Args:
+    todo: The runs.
+    again: The command and arguments that all of them have in common.
+  """
+  lines: dict[str, str] = {}
+  for job in todo:
+    if is_finished(job):
+      continue
+    line = shlex.join([*again, f'--only={job.name}', f'--first_seed={job.seed}',
+                       '--seeds=1'])
+    if job.after in lines:
+      lines[job.after] += f' && {line}'
+    else:
+      lines[job.run_dir] = line
+  return list(lines.values())
 
 
 class Progress(NamedTuple):
@@ -99,7 +120,7 @@ class Progress(NamedTuple):
 
   @property
   def finished(self) -> bool:
-    """Whether there is nothing left to train."""
+    """Whether it has come to where it was last told to end."""
     return self.total is not None and self.steps >= self.total
 
 
@@ -121,17 +142,82 @@ def progress(run_dir: str) -> Progress:
   return Progress(steps, config_lib.load(path).steps, success)
 
 
+def _total(job: Job) -> int:
+  """Returns to which step a run shall come."""
+  values = flags.FlagValues()
+  config_lib.define_flags(values)
+  values(['launch', *job.launch])
+  return values.steps
+
+
+def _is_measured(path: str, arguments: Sequence[str]) -> bool:
+  """Whether a file has an evaluation of the newest checkpoint."""
+  run_dir = [argument.removeprefix('--run_dir=') for argument in arguments
+             if argument.startswith('--run_dir=')][-1]
+  try:
+    with open(path, encoding='utf-8') as file:
+      return json.load(file)['steps'] == checkpoints.steps(run_dir)[-1]
+  except (OSError, ValueError, KeyError, IndexError, TypeError):
+    return False
+
+
+def is_finished(job: Job) -> bool:
+  """Whether there is nothing left to train or to measure.
+
+  Raises:
+    ConfigError or CurveError: if the run's files cannot be read.
+  """
+  return progress(job.run_dir).steps >= _total(job) and all(
+      _is_measured(*evaluation) for evaluation in job.evaluations.items())
+
+
 def table(todo: Sequence[Job]) -> str:
   """Formats how far the runs are."""
   width = max(len(job.run_dir) for job in todo)
   lines = [f'{"run":{width}} {"steps":>12} {"of":>12} {"success":>8}']
   for job in todo:
-    steps, total, success = progress(job.run_dir)
-    of = '-' if total is None else str(total)
+    try:
+      steps, _, success = progress(job.run_dir)
+    except (config_lib.ConfigError, curves.CurveError) as error:
+      lines.append(f'{job.run_dir:{width}} cannot be read: {error}')
+      continue
     rate = '' if success is None else f'{100 * success:.1f} %'
-    lines.append(
-        f'{job.run_dir:{width}} {steps:12} {of:>12} {rate:>8}'.rstrip())
+    lines.append(f'{job.run_dir:{width}} {steps:12} {_total(job):12} '
+                 f'{rate:>8}'.rstrip())
   return '\n'.join(lines)
+
+
+def _call(command: Sequence[str], captured: bool = False) -> bytes:
+  """Runs a program to its end; signals go on to it, and it may save.
+
+  Args:
+    command: The program and its arguments.
+    captured: Whether to return its output, and not to show it.
+
+  Raises:
+    CalledProcessError: if it failed.
+    KeyboardInterrupt: if there was a signal.
+  """
+  stopped = []
+  with subprocess.Popen(
+      command, stdout=subprocess.PIPE if captured else None) as process:
+
+    def forward(number: int, _) -> None:
+      stopped.append(number)
+      process.send_signal(number)
+
+    handlers = {number: signal.signal(number, forward)
+                for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+      output, _ = process.communicate()
+    finally:
+      for number, handler in handlers.items():
+        signal.signal(number, handler)
+  if stopped:
+    raise KeyboardInterrupt
+  if process.returncode:
+    raise subprocess.CalledProcessError(process.returncode, command)
+  return output
 
 
 def run(job: Job) -> bool:
@@ -141,21 +227,46 @@ def run(job: Job) -> bool:
     Whether it is finished; False if somebody stopped it.
 
   Raises:
+    SweepError: if another run has to be finished first.
+    ConfigError or CurveError: if the run's files cannot be read.
     subprocess.CalledProcessError: if it failed.
+    KeyboardInterrupt: if there was a signal.
   """
-  if not progress(job.run_dir).finished:
-    subprocess.run(_command('launch', job.launch), check=True)
-    if not progress(job.run_dir).finished:
+  if job.after and not progress(job.after).finished:
+    raise SweepError(f'{job.run_dir} begins with what {job.after} has learned, '
+                     'which is not finished.')
+  if progress(job.run_dir).steps < _total(job):
+    _call(_command('launch', job.launch))
+    if progress(job.run_dir).steps < _total(job):
       return False
   for path, arguments in job.evaluations.items():
-    if os.path.exists(path):
+    if _is_measured(path, arguments):
       continue
-    result = subprocess.run(
-        _command('evaluate', arguments), check=True, stdout=subprocess.PIPE)
+    output = _call(_command('evaluate', arguments), captured=True)
     with open(f'{path}.part', 'wb') as file:
-      file.write(result.stdout)
+      file.write(output)
     os.replace(f'{path}.part', path)
   return True
+
+
+def carry_out(todo: Sequence[Job]) -> bool:
+  """Makes runs one after another; returns whether all are finished now."""
+  failures = []
+  for i, job in enumerate(todo):
+    print(f'{i + 1} of {len(todo)}: {job.run_dir}', flush=True)
+    try:
+      if not run(job):
+        print(f'{job.run_dir} was stopped; the same command goes on.')
+        return False
+    except subprocess.CalledProcessError as error:
+      failures.append(f'{shlex.join(error.cmd)} failed with exit code '
+                      f'{error.returncode}; see above.')
+    except (SweepError, config_lib.ConfigError, curves.CurveError) as error:
+      failures.append(str(error))
+  print(table(todo))
+  for failure in failures:
+    print(f'Error: {failure}', file=sys.stderr)
+  return not failures
 
 
 def define_flags() -> None:
@@ -170,8 +281,10 @@ def define_flags() -> None:
   flags.DEFINE_string(
       'runs', None,
       'The directory for the runs; default: runs, or runs/laptop.')
+  flags.DEFINE_string('only', None, 'Make only the runs of this setting.')
   flags.DEFINE_bool(
-      'commands', False, 'Print a line for each run, and do not run it.')
+      'commands', False, 'Print a line for each run that is not finished, and '
+      'do not run it.')
   flags.DEFINE_bool('status', False, 'Print how far each run is.')
   flags.DEFINE_multi_string(
       'set', [], 'A flag for every run, without dashes: '
@@ -188,30 +301,31 @@ def main(argv: Sequence[str]) -> None:
              f'agile_tf.sweep figure4_left":\n{known}')
   values = flags.FLAGS
   experiment = experiments.EXPERIMENTS[argv[1]]
+  names = experiment.names(values.laptop)
+  if values.only not in (None, *names):
+    sys.exit(f'Error: --only={values.only} is not a setting of {argv[1]}: '
+             f'expected one of {", ".join(names)}.')
   count = values.seeds or (3 if values.laptop else experiment.seeds)
-  todo = jobs(
-      argv[1], values.runs or ('runs/laptop' if values.laptop else 'runs'),
-      range(values.first_seed, values.first_seed + count), values.laptop,
-      [f'--{flag}' for flag in values.set])
-  if values.commands:
-    print('\n'.join(map(shell_line, todo)))
-    return
+  runs = values.runs or ('runs/laptop' if values.laptop else 'runs')
+  todo = [
+      job for job in jobs(
+          argv[1], runs,
+          range(values.first_seed, values.first_seed + count), values.laptop,
+          [f'--{flag}' for flag in values.set])
+      if values.only in (None, job.name)]
   try:
     if values.status:
       print(table(todo))
-      return
-    for i, job in enumerate(todo):
-      print(f'{i + 1} of {len(todo)}: {job.run_dir}', flush=True)
-      if not run(job):
-        print(f'{job.run_dir} was stopped; the same command goes on.')
-        return
-    print(table(todo))
-  except subprocess.CalledProcessError as error:
-    sys.exit(f'Error: {shlex.join(error.cmd)} failed with exit code '
-             f'{error.returncode}; see above. The same command goes on.')
-  except (config_lib.ConfigError, curves.CurveError) as error:
+    elif values.commands:
+      print('\n'.join(shell_lines(todo, [
+          'python', '-m', 'agile_tf.sweep', argv[1], f'--runs={runs}',
+          *(['--laptop'] if values.laptop else []),
+          *(f'--set={flag}' for flag in values.set)])))
+    elif not carry_out(todo):
+      sys.exit(1)
+  except (config_lib.ConfigError, curves.CurveError, flags.Error) as error:
     sys.exit(f'Error: {error}')
-  except KeyboardInterrupt:  # The run has it too, and saves.
+  except KeyboardInterrupt:
     sys.exit('Stopped; the same command goes on.')
 
 

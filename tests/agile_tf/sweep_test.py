@@ -1,11 +1,16 @@
 """Tests for sweep: that the experiments exist, and what is run again."""
 
+import contextlib
 import glob
+import io
 import json
 import os
 import shlex
+import signal
 import subprocess
 import sys
+import threading
+import time
 from unittest import mock
 
 from absl import flags
@@ -86,7 +91,7 @@ class ExperimentsTest(parameterized.TestCase):
     self.assertEqual(config.reward, 'frozen')
 
 
-class SweepTest(absltest.TestCase):
+class SweepTest(parameterized.TestCase):
 
   def setUp(self):
     super().setUp()
@@ -99,7 +104,7 @@ class SweepTest(absltest.TestCase):
 
   def test_runs_and_measures_once(self):
     self.assertFalse(sweep.progress(self._job.run_dir).finished)
-    self.assertIn(f'{self._job.run_dir}            0            -',
+    self.assertIn(f'{self._job.run_dir}            0           64',
                   sweep.table([self._job]))
     self.assertTrue(sweep.run(self._job))
     self.assertTrue(sweep.progress(self._job.run_dir).finished)
@@ -107,29 +112,85 @@ class SweepTest(absltest.TestCase):
     with open(path, encoding='utf-8') as file:
       self.assertEqual(json.load(file)['episodes'], 4)
     self.assertRegex(sweep.table([self._job]), r'66 +64 +\d')
-    with mock.patch.object(subprocess, 'run') as run:
+    with mock.patch.object(subprocess, 'Popen') as popen:
       self.assertTrue(sweep.run(self._job))
-    run.assert_not_called()
+      self.assertTrue(sweep.is_finished(self._job))
+      self.assertEmpty(sweep.shell_lines([self._job], ['sweep']))
+    popen.assert_not_called()
+    # An evaluation that was cut off, or is of another step, is none.
+    for text in ('', '{"steps": 64', '{"steps": 60}'):
+      with open(path, 'w', encoding='utf-8') as file:
+        file.write(text)
+      self.assertFalse(sweep.is_finished(self._job))
+    # Longer is not finished.
+    self.assertFalse(sweep.is_finished(self._job._replace(
+        launch=[*self._job.launch, '--steps=80'], evaluations={})))
 
-  def test_a_failure_is_raised(self):
-    job = self._job._replace(launch=['--batch_size=3'])
+  def test_a_failure_does_not_stop_the_others(self):
+    bad = self._job._replace(launch=['--batch_size=3'])
     with self.assertRaises(subprocess.CalledProcessError):
-      sweep.run(job)
+      sweep.run(bad)
+    waits = self._job._replace(after=os.path.join(self._runs, 'nothing'))
+    with mock.patch.object(sweep, '_call') as call:
+      call.side_effect = subprocess.CalledProcessError(1, ['launch'])
+      with contextlib.redirect_stderr(io.StringIO()) as errors:
+        self.assertFalse(sweep.carry_out([waits, bad, self._job]))
+    self.assertEqual(call.call_count, 2)
+    self.assertIn('nothing has learned, which is not finished',
+                  errors.getvalue())
+    self.assertIn('launch failed with exit code 1', errors.getvalue())
+
+  @parameterized.parameters(signal.SIGINT, signal.SIGTERM)
+  def test_a_signal_lets_the_run_save(self, number):
+    saved = os.path.join(self._runs, 'saved')
+    code = (
+        'import signal, sys, time\n'
+        'def save(*_):\n'
+        '  time.sleep(1)\n'
+        f'  open({saved!r}, "w").close()\n'
+        '  sys.exit()\n'
+        f'signal.signal({int(number)}, save)\n'
+        f'open({saved + ".begun"!r}, "w").close()\n'
+        'time.sleep(60)\n')
+
+    def interrupt():
+      while not os.path.exists(f'{saved}.begun'):
+        time.sleep(0.05)
+      os.kill(os.getpid(), number)
+
+    before = signal.getsignal(number)
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with self.assertRaises(KeyboardInterrupt):
+      sweep._call([sys.executable, '-c', code])  # pylint: disable=protected-access
+    thread.join()
+    self.assertTrue(os.path.exists(saved))
+    self.assertEqual(signal.getsignal(number), before)
 
   def test_prints_lines_for_a_shell(self):
     result = subprocess.run(
-        [sys.executable, '-m', 'agile_tf.sweep', 'figure5', '--seeds=1',
-         '--laptop', '--commands', '--set=policy_threads=3'],
+        [sys.executable, '-m', 'agile_tf.sweep', 'figure5', '--seeds=2',
+         '--first_seed=3', f'--runs={self._runs}', '--laptop', '--commands',
+         '--set=policy_threads=3'],
         capture_output=True, text=True, check=True)
     lines = result.stdout.splitlines()
-    jobs = sweep.jobs(
-        'figure5', 'runs/laptop', [0], True, ['--policy_threads=3'])
-    self.assertLen(lines, len(jobs))
-    for line, job in zip(lines, jobs):
-      launch = shlex.split(line.split(' && ', 1)[0])
-      self.assertEqual(launch, ['python', '-m', 'agile_tf.launch', *job.launch])
-      self.assertIn('--policy_threads=3', launch)
-    self.assertEqual(lines[1].count('agile_tf.evaluate'), 3)
+    # Fine-tuning follows what it tunes, on the same line.
+    self.assertLen(lines, 2)
+    for seed, line in zip((3, 4), lines):
+      first, second = map(shlex.split, line.split(' && '))
+      self.assertEqual(first[:4], ['python', '-m', 'agile_tf.sweep', 'figure5'])
+      for part in (first, second):
+        self.assertContainsSubset(
+            ['--laptop', '--set=policy_threads=3', f'--runs={self._runs}',
+             f'--first_seed={seed}', '--seeds=1'], part)
+      self.assertIn('--only=immovable', second)
+      # Each of them means one run.
+      status = subprocess.run(
+          [sys.executable, *second[1:], '--status'],
+          capture_output=True, text=True, check=True).stdout
+      self.assertEqual(
+          [row.split()[0] for row in status.splitlines()[1:]],
+          [os.path.join(self._runs, f'immovable_seed{seed}')])
 
   def test_unknown_experiments_are_explained(self):
     result = subprocess.run(
