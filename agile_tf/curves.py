@@ -27,7 +27,8 @@ def read(path: str) -> dict[str, np.ndarray]:
     path = os.path.join(path, 'metrics.csv')
   try:
     with open(path, encoding='utf-8', newline='') as file:
-      reader = csv.DictReader(file)
+      # A row that is still being written has no end of line.
+      reader = csv.DictReader(line for line in file if line.endswith('\n'))
       rows = list(reader)
       names = reader.fieldnames or []
     if 'steps' not in names:
@@ -45,16 +46,65 @@ def read(path: str) -> dict[str, np.ndarray]:
         'run.') from error
 
 
+def averaged(curve: dict[str, np.ndarray], column: str, edges: np.ndarray
+            ) -> np.ndarray:
+  """Averages a column over intervals of steps, wherever its rows stand.
+
+  A row is the mean since the row before it, and counts in each interval for as
+  many steps as the two share.
+
+  Args:
+    curve: From `read`.
+    column: What to average.
+    edges: float64 [N + 1], the intervals' ends, ascending.
+
+  Returns:
+    float64 [N], NaN where the curve has nothing.
+  """
+  steps = curve['steps']
+  values = curve.get(column, np.full(len(steps), np.nan))
+  known = np.isfinite(values)
+  # Where each row begins and ends.
+  begins = np.concatenate([[0.0], steps])[:-1][known]
+  ends, values = steps[known], values[known]
+  corners = np.stack([begins, ends], axis=1).reshape(-1)
+  shares = np.stack([np.zeros(len(ends)), ends - begins], axis=1).reshape(-1)
+  if not len(corners):
+    return np.full(len(edges) - 1, np.nan)
+  weight = np.interp(edges, corners, np.cumsum(shares))
+  total = np.interp(
+      edges, corners, np.cumsum(shares * np.repeat(values, 2)))
+  weight, total = np.diff(weight), np.diff(total)
+  return np.divide(total, weight, out=np.full(len(weight), np.nan),
+                   where=weight > 0)
+
+
+# A run's curve is looked at in at most this many intervals: the paper's have
+# 126 points. The maximum over more and shorter ones would be one of noise.
+POINTS = 100
+
+
+def intervals(longest: float, rows: int) -> np.ndarray:
+  """Returns the ends of equal intervals, at most `POINTS` and one a row."""
+  return np.linspace(0, longest, min(POINTS, max(rows, 1)) + 1)
+
+
 class Best(NamedTuple):
-  """The best row of a run."""
-  steps: int
+  """The best part of a run."""
+  steps: int  # Where it ends.
   rate: float
 
 
 def best(curve: dict[str, np.ndarray]) -> Best | None:
-  """Returns where the success rate was highest, None if it is nowhere."""
-  rates = curve.get('success_rate', np.array([]))
+  """Returns where the success rate was highest, None if it is nowhere.
+
+  What is compared are the means over up to `POINTS` parts of the run.
+  """
+  if not len(curve['steps']):
+    return None
+  edges = intervals(curve['steps'][-1], len(curve['steps']))
+  rates = averaged(curve, 'success_rate', edges)
   if not np.isfinite(rates).any():
     return None
-  row = int(np.nanargmax(rates))
-  return Best(int(curve['steps'][row]), float(rates[row]))
+  part = int(np.nanargmax(rates))
+  return Best(int(edges[part + 1]), float(rates[part]))

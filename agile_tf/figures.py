@@ -2,10 +2,11 @@
 
   python -m agile_tf.figures runs/*_seed* --out=figures
 
-A run is a directory that agile_tf.launch wrote, or its metrics.csv under
-another name; either way it is named NAME_seedN, with a NAME of
-`agile_tf.experiments`, as agile_tf.sweep names them. Ours are solid lines, the
-mean over seeds in a band of one standard deviation; the paper's are dashed.
+A run is a directory that agile_tf.launch wrote, or its metrics.csv, there or
+under another name; it is named NAME_seedN, with a NAME of
+`agile_tf.experiments`, as agile_tf.sweep names them, or NAME alone. Ours are
+solid lines, the mean over seeds in a band of one standard deviation of the
+seeds; the paper's are dashed.
 Unfinished runs count as far as they have come: where some have not come, the
 line is thin. Where our runs are much shorter than the paper's, its curves have
 an axis of their own, at the top.
@@ -22,21 +23,30 @@ from typing import Any, NamedTuple
 
 from absl import app
 from absl import flags
+from absl import logging
 from matplotlib import axes
 from matplotlib import figure
 import numpy as np
 
+from agile_tf import config as config_lib
 from agile_tf import curves
 from agile_tf import experiments
 from agile_tf import paper
 
-_POINTS = 100  # Of a drawn curve; rows between two points are averaged.
 _END_ROWS = 10  # The rows whose mean is a run's end.
 _SHORT = 0.1  # Of the paper's steps: shorter runs have an axis of their own.
 
 _COLUMNS = {
     'success_rate': 'success rate', 'reward_model_accuracy': 'accuracy',
     'false_positives': 'false positives', 'false_negatives': 'false negatives'}
+
+
+# What the table has, with what a line says of it.
+_TABLE_COLUMNS = {
+    'success_rate': '',
+    'reward_model_accuracy': ": the reward model's accuracy",
+    'false_positives': ': its false positives',
+    'false_negatives': ': its false negatives'}
 
 
 class Run(NamedTuple):
@@ -71,33 +81,88 @@ def _evaluations(path: str, setting: experiments.Setting) -> dict[str, Any]:
   return found
 
 
+def _name_and_seed(path: str) -> tuple[str, int]:
+  """Tells from its name, or its configuration, which run this is."""
+  base = os.path.basename(os.path.abspath(path))
+  match = re.fullmatch(r'(\w+?)(?:_seed(\d+))?(?:\.csv)?', base)
+  if not match or match[1] not in experiments.SETTINGS:
+    raise FigureError(
+        f'{path}: expected a run named NAME_seedN or NAME_seedN.csv, with '
+        f'one of these names: {", ".join(experiments.SETTINGS)}.')
+  if match[2]:
+    return match[1], int(match[2])
+  config = _config(path)
+  return match[1], config.seed if config else 0
+
+
+def _config(path: str) -> config_lib.Config | None:
+  """Returns a run's configuration, if it is there."""
+  config_path = os.path.join(path, 'config.json')
+  return config_lib.load(config_path) if os.path.exists(config_path) else None
+
+
 def load(paths: Sequence[str]) -> dict[str, list[Run]]:
-  """Reads runs, by setting.
+  """Reads runs, by setting. Those without a row yet are left out.
 
   Raises:
-    FigureError or CurveError: if a path is not a run of a known setting.
+    FigureError, ConfigError or CurveError: if a path is not a run of a known
+      setting, or two do not belong together.
   """
   runs: dict[str, list[Run]] = {}
   for path in paths:
-    base = os.path.basename(os.path.normpath(path))
-    match = re.fullmatch(r'(\w+)_seed(\d+)(\.csv)?', base)
-    if not match or match[1] not in experiments.SETTINGS:
-      raise FigureError(
-          f'{path}: expected a run named NAME_seedN or NAME_seedN.csv, with '
-          f'one of these names: {", ".join(experiments.SETTINGS)}.')
-    name = match[1]
-    runs.setdefault(name, []).append(Run(
-        path, name, int(match[2]), curves.read(path),
+    if os.path.basename(path) == 'metrics.csv':
+      path = os.path.dirname(os.path.abspath(path))
+    name, seed = _name_and_seed(path)
+    if os.path.isdir(path) and not os.path.exists(
+        os.path.join(path, 'metrics.csv')):
+      logging.warning('%s has no metrics.csv yet and is left out.', path)
+      continue
+    curve = curves.read(path)
+    if not len(curve['steps']):
+      logging.warning('%s has no row yet and is left out.', path)
+      continue
+    others = runs.setdefault(name, [])
+    _check_belongs(path, seed, others)
+    others.append(Run(
+        path, name, seed, curve,
         _evaluations(path, experiments.SETTINGS[name])))
-  return runs
+  return {name: found for name, found in runs.items() if found}
+
+
+def _check_belongs(path: str, seed: int, others: Sequence[Run]) -> None:
+  """Checks that a run can be averaged with others of its setting."""
+  config = _config(path)
+  for other in others:
+    if other.seed == seed:
+      raise FigureError(
+          f'{path} and {other.path} are the same setting and seed: name one of '
+          'them.')
+    other_config = _config(other.path)
+    if config is None or other_config is None:
+      continue
+    differences = [
+        line for line in config_lib.differences(other_config, config)
+        if not line.startswith('--seed:')]
+    if differences:
+      raise FigureError(
+          f'{path} cannot be averaged with {other.path}, which was trained '
+          f'with other settings: {"; ".join(differences)}.')
 
 
 class Mean(NamedTuple):
   """A curve over seeds."""
   steps: np.ndarray  # float64 [N]
   mean: np.ndarray  # float64 [N]
-  deviation: np.ndarray  # float64 [N], of the seeds; 0 where there is one
+  deviation: np.ndarray  # float64 [N], see `_deviation`
   complete: np.ndarray  # bool [N], whether all seeds have come so far
+
+
+def _deviation(values: np.ndarray | Sequence[float]) -> np.ndarray:
+  """Returns the seeds' standard deviation [...] of [seeds, ...], 0 for one."""
+  values = np.asarray(values, float)
+  count = np.isfinite(values).sum(axis=0)
+  squares = np.nansum((values - np.nanmean(values, axis=0))**2, axis=0)
+  return np.sqrt(squares / np.maximum(count - 1, 1))
 
 
 def mean_curve(runs: Sequence[Run], column: str) -> Mean | None:
@@ -112,24 +177,16 @@ def mean_curve(runs: Sequence[Run], column: str) -> Mean | None:
           if np.isfinite(run.curve.get(column, np.nan)).any()]
   if not runs:
     return None
-  edges = np.linspace(
-      0, max(run.curve['steps'].max() for run in runs), _POINTS + 1)
-  values = np.full([len(runs), _POINTS], np.nan)
-  for i, run in enumerate(runs):
-    known = np.isfinite(run.curve[column])
-    # An interval is open at its left end: the last step is in the last one.
-    index = np.clip(np.searchsorted(
-        edges, run.curve['steps'][known]) - 1, 0, _POINTS - 1)
-    count = np.bincount(index, minlength=_POINTS)
-    total = np.bincount(index, run.curve[column][known], minlength=_POINTS)
-    values[i, count > 0] = total[count > 0] / count[count > 0]
+  ends = [run.curve['steps'][-1] for run in runs]
+  edges = curves.intervals(
+      max(ends), max(len(run.curve['steps']) for run in runs))
+  values = np.stack([curves.averaged(run.curve, column, edges)
+                     for run in runs])
   drawn = np.isfinite(values).any(axis=0)
-  values = values[:, drawn]
-  centers = (edges[1:] + edges[:-1])[drawn] / 2
-  last = min(run.curve['steps'].max() for run in runs)
+  values, last_steps = values[:, drawn], edges[1:][drawn]
   return Mean(
-      centers, np.nanmean(values, axis=0), np.nanstd(values, axis=0),
-      centers <= last)
+      last_steps, np.nanmean(values, axis=0), _deviation(values),
+      last_steps - (edges[1] - edges[0]) / 2 <= min(ends))
 
 
 def end(run: Run, column: str) -> float:
@@ -213,7 +270,7 @@ def draw_data_efficiency(runs: Mapping[str, Sequence[Run]]
     best = [curves.best(run.curve) for run in runs[name]]
     rates = [b.rate for b in best if b is not None]
     if match and rates:
-      points.append((int(match[1]), np.mean(rates), np.std(rates)))
+      points.append((int(match[1]), np.mean(rates), _deviation(rates)))
   if not points:
     return None
   drawing, (ax,) = _new(1)
@@ -259,7 +316,7 @@ def draw_bars(runs: Sequence[Run], evaluations: Mapping[str, str],
   for i, name in enumerate(evaluations):
     if ours[name]:
       ax.bar(i - 0.2, np.mean(ours[name]), 0.38, color='C0',
-             yerr=np.std(ours[name]), capsize=3,
+             yerr=_deviation(ours[name]), capsize=3,
              label=f'ours ({len(ours[name])} seeds)' if not i else None)
     if name in published:
       ax.bar(i + 0.2, published[name], 0.38, color='none', edgecolor='C0',
@@ -316,7 +373,7 @@ def _spread(rates: Sequence[float]) -> str:
     return ''
   if len(known) == 1:
     return f'{100 * known[0]:.1f} %'
-  return f'{100 * np.mean(known):.1f} ± {100 * np.std(known):.1f} %'
+  return f'{100 * np.mean(known):.1f} ± {100 * _deviation(known):.1f} %'
 
 
 def _percent(rate: float | None) -> str:
@@ -324,26 +381,33 @@ def _percent(rate: float | None) -> str:
 
 
 def table(runs: Mapping[str, Sequence[Run]]) -> str:
-  """Lists every setting's success beside the paper's, in Markdown."""
+  """Lists every setting beside the paper, in Markdown.
+
+  Success first, then the reward models, then what was evaluated.
+  """
   lines = [
       '| | seeds | steps | ours, at the end | ours, best | paper, at the end | '
-      'paper, in its text |',
+      'paper, in its text or best |',
       '| --- | --- | --- | --- | --- | --- | --- |']
-  for name, setting in experiments.SETTINGS.items():
-    if name not in runs:
-      continue
-    steps = sorted({int(run.curve['steps'][-1]) for run in runs[name]
-                    if len(run.curve['steps'])})
-    best = [curves.best(run.curve) for run in runs[name]]
-    published = paper.curve(name, 'success_rate')
-    lines.append(' | '.join([
-        f'| {setting.label}', str(len(runs[name])),
-        ' to '.join(f'{n:,}' for n in dict.fromkeys([steps[0], steps[-1]]))
-        if steps else '0',
-        _spread([end(run, 'success_rate') for run in runs[name]]),
-        _spread([b.rate for b in best if b is not None]),
-        _percent(None if published is None else float(published.mean[-1])),
-        _percent(paper.TEXT.get(name))]) + ' |')
+  best_of_size = {f'data_{size}': rate
+                  for size, rate in paper.data_efficiency().items()}
+  for column, note in _TABLE_COLUMNS.items():
+    for name, setting in experiments.SETTINGS.items():
+      known = [run for run in runs.get(name, ())
+               if np.isfinite(end(run, column))]
+      published = paper.curve(name, column)
+      if not known or note and published is None:
+        continue
+      best = [curves.best(run.curve) for run in known] if not note else []
+      steps = sorted({int(run.curve['steps'][-1]) for run in known})
+      lines.append(' | '.join([
+          f'| {setting.label}{note}', str(len(known)),
+          ' to '.join(f'{n:,}' for n in dict.fromkeys([steps[0], steps[-1]])),
+          _spread([end(run, column) for run in known]),
+          _spread([b.rate for b in best if b is not None]),
+          _percent(None if published is None else float(published.mean[-1])),
+          _percent(None if note else
+                   paper.TEXT.get(name, best_of_size.get(name)))]) + ' |')
   measured = [
       (setting.label, evaluation.name, _rates(runs[name], evaluation.name))
       for name, setting in experiments.SETTINGS.items() if name in runs
@@ -378,7 +442,7 @@ def main(argv: Sequence[str]) -> None:
     text = table(runs)
     with open(os.path.join(out, 'table.md'), 'w', encoding='utf-8') as file:
       file.write(f'{text}\n')
-  except (FigureError, curves.CurveError) as error:
+  except (FigureError, config_lib.ConfigError, curves.CurveError) as error:
     sys.exit(f'Error: {error}')
   except OSError as error:
     sys.exit(f'Error: --out={out} cannot be written: {error}.')

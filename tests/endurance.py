@@ -1,6 +1,7 @@
-"""The long proofs: kills at any moment, and memory and speed over an hour.
+"""The long proofs: kills at any moment, starts and stops, memory and speed.
 
   python -m tests.endurance --kills=100
+  python -m tests.endurance --starts=200
   python -m tests.endurance --minutes=60
 
 They take from minutes to hours, so that neither pytest nor CI runs them. Each
@@ -8,7 +9,7 @@ prints its figures, and ends with an error at the first thing that is not as
 promised. What is watched for --minutes is relations.flags with 3 threads, or
 what follows `--`, which is for agile_tf.launch and may keep the run:
 
-  python -m tests.endurance --minutes=60 -- \
+  python -m tests.endurance --minutes=60 -- \\
       --flagfile=launch/quickstart.flags --policy_threads=3 --run_dir=runs/hour
 """
 
@@ -19,6 +20,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 from absl import app
@@ -28,8 +30,14 @@ import tqdm
 
 from agile_tf import checkpoints
 from agile_tf import curves
+from agile_tf import launch
+from agile_tf import schedule as schedule_lib
+from agile_tf import training
+from tests.agile_tf import tiny
 
 flags.DEFINE_integer('kills', 0, 'How many kill -9 to survive.', lower_bound=0)
+flags.DEFINE_integer(
+    'starts', 0, 'How many starts and stops to survive.', lower_bound=0)
 flags.DEFINE_float(
     'minutes', 0, 'For how long to watch memory and speed.', lower_bound=0)
 flags.DEFINE_integer('seed', 0, 'Decides when to kill.', lower_bound=0)
@@ -42,17 +50,20 @@ _KILLED = (
     '--checkpoint_minutes=0.005', '--steps_per_discriminator_update=100',
     '--batch_size=16', '--reward_prediction')
 _WATCHED = ('--flagfile=launch/relations.flags', '--policy_threads=3')
+_DRIFT = 0.05  # By how much memory or speed may change in an hour.
+_COMPILE_SECONDS = 60  # Before a run's first minute.
 _SAVE_SECONDS = 5.0  # What a save may take beside what it waits for.
 
 
 @contextlib.contextmanager
-def _training(run_dir: str,
-              arguments: Sequence[str]) -> Iterator[subprocess.Popen]:
+def _training(run_dir: str, arguments: Sequence[str],
+              program: str = 'agile_tf.launch') -> Iterator[subprocess.Popen]:
   """A training run, which does not outlive the block."""
+  os.makedirs(os.path.dirname(run_dir) or '.', exist_ok=True)
   with open(f'{run_dir}.log', 'a', encoding='utf-8') as log:
     # The directory comes last: flagfiles name one, too.
     process = subprocess.Popen(
-        [sys.executable, '-m', 'agile_tf.launch', *arguments,
+        [sys.executable, '-m', program, *arguments,
          f'--run_dir={run_dir}'], stderr=log, stdout=log)
   try:
     yield process
@@ -65,8 +76,25 @@ def _newest(run_dir: str) -> int:
   return (checkpoints.steps(run_dir) or [0])[-1]
 
 
+def _go_on(run_dir: str, process: subprocess.Popen, before: int) -> None:
+  """Waits until a run has a newer checkpoint."""
+  deadline = time.monotonic() + 300
+  while _newest(run_dir) <= before:
+    if process.poll() is not None or time.monotonic() > deadline:
+      with open(f'{run_dir}.log', encoding='utf-8') as file:
+        raise RuntimeError(f'The run did not go on:\n{file.read()[-3000:]}')
+    time.sleep(0.05)
+
+
+def _is_saving(run_dir: str) -> bool:
+  names = os.listdir(os.path.join(run_dir, 'checkpoints'))
+  return any(name.endswith('.part') for name in names)
+
+
 def survive_kills(count: int, rng: np.random.Generator) -> str:
   """Kills a run again and again; each time it must go on.
+
+  Every other kill waits for a save to have begun.
 
   Returns:
     What was seen.
@@ -75,38 +103,77 @@ def survive_kills(count: int, rng: np.random.Generator) -> str:
     RuntimeError: if something was lost.
   """
   in_a_save = 0
-  waits = []
+  ages = []
   with tempfile.TemporaryDirectory() as folder:
     run_dir = os.path.join(folder, 'run')
-    for _ in tqdm.trange(count, unit=' kills'):
-      before = _newest(run_dir)
+    for i in tqdm.trange(count, unit=' kills'):
       with _training(run_dir, _KILLED) as process:
-        deadline = time.monotonic() + 300
-        # It has gone on once there is a newer checkpoint.
-        while _newest(run_dir) <= before:
-          if process.poll() is not None or time.monotonic() > deadline:
-            with open(f'{run_dir}.log', encoding='utf-8') as file:
-              raise RuntimeError(
-                  f'The run did not go on:\n{file.read()[-3000:]}')
-          time.sleep(0.05)
+        _go_on(run_dir, process, _newest(run_dir))
         time.sleep(rng.uniform(0, 2))
+        deadline = time.monotonic() + 30
+        while i % 2 and not _is_saving(run_dir):
+          if time.monotonic() > deadline:
+            raise RuntimeError('It has not saved for 30 seconds.')
         process.send_signal(signal.SIGKILL)
         process.wait()
       now = time.time()
-      files = os.listdir(os.path.join(run_dir, 'checkpoints'))
-      in_a_save += any(name.endswith('.part') for name in files)
+      in_a_save += _is_saving(run_dir)
       checkpoint = checkpoints.load(run_dir)  # Raises if it is not whole.
       step = checkpoint.values['steps']
-      waits.append(now - os.path.getmtime(os.path.join(
+      ages.append(now - os.path.getmtime(os.path.join(
           run_dir, 'checkpoints', f'step_{step:012d}')))
-      if waits[-1] > 60 * 0.005 + _SAVE_SECONDS:
+      if ages[-1] > 60 * 0.005 + _SAVE_SECONDS:
         raise RuntimeError(
-            f'The newest checkpoint was {waits[-1]:.1f} seconds old.')
-      steps = curves.read(run_dir)['steps']
-      if (np.diff(steps) <= 0).any():
-        raise RuntimeError(f'metrics.csv has rows twice: {steps}.')
+            f'The newest checkpoint was {ages[-1]:.1f} seconds old.')
+      _check_rows(run_dir)
+    if count > 1 and not in_a_save:
+      raise RuntimeError('No kill was in a save.')
+    with _training(run_dir, _KILLED) as process:
+      _go_on(run_dir, process, _newest(run_dir))
+    _check_rows(run_dir)
   return (f'{count} kills survived, {in_a_save} of them in a save; the newest '
-          f'checkpoint was {max(waits):.1f} seconds old at most.')
+          f'checkpoint was {max(ages):.1f} seconds old at most.')
+
+
+def _check_rows(run_dir: str) -> None:
+  """Checks that no row of metrics is doubled."""
+  steps = curves.read(run_dir)['steps']
+  if (np.diff(steps) <= 0).any():
+    raise RuntimeError(f'metrics.csv has rows of the steps {steps}.')
+
+
+def survive_starts(count: int, rng: np.random.Generator) -> str:
+  """Starts and stops a run's threads again and again.
+
+  Returns:
+    What was seen.
+
+  Raises:
+    RuntimeError: if a thread is left.
+  """
+  with tempfile.TemporaryDirectory() as folder:
+    trainer = training.Trainer(tiny.config(
+        run_dir=folder, policy_workers=15, policy_threads=15))
+    seconds = []
+    for i in tqdm.trange(count, unit=' starts'):
+      # The first one compiles.
+      schedule = schedule_lib.Schedule(10**9 if i else 500, 8)
+      trainer.schedule = schedule
+      stopper = threading.Timer(
+          rng.uniform(0, 0.2), schedule.stop) if i else None
+      start = time.monotonic()
+      if stopper is not None:
+        stopper.start()
+      launch.drive(trainer, lambda: None)
+      if stopper is not None:
+        stopper.join()
+        seconds.append(time.monotonic() - start)
+      left = [thread.name for thread in threading.enumerate()
+              if thread.name.startswith(('policy', 'discrim', 'watchdog'))]
+      if left:
+        raise RuntimeError(f'These threads are left: {left}.')
+  return (f'{count} starts and stops of 15 + 1 threads, '
+          f'{max(seconds):.1f} seconds at most.')
 
 
 def _resident(process: subprocess.Popen) -> float:
@@ -128,10 +195,11 @@ def hold_memory_and_speed(minutes: float, run_dir: str,
     What was seen, with slopes from a line through all but the first fifth.
 
   Raises:
-    RuntimeError: if the run ended.
+    RuntimeError: if the run ended, traced a program again, or changed its
+      memory or speed by more than 5 % an hour.
   """
   times, megabytes = [], []
-  with _training(run_dir, arguments) as process:
+  with _training(run_dir, arguments, 'tests.traced_launch') as process:
     start = time.monotonic()
     for _ in tqdm.trange(int(12 * minutes), unit=' samples'):
       time.sleep(5)
@@ -146,23 +214,39 @@ def hold_memory_and_speed(minutes: float, run_dir: str,
   memory, _ = np.polyfit(times[first:], megabytes[first:], 1)
   speeds = curve['steps_per_second'][len(curve['steps']) // 5:]
   hours = curve['seconds'][len(curve['steps']) // 5:] / 3600
-  speed, _ = np.polyfit(hours, speeds, 1) if len(speeds) > 2 else (np.nan, 0)
-  return (f'{minutes:g} minutes, {int(curve["steps"][-1]):,} steps: '
+  if len(speeds) < 3:
+    raise RuntimeError(f'{minutes:g} minutes are too short for a slope.')
+  speed, _ = np.polyfit(hours, speeds, 1)
+  traces = np.loadtxt(
+      os.path.join(run_dir, 'traces.csv'), delimiter=',', skiprows=1, ndmin=2)
+  late = traces[traces[:, 0] > 60 + _COMPILE_SECONDS, 1]
+  text = (f'{minutes:g} minutes, {int(curve["steps"][-1]):,} steps: '
           f'{megabytes[first]:.0f} MB after a fifth and {megabytes[-1]:.0f} MB '
           f'at the end, {memory:+.0f} MB an hour; {np.mean(speeds):.0f} '
-          f'steps/s, {speed:+.0f} steps/s an hour.')
+          f'steps/s, {speed:+.0f} steps/s an hour; {int(traces[-1, 1])} traces '
+          f'in all, {int(np.ptp(late)) if len(late) else 0} of them after the '
+          'first minute.')
+  if len(late) and np.ptp(late):
+    raise RuntimeError(f'Programs were traced again: {text}')
+  if (abs(memory) > _DRIFT * megabytes[first] or
+      abs(speed) > _DRIFT * np.mean(speeds)):
+    raise RuntimeError(f'Memory or speed has not held: {text}')
+  return text
 
 
 def main(argv: Sequence[str]) -> None:
   """Carries out the proofs that are asked for."""
   values = flags.FLAGS
-  if not (values.kills or values.minutes) or (
+  if not (values.kills or values.starts or values.minutes) or (
       argv[1:] and not values.minutes):
     raise app.UsageError(
-        'Say --kills=N or --minutes=M; after the latter may come -- and the '
-        'flags of agile_tf.launch.')
+        'Say --kills=N, --starts=N or --minutes=M; after the latter may come '
+        '-- and the flags of agile_tf.launch.')
+  rng = np.random.default_rng(values.seed)
   if values.kills:
-    print(survive_kills(values.kills, np.random.default_rng(values.seed)))
+    print(survive_kills(values.kills, rng))
+  if values.starts:
+    print(survive_starts(values.starts, rng))
   if values.minutes:
     with tempfile.TemporaryDirectory() as folder:
       run_dir = os.path.join(folder, 'run')

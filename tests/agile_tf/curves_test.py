@@ -27,6 +27,28 @@ class CurvesTest(absltest.TestCase):
         {'steps': steps, 'success_rate': np.full(3, np.nan)}))
     self.assertIsNone(curves.best({'steps': steps}))
 
+  def test_best_is_not_the_luckiest_row(self):
+    rng = np.random.default_rng(0)
+    steps = 1e4 * np.arange(1, 50_001)
+    rates = rng.binomial(333, .13, 50_000) / 333
+    self.assertGreater(rates.max(), .2)
+    best = curves.best({'steps': steps, 'success_rate': rates})
+    self.assertBetween(best.rate, .13, .14)
+    parts = rates.reshape(100, 500).mean(axis=1)
+    np.testing.assert_allclose(best.rate, parts.max())
+    self.assertEqual(best.steps, 5e6 * (parts.argmax() + 1))
+
+  def test_averages_by_the_steps_that_a_row_is_of(self):
+    rng = np.random.default_rng(0)
+    steps = np.cumsum(rng.integers(1, 9, 50)).astype(float)
+    values = rng.uniform(size=50)
+    each = np.repeat(values, np.diff(steps, prepend=0).astype(int))
+    edges = np.arange(0, steps[-1] + 30, 7)
+    expected = [each[int(a):int(b)].mean() if a < len(each) else np.nan
+                for a, b in zip(edges[:-1], edges[1:])]
+    np.testing.assert_allclose(
+        curves.averaged({'steps': steps, 'x': values}, 'x', edges), expected)
+
   def test_refuses(self):
     folder = self.create_tempdir()
     with self.assertRaisesRegex(curves.CurveError, 'There is no .*metrics.csv'):

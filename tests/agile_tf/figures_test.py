@@ -6,6 +6,7 @@ import os
 from absl.testing import absltest
 import numpy as np
 
+from agile_tf import config as config_lib
 from agile_tf import figures
 
 
@@ -24,9 +25,19 @@ class FiguresTest(absltest.TestCase):
         [_run(entropy=[1, 2, 3, 4]), _run(entropy=[3, 2]),
          _run(entropy=[np.nan] * 4)], 'entropy')
     np.testing.assert_allclose(mean.mean, [2, 2, 3, 4])
-    np.testing.assert_allclose(mean.deviation, [1, 0, 0, 0])
+    np.testing.assert_allclose(mean.deviation, [2**.5, 0, 0, 0])
     np.testing.assert_allclose(mean.steps, [10, 20, 30, 40], atol=.3)
     np.testing.assert_array_equal(mean.complete, [True, True, False, False])
+
+  def test_rows_of_threads_stand_where_they_happen_to(self):
+    rng = np.random.default_rng(0)
+    steps = [10 * np.arange(1, 41) + rng.integers(0, 5, 40) for _ in range(3)]
+    mean = figures.mean_curve(
+        [_run(seed=i, steps=steps[i], entropy=[value] * 40)
+         for i, value in enumerate((.2, .5, .8))], 'entropy')
+    np.testing.assert_allclose(mean.mean, .5)
+    np.testing.assert_allclose(mean.deviation, .3)
+    self.assertTrue(mean.complete.all())
 
   def test_close_rows_are_averaged(self):
     values = np.random.default_rng(0).uniform(size=10_000)
@@ -80,8 +91,8 @@ class FiguresTest(absltest.TestCase):
         _run(seed=1, success_rate=[.2, .7, .4])]})
     row = text.splitlines()[-1]
     self.assertIn('| AGILE, rho 25 % | 2 | 30 |', row)
-    self.assertIn('| 50.0 ± 6.7 % |', row)  # Of 1.7 / 3 and 1.3 / 3.
-    self.assertIn('| 80.0 ± 10.0 % |', row)
+    self.assertIn('| 50.0 ± 9.4 % |', row)  # Of 1.7 / 3 and 1.3 / 3.
+    self.assertIn('| 80.0 ± 14.1 % |', row)
     self.assertTrue(row.endswith('| 99.0 % | 99.5 % |'), row)
 
   def test_bars_of_evaluations(self):
@@ -98,16 +109,43 @@ class FiguresTest(absltest.TestCase):
     drawing = figures.draw(runs)['figure5']
     heights = sorted(bar.get_height() for bar in drawing.axes[0].patches)
     np.testing.assert_allclose(heights, [.52, .6, .693, .98])
-    self.assertIn('| immovable red rects: tuned | 2 | | 60.0 ± 10.0 % |',
+    self.assertIn('| immovable red rects: tuned | 2 | | 60.0 ± 14.1 % |',
                   figures.table(runs))
+
+  def test_runs_are_taken_from_anywhere(self):
+    folder = self.create_tempdir()
+    for name, seed in (('relations', 7), ('relations_seed2', 2)):
+      run_dir = folder.mkdir(name)
+      run_dir.create_file('metrics.csv', 'steps,entropy\n10,1\n20,2')
+      config_lib.save(config_lib.Config(seed=seed),
+                      os.path.join(run_dir.full_path, 'config.json'))
+    folder.mkdir('relations_seed5')  # It has only just begun.
+    paths = [os.path.join(folder.full_path, name) for name in (
+        'relations', 'relations_seed2/metrics.csv', 'relations_seed5')]
+    with self.assertLogs('absl', 'WARNING') as logs:
+      runs = figures.load(paths)['relations']
+    self.assertIn('relations_seed5 has no metrics.csv yet', logs.output[0])
+    self.assertEqual([run.seed for run in runs], [7, 2])
+    for run in runs:  # A row that is not whole is none.
+      np.testing.assert_array_equal(run.curve['entropy'], [1])
+    config_lib.save(
+        config_lib.Config(seed=2, episode_length=9),
+        os.path.join(folder.full_path, 'relations_seed2', 'config.json'))
+    with self.assertRaisesRegex(
+        figures.FigureError, 'other settings: --episode_length: 30 there, 9'):
+      figures.load(paths)
 
   def test_refuses(self):
     folder = self.create_tempdir()
-    for name in 'metrics.csv', 'chess_seed0.csv', 'relations.csv':
+    for name in 'metrics.csv', 'chess_seed0.csv', 'relation.csv':
       path = folder.create_file(name, 'steps\n1\n').full_path
       with self.assertRaisesRegex(
           figures.FigureError, 'expected a run named NAME_seedN'):
         figures.load([path])
+    twice = [folder.create_file(f'{name}.csv', 'steps\n1\n').full_path
+             for name in ('relations', 'relations_seed0')]
+    with self.assertRaisesRegex(figures.FigureError, 'same setting and seed'):
+      figures.load(twice)
     path = folder.create_file('immovable_seed0.csv', 'steps\n1\n').full_path
     folder.create_file('immovable_seed0.tuned.json', '{')
     with self.assertRaisesRegex(figures.FigureError, 'is not JSON'):
