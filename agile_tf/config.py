@@ -195,11 +195,10 @@ class Config:
       '', "Where the run's files go. A directory that has a run in it is "
       'resumed.', of_run=True)
   intra_op_threads: int = _setting(
-      0, 'Threads within one TensorFlow operation or compiled program; 0 '
-      'chooses what suits --policy_threads and this machine.', low=0,
-      of_run=True)
+      0, 'Threads within one TensorFlow operation or compiled program; 0 is '
+      'one for each CPU core that the process may use.', low=0, of_run=True)
   inter_op_threads: int = _setting(
-      0, 'Threads that run several operations at a time; 0 chooses.', low=0,
+      0, 'Threads that run several operations at a time; 0 as above.', low=0,
       of_run=True)
   log_steps: int = _setting(
       10_000, 'Steps between two rows of metrics.', low=1, of_run=True)

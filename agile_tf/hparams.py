@@ -64,12 +64,12 @@ def differences(config: config_lib.Config) -> list[Difference]:
   """
   unused = _unused(config)
   return [
-      Difference(cell.setting, _text(cell.value),
+      Difference(cell.setting, _text(paper.value(cell, config.world)),
                  _text(getattr(config, cell.setting)))
       for row in paper.HYPERPARAMETERS
       for cell in (row.policy, row.discriminator)
       if cell and cell.setting and cell.setting not in unused and
-      getattr(config, cell.setting) != cell.value]
+      getattr(config, cell.setting) != paper.value(cell, config.world)]
 
 
 def table_text(config: config_lib.Config) -> str:
@@ -111,7 +111,7 @@ def _paper_rows(config: config_lib.Config) -> list[list[str]]:
     rows.append([_MARK if differs else '', group, hyperparameter])
     for cell, is_discriminator in zip(cells, (False, True), strict=True):
       rows[-1] += [
-          _text(cell.value) if cell else '-',
+          _text(paper.value(cell, config.world)) if cell else '-',
           _this_run(cell, is_discriminator, config)]
   return rows
 

@@ -115,11 +115,17 @@ class Run:
     self._saved_steps = steps
     self._save_time = self._row_time
     self._warned: set[str] = set()
+    self._first_steps = steps
+    self._compiled = False
 
   def tick(self) -> None:
     """Writes whatever is due. Only the main thread calls it."""
     config, steps = self._config, self._schedule.steps
     self._writer.progress(steps)
+    if not self._compiled and steps > self._first_steps:
+      self._compiled = True
+      logging.info('The first steps took %.0f s, most of it to compile.',
+                   time.monotonic() - self._start_time)
     self._write_row_if_due()
     if steps - self._image_steps >= config.image_steps or (
         self._image_steps == 0 and steps):
@@ -330,9 +336,9 @@ def build(config: config_lib.Config) -> tuple[training.Trainer, Run]:
   frozen = initial = None
   if not checkpoints.steps(config.run_dir):  # Else they are in its checkpoint.
     if config.reward == 'frozen':
-      frozen = checkpoints.load(config.reward_model)
+      frozen = _load_result('reward_model', config.reward_model)
     if config.initial_policy:
-      initial = checkpoints.load(config.initial_policy)
+      initial = _load_result('initial_policy', config.initial_policy)
   started = time.monotonic()
   trainer = training.Trainer(config, frozen, initial)
   run = Run(config, trainer)
@@ -349,6 +355,18 @@ def build(config: config_lib.Config) -> tuple[training.Trainer, Run]:
         config.policy_threads, _threads_for(config.policy_workers, cores),
         config.policy_workers)
   return trainer, run
+
+
+def _load_result(flag: str, run_dir: str) -> checkpoints.Checkpoint:
+  """Loads the end of another run; warns if it has not come there."""
+  checkpoint = checkpoints.load(run_dir)
+  step = checkpoint.values['steps']
+  total = checkpoint.values.get('config', {}).get('steps', step)
+  if step < total:
+    logging.warning(
+        '--%s=%s is not finished: what is used is of step %d of %d.', flag,
+        run_dir, step, total)
+  return checkpoint
 
 
 def train(config: config_lib.Config) -> None:

@@ -219,7 +219,7 @@ class InstructionLstm(snt.Module):
     """
     tokens = tf.one_hot(codes - 1, self._embeddings.shape[0])
     embedded = tf.tensordot(tokens, self._embeddings, 1)
-    h = cell = tf.zeros([codes.shape[0], LSTM_UNITS])
+    h = cell = tf.zeros([tf.shape(codes)[0], LSTM_UNITS])
     for slot in self._order:
       gates = tf.concat([embedded[:, slot], h], -1) @ self._w + self._b
       i, j, f, o = tf.split(gates, 4, -1)

@@ -62,6 +62,17 @@ HYPERPARAMETERS = (
 )
 
 
+# What differs for the other task (appendix B, in the text).
+_OF_ARRANGEMENTS = {'rollout_length': 30, 'episode_length': 45}
+
+
+def value(cell: Cell, world: str) -> float:
+  """Returns the number of a cell of the table for a task."""
+  if world == 'arrangements':
+    return _OF_ARRANGEMENTS.get(cell.setting, cell.value)
+  return cell.value
+
+
 class Curve(NamedTuple):
   """A published curve, the mean of five runs, read off its figure."""
   steps: np.ndarray  # float64 [N]

@@ -60,24 +60,41 @@ def make_world(config: config_lib.Config, held_out: bool = False,
           f'--world={config.world} is not GridLU: its instructions cannot be '
           'chosen here.')
     return worlds.load(config.world)
-  known = matching(
-      config.instructions, tasks.find(config.world).instructions())
-  instructions = known
-  if config.held_out != 'none':
-    try:
-      sides = splits.split(
-          known, config.held_out, config.held_out_share, config.held_out_seed)
-    except ValueError as error:
-      raise config_lib.ConfigError(
-          f'--held_out={config.held_out}: {error}') from error
-    instructions = sides[held_out]
-  elif held_out:
-    raise config_lib.ConfigError(
-        'The run held no instructions out; --held_out=strings or meanings '
-        'would have.')
+  known, instructions = _sides(config, held_out)
   return worlds.gridlu_world(
       config.world, matching(only, instructions), board.PHYSICS[config.physics],
       config.episode_length, config.truncate, config.noop, known)
+
+
+_Instructions = tuple[language.Instruction, ...]
+
+
+def _sides(config: config_lib.Config, held_out: bool = False
+          ) -> tuple[_Instructions, _Instructions]:
+  """Returns all instructions of a GridLU run, and those of one side."""
+  known = matching(
+      config.instructions, tasks.find(config.world).instructions())
+  if config.held_out == 'none':
+    if held_out:
+      raise config_lib.ConfigError(
+          'The run held no instructions out; --held_out=strings or meanings '
+          'would have.')
+    return known, known
+  try:
+    sides = splits.split(
+        known, config.held_out, config.held_out_share, config.held_out_seed)
+  except ValueError as error:
+    raise config_lib.ConfigError(
+        f'--held_out={config.held_out}: {error}') from error
+  return known, sides[held_out]
+
+
+def _mean_rollout(config: config_lib.Config) -> float:
+  """Returns how many steps a rollout has; the last one of an episode is cut."""
+  if config.world not in tasks.TASKS:
+    return config.rollout_length
+  return config.episode_length / -(
+      -config.episode_length // config.rollout_length)
 
 
 def matching(pattern: str, instructions: tuple[language.Instruction, ...]
@@ -108,12 +125,43 @@ def make_goal_examples(config: config_lib.Config, world: worlds.World
   """Loads or generates the data set D of a configuration."""
   if config.dataset:
     dataset = goal_dataset.load(config.dataset)
-    if config.world in tasks.TASKS and dataset.states is not None:
-      _check_goals(config, dataset)
+    if config.world in tasks.TASKS:
+      dataset = _of_this_run(config, dataset)
+      if dataset.states is not None:
+        _check_goals(config, dataset)
   else:
     dataset = world.load_goal_examples(
         config.dataset_size, config.dataset_seed, config.dataset_carrying)
   return worlds.GoalExamples(dataset, world)
+
+
+def _of_this_run(config: config_lib.Config, dataset: goal_dataset.GoalDataset
+                ) -> goal_dataset.GoalDataset:
+  """Leaves out what --instructions or --held_out keep from a run."""
+  _, instructions = _sides(config)
+  texts = set(map(str, instructions))
+  try:
+    belongs = np.array([
+        str(language.parse(text)) in texts for text in dataset.instructions])
+  except ValueError as error:
+    raise goal_dataset.GoalDatasetError(
+        f'{config.dataset}: {error}') from error
+  keep = np.flatnonzero(belongs[dataset.instruction])
+  if not len(keep):
+    raise goal_dataset.GoalDatasetError(
+        f'{config.dataset} has no example of the instructions of this run '
+        '(see --world, --instructions and --held_out).')
+  if len(keep) == len(dataset):
+    return dataset
+  logging.warning(
+      '%s: %d of %d examples are of instructions that this run does not have '
+      '(see --instructions and --held_out), and are left out.', config.dataset,
+      len(dataset) - len(keep), len(dataset))
+  states, images = dataset.states, dataset.images
+  return goal_dataset.GoalDataset(
+      dataset.instructions, dataset.instruction[keep],
+      None if states is None else states[keep],
+      None if images is None else images[keep])
 
 
 def _check_goals(config: config_lib.Config,
@@ -316,7 +364,7 @@ class Trainer:
       ratio = config.steps_per_discriminator_update
       if not ratio and config.policy_threads == 1:
         # Nobody runs free in lockstep: all workers iterate equally often.
-        ratio = config.policy_workers * config.rollout_length
+        ratio = round(config.policy_workers * _mean_rollout(config))
     self.schedule = schedule_lib.Schedule(config.steps, ratio)
     self._tally = metrics.Tally()
     self._totals = {'episodes': 0, 'discriminator_steps': 0,

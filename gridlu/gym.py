@@ -1,10 +1,9 @@
 """GridLU as a Gymnasium environment.
 
-Needs the package gymnasium (`pip install agile-tf[gym]`). Importing this module
-registers two environments:
+Needs the package gymnasium (`pip install agile-tf[gym]`).
 
+    import gridlu
     import gymnasium
-    import gridlu.gym
     environment = gymnasium.make('GridLU-Relations-v0')
     environment = gymnasium.make('GridLU-Arrangements-v0')
 
@@ -149,9 +148,3 @@ class GridLUEnv(gymnasium.Env[Observation, Any]):
     if self._image is None:
       raise RuntimeError('There is no episode yet: call reset() first.')
     return self._image.copy()
-
-
-for _name, _task in (('GridLU-Relations-v0', 'relations'),
-                     ('GridLU-Arrangements-v0', 'arrangements')):
-  gymnasium.register(id=_name, entry_point='gridlu.gym:GridLUEnv',
-                     kwargs={'task': _task})

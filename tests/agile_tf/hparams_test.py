@@ -84,6 +84,15 @@ class DifferencesTest(parameterized.TestCase):
       self.assertNotIn('*', text)
       self.assertNotIn('Why', text)
 
+  def test_none_in_the_other_task(self):
+    with_its_values = config_lib.Config(
+        world='arrangements', episode_length=45, rollout_length=30)
+    self.assertEmpty(hparams.differences(with_its_values))
+    self.assertEqual(
+        [d.setting for d in hparams.differences(
+            config_lib.Config(world='arrangements'))],
+        ['rollout_length', 'episode_length'])
+
   def test_one(self):
     self.assertEqual(
         hparams.differences(config_lib.Config(policy_epsilon=1e-5)),

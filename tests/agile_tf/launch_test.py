@@ -294,9 +294,13 @@ class LaunchTest(parameterized.TestCase):
     run_dir = self.create_tempdir().full_path
     command = [sys.executable, '-m', 'agile_tf.launch',
                *tiny.flags(run_dir=run_dir)]
+    # Nor can the compiler's cache, which is the tests' own, grow.
+    environment = {key: value for key, value in os.environ.items()
+                   if key != 'TF_XLA_FLAGS'}
     for limit in (100, 3000):  # Bytes in a file.
       full = subprocess.run(
           command, stderr=subprocess.PIPE, text=True, check=False,
+          env=environment,
           preexec_fn=lambda limit=limit: resource.setrlimit(
               resource.RLIMIT_FSIZE, (limit, limit)))
       self.assertEqual(full.returncode, 1, full.stderr)
@@ -308,14 +312,25 @@ class LaunchTest(parameterized.TestCase):
 
   def test_a_frozen_reward_model_is_another_runs(self):
     run_dir = self.create_tempdir().full_path
-    _train(run_dir, reward='frozen', reward_model=self.run_dir, steps=16)
+    with self.assertLogs('absl', 'INFO') as logs:
+      _train(run_dir, reward='frozen', reward_model=self.run_dir, steps=16)
+    self.assertNotIn('is not finished', '\n'.join(logs.output))
     names = ['discriminator:discriminator/logit/w']
     for name in names:
       np.testing.assert_array_equal(
           checkpoints.load(run_dir).arrays[name],
           checkpoints.load(self.run_dir).arrays[name])
-    # A run without a discriminator has none to give.
+    unfinished = self.create_tempdir().full_path
     end = checkpoints.load(self.run_dir)
+    checkpoints.save(unfinished, 8, end._replace(
+        values={**end.values, 'steps': 8}), keep=1)
+    with self.assertLogs('absl', 'WARNING') as logs:
+      _train(self.create_tempdir().full_path, reward='frozen',
+             reward_model=unfinished, initial_policy=unfinished, steps=4)
+    for flag in 'reward_model', 'initial_policy':
+      self.assertIn(f'--{flag}={unfinished} is not finished: what is used is '
+                    'of step 8 of 64', '\n'.join(logs.output))
+    # A run without a discriminator has none to give.
     other = self.create_tempdir().full_path
     checkpoints.save(other, 8, end._replace(arrays={
         name: value for name, value in end.arrays.items()

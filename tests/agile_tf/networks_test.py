@@ -101,6 +101,21 @@ class NetworksTest(parameterized.TestCase):
     self._grammar = _grammar()
     self._codes = self._grammar.encode(self._texts)
 
+  @parameterized.product(kind=('policy', 'discriminator'),
+                         model=('nmn', 'lstm'))
+  def test_batches_of_any_size_without_retracing(self, kind, model):
+    network = _network(kind, model)
+    parameters = [tf.constant(x) for x in network.initial(0)]
+    compute = tf.function(network, reduce_retracing=True)
+    for count in 3, 2, 1, 3:
+      tf.nest.map_structure(
+          lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5),
+          compute(parameters, tf.constant(self._images[:count]),
+                  tf.constant(self._codes[:count])),
+          network(parameters, tf.constant(self._images[:count]),
+                  tf.constant(self._codes[:count])))
+    self.assertEqual(compute.experimental_get_tracing_count(), 2)
+
   @parameterized.parameters('nmn', 'lstm')
   def test_policy_equals_the_formulas(self, model):
     network = _network('policy', model)

@@ -5,6 +5,7 @@ import os
 from unittest import mock
 
 from absl.testing import absltest
+from absl.testing import parameterized
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -36,7 +37,7 @@ def _saved(trainer: training.Trainer) -> checkpoints.Checkpoint:
   return checkpoint._replace(values=json.loads(json.dumps(checkpoint.values)))
 
 
-class TrainingTest(absltest.TestCase):
+class TrainingTest(parameterized.TestCase):
 
   @classmethod
   def setUpClass(cls):
@@ -163,6 +164,40 @@ class TrainingTest(absltest.TestCase):
         (dict(model='lstm'), 'another --model')):
       with self.assertRaisesRegex(checkpoints.CheckpointError, problem):
         training.Trainer(tiny.config(**changes), initial=self.end)
+
+  def test_goal_examples_of_a_file_are_held_out_too(self):
+    folder = self.create_tempdir()
+    path = os.path.join(folder.full_path, 'goals.npz')
+    goal_dataset.save(path, goal_dataset.generate('relations', 3000, seed=0))
+    config = tiny.config(dataset=path, held_out='meanings', held_out_share=.3)
+    world = training.make_world(config)
+    with self.assertLogs('absl', 'WARNING') as logs:
+      examples = training.make_goal_examples(config, world)
+    self.assertRegex(logs.output[0], r'\d+ of 3000 examples are of instruct')
+    codes, _ = examples.sample(np.random.default_rng(0), 4000)
+    training_side = world.grammar.encode(
+        [world.make_environment(seed).reset().observation['instruction']
+         for seed in range(200)])
+    self.assertEqual(
+        {tuple(code) for code in codes}, {tuple(c) for c in training_side})
+    none = tiny.config(world='arrangements', instructions='', dataset=path,
+                       episode_length=4)
+    with self.assertRaisesRegex(
+        goal_dataset.GoalDatasetError, 'no example of the instructions'):
+      training.make_goal_examples(none, training.make_world(none))
+
+  @parameterized.parameters(
+      (dict(), 4), (dict(episode_length=5), 3),  # Of 2, 2 and 1 steps.
+      (dict(world='arrangements', instructions='', policy_workers=15,
+            episode_length=45, rollout_length=30), 338))
+  def test_lockstep_updates_as_often_as_other_workers_iterate(
+      self, changes, expected):
+    trainer = training.Trainer(
+        tiny.config(**changes, steps_per_discriminator_update=0))
+    trainer.schedule.iterations = 9
+    while trainer.schedule.may('policy'):
+      trainer.schedule.steps += 1
+    self.assertEqual(trainer.schedule.steps, 10 * expected)
 
   def test_held_out_instructions(self):
     for way, count in (('strings', 3), ('meanings', 4)):

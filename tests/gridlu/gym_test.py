@@ -1,5 +1,7 @@
 """Tests for gridlu.gym."""
 
+import subprocess
+import sys
 import warnings
 
 from absl.testing import absltest
@@ -29,6 +31,11 @@ class GridLUEnvTest(parameterized.TestCase):
     with warnings.catch_warnings():
       warnings.simplefilter('error')
       env_checker.check_env(environment)
+
+  def test_is_found_where_gridlu_is_imported(self):
+    code = ('import gymnasium, gridlu; '
+            'gymnasium.make("GridLU-Relations-v0").reset(seed=0)')
+    subprocess.run([sys.executable, '-c', code], check=True)
 
   def test_is_found_by_its_module(self):
     environment = gymnasium.make('gridlu.gym:GridLU-Relations-v0')
