@@ -6,7 +6,8 @@ few settings side by side. Settings are shared: figure 8 draws other columns of
 the runs that figure 4 (right) draws.
 
 On a laptop the same settings stand on the quickstart's job and hyperparameters,
-from `launch/quickstart.flags`, in place of the paper's.
+from `launch/quickstart.flags`, in place of the paper's. Its rho is 100 %; only
+settings that are about rho have another.
 """
 
 from typing import NamedTuple
@@ -31,6 +32,7 @@ class Setting(NamedTuple):
     laptop: What is said besides on a laptop.
     after: Another setting; '{after}' in flags is the directory of its run of
       the same seed.
+    laptop_after: The same on a laptop.
     evaluations: What to measure when it is finished.
     laptop_evaluations: The same on a laptop, if it is something else.
   """
@@ -39,6 +41,7 @@ class Setting(NamedTuple):
   flags: tuple[str, ...] = ()
   laptop: tuple[str, ...] = ()
   after: str = ''
+  laptop_after: str = ''
   evaluations: tuple[Evaluation, ...] = ()
   laptop_evaluations: tuple[Evaluation, ...] = ()
 
@@ -89,40 +92,52 @@ def _around_fine_tuning(only: str) -> tuple[Evaluation, ...]:
 _BOTH_SIDES = (
     Evaluation('seen', ()), Evaluation('held_out', ('--held_out',)))
 
+_RHO = '--anticipated_negative_rate=1.0'
+_OTHER_RHO = ("--why=The quickstart's job with another rho.",)
+
 SETTINGS: dict[str, Setting] = {
     'relations_a3c': Setting('A3C', 'relations_a3c'),
     'relations_a3c_rp': Setting('A3C-RP', 'relations_a3c_rp'),
-    'relations': Setting('AGILE, rho 25 %', 'relations'),
-    'relations_rho50': Setting('AGILE, rho 50 %', 'relations_rho50'),
-    'relations_rho75': Setting('AGILE, rho 75 %', 'relations_rho75'),
+    'relations': Setting('AGILE, rho 25 %', 'relations', laptop=_OTHER_RHO),
+    'relations_rho50': Setting(
+        'AGILE, rho 50 %', 'relations_rho50', laptop=_OTHER_RHO),
+    'relations_rho75': Setting(
+        'AGILE, rho 75 %', 'relations_rho75', laptop=_OTHER_RHO),
     'relations_rho100': Setting('AGILE, rho 100 %', 'relations_rho100'),
-    'relations_lstm': Setting('AGILE, LSTM', 'relations_lstm'),
+    'relations_lstm': Setting(
+        'AGILE, LSTM', 'relations_lstm', laptop=(_RHO,)),
     'relations_lstm_a3c_rp': Setting('A3C-RP, LSTM', 'relations_lstm_a3c_rp'),
     **{f'data_{size}': Setting(
-        f'{size} goal examples', 'data_efficiency', (f'--dataset_size={size}',))
+        f'{size} goal examples', 'data_efficiency', (f'--dataset_size={size}',),
+        laptop=(_RHO,))
        for size in sorted({*DATA_SIZES, *LAPTOP_DATA_SIZES})},
     'held_out_strings': Setting(
         'held-out strings', 'held_out_strings',
-        laptop=(_ALL_GO_TO, '--held_out_share=0.2'), evaluations=_BOTH_SIDES),
+        laptop=(_RHO, _ALL_GO_TO, '--held_out_share=0.2'),
+        evaluations=_BOTH_SIDES),
     'held_out_meanings': Setting(
         'held-out meanings', 'held_out_meanings',
-        laptop=(_EITHER_ORDER, '--held_out_share=0.33'),
+        laptop=(_RHO, _EITHER_ORDER, '--held_out_share=0.33'),
         evaluations=_BOTH_SIDES),
     'immovable': Setting(
         'immovable red rects', 'immovable',
         ('--reward_model={after}', '--initial_policy={after}'),
         laptop=(_GO_TO_RED,), after='relations',
+        laptop_after='relations_rho100',
         evaluations=_around_fine_tuning(_RED_RECT),
         laptop_evaluations=_around_fine_tuning(_GO_TO_RED)),
     'arrangements': Setting(
         'Arrangements', 'arrangements',
-        laptop=(r'--instructions=AGENT, SCENE', '--steps=1000000')),
-    'remark_all_workers': Setting('all workers write', 'remark_all_workers'),
+        laptop=(_RHO, r'--instructions=AGENT, SCENE', '--steps=1000000')),
+    'remark_all_workers': Setting(
+        'all workers write', 'remark_all_workers', laptop=(_RHO,)),
     'remark_no_column_norms': Setting(
-        'no column norms', 'remark_no_column_norms'),
-    'remark_probability': Setting('reward D', 'remark_probability'),
-    'remark_log': Setting('reward log D', 'remark_log'),
-    'remark_gail': Setting('reward -log(1 - D)', 'remark_gail'),
+        'no column norms', 'remark_no_column_norms', laptop=(_RHO,)),
+    'remark_probability': Setting(
+        'reward D', 'remark_probability', laptop=(_RHO,)),
+    'remark_log': Setting('reward log D', 'remark_log', laptop=(_RHO,)),
+    'remark_gail': Setting(
+        'reward -log(1 - D)', 'remark_gail', laptop=(_RHO,)),
 }
 
 EXPERIMENTS: dict[str, Experiment] = {
@@ -133,13 +148,16 @@ EXPERIMENTS: dict[str, Experiment] = {
     'figure4_middle': Experiment(
         'FiLM-NMN and FiLM-LSTM',
         ('relations', 'relations_a3c_rp', 'relations_lstm',
-         'relations_lstm_a3c_rp')),
+         'relations_lstm_a3c_rp'),
+        laptop=('relations_rho100', 'relations_a3c_rp', 'relations_lstm',
+                'relations_lstm_a3c_rp')),
     'figure4_right': Experiment(
         "The reward model's accuracy, and figure 8: its errors",
         ('relations', 'relations_rho50', 'relations_rho75',
          'relations_rho100')),
     'figure5': Experiment(
-        'Red rects become immovable', ('relations', 'immovable')),
+        'Red rects become immovable', ('relations', 'immovable'),
+        laptop=('relations_rho100', 'immovable')),
     'figure7': Experiment(
         'How many goal examples are needed',
         tuple(f'data_{size}' for size in DATA_SIZES),
@@ -152,5 +170,8 @@ EXPERIMENTS: dict[str, Experiment] = {
     'remarks': Experiment(
         'The side remarks, and other rewards from D',
         ('relations', 'remark_all_workers', 'remark_no_column_norms',
-         'remark_probability', 'remark_log', 'remark_gail')),
+         'remark_probability', 'remark_log', 'remark_gail'),
+        laptop=('relations_rho100', 'remark_all_workers',
+                'remark_no_column_norms', 'remark_probability', 'remark_log',
+                'remark_gail')),
 }

@@ -335,26 +335,32 @@ def draw_bars(runs: Sequence[Run], evaluations: Mapping[str, str],
 
 def draw(runs: Mapping[str, Sequence[Run]]) -> dict[str, figure.Figure]:
   """Draws every figure for which there are runs, by name."""
-  known = experiments.EXPERIMENTS
+
+  def settings(name: str) -> tuple[str, ...]:
+    """An experiment's, or those of its replica if more of them are there."""
+    return max((experiments.EXPERIMENTS[name].names(laptop)
+                for laptop in (False, True)),
+               key=lambda names: sum(name in runs for name in names))
+
   drawings = {
       'figure4_left': draw_curves(
-          runs, known['figure4_left'].settings, ['success_rate']),
+          runs, settings('figure4_left'), ['success_rate']),
       'figure4_middle': draw_curves(
-          runs, known['figure4_middle'].settings, ['success_rate'])
+          runs, settings('figure4_middle'), ['success_rate'])
                         if any('lstm' in name for name in runs) else None,
       'figure4_right': draw_curves(
-          runs, known['figure4_right'].settings, ['reward_model_accuracy']),
+          runs, settings('figure4_right'), ['reward_model_accuracy']),
       'figure5': draw_bars(
           runs.get('immovable', ()), {
               'before': 'before', 'changed': 'immovable red rects',
               'tuned': 'after fine-tuning'}, paper.IMMOVABLE),
       'figure7': draw_data_efficiency(runs),
       'figure8': draw_curves(
-          runs, known['figure4_right'].settings,
+          runs, settings('figure4_right'),
           ['false_positives', 'false_negatives']),
       'arrangements': draw_curves(runs, ['arrangements'], ['success_rate']),
       'remarks': draw_curves(
-          runs, known['remarks'].settings,
+          runs, settings('remarks'),
           ['success_rate', 'reward_model_accuracy'])
                  if any('remark' in name for name in runs) else None,
   }

@@ -62,7 +62,10 @@ def _job(name: str, seed: int, runs: str, laptop: bool,
          extra: Sequence[str]) -> Job:
   setting = experiments.SETTINGS[name]
   run_dir = os.path.join(runs, f'{name}_seed{seed}')
-  after = os.path.join(runs, f'{setting.after}_seed{seed}')
+  after = setting.after
+  if laptop and setting.laptop_after:
+    after = setting.laptop_after
+  after = after and os.path.join(runs, f'{after}_seed{seed}')
   flagfiles = [setting.flagfile]
   if laptop:
     flagfiles.insert(0, 'quickstart')
@@ -82,8 +85,7 @@ def _job(name: str, seed: int, runs: str, laptop: bool,
   return Job(
       name, seed, run_dir,
       [*fill(launch), f'--run_dir={run_dir}', f'--seed={seed}'],
-      {path: fill(arguments) for path, arguments in evaluations.items()},
-      after if setting.after else '')
+      {path: fill(arguments) for path, arguments in evaluations.items()}, after)
 
 
 def _command(program: str, arguments: Sequence[str]) -> list[str]:

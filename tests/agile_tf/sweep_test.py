@@ -66,6 +66,17 @@ class ExperimentsTest(parameterized.TestCase):
         training.make_world(of, '--held_out' in arguments, only)
     self.assertLen({job.run_dir for job in jobs}, len(jobs))
 
+  @parameterized.parameters(*experiments.EXPERIMENTS)
+  def test_a_laptops_values_are_the_quickstarts(self, experiment):
+    quickstart = _config(['--flagfile=launch/quickstart.flags'])
+    for job in sweep.jobs(experiment, 'runs', [0], laptop=True):
+      config = _config(job.launch)
+      if job.name.startswith('relations'):  # These may be about rho.
+        continue
+      self.assertEqual(config.anticipated_negative_rate,
+                       quickstart.anticipated_negative_rate)
+      self.assertEqual(config.discount, quickstart.discount)
+
   def test_the_papers_values(self):
     """What a flagfile does not name is the paper's."""
     for job in sweep.jobs('figure4_left', 'runs', [0], laptop=False):
