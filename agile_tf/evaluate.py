@@ -97,7 +97,8 @@ class Player:
       greedy: Whether to take the likeliest action and not to sample.
 
     Yields:
-      `count` episodes.
+      `count` episodes; each row of the batch plays its share, so that short
+      episodes are no likelier than long ones.
     """
     world = self._world
     width = min(count, _BATCH)
@@ -111,8 +112,8 @@ class Player:
         [False] * width, greedy)
     parts: list[list[tuple]] = [[] for _ in range(width)]
     starts: dict[int, np.ndarray] = {}
-    played = 0
-    while played < count:
+    missing = [count // width + (w < count % width) for w in range(width)]
+    while any(missing):
       rollout = actor.play(theta)
       rewarded = None
       if phi is not None:
@@ -125,14 +126,14 @@ class Player:
         parts[w].append(tuple(
             None if values is None else values[:steps, w]
             for values in (rewarded, truth)))
-        if rollout.ended[w] and played < count:
+        if rollout.ended[w] and missing[w]:
           judged, truths = (
               None if values[0] is None else np.concatenate(values)
               for values in zip(*parts[w]))
           yield Episode(
               rollout.instructions[w], rollout.observations[steps, w], judged,
               truths, starts[w])
-          played += 1
+          missing[w] -= 1
         if rollout.ended[w]:
           parts[w] = []
           del starts[w]
@@ -192,7 +193,7 @@ def summarize(episodes: Sequence[Episode], possible: np.ndarray | None = None
     'solvable'; 'reward_model': accuracy, false positives and false negatives
     as shares of all decisions, if both sides are known; and
     'modelled_success', the share of final states that the reward model
-    accepts, if there is one.
+    accepts, and its 'modelled_interval', if there is one.
   """
   report: dict[str, Any] = {'episodes': len(episodes)}
   truth = [
@@ -219,7 +220,9 @@ def summarize(episodes: Sequence[Episode], possible: np.ndarray | None = None
       episode.rewarded for episode in episodes
       if episode.rewarded is not None]
   if rewarded:
-    report['modelled_success'] = float(np.mean([r[-1] for r in rewarded]))
+    accepted = [bool(r[-1]) for r in rewarded]
+    report['modelled_success'] = float(np.mean(accepted))
+    report['modelled_interval'] = interval(sum(accepted), len(accepted))
     if truth:
       report['reward_model'] = metrics.decisions(
           np.concatenate(rewarded), np.concatenate(truth))
@@ -242,8 +245,10 @@ def table(report: dict[str, Any]) -> str:
           f'{between:18} {ceiling}'.rstrip())
   if 'modelled_success' in report:
     lines.append('')
+    low, high = report['modelled_interval']
     lines.append('The reward model accepts '
-                 f'{100 * report["modelled_success"]:.1f} % of final states.')
+                 f'{100 * report["modelled_success"]:.1f} % of final states '
+                 f'({100 * low:.1f} to {100 * high:.1f} %).')
   if 'reward_model' in report:
     values = report['reward_model']
     lines.append(

@@ -3,6 +3,7 @@
 import csv
 import errno
 import glob
+import itertools
 import json
 import os
 import re
@@ -27,6 +28,7 @@ from agile_tf import config as config_lib
 from agile_tf import evaluate
 from agile_tf import launch
 from agile_tf import ownership
+from agile_tf import rollouts
 from agile_tf import trained
 from agile_tf import training
 from agile_tf import workers
@@ -400,6 +402,34 @@ class LaunchTest(parameterized.TestCase):
         evaluate.summarize(list(evaluate.play(run, 12, seed, False)))
         for seed in (3, 3)]
     self.assertEqual(*reports)
+
+  def test_short_episodes_are_no_likelier(self):
+    """Row 0 has episodes of one step, row 1 of three."""
+    world = mock.Mock()
+    world.make_environment.side_effect = lambda seed: None
+    times = itertools.count(1)
+
+    def roll(theta):
+      del theta
+      time_step = next(times)
+      ended = np.array([True, time_step % 3 == 0])
+      return rollouts.Rollout(
+          np.zeros([2, 2, 1], np.uint8), np.zeros([2, 1], np.int32),
+          np.zeros([1, 2], np.int32), np.zeros([1, 2], np.float32),
+          np.ones([1, 2], np.float32), np.ones([1, 2], np.float32), ended,
+          ('short', 'long'))
+
+    player = evaluate.Player.__new__(evaluate.Player)
+    player.__dict__.update(
+        _world=world, _config=config_lib.Config(), _act=None,
+        _make_actor=lambda *_: mock.Mock(play=roll))
+    with mock.patch.object(evaluate, '_BATCH', 2), mock.patch.object(
+        rollouts, 'truth', lambda world, rollout: np.ones([1, 2], bool)):
+      played = list(player.play([], None, 5, 0, False))
+    self.assertCountEqual([episode.instruction for episode in played],
+                          ['short'] * 3 + ['long'] * 2)
+    self.assertEqual([len(e.truth) for e in played if e.instruction == 'long'],
+                     [3, 3])
 
   def test_chooses_by_modelled_reward(self):
     steps = checkpoints.steps(self.run_dir)
