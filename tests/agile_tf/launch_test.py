@@ -424,7 +424,7 @@ class LaunchTest(parameterized.TestCase):
         _world=world, _config=config_lib.Config(), _act=None,
         _make_actor=lambda *_: mock.Mock(play=roll))
     with mock.patch.object(evaluate, '_BATCH', 2), mock.patch.object(
-        rollouts, 'truth', lambda world, rollout: np.ones([1, 2], bool)):
+        rollouts, 'truth', return_value=np.ones([1, 2], bool)):
       played = list(player.play([], None, 5, 0, False))
     self.assertCountEqual([episode.instruction for episode in played],
                           ['short'] * 3 + ['long'] * 2)
