@@ -235,6 +235,9 @@ def _draw(ax: axes.Axes, runs: Mapping[str, Sequence[Run]],
     if curve is not None:
       top.plot(curve.steps, curve.mean, color=color, linestyle='--',
                linewidth=1)
+      top.fill_between(curve.steps, curve.mean - curve.band,
+                       curve.mean + curve.band, color=color, alpha=0.08,
+                       linewidth=0)
   _label_steps(ax, longest)
   ax.set_ylabel(_COLUMNS[column])
   ax.yaxis.set_major_formatter(lambda y, _: f'{100 * y:g} %')

@@ -227,7 +227,7 @@ def load(path: str | os.PathLike) -> GoalDataset:
     raise GoalDatasetError(
         f'{path}: there is no such file. "python -m gridlu.goal_dataset '
         f'--output={path}" makes one.') from error
-  except (OSError, EOFError, ValueError, KeyError, NotImplementedError,
+  except (OSError, EOFError, ValueError, KeyError, RuntimeError,
           zipfile.BadZipFile, zlib.error) as error:
     raise GoalDatasetError(
         f'{path}: not a whole .npz file of plain arrays ({error}). Expected '

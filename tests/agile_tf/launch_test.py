@@ -19,6 +19,7 @@ from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
 from PIL import Image
+import pytest
 import tensorflow as tf
 
 import agile_tf
@@ -234,10 +235,10 @@ class LaunchTest(parameterized.TestCase):
     self.assertEmpty([t.name for t in threading.enumerate()
                       if t.name.startswith(('policy', 'discriminator'))])
 
-  @parameterized.parameters(1, 3)
-  def test_a_slow_worker_is_reported_and_goes_on(self, threads):
+  @parameterized.parameters((2, 1), (3, 3))
+  def test_a_slow_worker_is_reported_and_goes_on(self, count, threads):
     config = tiny.config(
-        run_dir=self.create_tempdir().full_path, policy_workers=3,
+        run_dir=self.create_tempdir().full_path, policy_workers=count,
         policy_threads=threads, steps=12)
     trainer = training.Trainer(config)
     slow = trainer.policy_workers[-1]
@@ -292,6 +293,7 @@ class LaunchTest(parameterized.TestCase):
         training.Trainer(tiny.config(**changes)).load(
             checkpoints.load(self.run_dir))
 
+  @pytest.mark.slow
   def test_files_that_cannot_grow_stop_the_run_and_space_lets_it_go_on(self):
     run_dir = self.create_tempdir().full_path
     command = [sys.executable, '-m', 'agile_tf.launch',

@@ -239,6 +239,20 @@ class TrainingTest(parameterized.TestCase):
       with self.assertRaisesRegex(config_lib.ConfigError, problem):
         training.make_world(tiny.config(**changes), held_out)
 
+  @parameterized.parameters(
+      dict(reward_prediction=True),
+      dict(world='arrangements', instructions='AGENT, SCENE'))
+  def test_the_lstm_trains_on_both_tasks(self, **changes):
+    trainer = _run(model='lstm', steps=24, **changes)
+    before = training.Trainer(tiny.config(model='lstm', **changes))
+    for one, other in ((trainer.policy, before.policy),
+                       (trainer.discriminator, before.discriminator)):
+      state = one.state()
+      for name, value in other.state().items():
+        if name in one.names:
+          self.assertTrue(np.isfinite(state[name]).all())
+          self.assertTrue((state[name] != value).any(), name)
+
   def test_checkpoints_of_another_world_are_refused(self):
     tokens = self.end.values['tokens'][::-1]
     other = self.end._replace(values={**self.end.values, 'tokens': tokens})

@@ -4,6 +4,7 @@ import os
 from unittest import mock
 
 from absl.testing import absltest
+from absl.testing import parameterized
 import dm_env
 from dm_env import specs
 import numpy as np
@@ -45,9 +46,10 @@ def _image(shape, dtype=np.uint8):
           'instruction': specs.StringArray(())}
 
 
-class WorldsTest(absltest.TestCase):
+class WorldsTest(parameterized.TestCase):
 
-  def test_the_example_trains_from_its_goal_examples(self):
+  @parameterized.parameters('nmn', 'lstm')
+  def test_the_example_trains_from_its_goal_examples(self, model):
     folder = self.create_tempdir().full_path
     goals = os.path.join(folder, 'goals.npz')
     own_world.write_goal_examples(goals, count=40)
@@ -55,8 +57,8 @@ class WorldsTest(absltest.TestCase):
     with mock.patch.object(own_world, 'GOALS', goals):
       launch.train(tiny.config(
           world='launch.own_world:make_world', instructions='',
-          episode_length=30,
-          run_dir=run_dir, steps=40, rollout_length=5, all_workers_write=True,
+          episode_length=30, model=model, run_dir=run_dir, steps=40,
+          rollout_length=5, all_workers_write=True,
           steps_per_discriminator_update=10))
       run = trained.load(run_dir)
     checkpoint = checkpoints.load(run_dir)
