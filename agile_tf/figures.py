@@ -140,9 +140,11 @@ def _check_belongs(path: str, seed: int, others: Sequence[Run]) -> None:
     other_config = _config(other.path)
     if config is None or other_config is None:
       continue
+    # Fine-tuning begins with a run of its own seed.
+    own = ('--seed:', '--reward_model:', '--initial_policy:')
     differences = [
         line for line in config_lib.differences(other_config, config)
-        if not line.startswith('--seed:')]
+        if not line.startswith(own)]
     if differences:
       raise FigureError(
           f'{path} cannot be averaged with {other.path}, which was trained '

@@ -229,7 +229,8 @@ def run(job: Job) -> bool:
     Whether it is finished; False if somebody stopped it.
 
   Raises:
-    SweepError: if another run has to be finished first.
+    SweepError: if another run has to be finished first, or a measurement
+      cannot be written.
     ConfigError or CurveError: if the run's files cannot be read.
     subprocess.CalledProcessError: if it failed.
     KeyboardInterrupt: if there was a signal.
@@ -245,9 +246,14 @@ def run(job: Job) -> bool:
     if _is_measured(path, arguments):
       continue
     output = _call(_command('evaluate', arguments), captured=True)
-    with open(f'{path}.part', 'wb') as file:
-      file.write(output)
-    os.replace(f'{path}.part', path)
+    try:
+      with open(f'{path}.part', 'wb') as file:
+        file.write(output)
+      os.replace(f'{path}.part', path)
+    except OSError as error:
+      raise SweepError(
+          f'{path} cannot be written ({error}). Make space, or let the '
+          'directory be written.') from error
   return True
 
 

@@ -151,15 +151,15 @@ def _of_this_run(config: config_lib.Config, dataset: goal_dataset.GoalDataset
     raise goal_dataset.GoalDatasetError(
         f'{config.dataset} has no example of the instructions of this run '
         '(see --world, --instructions and --held_out).')
-  if len(keep) == len(dataset):
-    return dataset
-  logging.warning(
-      '%s: %d of %d examples are of instructions that this run does not have '
-      '(see --instructions and --held_out), and are left out.', config.dataset,
-      len(dataset) - len(keep), len(dataset))
+  if len(keep) < len(dataset):
+    logging.warning(
+        '%s: %d of %d examples are of instructions that this run does not have '
+        '(see --instructions and --held_out), and are left out.',
+        config.dataset, len(dataset) - len(keep), len(dataset))
   states, images = dataset.states, dataset.images
+  used, index = np.unique(dataset.instruction[keep], return_inverse=True)
   return goal_dataset.GoalDataset(
-      dataset.instructions, dataset.instruction[keep],
+      tuple(dataset.instructions[i] for i in used), index.astype(np.int32),
       None if states is None else states[keep],
       None if images is None else images[keep])
 

@@ -128,6 +128,17 @@ class FiguresTest(absltest.TestCase):
     self.assertEqual([run.seed for run in runs], [7, 2])
     for run in runs:  # A row that is not whole is none.
       np.testing.assert_array_equal(run.curve['entropy'], [1])
+    for seed in range(2):
+      run_dir = folder.mkdir(f'immovable_seed{seed}')
+      run_dir.create_file('metrics.csv', 'steps,entropy\n10,1\n')
+      config_lib.save(
+          config_lib.Config(
+              seed=seed, reward='frozen', reward_model=f'relations_seed{seed}',
+              initial_policy=f'relations_seed{seed}'),
+          os.path.join(run_dir.full_path, 'config.json'))
+    self.assertLen(figures.load([
+        os.path.join(folder.full_path, f'immovable_seed{seed}')
+        for seed in range(2)])['immovable'], 2)
     config_lib.save(
         config_lib.Config(seed=2, episode_length=9),
         os.path.join(folder.full_path, 'relations_seed2', 'config.json'))

@@ -165,11 +165,16 @@ class TrainingTest(parameterized.TestCase):
       with self.assertRaisesRegex(checkpoints.CheckpointError, problem):
         training.Trainer(tiny.config(**changes), initial=self.end)
 
-  def test_goal_examples_of_a_file_are_held_out_too(self):
+  @parameterized.parameters(
+      ('SameLocation.*AGENT', 'meanings'),
+      (r"^SameLocation\(AGENT, Color\('\w+', SCENE\)", 'none'))
+  def test_goal_examples_of_a_file_are_of_the_runs_instructions(
+      self, pattern, held_out):
     folder = self.create_tempdir()
     path = os.path.join(folder.full_path, 'goals.npz')
     goal_dataset.save(path, goal_dataset.generate('relations', 3000, seed=0))
-    config = tiny.config(dataset=path, held_out='meanings', held_out_share=.3)
+    config = tiny.config(dataset=path, instructions=pattern, held_out=held_out,
+                         held_out_share=.3)
     world = training.make_world(config)
     with self.assertLogs('absl', 'WARNING') as logs:
       examples = training.make_goal_examples(config, world)
@@ -241,7 +246,8 @@ class TrainingTest(parameterized.TestCase):
 
   @parameterized.parameters(
       dict(reward_prediction=True),
-      dict(world='arrangements', instructions='AGENT, SCENE'))
+      dict(world='arrangements', instructions='AGENT, SCENE',
+           reward_prediction=True))
   def test_the_lstm_trains_on_both_tasks(self, **changes):
     trainer = _run(model='lstm', steps=24, **changes)
     before = training.Trainer(tiny.config(model='lstm', **changes))
