@@ -19,9 +19,6 @@ from absl import logging
 import numpy as np
 
 _NAME = re.compile(r'step_(\d{12})')
-# What reading a damaged archive raises.
-_DAMAGE = (OSError, ValueError, KeyError, EOFError, RuntimeError, MemoryError,
-           zipfile.BadZipFile, zlib.error)
 # In arrays.npz, which has checksums of its own: that of state.json.
 _CHECKSUM = 'crc32_of_state'
 
@@ -150,7 +147,7 @@ def load(run_dir: str, step: int | None = None) -> Checkpoint:
     if zlib.crc32(state) != arrays.pop(_CHECKSUM):
       raise ValueError('state.json is not what was written')
     values = json.loads(state)
-  except _DAMAGE as error:
+  except Exception as error:  # Whatever NumPy's parsers raise on damage.
     raise CheckpointError(
         f'{path} cannot be read ({error}). Move it away to go on from the '
         'checkpoint before it.') from error

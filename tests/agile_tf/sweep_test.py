@@ -16,6 +16,7 @@ from unittest import mock
 from absl import flags
 from absl.testing import absltest
 from absl.testing import parameterized
+import pytest
 
 from agile_tf import config as config_lib
 from agile_tf import experiments
@@ -113,6 +114,7 @@ class SweepTest(parameterized.TestCase):
         {os.path.join(run_dir, 'all.json'): [
             f'--run_dir={run_dir}', '--episodes=4', '--json']})
 
+  @pytest.mark.slow
   def test_runs_and_measures_once(self):
     self.assertFalse(sweep.progress(self._job.run_dir).finished)
     self.assertIn(f'{self._job.run_dir}            0           64',

@@ -126,6 +126,7 @@ class TrainingTest(parameterized.TestCase):
       np.testing.assert_array_equal(frozen[name], arrays[name])
     self.assertIn('reward_model_accuracy', trainer.row())
 
+  @pytest.mark.slow
   def test_nothing_is_traced_again(self):
     for shared in tiny.SHARED:
       shared.cache_clear()
@@ -244,6 +245,7 @@ class TrainingTest(parameterized.TestCase):
       with self.assertRaisesRegex(config_lib.ConfigError, problem):
         training.make_world(tiny.config(**changes), held_out)
 
+  @pytest.mark.slow
   @parameterized.parameters(
       dict(reward_prediction=True),
       dict(world='arrangements', instructions='AGENT, SCENE',

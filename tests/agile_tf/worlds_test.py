@@ -8,6 +8,7 @@ from absl.testing import parameterized
 import dm_env
 from dm_env import specs
 import numpy as np
+import pytest
 
 from agile_tf import checkpoints
 from agile_tf import launch
@@ -48,8 +49,14 @@ def _image(shape, dtype=np.uint8):
 
 class WorldsTest(parameterized.TestCase):
 
-  @parameterized.parameters('nmn', 'lstm')
-  def test_the_example_trains_from_its_goal_examples(self, model):
+  def test_the_example_trains_from_its_goal_examples(self):
+    self._train_the_example('nmn')
+
+  @pytest.mark.slow
+  def test_the_lstm_trains_on_the_example(self):
+    self._train_the_example('lstm')
+
+  def _train_the_example(self, model):
     folder = self.create_tempdir().full_path
     goals = os.path.join(folder, 'goals.npz')
     own_world.write_goal_examples(goals, count=40)

@@ -4,6 +4,7 @@ import fcntl
 import os
 import pty
 import select
+import signal
 import struct
 import subprocess
 import sys
@@ -12,6 +13,13 @@ import time
 from typing import Any
 
 _SECONDS = 60  # After which a test gives up, on a busy machine too.
+
+
+def _take_terminal() -> None:
+  """Lets Ctrl-C, Ctrl-Z and a new size reach the program that begins here."""
+  # Tests that a shell runs in the background ignore it.
+  signal.signal(signal.SIGINT, signal.SIG_DFL)
+  fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
 class Terminal:
@@ -32,8 +40,7 @@ class Terminal:
     self._process = subprocess.Popen(
         [sys.executable, '-m', *arguments], stdin=self._slave,
         stdout=self._slave, stderr=self._slave, start_new_session=True,
-        # So that Ctrl-C, Ctrl-Z and a new size reach the program.
-        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        preexec_fn=_take_terminal,
         env=inherited | {'TERM': term} | environment)
 
   def __enter__(self) -> 'Terminal':
