@@ -245,11 +245,11 @@ class TrainingTest(parameterized.TestCase):
       with self.assertRaisesRegex(config_lib.ConfigError, problem):
         training.make_world(tiny.config(**changes), held_out)
 
-  @pytest.mark.slow
   @parameterized.parameters(
       dict(reward_prediction=True),
       dict(world='arrangements', instructions='AGENT, SCENE',
            reward_prediction=True))
+  @pytest.mark.slow
   def test_the_lstm_trains_on_both_tasks(self, **changes):
     trainer = _run(model='lstm', steps=24, **changes)
     before = training.Trainer(tiny.config(model='lstm', **changes))
