@@ -30,6 +30,7 @@ class Setting(NamedTuple):
     flagfile: In launch/, without '.flags'.
     flags: What is said besides.
     laptop: What is said besides on a laptop.
+    about_rho: Whether it has a rho of its own on a laptop too.
     after: Another setting; '{after}' in flags is the directory of its run of
       the same seed.
     laptop_after: The same on a laptop.
@@ -40,6 +41,7 @@ class Setting(NamedTuple):
   flagfile: str
   flags: tuple[str, ...] = ()
   laptop: tuple[str, ...] = ()
+  about_rho: bool = False
   after: str = ''
   laptop_after: str = ''
   evaluations: tuple[Evaluation, ...] = ()
@@ -92,32 +94,35 @@ def _around_fine_tuning(only: str) -> tuple[Evaluation, ...]:
 _BOTH_SIDES = (
     Evaluation('seen', ()), Evaluation('held_out', ('--held_out',)))
 
-_RHO = '--anticipated_negative_rate=1.0'
+# What is said of every setting on a laptop that is not about rho: the
+# quickstart's value, which the settings' own flagfiles would replace.
+LAPTOP_RHO = '--anticipated_negative_rate=1.0'
 _OTHER_RHO = ("--why=The quickstart's job with another rho.",)
 
 SETTINGS: dict[str, Setting] = {
     'relations_a3c': Setting('A3C', 'relations_a3c'),
     'relations_a3c_rp': Setting('A3C-RP', 'relations_a3c_rp'),
-    'relations': Setting('AGILE, rho 25 %', 'relations', laptop=_OTHER_RHO),
+    'relations': Setting(
+        'AGILE, rho 25 %', 'relations', laptop=_OTHER_RHO, about_rho=True),
     'relations_rho50': Setting(
-        'AGILE, rho 50 %', 'relations_rho50', laptop=_OTHER_RHO),
+        'AGILE, rho 50 %', 'relations_rho50', laptop=_OTHER_RHO,
+        about_rho=True),
     'relations_rho75': Setting(
-        'AGILE, rho 75 %', 'relations_rho75', laptop=_OTHER_RHO),
+        'AGILE, rho 75 %', 'relations_rho75', laptop=_OTHER_RHO,
+        about_rho=True),
     'relations_rho100': Setting('AGILE, rho 100 %', 'relations_rho100'),
-    'relations_lstm': Setting(
-        'AGILE, LSTM', 'relations_lstm', laptop=(_RHO,)),
+    'relations_lstm': Setting('AGILE, LSTM', 'relations_lstm'),
     'relations_lstm_a3c_rp': Setting('A3C-RP, LSTM', 'relations_lstm_a3c_rp'),
     **{f'data_{size}': Setting(
-        f'{size} goal examples', 'data_efficiency', (f'--dataset_size={size}',),
-        laptop=(_RHO,))
+        f'{size} goal examples', 'data_efficiency', (f'--dataset_size={size}',))
        for size in sorted({*DATA_SIZES, *LAPTOP_DATA_SIZES})},
     'held_out_strings': Setting(
         'held-out strings', 'held_out_strings',
-        laptop=(_RHO, _ALL_GO_TO, '--held_out_share=0.2'),
+        laptop=(_ALL_GO_TO, '--held_out_share=0.2'),
         evaluations=_BOTH_SIDES),
     'held_out_meanings': Setting(
         'held-out meanings', 'held_out_meanings',
-        laptop=(_RHO, _EITHER_ORDER, '--held_out_share=0.33'),
+        laptop=(_EITHER_ORDER, '--held_out_share=0.33'),
         evaluations=_BOTH_SIDES),
     'immovable': Setting(
         'immovable red rects', 'immovable',
@@ -128,16 +133,13 @@ SETTINGS: dict[str, Setting] = {
         laptop_evaluations=_around_fine_tuning(_GO_TO_RED)),
     'arrangements': Setting(
         'Arrangements', 'arrangements',
-        laptop=(_RHO, r'--instructions=AGENT, SCENE', '--steps=1000000')),
-    'remark_all_workers': Setting(
-        'all workers write', 'remark_all_workers', laptop=(_RHO,)),
+        laptop=(r'--instructions=AGENT, SCENE', '--steps=1000000')),
+    'remark_all_workers': Setting('all workers write', 'remark_all_workers'),
     'remark_no_column_norms': Setting(
-        'no column norms', 'remark_no_column_norms', laptop=(_RHO,)),
-    'remark_probability': Setting(
-        'reward D', 'remark_probability', laptop=(_RHO,)),
-    'remark_log': Setting('reward log D', 'remark_log', laptop=(_RHO,)),
-    'remark_gail': Setting(
-        'reward -log(1 - D)', 'remark_gail', laptop=(_RHO,)),
+        'no column norms', 'remark_no_column_norms'),
+    'remark_probability': Setting('reward D', 'remark_probability'),
+    'remark_log': Setting('reward log D', 'remark_log'),
+    'remark_gail': Setting('reward -log(1 - D)', 'remark_gail'),
 }
 
 EXPERIMENTS: dict[str, Experiment] = {

@@ -115,15 +115,14 @@ class Run:
     self._saved_steps = steps
     self._save_time = self._row_time
     self._warned: set[str] = set()
-    self._first_steps = steps
-    self._compiled = False
+    self._compiling_at: int | None = steps  # None: all is compiled.
 
   def tick(self) -> None:
     """Writes whatever is due. Only the main thread calls it."""
     config, steps = self._config, self._schedule.steps
     self._writer.progress(steps)
-    if not self._compiled and steps > self._first_steps:
-      self._compiled = True
+    if self._compiling_at is not None and steps > self._compiling_at:
+      self._compiling_at = None
       logging.info('The first steps took %.0f s, most of it to compile.',
                    time.monotonic() - self._start_time)
     self._write_row_if_due()

@@ -66,11 +66,13 @@ def _job(name: str, seed: int, runs: str, laptop: bool,
   if laptop and setting.laptop_after:
     after = setting.laptop_after
   after = after and os.path.join(runs, f'{after}_seed{seed}')
-  flagfiles = [setting.flagfile]
+  launch = [f'--flagfile=launch/{setting.flagfile}.flags', *setting.flags]
   if laptop:
-    flagfiles.insert(0, 'quickstart')
-  launch = [f'--flagfile=launch/{flagfile}.flags' for flagfile in flagfiles]
-  launch += [*setting.flags, *(setting.laptop if laptop else ()), *extra]
+    launch.insert(0, '--flagfile=launch/quickstart.flags')
+    if not setting.about_rho:
+      launch.append(experiments.LAPTOP_RHO)
+    launch += setting.laptop
+  launch += extra
   measured = setting.evaluations
   if laptop and setting.laptop_evaluations:
     measured = setting.laptop_evaluations

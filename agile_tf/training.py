@@ -167,11 +167,7 @@ def _of_this_run(config: config_lib.Config, dataset: goal_dataset.GoalDataset
 def _check_goals(config: config_lib.Config,
                  dataset: goal_dataset.GoalDataset) -> None:
   """Warns of goal states that are none, or refuses them (--strict_dataset)."""
-  try:
-    count = goal_dataset.violations(dataset)
-  except ValueError as error:
-    raise goal_dataset.GoalDatasetError(
-        f'{config.dataset}: {error}') from error
+  count = goal_dataset.violations(dataset)
   if not count:
     return
   text = (f'{config.dataset}: {count} of {len(dataset)} goal states do not '

@@ -158,20 +158,17 @@ def survive_starts(count: int, rng: np.random.Generator) -> str:
   with tempfile.TemporaryDirectory() as folder:
     trainer = training.Trainer(tiny.config(
         run_dir=folder, policy_workers=15, policy_threads=15))
+    trainer.schedule = schedule_lib.Schedule(500, 8)
+    launch.drive(trainer, lambda: None)  # Compiles.
     seconds = []
-    for i in tqdm.trange(count + 1, unit=' starts'):
-      # The first one compiles, and does not count.
-      schedule = schedule_lib.Schedule(10**9 if i else 500, 8)
-      trainer.schedule = schedule
-      stopper = threading.Timer(
-          rng.uniform(0, 0.2), schedule.stop) if i else None
+    for _ in tqdm.trange(count, unit=' starts'):
+      trainer.schedule = schedule_lib.Schedule(10**9, 8)
+      stopper = threading.Timer(rng.uniform(0, 0.2), trainer.schedule.stop)
       start = time.monotonic()
-      if stopper is not None:
-        stopper.start()
+      stopper.start()
       launch.drive(trainer, lambda: None)
-      if stopper is not None:
-        stopper.join()
-        seconds.append(time.monotonic() - start)
+      stopper.join()
+      seconds.append(time.monotonic() - start)
       left = [thread.name for thread in threading.enumerate()
               if thread.name.startswith(('policy', 'discrim', 'watchdog'))]
       if left:
