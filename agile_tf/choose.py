@@ -114,9 +114,8 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
   for row in rows:
     success = ''
     if row['success'] is not None:
-      low, high = row['interval']
       rate = f'{100 * row["success"]:.1f} %'
-      success = f'{rate:>8}   {100 * low:.1f} to {100 * high:.1f} %'
+      success = f'{rate:>8}   {evaluate.between(row["interval"])}'
     lines.append(
         f'{row["run_dir"]:{width}} {row["step"]:12} '
         f'{100 * row["modelled_reward"]:7.1f} % '

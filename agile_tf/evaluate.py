@@ -69,6 +69,12 @@ def interval(successes: int, count: int) -> tuple[float, float]:
   return max(0.0, center - half), min(1.0, center + half)
 
 
+def between(ends: Sequence[float]) -> str:
+  """Formats an interval of a rate for people."""
+  low, high = ends
+  return f'{100 * low:.1f} to {100 * high:.1f} %'
+
+
 class Player:
   """Plays episodes with networks of one kind, whatever their parameters."""
 
@@ -236,19 +242,16 @@ def table(report: dict[str, Any]) -> str:
     lines.append(f'{"instructions":14} {"episodes":>8} {"success":>8}   95 % '
                  'interval       solvable')
     for group, row in report['success'].items():
-      low, high = row['interval']
       ceiling = (
           '' if row['solvable'] is None else f'{100 * row["solvable"]:5.1f} %')
-      between = f'{100 * low:.1f} to {100 * high:.1f} %'
       lines.append(
           f'{group:14} {row["episodes"]:8} {100 * row["rate"]:6.1f} %   '
-          f'{between:18} {ceiling}'.rstrip())
+          f'{between(row["interval"]):18} {ceiling}'.rstrip())
   if 'modelled_success' in report:
     lines.append('')
-    low, high = report['modelled_interval']
     lines.append('The reward model accepts '
                  f'{100 * report["modelled_success"]:.1f} % of final states '
-                 f'({100 * low:.1f} to {100 * high:.1f} %).')
+                 f'({between(report["modelled_interval"])}).')
   if 'reward_model' in report:
     values = report['reward_model']
     lines.append(

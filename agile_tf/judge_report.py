@@ -82,9 +82,8 @@ def summarize(cases: Sequence[judge_cases.Case], answers: Sequence[bool] | None,
 
 def _percent(values: dict[str, Any]) -> tuple[str, str]:
   """Returns a rate and its interval for people."""
-  low, high = values['interval']
   return (f'{100 * values["rate"]:.1f} %',
-          f'{100 * low:.1f} to {100 * high:.1f} %')
+          evaluate.between(values['interval']))
 
 
 def rows(report: dict[str, Any]) -> list[list[str]]:
