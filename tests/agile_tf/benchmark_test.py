@@ -4,6 +4,8 @@ import json
 import os
 import subprocess
 import sys
+import time
+from unittest import mock
 
 from absl.testing import absltest
 import numpy as np
@@ -15,6 +17,7 @@ from agile_tf import learning
 from agile_tf import optimizers
 from agile_tf import rollouts
 from agile_tf import training
+import gridlu
 from tests.agile_tf import tiny
 
 
@@ -54,16 +57,31 @@ class BenchmarkTest(absltest.TestCase):
 
   def test_reports(self):
     result = subprocess.run(
-        [sys.executable, '-m', 'agile_tf.benchmark', '--only=dm_env',
+        [sys.executable, '-m', 'agile_tf.benchmark', '--only=matrix',
          '--seconds=0.2', '--json'],
         capture_output=True, text=True, timeout=300, check=False)
     self.assertEqual(result.returncode, 0, result.stderr)
     report = json.loads(result.stdout)
-    self.assertEqual(list(report), ['matrix product', 'dm_env steps'])
+    self.assertEqual(list(report), ['matrix product'])
     self.assertGreater(report['matrix product']['gflops'], 0)
-    self.assertIn(
-        f"{report['dm_env steps']['steps_per_second']:,.0f} steps/s",
-        benchmark.table(report))
+    self.assertIn(f"{report['matrix product']['gflops']:,.0f} GFLOP/s",
+                  benchmark.table(report))
+
+  def test_counts_the_steps_of_an_environment(self):
+    steps = []
+    original = gridlu.GridLU.step
+
+    def step(environment, action):
+      steps.append(action)
+      return original(environment, action)
+
+    start = time.perf_counter()
+    with mock.patch.object(gridlu.GridLU, 'step', step):
+      rate = benchmark.environment_steps(0.1, {})['steps_per_second']
+    seconds = time.perf_counter() - start
+    # The first 1,000 steps are not counted; all took the whole time.
+    self.assertBetween(
+        rate, (len(steps) - 1000) / seconds, (len(steps) - 1000) / 0.1)
 
   def test_shares_are_of_the_ceiling(self):
     text = benchmark.table({

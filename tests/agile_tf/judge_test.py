@@ -551,9 +551,9 @@ class ProgramTest(absltest.TestCase):
   @classmethod
   def setUpClass(cls):
     super().setUpClass()
-    cls.run_dir = tiny.train_for(
+    cls.run_dir = tiny.save_for(
         cls, world='arrangements', instructions='Snake', episode_length=6,
-        rollout_length=4, steps=8)
+        rollout_length=4)
     cls.step, = checkpoints.steps(cls.run_dir)
 
   def _command(self, *arguments):

@@ -1,5 +1,7 @@
 """Tests for rollouts: what index t means, and two actors that do the same."""
 
+import functools
+
 from absl.testing import absltest
 from absl.testing import parameterized
 import dm_env
@@ -45,12 +47,18 @@ class Countdown(dm_env.Environment):
     return specs.DiscreteArray(2)
 
 
-def _gridlu_actors(delayed=(False,) * _WIDTH, greedy=False):
-  """An actor of each kind with the same seeds, and policy parameters."""
+@functools.cache
+def _gridlu():
+  """One world and policy for all tests, which compile for them once."""
   world = worlds.gridlu_world(episode_length=_EPISODE)
-  policy = networks.Network(
+  return world, networks.Network(
       networks.PolicyNetwork, 'nmn', world.grammar, world.image_shape,
       num_actions=world.num_actions)
+
+
+def _gridlu_actors(delayed=(False,) * _WIDTH, greedy=False):
+  """An actor of each kind with the same seeds, and policy parameters."""
+  world, policy = _gridlu()
   # Larger than the initial ones, so that actions depend on what is seen.
   theta = [tf.constant(2 * value) for value in policy.initial(3)]
   actors = [

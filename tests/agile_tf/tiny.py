@@ -33,6 +33,20 @@ def config(**changes) -> config_lib.Config:
   return config_lib.Config(**values)
 
 
+def save_for(test_class: type[absltest.TestCase], **changes) -> str:
+  """Saves a run before its first step, for all tests of a class.
+
+  Networks as they are initialised will do where a run is played or judged, and
+  nothing of training is compiled.
+  """
+  folder = tempfile.TemporaryDirectory()
+  test_class.addClassCleanup(folder.cleanup)
+  _, run = launch.build(config(run_dir=folder.name, **changes))
+  run.save()
+  run.close()
+  return folder.name
+
+
 def train_for(test_class: type[absltest.TestCase], **changes) -> str:
   """Trains once for all tests of a class; returns the run's directory."""
   folder = tempfile.TemporaryDirectory()

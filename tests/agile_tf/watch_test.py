@@ -39,7 +39,7 @@ class WatchTest(absltest.TestCase):
   @classmethod
   def setUpClass(cls):
     super().setUpClass()
-    cls.run_dir = tiny.train_for(cls)
+    cls.run_dir = tiny.save_for(cls)
     cls.trained = trained_lib.load(cls.run_dir)
 
   def _show(self, **kwargs):
