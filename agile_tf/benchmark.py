@@ -27,9 +27,11 @@ import numpy as np
 import tensorflow as tf
 import tqdm
 
+from agile_tf import building
 from agile_tf import config as config_lib
 from agile_tf import launch
 from agile_tf import learning
+from agile_tf import machine
 from agile_tf import networks
 from agile_tf import rollouts
 from agile_tf import training
@@ -59,7 +61,7 @@ def _repeat(function: Callable[[], Any], seconds: float) -> float:
 
 def matrix_product(seconds: float, settings: _Settings) -> dict[str, float]:
   """Times a 2048 x 2048 float32 product on the default device."""
-  training.prepare_device(config_lib.Config(**settings))
+  machine.prepare(config_lib.Config(**settings))
   size = 2048
   x = tf.random.normal([size, size])
   rate = _repeat(lambda: tf.linalg.matmul(x, x)[0, 0].numpy(), seconds)
@@ -101,7 +103,7 @@ def _vectorized_steps(images: bool) -> '_Measure':
 def _trainer(**changes: Any) -> training.Trainer:
   config = config_lib.Config(
       dataset_size=4096, run_dir='unused', **changes)
-  training.prepare_device(config)
+  machine.prepare(config)
   frozen = None
   if config.reward == 'frozen':
     frozen = training.Trainer(
@@ -188,17 +190,17 @@ def compiled_round(config: config_lib.Config) -> tuple[Any, tuple[Any, ...]]:
     The program, a `tf.function` from `learning.round_program`, and arguments
     for it.
   """
-  world = training.make_world(config)
+  world = building.make_world(config)
   rules = world.compiled
   assert rules is not None
-  policy, discriminator = training.make_networks(config.model, world)
+  policy, discriminator = building.make_networks(config.model, world)
   program = learning.round_program(
       rollouts.play_program(policy, world),
       learning.modelled_rewards_program(
           discriminator, world, config.reward_form, config.reward_scale),
       learning.policy_gradients_program(
-          policy, world, training.policy_loss(config)),
-      training.policy_updates(config))
+          policy, world, building.policy_loss(config)),
+      building.policy_updates(config))
   width, length = config.policy_workers, config.rollout_length
   theta = [tf.constant(value) for value in policy.initial(0)]
   phi = [tf.constant(value) for value in discriminator.initial(0)]
@@ -228,7 +230,7 @@ def compiled_round(config: config_lib.Config) -> tuple[Any, tuple[Any, ...]]:
 def one_round(seconds: float, settings: _Settings) -> dict[str, float]:
   """Times that program."""
   config = config_lib.Config(**settings)
-  training.prepare_device(config)
+  machine.prepare(config)
   program, arguments = compiled_round(config)
   start = time.perf_counter()
   program(*arguments)

@@ -26,8 +26,8 @@ import tqdm
 from agile_tf import checkpoints
 from agile_tf import config as config_lib
 from agile_tf import evaluate
+from agile_tf import machine
 from agile_tf import trained as trained_lib
-from agile_tf import training
 from agile_tf import worlds
 
 
@@ -138,7 +138,7 @@ def main(argv: Sequence[str]) -> None:
   if len(argv) < 2:
     raise app.UsageError('Name the directories of one or more AGILE runs.')
   values = flags.FLAGS
-  training.prepare_device(config_lib.Config())
+  machine.prepare(config_lib.Config())
   try:
     rows = compare(argv[1:], values.episodes, values.seed)
   except (config_lib.ConfigError, checkpoints.CheckpointError,

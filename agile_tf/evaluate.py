@@ -26,10 +26,10 @@ from agile_tf import checkpoints
 from agile_tf import config as config_lib
 from agile_tf import curves
 from agile_tf import learning
+from agile_tf import machine
 from agile_tf import metrics
 from agile_tf import rollouts
 from agile_tf import trained as trained_lib
-from agile_tf import training
 from agile_tf import worlds
 from gridlu import language
 from gridlu import rendering
@@ -320,7 +320,7 @@ def main(argv: Sequence[str]) -> None:
         folder, os.W_OK):
       sys.exit(f'Error: --picture={values.picture}: expected the name of a '
                '.png file in a directory that can be written.')
-  training.prepare_device(config_lib.Config())
+  machine.prepare(config_lib.Config())
   try:
     trained = trained_lib.load(
         values.run_dir, values.checkpoint, values.held_out,

@@ -31,8 +31,8 @@ from agile_tf import evaluate
 from agile_tf import judge_cases
 from agile_tf import judge_page
 from agile_tf import judge_report
+from agile_tf import machine
 from agile_tf import trained as trained_lib
-from agile_tf import training
 from agile_tf import worlds
 
 
@@ -108,7 +108,7 @@ def main(argv: Sequence[str]) -> None:
   if len(argv) > 1:
     raise app.UsageError(f'Unknown arguments: {" ".join(argv[1:])}.')
   values = flags.FLAGS
-  training.prepare_device(config_lib.Config())
+  machine.prepare(config_lib.Config())
   try:
     report = judge(
         values.run_dir, values.checkpoint,

@@ -28,6 +28,7 @@ from agile_tf import checkpoints
 from agile_tf import config as config_lib
 from agile_tf import health
 from agile_tf import hparams
+from agile_tf import machine
 from agile_tf import metrics
 from agile_tf import ownership
 from agile_tf import schedule as schedule_lib
@@ -330,7 +331,7 @@ def build(config: config_lib.Config) -> tuple[training.Trainer, Run]:
     ConfigError, CheckpointError, GoalDatasetError, MetricsError or WorldError:
       if that is not possible.
   """
-  device = training.prepare_device(config)
+  device = machine.prepare(config)
   config_path = check_same_run(config)
   frozen = initial = None
   if not checkpoints.steps(config.run_dir):  # Else they are in its checkpoint.
@@ -346,7 +347,7 @@ def build(config: config_lib.Config) -> tuple[training.Trainer, Run]:
       'Built in %.0f s: %d policy workers in %d threads%s on %s.',
       time.monotonic() - started, config.policy_workers, config.policy_threads,
       ' and a discriminator' if config.trains_discriminator else '', device)
-  cores = training.cores()
+  cores = machine.cores()
   if config.policy_threads > cores and 'CPU' in device:
     logging.info(
         '%d policy threads are more than this machine has cores. '

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from agile_tf import building
 from agile_tf import checkpoints
 from agile_tf import config as config_lib
 from agile_tf import networks
-from agile_tf import training
 from agile_tf import worlds
 
 
@@ -45,8 +45,8 @@ def load(run_dir: str, step: int | None = None, held_out: bool = False,
   config = config_lib.load(os.path.join(run_dir, 'config.json'))
   if physics:
     config = dataclasses.replace(config, physics=physics)
-  world = training.make_world(config, held_out, only)
-  policy, discriminator = training.make_networks(config.model, world)
+  world = building.make_world(config, held_out, only)
+  policy, discriminator = building.make_networks(config.model, world)
   return at(
       Trained(config, world, 0, policy, [], discriminator, None), run_dir,
       step)
@@ -64,10 +64,10 @@ def at(trained: Trained, run_dir: str, step: int | None = None) -> Trained:
     CheckpointError: if there is no such checkpoint, or it is of others.
   """
   checkpoint = checkpoints.load(run_dir, step)
-  training.check_tokens(checkpoint, trained.world)
+  building.check_tokens(checkpoint, trained.world)
 
   def constants(network: networks.Network, group: str) -> list[tf.Tensor]:
-    return [tf.constant(value) for value in training.parameters(
+    return [tf.constant(value) for value in building.parameters(
         checkpoint, network, group)]
 
   has_discriminator = bool(

@@ -20,8 +20,8 @@ import tensorflow as tf
 
 from agile_tf import checkpoints
 from agile_tf import config as config_lib
+from agile_tf import machine
 from agile_tf import trained as trained_lib
-from agile_tf import training
 from agile_tf import worlds
 import gridlu
 from gridlu import pictures
@@ -257,7 +257,7 @@ def main(argv: Sequence[str]) -> None:
     if values.record is not None:
       pictures.check_output('record', values.record, '.gif')
     screen.check_terminal()
-    training.prepare_device(config_lib.Config())
+    machine.prepare(config_lib.Config())
     show = Show(
         trained_lib.load(values.run_dir, values.checkpoint), values.run_dir,
         values.seed, values.greedy, recording)

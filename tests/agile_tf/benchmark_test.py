@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from agile_tf import benchmark
+from agile_tf import building
 from agile_tf import config as config_lib
 from agile_tf import learning
 from agile_tf import optimizers
 from agile_tf import rollouts
-from agile_tf import training
 import gridlu
 from tests.agile_tf import tiny
 
@@ -30,8 +30,8 @@ class BenchmarkTest(absltest.TestCase):
     actual = program(*arguments)
     (theta, _, phi, observations, codes, truth_codes, gumbel, mask, discounts,
      replayed) = arguments
-    world = training.make_world(config)
-    policy, discriminator = training.make_networks(config.model, world)
+    world = building.make_world(config)
+    policy, discriminator = building.make_networks(config.model, world)
     observations, actions, satisfied, _ = rollouts.play_program(policy, world)(
         theta, observations, codes, truth_codes, gumbel, mask)
     np.testing.assert_array_equal(actual.observations, observations)
@@ -42,12 +42,12 @@ class BenchmarkTest(absltest.TestCase):
             phi, observations, codes)
     np.testing.assert_array_equal(actual.rewards, rewards)
     gradients, _ = learning.policy_gradients_program(
-        policy, world, training.policy_loss(config))(
+        policy, world, building.policy_loss(config))(
             theta, observations, codes, actions, rewards, discounts,
             np.ones_like(discounts), (), replayed)
     shared = optimizers.SharedParameters(
         policy.names, [x.numpy() for x in theta],
-        training.policy_updates(config))
+        building.policy_updates(config))
     norms = shared.apply(*gradients)
     np.testing.assert_allclose(actual.norms, norms, rtol=1e-3)
     for name, one, other, before in zip(

@@ -8,9 +8,9 @@ import functools
 
 import pytest
 
+from agile_tf import building
 from agile_tf import learning
 from agile_tf import rollouts
-from agile_tf import training
 from tests.agile_tf import tiny
 
 _OF_WORLD = (
@@ -34,9 +34,9 @@ def _shared_worlds(make):
 def shared_programs():
   """Keeps what was made for the next run that needs the same."""
   patch = pytest.MonkeyPatch()
-  patch.setattr(training, 'make_world', _shared_worlds(training.make_world))
+  patch.setattr(building, 'make_world', _shared_worlds(building.make_world))
   for module, name in (
-      (training, 'make_networks'), (rollouts, 'play_program'),
+      (building, 'make_networks'), (rollouts, 'play_program'),
       (rollouts, 'act_program'), (learning, 'modelled_rewards_program'),
       (learning, 'policy_gradients_program'),
       (learning, 'discriminator_gradients_program')):

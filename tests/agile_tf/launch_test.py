@@ -1,12 +1,9 @@
-"""Tests for the programs: whole `main`s, with tiny flags, as users run them."""
+"""Tests for launching: whole runs with tiny flags, as users start them."""
 
 import csv
 import errno
 import glob
-import itertools
-import json
 import os
-import re
 import resource
 import signal
 import subprocess
@@ -18,24 +15,15 @@ from unittest import mock
 from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
-from PIL import Image
 import pytest
 import tensorflow as tf
 
-import agile_tf
 from agile_tf import checkpoints
-from agile_tf import choose
 from agile_tf import config as config_lib
-from agile_tf import evaluate
 from agile_tf import launch
 from agile_tf import ownership
-from agile_tf import rollouts
-from agile_tf import trained
 from agile_tf import training
 from agile_tf import workers
-import gridlu
-from gridlu import arrangements
-from gridlu import language
 from tests.agile_tf import tiny
 
 
@@ -372,140 +360,6 @@ class LaunchTest(parameterized.TestCase):
     self.assertEqual(result.returncode, 1)
     self.assertIn('/no/such.npz', result.stderr)
     self.assertNotIn('Traceback', result.stderr)
-
-  def test_evaluate_reports_and_draws(self):
-    picture = os.path.join(self.create_tempdir().full_path, 'final.png')
-    output = subprocess.run(
-        [sys.executable, '-m', 'agile_tf.evaluate', '--json',
-         f'--run_dir={self.run_dir}', '--episodes=10', f'--picture={picture}'],
-        stdout=subprocess.PIPE, text=True, check=True).stdout
-    report = json.loads(output)
-    self.assertEqual(report['steps'], 66)
-    self.assertEqual(report['success']['all']['episodes'], 10)
-    self.assertEqual(
-        report['success']['SameLocation'], report['success']['all'])
-    self.assertBetween(report['success']['all']['solvable'], .3, 1)
-    errors = report['reward_model']
-    self.assertAlmostEqual(
-        errors['reward_model_accuracy'],
-        1 - errors['false_positives'] - errors['false_negatives'])
-    with Image.open(picture) as image:
-      self.assertEqual(image.mode, 'RGB')
-    table = evaluate.table(report)
-    self.assertRegex(table, r'all +10 +\d+\.\d %.* to .* % +\d+\.\d %')
-
-  def test_evaluation_is_repeatable(self):
-    run = trained.load(self.run_dir)
-    reports = [
-        evaluate.summarize(list(evaluate.play(run, 12, seed, False)))
-        for seed in (3, 3)]
-    self.assertEqual(*reports)
-
-  def test_short_episodes_are_no_likelier(self):
-    """Row 0 has episodes of one step, row 1 of three."""
-    world = mock.Mock()
-    world.make_environment.side_effect = lambda seed: None
-    times = itertools.count(1)
-
-    def roll(theta):
-      del theta
-      time_step = next(times)
-      ended = np.array([True, time_step % 3 == 0])
-      return rollouts.Rollout(
-          np.zeros([2, 2, 1], np.uint8), np.zeros([2, 1], np.int32),
-          np.zeros([1, 2], np.int32), np.zeros([1, 2], np.float32),
-          np.ones([1, 2], np.float32), np.ones([1, 2], np.float32), ended,
-          ('short', 'long'))
-
-    player = evaluate.Player.__new__(evaluate.Player)
-    player.__dict__.update(
-        _world=world, _config=config_lib.Config(), _act=None,
-        _make_actor=lambda *_: mock.Mock(play=roll))
-    with mock.patch.object(evaluate, '_BATCH', 2), mock.patch.object(
-        rollouts, 'truth', return_value=np.ones([1, 2], bool)):
-      played = list(player.play([], None, 5, 0, False))
-    self.assertCountEqual([episode.instruction for episode in played],
-                          ['short'] * 3 + ['long'] * 2)
-    self.assertEqual([len(e.truth) for e in played if e.instruction == 'long'],
-                     [3, 3])
-
-  def test_chooses_by_modelled_reward(self):
-    steps = checkpoints.steps(self.run_dir)
-    rows = choose.compare([self.run_dir], 8, 0)
-    self.assertCountEqual([row['step'] for row in rows], steps)
-    rewards = [row['modelled_reward'] for row in rows]
-    self.assertEqual(rewards, sorted(rewards, reverse=True))
-    last, = (row for row in rows if row['step'] == steps[-1])
-    episodes = list(evaluate.play(trained.load(self.run_dir), 8, 0, False))
-    self.assertEqual(
-        last['modelled_reward'], np.mean([e.rewarded for e in episodes]))
-    self.assertEqual(last['final_modelled_reward'], last['modelled_reward'])
-    self.assertEqual(
-        last['success'], np.mean([e.truth[-1] for e in episodes]))
-    self.assertIn(f'{100 * last["modelled_reward"]:.1f} %', choose.table(rows))
-    with self.assertRaisesRegex(config_lib.ConfigError, 'nowhere'):
-      choose.compare([self.run_dir, 'nowhere'], 8, 0)
-
-  def test_groups_of_arrangements_are_by_number_of_blocks(self):
-    drawn = arrangements.instances(np.random.default_rng(0), 20)
-    texts = [str(i) for i in language.arrangements_instructions()]
-    starts = gridlu.world.pack(drawn.state)
-    sizes = (drawn.state.blocks > 0).sum(axis=(1, 2))
-    self.assertCountEqual(set(sizes), [4, 8])
-    groups = evaluate.summarize([
-        evaluate.Episode(
-            texts[drawn.instruction[i]], starts[i], None,
-            np.array([sizes[i] == 4]), starts[i])
-        for i in range(20)])['success']
-    self.assertEqual(list(groups)[:3], ['all', '4 blocks', '8 blocks'])
-    self.assertEqual(groups['4 blocks']['episodes'], sum(sizes == 4))
-    self.assertEqual(groups['4 blocks']['rate'], 1)
-    self.assertEqual(groups['8 blocks']['rate'], 0)
-
-  def test_ceilings_are_of_the_episodes_start_and_length(self):
-    red = gridlu.world.block('rect', 'red')
-    text = "NorthFrom(Color('red', SCENE), Shape('circle', SCENE))"
-    blocks = np.zeros([5, 5], np.int32)
-    blocks[2, 2], blocks[4, 4] = red, gridlu.world.block('circle', 'blue')
-    start = gridlu.world.pack(gridlu.world.State(
-        blocks, np.array([2, 0], np.int32), np.array(False)))
-    # Two steps to the block, lift it, and one down and two to the right.
-    episode = evaluate.Episode(
-        text, start, None, np.array([True]), start)
-    for length, physics, expected in (
-        (6, 'normal', True), (5, 'normal', False),
-        (30, 'immovable_red_rects', True)):
-      self.assertEqual(evaluate.solvable([episode], config_lib.Config(
-          episode_length=length, physics=physics)), [expected])
-    self.assertIsNone(evaluate.solvable(
-        [episode], config_lib.Config(world='launch.own_world:make_world')))
-
-  def test_confidence_intervals_are_wilsons(self):
-    # Newcombe (1998), table I: 81 of 263 and 0 of 20.
-    np.testing.assert_allclose(
-        evaluate.interval(81, 263), (.2553, .3662), atol=5e-5)
-    np.testing.assert_allclose(
-        evaluate.interval(0, 20), (0, .1611), atol=5e-5)
-
-  def test_trained_networks_are_functions(self):
-    reward_model = agile_tf.load_reward_model(self.run_dir)
-    policy = agile_tf.load_policy(self.run_dir)
-    images = np.zeros([3, 56, 56, 3], np.uint8)
-    texts = ["SameLocation(AGENT, Shape('rect', SCENE))"] * 3
-    probabilities = reward_model(images, texts)
-    self.assertEqual(probabilities.shape, (3,))
-    self.assertTrue(((probabilities > 0) & (probabilities < 1)).all())
-    np.testing.assert_array_equal(
-        policy(images, texts), policy(images, texts))
-    rng = np.random.default_rng(0)
-    sampled = {tuple(policy(images, texts, rng)) for _ in range(20)}
-    self.assertGreater(len(sampled), 1)
-    with self.assertRaisesRegex(ValueError, re.escape('[2, 56, 56, 3]')):
-      reward_model(images, texts[:2])
-    with self.assertRaisesRegex(checkpoints.CheckpointError, 'step 7'):
-      agile_tf.load_policy(self.run_dir, step=7)
-    with self.assertRaisesRegex(config_lib.ConfigError, 'nowhere'):
-      agile_tf.load_policy('nowhere')
 
 
 if __name__ == '__main__':

@@ -18,10 +18,10 @@ from absl.testing import absltest
 from absl.testing import parameterized
 import pytest
 
+from agile_tf import building
 from agile_tf import config as config_lib
 from agile_tf import experiments
 from agile_tf import sweep
-from agile_tf import training
 from tests.agile_tf import tiny
 
 _OTHERS = {'quickstart', 'own_world'}  # Flagfiles of no experiment.
@@ -55,7 +55,7 @@ class ExperimentsTest(parameterized.TestCase):
       config = _config(job.launch)
       self.assertEqual(config.run_dir, f'runs/{job.name}_seed{job.seed}')
       self.assertEqual(config.seed, job.seed)
-      training.make_world(config)
+      building.make_world(config)
       for arguments in job.evaluations.values():
         # The last one counts.
         run_dir = [x.removeprefix('--run_dir=') for x in arguments
@@ -64,7 +64,7 @@ class ExperimentsTest(parameterized.TestCase):
                if other.run_dir == run_dir]
         only = ''.join(x.removeprefix('--instructions=') for x in arguments
                        if x.startswith('--instructions='))
-        training.make_world(of, '--held_out' in arguments, only)
+        building.make_world(of, '--held_out' in arguments, only)
     self.assertLen({job.run_dir for job in jobs}, len(jobs))
 
   @parameterized.parameters(*experiments.EXPERIMENTS)

@@ -1,7 +1,6 @@
 """Tests for whole runs: repeatable, resumable, and what they report."""
 
 import json
-import os
 from unittest import mock
 
 from absl.testing import absltest
@@ -14,8 +13,6 @@ from agile_tf import checkpoints
 from agile_tf import config as config_lib
 from agile_tf import launch
 from agile_tf import training
-from gridlu import goal_dataset
-from gridlu import language
 from gridlu import tasks
 from tests.agile_tf import tiny
 
@@ -167,32 +164,6 @@ class TrainingTest(parameterized.TestCase):
         training.Trainer(tiny.config(**changes), initial=self.end)
 
   @parameterized.parameters(
-      ('SameLocation.*AGENT', 'meanings'),
-      (r"^SameLocation\(AGENT, Color\('\w+', SCENE\)", 'none'))
-  def test_goal_examples_of_a_file_are_of_the_runs_instructions(
-      self, pattern, held_out):
-    folder = self.create_tempdir()
-    path = os.path.join(folder.full_path, 'goals.npz')
-    goal_dataset.save(path, goal_dataset.generate('relations', 3000, seed=0))
-    config = tiny.config(dataset=path, instructions=pattern, held_out=held_out,
-                         held_out_share=.3)
-    world = training.make_world(config)
-    with self.assertLogs('absl', 'WARNING') as logs:
-      examples = training.make_goal_examples(config, world)
-    self.assertRegex(logs.output[0], r'\d+ of 3000 examples are of instruct')
-    codes, _ = examples.sample(np.random.default_rng(0), 4000)
-    training_side = world.grammar.encode(
-        [world.make_environment(seed).reset().observation['instruction']
-         for seed in range(200)])
-    self.assertEqual(
-        {tuple(code) for code in codes}, {tuple(c) for c in training_side})
-    none = tiny.config(world='arrangements', instructions='', dataset=path,
-                       episode_length=4)
-    with self.assertRaisesRegex(
-        goal_dataset.GoalDatasetError, 'no example of the instructions'):
-      training.make_goal_examples(none, training.make_world(none))
-
-  @parameterized.parameters(
       (dict(), 4), (dict(episode_length=5), 3),  # Of 2, 2 and 1 steps.
       (dict(world='arrangements', instructions='', policy_workers=15,
             episode_length=45, rollout_length=30), 338))
@@ -204,46 +175,6 @@ class TrainingTest(parameterized.TestCase):
     while trainer.schedule.may('policy'):
       trainer.schedule.steps += 1
     self.assertEqual(trainer.schedule.steps, 10 * expected)
-
-  def test_held_out_instructions(self):
-    for way, count in (('strings', 3), ('meanings', 4)):
-      config = tiny.config(held_out=way)  # Of 30 instructions.
-      seen, held_out = (
-          {training.make_world(config, side).make_environment(
-              seed).reset().observation['instruction'] for seed in range(300)}
-          for side in (False, True))
-      self.assertLen(held_out, count)
-      self.assertLen(seen, 30 - count)
-      self.assertEmpty(seen & held_out)
-      world = training.make_world(config)
-      examples = world.load_goal_examples(500, 0, 0.0)
-      self.assertEqual(set(examples.instructions), seen)
-      # The networks can read both.
-      self.assertLen(world.grammar.encode(sorted(seen | held_out)), 30)
-
-  def test_goal_states_that_are_none(self):
-    path = os.path.join(self.create_tempdir().full_path, 'goals.npz')
-    dataset = goal_dataset.generate(
-        'relations', 50, 0, ["SameLocation(AGENT, Shape('rect', SCENE))"])
-    dataset.states[:3, :25] = 0  # Nothing is there.
-    goal_dataset.save(path, dataset)
-    config = tiny.config(dataset=path)
-    world = training.make_world(config)
-    with self.assertLogs('absl', 'WARNING') as logs:
-      self.assertLen(training.make_goal_examples(config, world), 50)
-    self.assertIn('3 of 50 goal states do not satisfy', logs.output[0])
-    strict = tiny.config(dataset=path, strict_dataset=True)
-    with self.assertRaisesRegex(
-        goal_dataset.GoalDatasetError, '3 of 50 goal states'):
-      training.make_goal_examples(strict, world)
-
-  def test_instructions_that_cannot_be_held_out(self):
-    for changes, held_out, problem in (
-        (dict(), True, 'held no instructions out'),
-        (dict(held_out='strings', held_out_share=0.001), False,
-         'a side would be empty')):
-      with self.assertRaisesRegex(config_lib.ConfigError, problem):
-        training.make_world(tiny.config(**changes), held_out)
 
   @parameterized.parameters(
       dict(reward_prediction=True),
@@ -283,17 +214,6 @@ class TrainingTest(parameterized.TestCase):
     np.testing.assert_array_equal(parameters[0][name], parameters[1][name])
     self.assertFalse(np.array_equal(parameters[0][name], parameters[2][name]))
 
-  def test_bad_worlds_are_named(self):
-    for name, part in (('nowhere', 'nowhere'),
-                       ('no.such.module:f', 'no.such'),
-                       ('json:nothing', 'nothing'),
-                       ('builtins:list', 'returned list')):
-      with self.assertRaisesRegex(ValueError, part):
-        training.make_world(config_lib.Config(world=name))
-    with self.assertRaisesRegex(config_lib.ConfigError, 'setting of GridLU'):
-      training.make_world(
-          config_lib.Config(world='builtins:list', episode_length=4))
-
   @pytest.mark.slow
   def test_the_checker_of_arrangements_only_watches(self):
     task = tasks.TASKS['arrangements']
@@ -322,23 +242,6 @@ class TrainingTest(parameterized.TestCase):
     with self.assertRaisesRegex(config_lib.ConfigError, 'needs a ground truth'):
       training.Trainer(tiny.config(
           world='arrangements', instructions='', reward='environment'))
-
-  def test_instructions_are_chosen_by_their_text(self):
-    for pattern, count in (('', 990), ('AGENT', 150),
-                           (r'^SameLocation\(AGENT', 15)):
-      config = config_lib.Config(instructions=pattern)
-      world = training.make_world(config)
-      texts = {
-          world.make_environment(seed).reset().observation['instruction']
-          for seed in range(5)}
-      for text in texts:
-        self.assertRegex(text, pattern or '.')
-      self.assertLen(training.matching(
-          pattern, language.relations_instructions()), count)
-    for pattern, problem in (('(', 'not a regular expression'),
-                             ('purple', 'none of the 990')):
-      with self.assertRaisesRegex(config_lib.ConfigError, problem):
-        training.make_world(config_lib.Config(instructions=pattern))
 
 
 if __name__ == '__main__':

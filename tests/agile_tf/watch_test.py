@@ -186,7 +186,7 @@ class WatchTest(absltest.TestCase):
       values = types.SimpleNamespace(**(good | changes))
       with (mock.patch.object(watch.flags, 'FLAGS', values),
             mock.patch.object(screen, 'check_terminal'),
-            mock.patch.object(watch.training, 'prepare_device'),
+            mock.patch.object(watch.machine, 'prepare'),
             mock.patch.object(screen, 'show') as show):
         with self.assertRaisesRegex(SystemExit, f'Error: .*{message}'):
           watch.main(['watch'])

@@ -1,0 +1,37 @@
+"""The machine that TensorFlow computes on."""
+
+import os
+
+from absl import logging
+import tensorflow as tf
+
+from agile_tf import config as config_lib
+
+
+def cores() -> int:
+  """Returns how many CPU cores this process may use."""
+  if hasattr(os, 'sched_getaffinity'):
+    return len(os.sched_getaffinity(0))
+  return os.cpu_count() or 1
+
+
+def prepare(config: config_lib.Config) -> str:
+  """Sets TensorFlow up for this machine; says what it will use.
+
+  Where there is a GPU its memory grows as it is needed. The settings cannot be
+  changed any more once TensorFlow has begun to compute.
+  """
+  gpus = tf.config.list_physical_devices('GPU')
+  intra_op = config.intra_op_threads or cores()
+  inter_op = config.inter_op_threads or cores()
+  try:
+    for gpu in gpus:
+      tf.config.experimental.set_memory_growth(gpu, True)
+    tf.config.threading.set_intra_op_parallelism_threads(intra_op)
+    tf.config.threading.set_inter_op_parallelism_threads(inter_op)
+  except RuntimeError:
+    logging.warning(
+        'TensorFlow is running already, with the settings that it has.')
+  devices = f'{len(gpus)} GPU' if gpus else f'{cores()} CPU cores'
+  return (f'{devices} (--intra_op_threads={intra_op} '
+          f'--inter_op_threads={inter_op})')

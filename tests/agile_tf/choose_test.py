@@ -1,0 +1,48 @@
+"""Tests for choosing a checkpoint by its modelled reward."""
+
+from absl.testing import absltest
+import numpy as np
+
+from agile_tf import checkpoints
+from agile_tf import choose
+from agile_tf import config as config_lib
+from agile_tf import evaluate
+from agile_tf import trained
+from tests.agile_tf import tiny
+
+
+class ChooseTest(absltest.TestCase):
+
+  @classmethod
+  def setUpClass(cls):
+    super().setUpClass()
+    cls.run_dir = tiny.save_for(cls)
+    start = checkpoints.load(cls.run_dir)
+    # Policies that do not act alike, and reward models of other opinions.
+    for step in (8, 16):
+      checkpoints.save(cls.run_dir, step, start._replace(
+          arrays={name: step * value if '/w' in name else value
+                  for name, value in start.arrays.items()},
+          values={**start.values, 'steps': step}), keep=10)
+
+  def test_chooses_by_modelled_reward(self):
+    steps = checkpoints.steps(self.run_dir)
+    rows = choose.compare([self.run_dir], 8, 0)
+    self.assertEqual(steps, [0, 8, 16])
+    self.assertCountEqual([row['step'] for row in rows], steps)
+    rewards = [row['modelled_reward'] for row in rows]
+    self.assertEqual(rewards, sorted(rewards, reverse=True))
+    last, = (row for row in rows if row['step'] == steps[-1])
+    episodes = list(evaluate.play(trained.load(self.run_dir), 8, 0, False))
+    self.assertEqual(
+        last['modelled_reward'], np.mean([e.rewarded for e in episodes]))
+    self.assertEqual(last['final_modelled_reward'], last['modelled_reward'])
+    self.assertEqual(
+        last['success'], np.mean([e.truth[-1] for e in episodes]))
+    self.assertIn(f'{100 * last["modelled_reward"]:.1f} %', choose.table(rows))
+    with self.assertRaisesRegex(config_lib.ConfigError, 'nowhere'):
+      choose.compare([self.run_dir, 'nowhere'], 8, 0)
+
+
+if __name__ == '__main__':
+  absltest.main()

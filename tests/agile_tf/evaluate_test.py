@@ -1,0 +1,130 @@
+"""Tests for evaluating a run: what is played, counted and drawn."""
+
+import itertools
+import json
+import os
+import subprocess
+import sys
+from unittest import mock
+
+from absl.testing import absltest
+import numpy as np
+from PIL import Image
+
+from agile_tf import config as config_lib
+from agile_tf import evaluate
+from agile_tf import rollouts
+from agile_tf import trained
+import gridlu
+from gridlu import arrangements
+from gridlu import language
+from tests.agile_tf import tiny
+
+
+class EvaluateTest(absltest.TestCase):
+
+  @classmethod
+  def setUpClass(cls):
+    super().setUpClass()
+    cls.run_dir = tiny.save_for(cls)
+
+  def test_evaluate_reports_and_draws(self):
+    picture = os.path.join(self.create_tempdir().full_path, 'final.png')
+    output = subprocess.run(
+        [sys.executable, '-m', 'agile_tf.evaluate', '--json',
+         f'--run_dir={self.run_dir}', '--episodes=10', f'--picture={picture}'],
+        stdout=subprocess.PIPE, text=True, check=True).stdout
+    report = json.loads(output)
+    self.assertEqual(report['steps'], 0)
+    self.assertEqual(report['success']['all']['episodes'], 10)
+    self.assertEqual(
+        report['success']['SameLocation'], report['success']['all'])
+    self.assertBetween(report['success']['all']['solvable'], .3, 1)
+    errors = report['reward_model']
+    self.assertAlmostEqual(
+        errors['reward_model_accuracy'],
+        1 - errors['false_positives'] - errors['false_negatives'])
+    with Image.open(picture) as image:
+      self.assertEqual(image.mode, 'RGB')
+    table = evaluate.table(report)
+    self.assertRegex(table, r'all +10 +\d+\.\d %.* to .* % +\d+\.\d %')
+
+  def test_evaluation_is_repeatable(self):
+    run = trained.load(self.run_dir)
+    reports = [
+        evaluate.summarize(list(evaluate.play(run, 12, seed, False)))
+        for seed in (3, 3)]
+    self.assertEqual(*reports)
+
+  def test_short_episodes_are_no_likelier(self):
+    """Row 0 has episodes of one step, row 1 of three."""
+    world = mock.Mock()
+    world.make_environment.side_effect = lambda seed: None
+    times = itertools.count(1)
+
+    def roll(theta):
+      del theta
+      time_step = next(times)
+      ended = np.array([True, time_step % 3 == 0])
+      return rollouts.Rollout(
+          np.zeros([2, 2, 1], np.uint8), np.zeros([2, 1], np.int32),
+          np.zeros([1, 2], np.int32), np.zeros([1, 2], np.float32),
+          np.ones([1, 2], np.float32), np.ones([1, 2], np.float32), ended,
+          ('short', 'long'))
+
+    player = evaluate.Player.__new__(evaluate.Player)
+    player.__dict__.update(
+        _world=world, _config=config_lib.Config(), _act=None,
+        _make_actor=lambda *_: mock.Mock(play=roll))
+    with mock.patch.object(evaluate, '_BATCH', 2), mock.patch.object(
+        rollouts, 'truth', return_value=np.ones([1, 2], bool)):
+      played = list(player.play([], None, 5, 0, False))
+    self.assertCountEqual([episode.instruction for episode in played],
+                          ['short'] * 3 + ['long'] * 2)
+    self.assertEqual([len(e.truth) for e in played if e.instruction == 'long'],
+                     [3, 3])
+
+  def test_groups_of_arrangements_are_by_number_of_blocks(self):
+    drawn = arrangements.instances(np.random.default_rng(0), 20)
+    texts = [str(i) for i in language.arrangements_instructions()]
+    starts = gridlu.world.pack(drawn.state)
+    sizes = (drawn.state.blocks > 0).sum(axis=(1, 2))
+    self.assertCountEqual(set(sizes), [4, 8])
+    groups = evaluate.summarize([
+        evaluate.Episode(
+            texts[drawn.instruction[i]], starts[i], None,
+            np.array([sizes[i] == 4]), starts[i])
+        for i in range(20)])['success']
+    self.assertEqual(list(groups)[:3], ['all', '4 blocks', '8 blocks'])
+    self.assertEqual(groups['4 blocks']['episodes'], sum(sizes == 4))
+    self.assertEqual(groups['4 blocks']['rate'], 1)
+    self.assertEqual(groups['8 blocks']['rate'], 0)
+
+  def test_ceilings_are_of_the_episodes_start_and_length(self):
+    red = gridlu.world.block('rect', 'red')
+    text = "NorthFrom(Color('red', SCENE), Shape('circle', SCENE))"
+    blocks = np.zeros([5, 5], np.int32)
+    blocks[2, 2], blocks[4, 4] = red, gridlu.world.block('circle', 'blue')
+    start = gridlu.world.pack(gridlu.world.State(
+        blocks, np.array([2, 0], np.int32), np.array(False)))
+    # Two steps to the block, lift it, and one down and two to the right.
+    episode = evaluate.Episode(
+        text, start, None, np.array([True]), start)
+    for length, physics, expected in (
+        (6, 'normal', True), (5, 'normal', False),
+        (30, 'immovable_red_rects', True)):
+      self.assertEqual(evaluate.solvable([episode], config_lib.Config(
+          episode_length=length, physics=physics)), [expected])
+    self.assertIsNone(evaluate.solvable(
+        [episode], config_lib.Config(world='launch.own_world:make_world')))
+
+  def test_confidence_intervals_are_wilsons(self):
+    # Newcombe (1998), table I: 81 of 263 and 0 of 20.
+    np.testing.assert_allclose(
+        evaluate.interval(81, 263), (.2553, .3662), atol=5e-5)
+    np.testing.assert_allclose(
+        evaluate.interval(0, 20), (0, .1611), atol=5e-5)
+
+
+if __name__ == '__main__':
+  absltest.main()

@@ -1,0 +1,43 @@
+"""Tests for what a run has learned, as functions."""
+
+import re
+
+from absl.testing import absltest
+import numpy as np
+
+import agile_tf
+from agile_tf import checkpoints
+from agile_tf import config as config_lib
+from tests.agile_tf import tiny
+
+
+class TrainedTest(absltest.TestCase):
+
+  @classmethod
+  def setUpClass(cls):
+    super().setUpClass()
+    cls.run_dir = tiny.save_for(cls)
+
+  def test_trained_networks_are_functions(self):
+    reward_model = agile_tf.load_reward_model(self.run_dir)
+    policy = agile_tf.load_policy(self.run_dir)
+    images = np.zeros([3, 56, 56, 3], np.uint8)
+    texts = ["SameLocation(AGENT, Shape('rect', SCENE))"] * 3
+    probabilities = reward_model(images, texts)
+    self.assertEqual(probabilities.shape, (3,))
+    self.assertTrue(((probabilities > 0) & (probabilities < 1)).all())
+    np.testing.assert_array_equal(
+        policy(images, texts), policy(images, texts))
+    rng = np.random.default_rng(0)
+    sampled = {tuple(policy(images, texts, rng)) for _ in range(20)}
+    self.assertGreater(len(sampled), 1)
+    with self.assertRaisesRegex(ValueError, re.escape('[2, 56, 56, 3]')):
+      reward_model(images, texts[:2])
+    with self.assertRaisesRegex(checkpoints.CheckpointError, 'step 7'):
+      agile_tf.load_policy(self.run_dir, step=7)
+    with self.assertRaisesRegex(config_lib.ConfigError, 'nowhere'):
+      agile_tf.load_policy('nowhere')
+
+
+if __name__ == '__main__':
+  absltest.main()
