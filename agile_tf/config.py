@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterable
 import dataclasses
 import json
 import math
-import os
 from typing import Any
 
 from absl import flags
+
+from agile_tf import files
 
 
 class ConfigError(ValueError):
@@ -313,12 +314,10 @@ def save(config: Config, path: str) -> None:
   Raises:
     ConfigError: if it cannot be written.
   """
-  temporary = f'{path}.part'
   try:
-    with open(temporary, 'w', encoding='utf-8') as file:
+    with files.replacing(path) as file:
       json.dump(dataclasses.asdict(config), file, indent=2)
       file.write('\n')
-    os.replace(temporary, path)
   except OSError as error:
     raise ConfigError(
         f'{path} cannot be written ({error}). Make space, or let the '

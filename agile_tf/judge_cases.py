@@ -12,6 +12,7 @@ import numpy as np
 
 from agile_tf import checkpoints
 from agile_tf import evaluate
+from agile_tf import files
 from agile_tf import worlds
 from gridlu import world as board
 
@@ -223,13 +224,9 @@ class Answers:
           'agile_tf.judge. Nothing more is saved: let one of them go on, and '
           'start this one again.')
     text = json.dumps(self._content(values), indent=2) + '\n'
-    temporary = f'{self._path}.part'
     try:
-      with open(temporary, 'w', encoding='utf-8') as file:
+      with files.replacing(self._path) as file:
         file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-      os.replace(temporary, self._path)
     except OSError as error:
       raise JudgeError(
           f'{self._path} cannot be written: {error}. Nothing more is saved '

@@ -16,6 +16,8 @@ import numpy as np
 import tensorflow as tf
 import tqdm
 
+from agile_tf import files
+
 # Every column of metrics.csv, in order; README.md says what each one means.
 COLUMNS = (
     'steps', 'seconds', 'steps_per_second', 'episodes', 'success_rate',
@@ -133,12 +135,10 @@ class Writer:
           f'{self._path} is damaged ({error}); move it away, and a new one '
           'will be begun.') from error
     try:
-      with open(f'{self._path}.part', 'w', newline='',
-                encoding='utf-8') as file:
+      with files.replacing(self._path) as file:
         writer = csv.DictWriter(file, COLUMNS)
         writer.writeheader()
         writer.writerows(rows)
-      os.replace(f'{self._path}.part', self._path)
       self._file = open(self._path, 'a', newline='', encoding='utf-8')
     except OSError as error:
       raise self._unwritable(error) from error

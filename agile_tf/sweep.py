@@ -25,6 +25,7 @@ from agile_tf import checkpoints
 from agile_tf import config as config_lib
 from agile_tf import curves
 from agile_tf import experiments
+from agile_tf import files
 
 
 class Job(NamedTuple):
@@ -249,9 +250,8 @@ def run(job: Job) -> bool:
       continue
     output = _call(_command('evaluate', arguments), captured=True)
     try:
-      with open(f'{path}.part', 'wb') as file:
+      with files.replacing(path, 'wb') as file:
         file.write(output)
-      os.replace(f'{path}.part', path)
     except OSError as error:
       raise SweepError(
           f'{path} cannot be written ({error}). Make space, or let the '

@@ -1,0 +1,32 @@
+"""Files that are whole or not there."""
+
+from collections.abc import Iterator
+import contextlib
+import os
+from typing import IO
+
+
+@contextlib.contextmanager
+def replacing(path: str, mode: str = 'w') -> Iterator[IO]:
+  """Opens a file that takes the place of `path` once it is on the disk.
+
+  At no time does half a file stand at `path`, and what stood there remains if
+  the new one cannot be written.
+
+  Args:
+    path: What to write.
+    mode: 'w' for text in UTF-8, 'wb' for bytes.
+
+  Yields:
+    The file.
+
+  Raises:
+    OSError: if it cannot be written.
+  """
+  temporary = f'{path}.part'
+  text = {} if 'b' in mode else {'encoding': 'utf-8', 'newline': ''}
+  with open(temporary, mode, **text) as file:  # type: ignore[call-overload]
+    yield file
+    file.flush()
+    os.fsync(file.fileno())
+  os.replace(temporary, path)
