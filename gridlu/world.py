@@ -185,8 +185,8 @@ def block_at(blocks: Array, cell: Array, xp: ArrayModule = np) -> Array:
   Returns:
     int32 [...], the block's code, 0 if there is none.
   """
-  if xp is np and np.ndim(cell) == 0:  # One board: a tenth of the time.
-    return blocks.reshape(NUM_CELLS)[cell]
+  if cell.ndim == 0:  # One board: a fifth of the time.
+    return xp.reshape(blocks, NUM_CELLS)[cell]
   return xp.max(blocks * cell_mask(cell, xp), axis=(-2, -1))
 
 
