@@ -8,6 +8,7 @@ SIGTERM save and end it; an exception in any thread ends it with its traceback.
 """
 
 from collections.abc import Callable, Sequence
+import contextlib
 import dataclasses
 import functools
 import io
@@ -246,12 +247,18 @@ def drive_in_threads(trainer: training.Trainer, tick: Callable[[], None],
   """
   schedule = trainer.schedule
 
+  # In a worker's first iteration: the first of them compiles for all others,
+  # and TensorFlow would warn that those who wait for it trace anew.
+  compiling = {kind: threading.Lock() for kind in ('policy', 'discriminator')}
+
   def work(kind: str, iterate: Callable[[], int | None]) -> None:
     name = threading.current_thread().name
+    alone: contextlib.AbstractContextManager = compiling[kind]
     while schedule.begin(kind):
       try:
-        with watchdog.iteration(name):
+        with alone, watchdog.iteration(name):
           steps = iterate() or 0
+        alone = contextlib.nullcontext()
       except BaseException as error:  # The main thread raises it.
         schedule.abandon(error)
         return

@@ -3,6 +3,7 @@
 import csv
 import errno
 import glob
+import itertools
 import os
 import resource
 import signal
@@ -22,6 +23,7 @@ from agile_tf import checkpoints
 from agile_tf import config as config_lib
 from agile_tf import launch
 from agile_tf import ownership
+from agile_tf import schedule
 from agile_tf import training
 from agile_tf import workers
 from tests.agile_tf import tiny
@@ -241,6 +243,25 @@ class LaunchTest(parameterized.TestCase):
       launch.drive(trainer, lambda: None, stall_minutes=0.2 / 60)
     self.assertRegex('\n'.join(logs.output), 'policy.* has been in one iter')
     self.assertGreaterEqual(trainer.schedule.steps, 12)
+
+  def test_first_iterations_are_one_at_a_time(self):
+    """The first one compiles for the others."""
+    firsts: dict[int, tuple[float, float]] = {}
+
+    def iterate(worker):
+      start = time.monotonic()
+      time.sleep(.02)
+      firsts.setdefault(worker, (start, time.monotonic()))
+      return 1
+
+    trainer = mock.Mock(
+        schedule=schedule.Schedule(100, 0), policy_workers=list(range(4)),
+        discriminator_worker=None)
+    trainer.iterate_policy.side_effect = iterate
+    launch.drive(trainer, lambda: None)
+    self.assertLen(firsts, 4)
+    for (_, end), (start, _) in itertools.pairwise(sorted(firsts.values())):
+      self.assertLessEqual(end, start)
 
   def test_nothing_is_saved_once_a_worker_has_failed(self):
     config = tiny.config(run_dir=self.create_tempdir().full_path)
