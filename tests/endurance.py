@@ -7,7 +7,8 @@
 They take from minutes to hours, so that neither pytest nor CI runs them. Each
 prints its figures, and ends with an error at the first thing that is not as
 promised. What is watched for --minutes is relations.flags with 3 threads, or
-what follows `--`, which is for agile_tf.launch and may keep the run:
+what follows `--`, which is for agile_tf.launch and may keep the run (its own
+--steps do not end it):
 
   python -m tests.endurance --minutes=60 -- \\
       --flagfile=launch/quickstart.flags --policy_threads=3 --run_dir=runs/hour
@@ -200,7 +201,8 @@ def hold_memory_and_speed(minutes: float, run_dir: str,
       memory or speed by more than 5 % an hour.
   """
   times, megabytes = [], []
-  with _training(run_dir, arguments, 'tests.traced_launch') as process:
+  endless = [*arguments, '--steps=1000000000']
+  with _training(run_dir, endless, 'tests.traced_launch') as process:
     start = time.monotonic()
     for _ in tqdm.trange(int(12 * minutes), unit=' samples'):
       time.sleep(5)
@@ -209,7 +211,8 @@ def hold_memory_and_speed(minutes: float, run_dir: str,
       times.append((time.monotonic() - start) / 3600)
       megabytes.append(_resident(process))
     process.send_signal(signal.SIGINT)
-    process.wait()
+    if process.wait():
+      raise RuntimeError(f'Ctrl-C ended the run badly; see {run_dir}.log.')
   curve = curves.read(run_dir)
   first = len(times) // 5
   memory, _ = np.polyfit(times[first:], megabytes[first:], 1)
