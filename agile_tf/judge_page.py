@@ -6,6 +6,7 @@ import http
 import http.server
 import io
 import json
+import os
 import re
 import signal
 import threading
@@ -204,183 +205,6 @@ def legend() -> Legend:
       'An example of each form. ' + '; '.join(described) + '.', unions)
 
 
-_PAGE = """<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Was it done as told?</title>
-<link rel="icon" href="data:,">
-<style>
-  :root { color-scheme: light dark; }
-  body { font: 1rem/1.45 system-ui, sans-serif; max-width: 68rem;
-         margin: 1rem auto; padding: 0 1rem;
-         background: light-dark(#fff, #16181c);
-         color: light-dark(#16181c, #eceef1); }
-  h1 { font-size: 1.1rem; margin: 0; }
-  progress { width: 100%; height: .5rem; }
-  main { display: flex; flex-wrap: wrap; gap: 1rem 2rem; }
-  #case { flex: 3 1 22rem; }
-  aside { flex: 2 1 16rem; font-size: .9rem; }
-  #instruction { font: 600 1.3rem/1.3 ui-monospace, monospace;
-                 margin: .4rem 0; overflow-wrap: anywhere; }
-  img { max-width: 100%; }
-  #image { max-height: 60vh; image-rendering: pixelated; display: block; }
-  button { font: inherit; padding: .5rem 1rem; margin: .6rem .4rem 0 0;
-           border: 2px solid light-dark(#50565f, #a7adb8);
-           border-radius: .4rem; background: light-dark(#f1f3f5, #2a2e35);
-           color: inherit; }
-  button:focus-visible { outline: 3px solid light-dark(#0a58ca, #8ab8ff);
-                         outline-offset: 2px; }
-  button:disabled { opacity: .5; }
-  kbd { font-family: ui-monospace, monospace; font-weight: 700; }
-  table { border-collapse: collapse; margin: .6rem 0; }
-  caption { text-align: left; font-weight: 700; }
-  th, td { text-align: left; padding: .2rem 1.2rem .2rem 0; }
-  #error:not(:empty) { border: 2px solid light-dark(#b3261e, #ff8a80);
-                       padding: .5rem; border-radius: .4rem; }
-  [hidden] { display: none !important; }
-</style>
-</head>
-<body>
-<h1>Was it done as told?</h1>
-<progress id="progress" value="0" max="1" aria-label="Episodes answered">
-</progress>
-<p id="error" role="alert"></p>
-<main>
-<section id="case" aria-label="Episode">
-  <div aria-live="polite" aria-atomic="true">
-    <span id="status">Loading.</span>
-    <p id="instruction"></p>
-  </div>
-  <img id="image" alt="" hidden>
-  <button id="yes" type="button" aria-keyshortcuts="y" hidden>
-    <kbd>y</kbd> Done as told</button>
-  <button id="no" type="button" aria-keyshortcuts="n" hidden>
-    <kbd>n</kbd> Not done</button>
-  <button id="undo" type="button" aria-keyshortcuts="u" hidden>
-    <kbd>u</kbd> Undo</button>
-  <button id="finish" type="button" aria-keyshortcuts="r" hidden>
-    <kbd>r</kbd> Show the report</button>
-  <div id="report" tabindex="-1" hidden></div>
-</section>
-<!--legend-->
-</main>
-<noscript>This page needs JavaScript.</noscript>
-<script>
-'use strict';
-const at = id => document.getElementById(id);
-let view = null;     // What the page shows, as the program sent it.
-let busy = false;    // No key counts until the next picture is there.
-let over = false;
-
-async function call(path, body) {
-  if (busy || over) return;
-  busy = true;
-  try {
-    const reply = await fetch(path, body && {
-      method: 'POST', body: JSON.stringify(body),
-      headers: {'Content-Type': 'application/json'}});
-    const data = await reply.json();
-    at('error').textContent = data.error || '';
-    if (data.view) await show(data.view, body && body.done);
-    if (data.rows) report(data);
-  } catch (error) {
-    at('error').textContent = 'The program does not answer. Start it again ' +
-        'and open the address that it prints: every answer counted above is ' +
-        'saved.';
-  } finally {
-    busy = false;
-  }
-}
-
-async function show(next, done) {
-  const complete = next.answered === next.episodes;
-  at('progress').max = next.episodes;
-  at('progress').value = next.answered;
-  const said = done === undefined ? '' :
-      'Saved: ' + (done ? 'done as told. ' : 'not done. ');
-  at('status').textContent = said + next.answered + ' of ' + next.episodes +
-      ' answered. ' + (complete ? '' : 'Episode ' + (next.answered + 1) + ':');
-  at('instruction').textContent =
-      complete ? 'That was the last one.' : next.instruction;
-  const had = document.activeElement;
-  for (const id of ['yes', 'no', 'image']) at(id).hidden = complete;
-  at('finish').hidden = !complete;
-  at('undo').hidden = false;
-  at('undo').disabled = next.answered === 0;
-  if (complete) {
-    if (had === at('yes') || had === at('no')) at('finish').focus();
-  } else {
-    if (had === at('finish') || had === at('undo') && at('undo').disabled) {
-      at('yes').focus();
-    }
-    at('image').alt = next.description;
-    await new Promise((resolve, reject) => {
-      at('image').onload = resolve;
-      at('image').onerror = () => reject(Error('The image did not come.'));
-      at('image').src = '/image/' + next.answered + '.png';
-    });
-    if (next.answered + 1 < next.episodes) {
-      new Image().src = '/image/' + (next.answered + 1) + '.png';
-    }
-  }
-  view = next;
-}
-
-function report(data) {
-  over = true;
-  const table = document.createElement('table');
-  table.createCaption().textContent = 'Report';
-  data.rows.forEach((row, i) => {
-    const line = table.insertRow();
-    row.forEach((text, j) => {
-      const cell = document.createElement(i && j ? 'td' : 'th');
-      if (!i || !j) cell.scope = i ? 'row' : 'col';
-      cell.textContent = text;
-      line.append(cell);
-    });
-  });
-  at('report').append(table);
-  for (const text of data.notes) {
-    const line = document.createElement('p');
-    line.textContent = text;
-    at('report').append(line);
-  }
-  for (const id of ['finish', 'undo', 'instruction']) at(id).hidden = true;
-  at('status').textContent = 'All answers are saved and the program has ' +
-      'ended. This page can be closed.';
-  at('report').hidden = false;
-  at('report').focus();
-}
-
-function act(key) {
-  if (!view) return;
-  const answered = view.answered, complete = answered === view.episodes;
-  if ((key === 'y' || key === 'n') && !complete) {
-    call('/answer', {answered, done: key === 'y'});
-  } else if (key === 'u' && answered) {
-    call('/undo', {answered});
-  } else if (key === 'r' && complete) {
-    call('/report', {});
-  }
-}
-
-for (const [id, key] of Object.entries(
-    {yes: 'y', no: 'n', undo: 'u', finish: 'r'})) {
-  at(id).addEventListener('click', () => act(key));
-}
-document.addEventListener('keydown', event => {
-  if (event.repeat || event.ctrlKey || event.metaKey || event.altKey) return;
-  act(event.key.toLowerCase());
-});
-call('/view');
-</script>
-</body>
-</html>
-"""
-
-
 def page(session: Session) -> str:
   """Returns the page, with what helps to read this session's images."""
   parts = []
@@ -396,7 +220,9 @@ def page(session: Session) -> str:
     parts.append('<p>The dark grey square is the agent. If it is white, it '
                  'carries the block in it.</p>')
   aside = ''.join(['<aside aria-label="Help">', *parts, '</aside>'])
-  return _PAGE.replace('<!--legend-->', aside if parts else '')
+  path = os.path.join(os.path.dirname(__file__), 'judge_page.html')
+  with open(path, encoding='utf-8') as file:
+    return file.read().replace('<!--legend-->', aside if parts else '')
 
 
 def make_server(session: Session,
