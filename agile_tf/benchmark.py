@@ -29,7 +29,7 @@ import tqdm
 
 from agile_tf import building
 from agile_tf import config as config_lib
-from agile_tf import launch
+from agile_tf import drivers
 from agile_tf import learning
 from agile_tf import machine
 from agile_tf import networks
@@ -140,7 +140,7 @@ def _drive(trainer: training.Trainer, seconds: float) -> dict[str, float]:
       start.append((now, schedule.steps))
       schedule.stop()
 
-  launch.drive(trainer, tick)
+  drivers.drive(trainer, tick)
   (begin, before), (end, after) = start[0], start[-1]
   return {
       'steps_per_second': (after - before) / (end - begin),

@@ -31,7 +31,7 @@ import tqdm
 
 from agile_tf import checkpoints
 from agile_tf import curves
-from agile_tf import launch
+from agile_tf import drivers
 from agile_tf import schedule as schedule_lib
 from agile_tf import training
 from tests.agile_tf import tiny
@@ -160,14 +160,14 @@ def survive_starts(count: int, rng: np.random.Generator) -> str:
     trainer = training.Trainer(tiny.config(
         run_dir=folder, policy_workers=15, policy_threads=15))
     trainer.schedule = schedule_lib.Schedule(500, 8)
-    launch.drive(trainer, lambda: None)  # Compiles.
+    drivers.drive(trainer, lambda: None)  # Compiles.
     seconds = []
     for _ in tqdm.trange(count, unit=' starts'):
       trainer.schedule = schedule_lib.Schedule(10**9, 8)
       stopper = threading.Timer(rng.uniform(0, 0.2), trainer.schedule.stop)
       start = time.monotonic()
       stopper.start()
-      launch.drive(trainer, lambda: None)
+      drivers.drive(trainer, lambda: None)
       stopper.join()
       seconds.append(time.monotonic() - start)
       left = [thread.name for thread in threading.enumerate()

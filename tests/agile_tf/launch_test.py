@@ -21,6 +21,7 @@ import tensorflow as tf
 
 from agile_tf import checkpoints
 from agile_tf import config as config_lib
+from agile_tf import drivers
 from agile_tf import launch
 from agile_tf import ownership
 from agile_tf import schedule
@@ -221,7 +222,7 @@ class LaunchTest(parameterized.TestCase):
     if where != 'main':
       victim.iterate = iterate
     with self.assertRaisesRegex(RuntimeError, 'injected'):
-      launch.drive(trainer, fail if where == 'main' else lambda: None)
+      drivers.drive(trainer, fail if where == 'main' else lambda: None)
     self.assertEmpty([t.name for t in threading.enumerate()
                       if t.name.startswith(('policy', 'discriminator'))])
 
@@ -240,7 +241,7 @@ class LaunchTest(parameterized.TestCase):
 
     slow.iterate = iterate
     with self.assertLogs('absl', 'WARNING') as logs:
-      launch.drive(trainer, lambda: None, stall_minutes=0.2 / 60)
+      drivers.drive(trainer, lambda: None, stall_minutes=0.2 / 60)
     self.assertRegex('\n'.join(logs.output), 'policy.* has been in one iter')
     self.assertGreaterEqual(trainer.schedule.steps, 12)
 
@@ -258,7 +259,7 @@ class LaunchTest(parameterized.TestCase):
         schedule=schedule.Schedule(100, 0), policy_workers=list(range(4)),
         discriminator_worker=None)
     trainer.iterate_policy.side_effect = iterate
-    launch.drive(trainer, lambda: None)
+    drivers.drive(trainer, lambda: None)
     self.assertLen(firsts, 4)
     for (_, end), (start, _) in itertools.pairwise(sorted(firsts.values())):
       self.assertLessEqual(end, start)

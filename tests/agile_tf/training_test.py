@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from agile_tf import checkpoints
 from agile_tf import config as config_lib
-from agile_tf import launch
+from agile_tf import drivers
 from agile_tf import training
 from gridlu import tasks
 from tests.agile_tf import tiny
@@ -24,7 +24,7 @@ def _no_tick():
 def _run(**changes) -> training.Trainer:
   """A run in lockstep from its start to its end."""
   trainer = training.Trainer(tiny.config(**changes))
-  launch.drive(trainer, _no_tick)
+  drivers.drive(trainer, _no_tick)
   return trainer
 
 
@@ -47,7 +47,7 @@ class TrainingTest(parameterized.TestCase):
     saved = _saved(_run(reward_prediction=True, steps=32))
     resumed = training.Trainer(tiny.config(reward_prediction=True))
     resumed.load(saved)
-    launch.drive(resumed, _no_tick)
+    drivers.drive(resumed, _no_tick)
     end = _saved(resumed)
     self.assertEqual(end.values, self.end.values)
     self.assertEqual(end.arrays.keys(), self.end.arrays.keys())
@@ -116,7 +116,7 @@ class TrainingTest(parameterized.TestCase):
     arrays = checkpoints.unpack(self.end.arrays, 'discriminator')
     trainer = training.Trainer(tiny.config(
         reward='frozen', reward_model='elsewhere', steps=16), self.end)
-    launch.drive(trainer, _no_tick)
+    drivers.drive(trainer, _no_tick)
     frozen = checkpoints.unpack(trainer.checkpoint().arrays, 'discriminator')
     for name in ('discriminator/logit/w',
                  'discriminator/features/film_nmn/gamma'):
@@ -142,7 +142,7 @@ class TrainingTest(parameterized.TestCase):
     counts = [p.experimental_get_tracing_count() for p in programs]
     self.assertGreaterEqual(sum(count > 0 for count in counts), 6)
     trainer.schedule._total_steps = 120  # pylint: disable=protected-access
-    launch.drive(trainer, _no_tick)
+    drivers.drive(trainer, _no_tick)
     self.assertEqual(
         [p.experimental_get_tracing_count() for p in programs], counts)
 
@@ -228,7 +228,7 @@ class TrainingTest(parameterized.TestCase):
         trainer = training.Trainer(tiny.config(
             world='arrangements', instructions='Snake', rollout_length=4,
             episode_length=6, reward_prediction=True, all_workers_write=True))
-        launch.drive(trainer, _no_tick)
+        drivers.drive(trainer, _no_tick)
         row = trainer.row()
       self.assertEqual(row['success_rate'], verdict)
       self.assertEqual(row['true_reward'], verdict)
