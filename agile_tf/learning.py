@@ -80,18 +80,22 @@ def policy_gradients_program(
   """
   predicts = weights.reward_prediction_cost > 0
 
-  def worker_loss(theta, images, codes, actions, targets_of, mask, convolve,
-                  replayed):
+  def worker_loss(theta, images, codes, actions, rewards, discounts, bootstrap,
+                  mask, results, replayed):
     """The loss of one worker; images [T, H, W, 3], codes [slots]."""
     length = images.shape[0]
     codes = tf.tile(codes[None], [length, 1])
     if predicts:  # One pass serves the rollout and the replayed samples.
       images = tf.concat([images, world.images(replayed.observations)], 0)
       codes = tf.concat([codes, replayed.codes], 0)
-    output = policy(theta, images, codes, convolve)
+    output = policy(
+        theta, images, codes,
+        convolutions.Reuser(results) if results else convolutions.convolve)
     baseline = output.baseline[:length]
+    following = tf.concat([baseline[1:], bootstrap[None]], 0)
     terms = losses.actor_critic(
-        output.logits[:length], baseline, actions, targets_of(baseline))
+        output.logits[:length], baseline, actions,
+        losses.returns(rewards, discounts, following, weights.td_lambda))
     sums = {
         'policy_loss': tf.reduce_sum(mask * terms.policy),
         'baseline_loss': tf.reduce_sum(mask * terms.baseline),
@@ -110,6 +114,15 @@ def policy_gradients_program(
           weights.reward_prediction_cost * extras['reward_prediction_loss'])
     return total, extras
 
+  @tf.function(autograph=False)  # Traced once for all workers.
+  def worker_gradient(theta, *arguments):
+    with tf.GradientTape(watch_accessed_variables=False) as tape:
+      tape.watch(theta)
+      loss, extras = worker_loss(theta, *arguments)
+    return tape.gradient(
+        loss, theta,
+        unconnected_gradients=tf.UnconnectedGradients.ZERO), extras
+
   @tf.function(autograph=False, jit_compile=True)
   def policy_gradients(theta, observations, codes, actions, rewards, discounts,
                        mask, results, replayed):
@@ -120,23 +133,13 @@ def policy_gradients_program(
     bootstrap = policy(theta, images[-1], codes).baseline
     # A masked step hands on the return of the state after the rollout.
     discounts = tf.where(mask > 0, weights.discount * discounts, 1.0)
-    gradients, extras = [], []
-    for w in range(width):
-      def targets_of(baseline, w=w):
-        values = tf.concat([baseline[1:], bootstrap[w:w + 1]], 0)
-        return losses.returns(
-            rewards[:, w], discounts[:, w], values, weights.td_lambda)
-      with tf.GradientTape(watch_accessed_variables=False) as tape:
-        tape.watch(theta)
-        loss, extra = worker_loss(
-            theta, images[:length, w], codes[w], actions[:, w], targets_of,
-            mask[:, w],
-            convolutions.Reuser([x[:, w] for x in results]) if results
-            else convolutions.convolve,
+    gradients, extras = zip(*(
+        worker_gradient(
+            theta, images[:length, w], codes[w], actions[:, w], rewards[:, w],
+            discounts[:, w], bootstrap[w], mask[:, w],
+            [x[:, w] for x in results],
             replayed and Replayed(*(x[w] for x in replayed)))
-      gradients.append(tape.gradient(
-          loss, theta, unconnected_gradients=tf.UnconnectedGradients.ZERO))
-      extras.append(extra)
+        for w in range(width)))
     return gradients, {
         name: tf.stack([extra[name] for extra in extras])
         for name in extras[0]}
