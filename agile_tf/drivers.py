@@ -21,14 +21,13 @@ def drive(trainer: training.Trainer, tick: Callable[[], None],
   Raises:
     Exception: the first one of any thread.
   """
-  run = (in_lockstep if len(trainer.policy_workers) == 1
-         else in_threads)
+  run = in_lockstep if len(trainer.policy_workers) == 1 else in_threads
   with health.Watchdog(60 * stall_minutes) as watchdog:
     run(trainer, tick, watchdog)
 
 
 def in_lockstep(trainer: training.Trainer, tick: Callable[[], None],
-                      watchdog: health.Watchdog) -> None:
+                watchdog: health.Watchdog) -> None:
   """Iterates all workers in turn, in this thread, until the run is over."""
   schedule = trainer.schedule
   worker, = trainer.policy_workers
@@ -49,16 +48,15 @@ def in_lockstep(trainer: training.Trainer, tick: Callable[[], None],
 
 
 def in_threads(trainer: training.Trainer, tick: Callable[[], None],
-                     watchdog: health.Watchdog) -> None:
+               watchdog: health.Watchdog) -> None:
   """Iterates each worker in a thread of its own until the run is over.
 
   Raises:
     Exception: the first one of any thread.
   """
   schedule = trainer.schedule
-
-  # In a worker's first iteration: the first of them compiles for all others,
-  # and TensorFlow would warn that those who wait for it trace anew.
+  # Held in a worker's first iteration: the first of them compiles for all
+  # others, and TensorFlow would warn that those who wait for it trace anew.
   compiling = {kind: threading.Lock() for kind in ('policy', 'discriminator')}
 
   def work(kind: str, iterate: Callable[[], int | None]) -> None:

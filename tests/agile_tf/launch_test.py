@@ -375,13 +375,17 @@ class LaunchTest(parameterized.TestCase):
         checkpoints.steps(run_dir)[-1], int(_rows(run_dir)[-1]['steps']))
 
   def test_bad_flags_end_with_a_clear_error(self):
-    result = subprocess.run(
-        [sys.executable, '-m', 'agile_tf.launch', '--dataset=/no/such.npz',
-         *tiny.flags(run_dir=self.create_tempdir().full_path)],
-        stderr=subprocess.PIPE, text=True, check=False)
-    self.assertEqual(result.returncode, 1)
-    self.assertIn('/no/such.npz', result.stderr)
-    self.assertNotIn('Traceback', result.stderr)
+    for flag, message in (
+        ('--policy_threads=2', 'policy_threads=2 does not divide'),
+        ('--dataset=/no/such.npz', '/no/such.npz')):
+      config_flags = tiny.flags(
+          policy_workers=3, run_dir=self.create_tempdir().full_path)
+      result = subprocess.run(
+          [sys.executable, '-m', 'agile_tf.launch', *config_flags, flag],
+          stderr=subprocess.PIPE, text=True, check=False)
+      self.assertEqual(result.returncode, 1, flag)
+      self.assertIn(message, result.stderr)
+      self.assertNotIn('Traceback', result.stderr)
 
 
 if __name__ == '__main__':

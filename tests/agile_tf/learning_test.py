@@ -202,13 +202,9 @@ class PolicyGradientsTest(parameterized.TestCase):
             a, b, rtol=1e-5, atol=1e-6, err_msg=f'worker {w}, {name}')
     self.assertEqual(program.experimental_get_tracing_count(), 1)
 
-    if predicts:
-      self._assert_results_are_used(rollout, run, gradients)
-
-  def _assert_results_are_used(self, rollout, run, gradients):
-    """What was computed when acting, step by step, need not be again."""
+    # What was computed when acting, step by step, need not be again.
     steps = []
-    for t in range(len(rollout['actions'])):
+    for t in range(length):
       recorder = convolutions.Recorder()
       self._policy(self._theta, _scaled(rollout['observations'][t]),
                    tf.constant(self._codes), recorder)

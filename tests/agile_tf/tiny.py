@@ -33,23 +33,28 @@ def config(**changes) -> config_lib.Config:
   return config_lib.Config(**values)
 
 
+def _folder(test_class: type[absltest.TestCase]) -> str:
+  """Makes a directory that all tests of a class share."""
+  folder = tempfile.TemporaryDirectory()
+  test_class.addClassCleanup(folder.cleanup)
+  return folder.name
+
+
 def save_for(test_class: type[absltest.TestCase], **changes) -> str:
   """Saves a run before its first step, for all tests of a class.
 
   Networks as they are initialised will do where a run is played or judged, and
   nothing of training is compiled.
   """
-  folder = tempfile.TemporaryDirectory()
-  test_class.addClassCleanup(folder.cleanup)
-  _, run = launch.build(config(run_dir=folder.name, **changes))
+  run_dir = _folder(test_class)
+  _, run = launch.build(config(run_dir=run_dir, **changes))
   run.save()
   run.close()
-  return folder.name
+  return run_dir
 
 
 def train_for(test_class: type[absltest.TestCase], **changes) -> str:
   """Trains once for all tests of a class; returns the run's directory."""
-  folder = tempfile.TemporaryDirectory()
-  test_class.addClassCleanup(folder.cleanup)
-  launch.train(config(run_dir=folder.name, **changes))
-  return folder.name
+  run_dir = _folder(test_class)
+  launch.train(config(run_dir=run_dir, **changes))
+  return run_dir
