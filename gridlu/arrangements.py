@@ -137,12 +137,8 @@ def satisfied(codes: world.Array, states: world.State,
 def _codes_of(instructions: Sequence[language.Instruction] | None
              ) -> np.ndarray:
   """Returns the encoded instructions, all 36 for None."""
-  if instructions is None:
-    instructions = language.arrangements_instructions()
-  if len(instructions) == 0:
-    raise ValueError('instructions is empty: expected at least one, or None '
-                     'for all 36.')
-  return encode(instructions)
+  return encode(language.chosen(
+      instructions, language.arrangements_instructions()))
 
 
 def _propose(rng: np.random.Generator, count: int, codes: np.ndarray

@@ -23,7 +23,7 @@ does:
 built: both ways raise `InstructionError`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 import dataclasses
 import functools
 import itertools
@@ -391,6 +391,25 @@ def arrangements_instructions() -> tuple[Instruction, ...]:
   targets = (SCENE,) + tuple(Color(color, SCENE) for color in world.COLORS)
   return tuple(word(AGENT, target) for word in _ARRANGEMENTS
                for target in targets)
+
+
+def chosen(instructions: Sequence[Instruction] | None,
+           every: Sequence[Instruction]) -> Sequence[Instruction]:
+  """Returns the instructions to choose among.
+
+  Args:
+    instructions: Some of a task's instructions, or None for all.
+    every: The task's instructions.
+
+  Raises:
+    ValueError: `instructions` is empty.
+  """
+  if instructions is None:
+    return every
+  if len(instructions) == 0:
+    raise ValueError('instructions is empty: expected at least one, or None '
+                     f'for all {len(every)}.')
+  return instructions
 
 
 _QUOTES = '\'"`\u2018\u2019\u201c\u201d\u201e\u00b4'

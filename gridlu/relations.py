@@ -153,12 +153,8 @@ class _Places(NamedTuple):
 def _codes_of(instructions: Sequence[language.Instruction] | None
              ) -> np.ndarray:
   """Returns the encoded instructions, all 990 for None."""
-  if instructions is None:
-    instructions = language.relations_instructions()
-  if len(instructions) == 0:
-    raise ValueError('instructions is empty: expected at least one, or None '
-                     'for all 990.')
-  return encode(instructions)
+  return encode(language.chosen(
+      instructions, language.relations_instructions()))
 
 
 def _propose_blocks(rng: np.random.Generator, count: int,
