@@ -95,15 +95,20 @@ class Best(NamedTuple):
   rate: float
 
 
-def best(curve: dict[str, np.ndarray]) -> Best | None:
-  """Returns where the success rate was highest, None if it is nowhere.
+def best(curve: dict[str, np.ndarray], column: str = 'success_rate'
+        ) -> Best | None:
+  """Returns where a rate was highest, None if it is nowhere.
 
   What is compared are the means over up to `POINTS` parts of the run.
+
+  Args:
+    curve: From `read`.
+    column: Which rate.
   """
   if not len(curve['steps']):
     return None
   edges = intervals(curve['steps'][-1], len(curve['steps']))
-  rates = averaged(curve, 'success_rate', edges)
+  rates = averaged(curve, column, edges)
   if not np.isfinite(rates).any():
     return None
   part = int(np.nanargmax(rates))

@@ -72,10 +72,18 @@ class Experiment(NamedTuple):
 DATA_SIZES = tuple(2**n for n in range(9, 20))
 LAPTOP_DATA_SIZES = (8, 32, 128, 512, 2048)
 
-_RED_RECT = r"--instructions=Color\('red', Shape\('rect', SCENE\)\)"
-_GO_TO_RED = r"--instructions=^SameLocation\(AGENT, Color\('red', SCENE\)"
-_ALL_GO_TO = r'--instructions=^SameLocation\(AGENT, '
-_EITHER_ORDER = r"--instructions=^SameLocation\(.*Color\('\w+', SCENE\)"
+_INSTRUCTIONS = '--instructions='
+_RED_RECT = r"Color\('red', Shape\('rect', SCENE\)\)"
+# --instructions of the paper's own jobs: all, and figure 5's fine-tuning.
+PAPERS_INSTRUCTIONS = ('', _RED_RECT)
+
+# Figure 5's replica: one instruction, that a policy learns to follow by
+# carrying a red rect, and can follow without.
+_CARRY_RED_RECT = (
+    _INSTRUCTIONS + r"^NorthFrom\(Color\('red', Shape\('rect', SCENE\)\), "
+    r"Color\('blue', SCENE\)\)")
+# That of held-out instructions: 15 meanings, each in both orders.
+_GO_TO = _INSTRUCTIONS + r'^SameLocation\('
 
 
 def _around_fine_tuning(only: str) -> tuple[Evaluation, ...]:
@@ -97,6 +105,7 @@ _BOTH_SIDES = (
 # What is said of every setting on a laptop that is not about rho: the
 # quickstart's value, which the settings' own flagfiles would replace.
 LAPTOP_RHO = '--anticipated_negative_rate=1.0'
+
 _OTHER_RHO = ("--why=The quickstart's job with another rho.",)
 
 SETTINGS: dict[str, Setting] = {
@@ -111,6 +120,12 @@ SETTINGS: dict[str, Setting] = {
         'AGILE, rho 75 %', 'relations_rho75', laptop=_OTHER_RHO,
         about_rho=True),
     'relations_rho100': Setting('AGILE, rho 100 %', 'relations_rho100'),
+    'relations_no_prediction': Setting(
+        'AGILE, rho 100 %, no reward prediction', 'relations_rho100',
+        laptop=('--reward_prediction=false',)),
+    **{f'threads_{count}': Setting(
+        f'AGILE, rho 100 %, {count} + 1 threads', 'relations_rho100',
+        (f'--policy_threads={count}',)) for count in (3, 15)},
     'relations_lstm': Setting('AGILE, LSTM', 'relations_lstm'),
     'relations_lstm_a3c_rp': Setting('A3C-RP, LSTM', 'relations_lstm_a3c_rp'),
     **{f'data_{size}': Setting(
@@ -118,22 +133,25 @@ SETTINGS: dict[str, Setting] = {
        for size in sorted({*DATA_SIZES, *LAPTOP_DATA_SIZES})},
     'held_out_strings': Setting(
         'held-out strings', 'held_out_strings',
-        laptop=(_ALL_GO_TO, '--held_out_share=0.2'),
+        laptop=(_GO_TO, '--held_out_share=0.2'),
         evaluations=_BOTH_SIDES),
     'held_out_meanings': Setting(
         'held-out meanings', 'held_out_meanings',
-        laptop=(_EITHER_ORDER, '--held_out_share=0.33'),
+        laptop=(_GO_TO, '--held_out_share=0.2'),
         evaluations=_BOTH_SIDES),
     'immovable': Setting(
         'immovable red rects', 'immovable',
         ('--reward_model={after}', '--initial_policy={after}'),
-        laptop=(_GO_TO_RED,), after='relations',
-        laptop_after='relations_rho100',
-        evaluations=_around_fine_tuning(_RED_RECT),
-        laptop_evaluations=_around_fine_tuning(_GO_TO_RED)),
+        laptop=(_CARRY_RED_RECT,), after='relations',
+        laptop_after='carry_red_rect',
+        evaluations=_around_fine_tuning(_INSTRUCTIONS + _RED_RECT),
+        laptop_evaluations=_around_fine_tuning(_CARRY_RED_RECT)),
+    'carry_red_rect': Setting(
+        'red rects carried', 'relations_rho100', laptop=(_CARRY_RED_RECT,)),
     'arrangements': Setting(
         'Arrangements', 'arrangements',
-        laptop=(r'--instructions=AGENT, SCENE', '--steps=1000000')),
+        laptop=(_INSTRUCTIONS + 'AGENT, SCENE', '--steps=1000000'),
+        evaluations=(Evaluation('evaluation', ()),)),
     'remark_all_workers': Setting('all workers write', 'remark_all_workers'),
     'remark_no_column_norms': Setting(
         'no column norms', 'remark_no_column_norms'),
@@ -146,7 +164,10 @@ EXPERIMENTS: dict[str, Experiment] = {
     'figure4_left': Experiment(
         'A3C, A3C-RP and AGILE on GridLU-Relations',
         ('relations_a3c', 'relations_a3c_rp', 'relations', 'relations_rho50',
-         'relations_rho100')),
+         'relations_rho100'),
+        laptop=('relations_a3c', 'relations_a3c_rp', 'relations',
+                'relations_rho50', 'relations_rho100',
+                'relations_no_prediction')),
     'figure4_middle': Experiment(
         'FiLM-NMN and FiLM-LSTM',
         ('relations', 'relations_a3c_rp', 'relations_lstm',
@@ -159,7 +180,7 @@ EXPERIMENTS: dict[str, Experiment] = {
          'relations_rho100')),
     'figure5': Experiment(
         'Red rects become immovable', ('relations', 'immovable'),
-        laptop=('relations_rho100', 'immovable')),
+        laptop=('carry_red_rect', 'immovable')),
     'figure7': Experiment(
         'How many goal examples are needed',
         tuple(f'data_{size}' for size in DATA_SIZES),
@@ -169,6 +190,9 @@ EXPERIMENTS: dict[str, Experiment] = {
         ('held_out_strings', 'held_out_meanings')),
     'arrangements': Experiment(
         'GridLU-Arrangements', ('arrangements',), seeds=10),
+    'drivers': Experiment(
+        'The same agent with its workers dealt over threads',
+        ('relations_rho100', 'threads_3', 'threads_15')),
     'remarks': Experiment(
         'The side remarks, and other rewards from D',
         ('relations', 'remark_all_workers', 'remark_no_column_norms',

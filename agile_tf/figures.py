@@ -2,19 +2,19 @@
 
   python -m agile_tf.figures runs/*_seed* --out=figures
 
-A run is a directory that agile_tf.launch wrote, or its metrics.csv, there or
-under another name; it is named NAME_seedN, with a NAME of
-`agile_tf.experiments`, as agile_tf.sweep names them, or NAME alone. Ours are
-solid lines, the mean over seeds in a band of one standard deviation of the
-seeds; the paper's are dashed.
+A run is a directory named NAME_seedN, with a NAME of `agile_tf.experiments`, as
+agile_tf.sweep names them, or NAME alone. Its `metrics.csv` is drawn; its
+`config.json` says what was run, and is what a copy of a run should have too.
+Ours are solid lines, the mean over seeds in a band of one standard deviation of
+the seeds; the paper's are dashed.
 Unfinished runs count as far as they have come: where some have not come, the
-line is thin. Where our runs are much shorter than the paper's, its curves have
-an axis of their own, at the top.
+line is thin. Runs on other instructions than the paper's, such as a laptop's,
+are said to be so, and the paper's curves have an axis of their own, at the top.
 
 Figures are written as PNG and SVG, and the numbers as table.md.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 import json
 import os
 import re
@@ -34,7 +34,6 @@ from agile_tf import experiments
 from agile_tf import paper
 
 _END_ROWS = 10  # The rows whose mean is a run's end.
-_SHORT = 0.1  # Of the paper's steps: shorter runs have an axis of their own.
 
 _COLUMNS = {
     'success_rate': 'success rate', 'reward_model_accuracy': 'accuracy',
@@ -56,53 +55,58 @@ class Run(NamedTuple):
   seed: int
   curve: dict[str, np.ndarray]  # The columns of metrics.csv.
   evaluations: dict[str, Any]  # By name, what agile_tf.evaluate --json said.
+  config: config_lib.Config | None  # None if nobody knows.
+
+  @property
+  def is_replica(self) -> bool:
+    """Whether its job is known to be smaller than the paper's."""
+    return (self.config is not None and
+            self.config.instructions not in experiments.PAPERS_INSTRUCTIONS)
 
 
 class FigureError(ValueError):
   """Runs from which nothing can be drawn."""
 
 
-def _evaluations(path: str, setting: experiments.Setting) -> dict[str, Any]:
-  """Reads what was measured on a run: in its directory, or beside its file."""
+def _evaluations(run_dir: str, setting: experiments.Setting
+                ) -> dict[str, Any]:
+  """Reads what was measured on a run."""
   found = {}
-  stem = path.removesuffix('.csv')
   for evaluation in setting.evaluations:
-    file_path = (
-        os.path.join(path, f'{evaluation.name}.json') if os.path.isdir(path)
-        else f'{stem}.{evaluation.name}.json')
-    if os.path.exists(file_path):
-      try:
-        with open(file_path, encoding='utf-8') as file:
-          found[evaluation.name] = json.load(file)
-      except ValueError as error:
-        raise FigureError(
-            f'{file_path} is not JSON ({error}): expected what '
-            'agile_tf.evaluate --json prints.') from error
+    path = os.path.join(run_dir, f'{evaluation.name}.json')
+    if not os.path.exists(path):
+      continue
+    try:
+      with open(path, encoding='utf-8') as file:
+        found[evaluation.name] = json.load(file)
+      float(found[evaluation.name]['success']['all']['rate'])
+    except (OSError, ValueError, TypeError, KeyError) as error:
+      raise FigureError(
+          f'{path} has no success rate ({type(error).__name__}: {error}): '
+          'expected what agile_tf.evaluate --json prints.') from error
   return found
 
 
-def _name_and_seed(path: str) -> tuple[str, int]:
+def _name_and_seed(run_dir: str, config: config_lib.Config | None
+                  ) -> tuple[str, int]:
   """Tells from its name, or its configuration, which run this is."""
-  base = os.path.basename(os.path.abspath(path))
-  match = re.fullmatch(r'(\w+?)(?:_seed(\d+))?(?:\.csv)?', base)
+  match = re.fullmatch(
+      r'(\w+?)(?:_seed(\d+))?', os.path.basename(os.path.abspath(run_dir)))
   if not match or match[1] not in experiments.SETTINGS:
     raise FigureError(
-        f'{path}: expected a run named NAME_seedN or NAME_seedN.csv, with '
-        f'one of these names: {", ".join(experiments.SETTINGS)}.')
+        f'{run_dir}: expected the directory of a run, or its metrics.csv, in a '
+        'directory named NAME_seedN, with one of these names: '
+        f'{", ".join(experiments.SETTINGS)}.')
   if match[2]:
     return match[1], int(match[2])
-  config = _config(path)
   return match[1], config.seed if config else 0
-
-
-def _config(path: str) -> config_lib.Config | None:
-  """Returns a run's configuration, if it is there."""
-  config_path = os.path.join(path, 'config.json')
-  return config_lib.load(config_path) if os.path.exists(config_path) else None
 
 
 def load(paths: Sequence[str]) -> dict[str, list[Run]]:
   """Reads runs, by setting. Those without a row yet are left out.
+
+  Args:
+    paths: Directories, or the files metrics.csv in them.
 
   Raises:
     FigureError, ConfigError or CurveError: if a path is not a run of a known
@@ -112,7 +116,10 @@ def load(paths: Sequence[str]) -> dict[str, list[Run]]:
   for path in paths:
     if os.path.basename(path) == 'metrics.csv':
       path = os.path.dirname(os.path.abspath(path))
-    name, seed = _name_and_seed(path)
+    config_path = os.path.join(path, 'config.json')
+    config = (
+        config_lib.load(config_path) if os.path.exists(config_path) else None)
+    name, seed = _name_and_seed(path, config)
     if os.path.isdir(path) and not os.path.exists(
         os.path.join(path, 'metrics.csv')):
       logging.warning('%s has no metrics.csv yet and is left out.', path)
@@ -121,33 +128,37 @@ def load(paths: Sequence[str]) -> dict[str, list[Run]]:
     if not len(curve['steps']):
       logging.warning('%s has no row yet and is left out.', path)
       continue
+    run = Run(path, name, seed, curve,
+              _evaluations(path, experiments.SETTINGS[name]), config)
     others = runs.setdefault(name, [])
-    _check_belongs(path, seed, others)
-    others.append(Run(
-        path, name, seed, curve,
-        _evaluations(path, experiments.SETTINGS[name])))
+    _check_belongs(run, others)
+    others.append(run)
   return {name: found for name, found in runs.items() if found}
 
 
-def _check_belongs(path: str, seed: int, others: Sequence[Run]) -> None:
+def _check_belongs(run: Run, others: Sequence[Run]) -> None:
   """Checks that a run can be averaged with others of its setting."""
-  config = _config(path)
   for other in others:
-    if other.seed == seed:
+    if other.seed == run.seed:
       raise FigureError(
-          f'{path} and {other.path} are the same setting and seed: name one of '
-          'them.')
-    other_config = _config(other.path)
-    if config is None or other_config is None:
+          f'{run.path} and {other.path} are the same setting and seed: name '
+          'one of them.')
+    if (run.config is None) != (other.config is None):
+      without, known = (
+          (run, other) if run.config is None else (other, run))
+      raise FigureError(
+          f'{without.path} has no config.json, so that nobody knows whether it '
+          f'can be averaged with {known.path}: copy it there from the run.')
+    if run.config is None or other.config is None:
       continue
     # Fine-tuning begins with a run of its own seed.
     own = ('--seed:', '--reward_model:', '--initial_policy:')
     differences = [
-        line for line in config_lib.differences(other_config, config)
+        line for line in config_lib.differences(other.config, run.config)
         if not line.startswith(own)]
     if differences:
       raise FigureError(
-          f'{path} cannot be averaged with {other.path}, which was trained '
+          f'{run.path} cannot be averaged with {other.path}, which was trained '
           f'with other settings: {"; ".join(differences)}.')
 
 
@@ -204,43 +215,72 @@ def _label_steps(ax: axes.Axes, longest: float) -> None:
   ax.set_xlabel(f'{name}steps')
 
 
+def _are_replicas(runs: Iterable[Sequence[Run]]) -> bool:
+  """Whether runs are on a smaller job than the paper's, all or none.
+
+  Raises:
+    FigureError: if some are and some are not.
+  """
+  found: dict[bool, Run] = {
+      run.is_replica: run for of_setting in runs for run in of_setting}
+  if len(found) > 1:
+    raise FigureError(
+        f'{found[True].path} is on a smaller job than {found[False].path}, and '
+        'both belong into one figure: draw them apart.')
+  return True in found
+
+
+def _title(ax: axes.Axes, replica: bool) -> None:
+  if replica:
+    ax.set_title("ours: a smaller job than the paper's", fontsize='medium')
+
+
 def _draw(ax: axes.Axes, runs: Mapping[str, Sequence[Run]],
           settings: Sequence[str], column: str) -> bool:
-  """Draws a panel; returns whether there was anything to draw."""
+  """Draws a panel; returns whether there was anything of ours to draw."""
   ours = {name: mean_curve(runs[name], column)
           for name in settings if name in runs}
   drawn = {name: curve for name, curve in ours.items() if curve is not None}
   if not drawn:
     return False
-  published = {name: paper.curve(name, column) for name in drawn}
+  published = {
+      name: curve for name in settings
+      if (curve := paper.curve(name, column)) is not None}
   longest = max(curve.steps[-1] for curve in drawn.values())
-  theirs = [curve for curve in published.values() if curve is not None]
+  replica = _are_replicas(runs[name] for name in drawn)
+  _title(ax, replica)
   top = ax
-  if theirs and longest < _SHORT * max(curve.steps[-1] for curve in theirs):
+  if published and replica:
+    end_of_paper = max(curve.steps[-1] for curve in published.values())
     top = ax.twiny()
-    top.set_xlim(0, theirs[0].steps[-1])
-    _label_steps(top, theirs[0].steps[-1])
+    top.set_xlim(0, end_of_paper)
+    _label_steps(top, end_of_paper)
     top.set_xlabel("the paper's steps, millions (dashed)")
     ax.set_xlim(0, longest)
   for i, name in enumerate(settings):
-    if name not in drawn:
-      continue
     color = f'C{i}'
-    mean = drawn[name]
-    ax.plot(mean.steps, mean.mean, color=color, linewidth=0.6)
-    ax.plot(mean.steps[mean.complete], mean.mean[mean.complete], color=color,
-            label=f'{experiments.SETTINGS[name].label} ({len(runs[name])})')
-    ax.fill_between(
-        mean.steps, mean.mean - mean.deviation, mean.mean + mean.deviation,
-        color=color, alpha=0.2, linewidth=0)
-    curve = published[name]
-    if curve is not None:
+    if name in drawn:
+      mean = drawn[name]
+      ax.plot(mean.steps, mean.mean, color=color, linewidth=0.6)
+      ax.plot(mean.steps[mean.complete], mean.mean[mean.complete], color=color,
+              label=f'{experiments.SETTINGS[name].label} ({len(runs[name])})')
+      ax.fill_between(
+          mean.steps, mean.mean - mean.deviation, mean.mean + mean.deviation,
+          color=color, alpha=0.2, linewidth=0)
+    if name in published:
+      curve = published[name]
       top.plot(curve.steps, curve.mean, color=color, linestyle='--',
                linewidth=1)
       top.fill_between(curve.steps, curve.mean - curve.band,
                        curve.mean + curve.band, color=color, alpha=0.08,
                        linewidth=0)
-  _label_steps(ax, longest)
+      if name not in drawn:
+        ax.plot([], [], color=color, linestyle='--', linewidth=1,
+                label=experiments.SETTINGS[name].label)
+  if published:
+    ax.plot([], [], color='gray', linestyle='--', linewidth=1, label='paper')
+  _label_steps(
+      ax, longest if replica or not published else ax.get_xlim()[1])
   ax.set_ylabel(_COLUMNS[column])
   ax.yaxis.set_major_formatter(lambda y, _: f'{100 * y:g} %')
   ax.set_ylim(0, 1.02 if 'false' not in column else None)
@@ -279,6 +319,8 @@ def draw_data_efficiency(runs: Mapping[str, Sequence[Run]]
   if not points:
     return None
   drawing, (ax,) = _new(1)
+  _title(ax, _are_replicas(
+      of_size for name, of_size in runs.items() if name.startswith('data_')))
   sizes, means, deviations = zip(*sorted(points))
   ax.errorbar(sizes, means, deviations, marker='o', capsize=3, label='ours')
   theirs = paper.data_efficiency()
@@ -294,48 +336,71 @@ def draw_data_efficiency(runs: Mapping[str, Sequence[Run]]
   return drawing
 
 
-def _rates(runs: Sequence[Run], evaluation: str, key: str = 'rate'
-          ) -> list[float]:
-  """The rates over all episodes that an evaluation of each seed has."""
-  values = [run.evaluations[evaluation]['success']['all'][key]
+def _rates(runs: Sequence[Run], evaluation: str, group: str = 'all',
+           key: str = 'rate') -> list[float]:
+  """The rates of a group of episodes that an evaluation of each seed has."""
+  values = [run.evaluations[evaluation]['success'].get(group, {}).get(key)
             for run in runs if evaluation in run.evaluations]
   return [value for value in values if value is not None]
 
 
-def draw_bars(runs: Sequence[Run], evaluations: Mapping[str, str],
+def draw_bars(runs: Sequence[Run], bars: Mapping[tuple[str, str], str],
               published: Mapping[str, float]) -> figure.Figure | None:
   """Draws evaluated success rates beside the paper's (figure 5).
 
   Args:
     runs: Of a setting.
-    evaluations: From the names of evaluations to their labels.
-    published: The paper's rates by the same names.
+    bars: From an evaluation and a group of its episodes to a label.
+    published: The paper's rates by label.
 
   Returns:
     None if no run was evaluated.
   """
-  ours = {name: _rates(runs, name) for name in evaluations}
+  ours = {label: _rates(runs, *bar) for bar, label in bars.items()}
   if not any(ours.values()):
     return None
   drawing, (ax,) = _new(1)
-  for i, name in enumerate(evaluations):
-    if ours[name]:
-      ax.bar(i - 0.2, np.mean(ours[name]), 0.38, color='C0',
-             yerr=_deviation(ours[name]), capsize=3,
-             label=f'ours ({len(ours[name])} seeds)' if not i else None)
-    if name in published:
-      ax.bar(i + 0.2, published[name], 0.38, color='none', edgecolor='C0',
-             linestyle='--', label='paper' if not i else None)
-    ceiling = _rates(runs, name, 'solvable')
+  _title(ax, _are_replicas([runs]))
+  for i, (bar, label) in enumerate(bars.items()):
+    if ours[label]:
+      ax.bar(i - 0.2, np.mean(ours[label]), 0.38, color='C0',
+             yerr=_deviation(ours[label]), capsize=3,
+             label=f'ours ({len(ours[label])} seeds)')
+    if label in published:
+      ax.bar(i + 0.2, published[label], 0.38, color='none', edgecolor='C0',
+             linestyle='--', label='paper')
+    ceiling = _rates(runs, *bar, key='solvable')
     if ceiling:
       ax.hlines(float(np.mean(ceiling)), i - 0.39, i + 0.01, color='black',
-                label='' if i else 'solvable')
-  ax.set_xticks(range(len(evaluations)), list(evaluations.values()))
+                label='solvable')
+  ax.set_xticks(range(len(bars)), list(bars.values()))
   ax.set_ylabel('success rate')
   ax.yaxis.set_major_formatter(lambda y, _: f'{100 * y:g} %')
   ax.set_ylim(0, 1.02)
-  ax.legend()
+  handles, labels = ax.get_legend_handles_labels()
+  once = dict(zip(labels, handles))  # Each bar has brought its own.
+  ax.legend(once.values(), once.keys())
   return drawing
+
+
+# What is drawn as bars: of which setting, its bars, and the paper's by label.
+_BARS: dict[str, tuple[str, dict[tuple[str, str], str], dict[str, float]]] = {
+    'figure5': (
+        'immovable',
+        {('before', 'all'): 'before', ('changed', 'all'): 'immovable red rects',
+         ('tuned', 'all'): 'after fine-tuning'},
+        {'before': paper.IMMOVABLE['before'],
+         'immovable red rects': paper.IMMOVABLE['changed'],
+         'after fine-tuning': paper.IMMOVABLE['tuned']}),
+    'arrangements_by_blocks': (
+        'arrangements',
+        {('evaluation', group): group for group in paper.ARRANGEMENTS},
+        paper.ARRANGEMENTS),
+    **{f'held_out_{way}': (
+        f'held_out_{way}',
+        {('seen', 'all'): 'trained on', ('held_out', 'all'): 'held out'}, {})
+       for way in ('strings', 'meanings')},
+}
 
 
 def draw(runs: Mapping[str, Sequence[Run]]) -> dict[str, figure.Figure]:
@@ -355,24 +420,20 @@ def draw(runs: Mapping[str, Sequence[Run]]) -> dict[str, figure.Figure]:
                         if any('lstm' in name for name in runs) else None,
       'figure4_right': draw_curves(
           runs, settings('figure4_right'), ['reward_model_accuracy']),
-      'figure5': draw_bars(
-          runs.get('immovable', ()), {
-              'before': 'before', 'changed': 'immovable red rects',
-              'tuned': 'after fine-tuning'}, paper.IMMOVABLE),
       'figure7': draw_data_efficiency(runs),
       'figure8': draw_curves(
           runs, settings('figure4_right'),
           ['false_positives', 'false_negatives']),
       'arrangements': draw_curves(runs, ['arrangements'], ['success_rate']),
+      'drivers': draw_curves(runs, settings('drivers'), ['success_rate'])
+                 if any('threads' in name for name in runs) else None,
       'remarks': draw_curves(
           runs, settings('remarks'),
           ['success_rate', 'reward_model_accuracy'])
                  if any('remark' in name for name in runs) else None,
   }
-  for way in 'strings', 'meanings':
-    drawings[f'held_out_{way}'] = draw_bars(
-        runs.get(f'held_out_{way}', ()),
-        {'seen': 'trained on', 'held_out': 'held out'}, {})
+  for name, (setting, bars, published) in _BARS.items():
+    drawings[name] = draw_bars(runs.get(setting, ()), bars, published)
   return {name: drawing for name, drawing in drawings.items()
           if drawing is not None}
 
@@ -391,15 +452,31 @@ def _percent(rate: float | None) -> str:
   return '' if rate is None else f'{100 * rate:.1f} %'
 
 
+def _job(runs: Sequence[Run]) -> str:
+  """Says on which job runs were made."""
+  config = runs[0].config
+  if config is None:
+    return 'not known'
+  if not runs[0].is_replica:
+    return "the paper's"
+  return '`' + config.instructions.replace('|', '\\|') + '`'
+
+
+def _row(*cells: str) -> str:
+  return f'| {" | ".join(cells)} |'
+
+
 def table(runs: Mapping[str, Sequence[Run]]) -> str:
   """Lists every setting beside the paper, in Markdown.
 
-  Success first, then the reward models, then what was evaluated.
+  Success first, then the reward models, then what was evaluated. Runs that
+  stopped short stand beside the paper's curve at their last step.
   """
   lines = [
-      '| | seeds | steps | ours, at the end | ours, best | paper, at the end | '
-      'paper, in its text or best |',
-      '| --- | --- | --- | --- | --- | --- | --- |']
+      _row('', 'job', 'seeds', 'steps', 'ours, at the end', 'ours, best',
+           'paper, after as many steps', 'paper, at the end',
+           'paper, in its text or best'),
+      _row(*['---'] * 9)]
   best_of_size = {f'data_{size}': rate
                   for size, rate in paper.data_efficiency().items()}
   for column, note in _TABLE_COLUMNS.items():
@@ -409,25 +486,36 @@ def table(runs: Mapping[str, Sequence[Run]]) -> str:
       published = paper.curve(name, column)
       if not known or note and published is None:
         continue
-      best = [curves.best(run.curve) for run in known] if not note else []
+      best = []
+      if 'false' not in column:
+        best = [curves.best(run.curve, column) for run in known]
       steps = sorted({int(run.curve['steps'][-1]) for run in known})
-      lines.append(' | '.join([
-          f'| {setting.label}{note}', str(len(known)),
+      there = None
+      if (published is not None and not known[0].is_replica and
+          steps[-1] >= published.steps[0]):
+        there = float(np.interp(steps[-1], published.steps, published.mean))
+      lines.append(_row(
+          f'{setting.label}{note}', _job(known), str(len(known)),
           ' to '.join(f'{n:,}' for n in dict.fromkeys([steps[0], steps[-1]])),
           _spread([end(run, column) for run in known]),
-          _spread([b.rate for b in best if b is not None]),
+          _spread([b.rate for b in best if b is not None]), _percent(there),
           _percent(None if published is None else float(published.mean[-1])),
-          _percent(None if note else
-                   paper.TEXT.get(name, best_of_size.get(name)))]) + ' |')
-  measured = [
-      (setting.label, evaluation.name, _rates(runs[name], evaluation.name))
-      for name, setting in experiments.SETTINGS.items() if name in runs
-      for evaluation in setting.evaluations]
-  for label, evaluation_name, rates in measured:
-    if rates:
-      lines.append(
-          f'| {label}: {evaluation_name} | {len(rates)} | | {_spread(rates)} | '
-          f'| | {_percent(paper.IMMOVABLE.get(evaluation_name))} |')
+          _percent(paper.TEXT.get(
+              (name, column), None if note else best_of_size.get(name)))))
+  for setting_name, bars, rates in _BARS.values():
+    for bar, label in bars.items():
+      measured = _rates(runs.get(setting_name, ()), *bar)
+      if measured:
+        lines.append(_row(
+            f'{experiments.SETTINGS[setting_name].label}: {label}',
+            _job(runs[setting_name]), str(len(measured)), '', _spread(measured),
+            '', '', '', _percent(rates.get(label))))
+        ceiling = _rates(runs[setting_name], *bar, key='solvable')
+        if ceiling:
+          lines.append(_row(
+              f'{experiments.SETTINGS[setting_name].label}: {label}, solvable',
+              _job(runs[setting_name]), str(len(ceiling)), '', _spread(ceiling),
+              '', '', '', ''))
   return '\n'.join(lines)
 
 

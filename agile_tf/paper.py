@@ -97,12 +97,21 @@ _CURVES = {
                               ('false_negatives', 'fig8_FN'))},
 }
 
-# Success rates that the text gives. They are higher than where its curves end.
-TEXT = {'relations_a3c_rp': .999, 'relations': .995, 'relations_lstm': .975}
+# Rates that the text gives, by setting and column. They are higher than where
+# its curves end.
+TEXT = {
+    ('relations_a3c_rp', 'success_rate'): .999,
+    ('relations', 'success_rate'): .995,
+    ('relations_lstm', 'success_rate'): .975,
+    ('relations', 'reward_model_accuracy'): .995}
 
 # Figure 5: success on instructions that name a red rect, before it becomes
 # immovable, then, and after fine-tuning.
 IMMOVABLE = {'before': .98, 'changed': .52, 'tuned': .693}
+
+# GridLU-Arrangements, judged by people (section 3.4): in all episodes, and by
+# the number of blocks.
+ARRANGEMENTS = {'all': .58, '4 blocks': .92, '8 blocks': .24}
 
 
 def _read(name: str) -> dict[str, np.ndarray]:
@@ -116,6 +125,9 @@ def _read(name: str) -> dict[str, np.ndarray]:
 def curve(setting: str, column: str) -> Curve | None:
   """Returns the published curve of a setting, None where there is none.
 
+  A figure draws a line from 0 to the first point that was logged, at some 20
+  million steps; the curve here begins with that point.
+
   Args:
     setting: A key of `experiments.SETTINGS`.
     column: Of metrics.csv.
@@ -126,8 +138,9 @@ def curve(setting: str, column: str) -> Curve | None:
   columns = _read(name)
   scale = 1.0 if column == 'success_rate' else 0.01  # The others are percent.
   mean = columns['mean'] if 'mean' in columns else columns['mean_pct']
-  return Curve(np.maximum(columns['env_steps'], 0), scale * mean,
-               scale * columns['half_band'])
+  first = np.argmax(mean != mean[0]) - 1
+  return Curve(columns['env_steps'][first:], scale * mean[first:],
+               scale * columns['half_band'][first:])
 
 
 def data_efficiency() -> dict[int, float]:

@@ -10,12 +10,23 @@ from agile_tf import config as config_lib
 from agile_tf import figures
 
 
-def _run(name='relations', seed=0, **columns):
+def _run(name='relations', seed=0, instructions='', **columns):
   count = len(next(iter(columns.values())))
   columns = {'steps': 10 * np.arange(1, count + 1)} | columns
   return figures.Run(
       f'{name}_seed{seed}', name, seed,
-      {key: np.array(value, float) for key, value in columns.items()}, {})
+      {key: np.array(value, float) for key, value in columns.items()}, {},
+      config_lib.Config(instructions=instructions))
+
+
+def _solid(drawing):
+  return [line for ax in drawing.axes for line in ax.lines
+          if line.get_linestyle() == '-']
+
+
+def _dashed(drawing):
+  return [line for ax in drawing.axes for line in ax.lines
+          if line.get_linestyle() == '--' and len(line.get_xdata())]
 
 
 class FiguresTest(absltest.TestCase):
@@ -69,48 +80,83 @@ class FiguresTest(absltest.TestCase):
     self.assertEqual(set(drawings), {
         'figure4_left', 'figure4_middle', 'figure4_right', 'figure7', 'figure8',
         'remarks'})
-    whole, complete = [
-        line for ax in drawings['figure4_left'].axes for line in ax.lines
-        if line.get_linestyle() == '-']
+    whole, complete = _solid(drawings['figure4_left'])
     for ours in whole, complete:
       np.testing.assert_allclose(ours.get_ydata(), [.1, .5, .7])
-    theirs, = [line for ax in drawings['figure4_left'].axes
-               for line in ax.lines if line.get_linestyle() == '--']
-    self.assertAlmostEqual(theirs.get_ydata()[-1], .989, places=2)
-    # Thirty steps beside 5e8 need an axis of their own.
-    self.assertLen(drawings['figure4_left'].axes, 2)
+    # The paper's five stand there, whatever there is of ours.
+    ends = sorted(line.get_ydata()[-1]
+                  for line in _dashed(drawings['figure4_left']))
+    np.testing.assert_allclose(
+        ends, [.874, .876, .947, .990, .996], atol=.001)
 
-  def test_long_runs_share_the_papers_axis(self):
-    run = _run('relations', steps=[1e8, 2e8], success_rate=[.6, .9])
+  def test_runs_of_the_papers_job_share_its_axis(self):
+    run = _run('relations', steps=[1e7, 4e7], success_rate=[.1, .2])
     drawing = figures.draw({'relations': [run]})['figure4_left']
     self.assertLen(drawing.axes, 1)
+    self.assertEqual(drawing.axes[0].get_title(), '')
+    self.assertGreater(drawing.axes[0].get_xlim()[1], 4e8)
+
+  def test_a_smaller_job_has_an_axis_of_its_own_and_says_so(self):
+    small = _run('relations', success_rate=[.1, .2], instructions='^North')
+    drawing = figures.draw({'relations': [small]})['figure4_left']
+    self.assertLen(drawing.axes, 2)
+    self.assertIn('smaller job', drawing.axes[0].get_title())
+    self.assertIn('| `^North` |', figures.table({'relations': [small]}))
+    whole = _run('relations_a3c', success_rate=[.1, .2])
+    with self.assertRaisesRegex(figures.FigureError, 'draw them apart'):
+      figures.draw({'relations': [small], 'relations_a3c': [whole]})
 
   def test_table(self):
     text = figures.table({'relations': [
-        _run(seed=0, success_rate=[.2, .9, .6]),
+        _run(seed=0, success_rate=[.2, .9, .6],
+             reward_model_accuracy=[1, .5, 0]),
         _run(seed=1, success_rate=[.2, .7, .4])]})
-    row = text.splitlines()[-1]
-    self.assertIn('| AGILE, rho 25 % | 2 | 30 |', row)
-    self.assertIn('| 50.0 ± 9.4 % |', row)  # Of 1.7 / 3 and 1.3 / 3.
-    self.assertIn('| 80.0 ± 14.1 % |', row)
-    self.assertTrue(row.endswith('| 99.0 % | 99.5 % |'), row)
+    _, _, success, accuracy = text.splitlines()
+    self.assertEqual(
+        success, "| AGILE, rho 25 % | the paper's | 2 | 30 | 50.0 ± 9.4 % | "
+        '80.0 ± 14.1 % |  | 99.0 % | 99.5 % |')  # 1.7 / 3 and 1.3 / 3.
+    self.assertEqual(
+        accuracy, "| AGILE, rho 25 %: the reward model's accuracy | the "
+        "paper's | 1 | 30 | 50.0 % | 100.0 % |  | 99.0 % | 99.5 % |")
+
+  def test_unfinished_runs_stand_beside_the_paper_after_as_many_steps(self):
+    run = _run(steps=[1e8, 2e8], success_rate=[.5, .7])
+    row = figures.table({'relations': [run]}).splitlines()[-1]
+    self.assertTrue(row.endswith('| 93.7 % | 99.0 % | 99.5 % |'), row)
+
+  def _evaluated(self, name, seed, evaluation, success):
+    run_dir = self.create_tempdir(f'{name}_seed{seed}')
+    run_dir.create_file('metrics.csv', 'steps,success_rate\n10,0.5\n')
+    run_dir.create_file(
+        f'{evaluation}.json', json.dumps({'success': success}))
+    return run_dir.full_path
 
   def test_bars_of_evaluations(self):
-    folder = self.create_tempdir()
-    for seed, rate in enumerate((.5, .7)):
-      stem = os.path.join(folder.full_path, f'immovable_seed{seed}')
-      with open(f'{stem}.csv', 'w', encoding='utf-8') as file:
-        file.write('steps,success_rate\n10,0.5\n')
-      with open(f'{stem}.tuned.json', 'w', encoding='utf-8') as file:
-        json.dump({'success': {'all': {'rate': rate, 'solvable': .8}}}, file)
     runs = figures.load([
-        os.path.join(folder.full_path, f'immovable_seed{seed}.csv')
-        for seed in range(2)])
+        self._evaluated('immovable', seed, 'tuned',
+                        {'all': {'rate': rate, 'solvable': .8}})
+        for seed, rate in enumerate((.5, .7))])
     drawing = figures.draw(runs)['figure5']
     heights = sorted(bar.get_height() for bar in drawing.axes[0].patches)
     np.testing.assert_allclose(heights, [.52, .6, .693, .98])
-    self.assertIn('| immovable red rects: tuned | 2 | | 60.0 ± 14.1 % |',
-                  figures.table(runs))
+    legend = [text.get_text() for text in
+              drawing.axes[0].get_legend().get_texts()]
+    self.assertEqual(sorted(legend), ['ours (2 seeds)', 'paper', 'solvable'])
+    text = figures.table(runs)
+    self.assertIn('| immovable red rects: after fine-tuning | not known | 2 |  '
+                  '| 60.0 ± 14.1 % |  |  |  | 69.3 % |', text)
+    self.assertIn('after fine-tuning, solvable | not known | 2 |  | 80.0 ± 0.0',
+                  text)
+
+  def test_arrangements_are_shown_by_their_blocks(self):
+    runs = figures.load([self._evaluated('arrangements', 0, 'evaluation', {
+        'all': {'rate': .5}, '4 blocks': {'rate': .75},
+        '8 blocks': {'rate': .25}})])
+    drawing = figures.draw(runs)['arrangements_by_blocks']
+    heights = [bar.get_height() for bar in drawing.axes[0].patches]
+    np.testing.assert_allclose(heights, [.5, .58, .75, .92, .25, .24])
+    self.assertIn('| Arrangements: 8 blocks | not known | 1 |  | 25.0 % |  |  '
+                  '|  | 24.0 % |', figures.table(runs))
 
   def test_runs_are_taken_from_anywhere(self):
     folder = self.create_tempdir()
@@ -148,19 +194,32 @@ class FiguresTest(absltest.TestCase):
 
   def test_refuses(self):
     folder = self.create_tempdir()
-    for name in 'metrics.csv', 'chess_seed0.csv', 'relation.csv':
-      path = folder.create_file(name, 'steps\n1\n').full_path
+    for name in 'chess_seed0', 'relation', 'relations-0':
+      folder.mkdir(name).create_file('metrics.csv', 'steps\n1\n')
       with self.assertRaisesRegex(
-          figures.FigureError, 'expected a run named NAME_seedN'):
-        figures.load([path])
-    twice = [folder.create_file(f'{name}.csv', 'steps\n1\n').full_path
-             for name in ('relations', 'relations_seed0')]
+          figures.FigureError, 'in a directory named NAME_seedN'):
+        figures.load([os.path.join(folder.full_path, name)])
+    twice = []
+    for name in 'relations', 'relations_seed0', 'relations_seed1':
+      run_dir = folder.mkdir(name)
+      run_dir.create_file('metrics.csv', 'steps\n1\n')
+      twice.append(run_dir.full_path)
     with self.assertRaisesRegex(figures.FigureError, 'same setting and seed'):
       figures.load(twice)
-    path = folder.create_file('immovable_seed0.csv', 'steps\n1\n').full_path
-    folder.create_file('immovable_seed0.tuned.json', '{')
-    with self.assertRaisesRegex(figures.FigureError, 'is not JSON'):
-      figures.load([path])
+    config_lib.save(
+        config_lib.Config(seed=1), os.path.join(twice[2], 'config.json'))
+    with self.assertRaisesRegex(
+        figures.FigureError, 'relations_seed0 has no config.json'):
+      figures.load(twice[1:])
+
+  def test_refuses_what_is_no_evaluation(self):
+    for seed, text in enumerate(('{', '[]', '{"success": {}}')):
+      run_dir = self.create_tempdir(f'immovable_seed{seed}')
+      run_dir.create_file('metrics.csv', 'steps\n1\n')
+      run_dir.create_file('tuned.json', text)
+      with self.assertRaisesRegex(
+          figures.FigureError, 'tuned.json has no success rate'):
+        figures.load([run_dir.full_path])
 
 
 if __name__ == '__main__':

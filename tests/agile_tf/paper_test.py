@@ -51,11 +51,19 @@ class CurvesTest(parameterized.TestCase):
         self.assertTrue((np.diff(curve.steps) > 0).all())
     self.assertEqual(count, 7 + 3 * 4)
 
+  @parameterized.parameters(
+      ('relations', 'success_rate', 20e6),
+      ('relations_a3c', 'success_rate', 12e6),
+      ('relations_lstm', 'success_rate', 28e6),
+      ('relations', 'false_positives', 20e6))
+  def test_curves_begin_with_the_first_logged_point(self, name, column, step):
+    curve = paper.curve(name, column)
+    self.assertAlmostEqual(curve.steps[0], step, delta=1e4)
+    self.assertNotEqual(curve.mean[0], curve.mean[1])
+
   def test_the_text_gives_more_than_the_curves_end(self):
-    for name, text in paper.TEXT.items():
-      curve = paper.curve(name, 'success_rate')
-      if curve is not None:
-        self.assertGreater(text, curve.mean[-1])
+    for (name, column), text in paper.TEXT.items():
+      self.assertGreater(text, paper.curve(name, column).mean[-1])
 
   def test_data_efficiency(self):
     sizes = paper.data_efficiency()
