@@ -55,8 +55,9 @@ def in_threads(trainer: training.Trainer, tick: Callable[[], None],
     Exception: the first one of any thread.
   """
   schedule = trainer.schedule
-  # Held in a worker's first iteration: the first of them compiles for all
-  # others, and TensorFlow would warn that those who wait for it trace anew.
+  # Held until a worker has made its first steps: the first of them compiles for
+  # all others, and TensorFlow would warn that those who wait for it trace anew.
+  # (The discriminator's worker makes none, and has nobody to wait for it.)
   compiling = {kind: threading.Lock() for kind in ('policy', 'discriminator')}
 
   def work(kind: str, iterate: Callable[[], int | None]) -> None:
@@ -66,7 +67,8 @@ def in_threads(trainer: training.Trainer, tick: Callable[[], None],
       try:
         with alone, watchdog.iteration(name):
           steps = iterate() or 0
-        alone = contextlib.nullcontext()
+        if steps:
+          alone = contextlib.nullcontext()
       except BaseException as error:  # The main thread raises it.
         schedule.abandon(error)
         return

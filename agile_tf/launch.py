@@ -262,13 +262,13 @@ def build(config: config_lib.Config) -> tuple[training.Trainer, Run]:
       'Built in %.0f s: %d policy workers in %d threads%s on %s.',
       time.monotonic() - started, config.policy_workers, config.policy_threads,
       ' and a discriminator' if config.trains_discriminator else '', device)
-  cores = machine.cores()
-  if config.policy_threads > cores and 'CPU' in device:
+  cores = machine.cores() if 'CPU' in device else 1
+  if config.policy_threads > cores:
     logging.info(
-        '%d policy threads are more than this machine has cores. '
-        '--policy_threads=%d trains the same %d workers and may be faster.',
-        config.policy_threads, _threads_for(config.policy_workers, cores),
-        config.policy_workers)
+        '%d policy threads are more than the %d that this machine can compute '
+        'at the same time. --policy_threads=%d trains the same %d workers and '
+        'may be faster.', config.policy_threads, cores,
+        _threads_for(config.policy_workers, cores), config.policy_workers)
   return trainer, run
 
 

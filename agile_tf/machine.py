@@ -18,13 +18,17 @@ def cores() -> int:
 def prepare(config: config_lib.Config) -> str:
   """Sets TensorFlow up for this machine; says what it will use.
 
-  Where there is a GPU its memory grows as it is needed. The settings cannot be
-  changed any more once TensorFlow has begun to compute.
+  Where there are GPUs the first one that is visible is used; its memory grows
+  as it is needed, and it multiplies in float32 as a CPU does, not in
+  TensorFloat-32. The settings cannot be changed any more once TensorFlow has
+  begun to compute.
   """
-  gpus = tf.config.list_physical_devices('GPU')
+  gpus = tf.config.list_physical_devices('GPU')[:1]
   intra_op = config.intra_op_threads or cores()
   inter_op = config.inter_op_threads or cores()
+  tf.config.experimental.enable_tensor_float_32_execution(False)
   try:
+    tf.config.set_visible_devices(gpus, 'GPU')
     for gpu in gpus:
       tf.config.experimental.set_memory_growth(gpu, True)
     tf.config.threading.set_intra_op_parallelism_threads(intra_op)
@@ -32,6 +36,9 @@ def prepare(config: config_lib.Config) -> str:
   except RuntimeError:
     logging.warning(
         'TensorFlow is running already, with the settings that it has.')
-  devices = f'{len(gpus)} GPU' if gpus else f'{cores()} CPU cores'
+  devices = f'{cores()} CPU cores'
+  for gpu in gpus:
+    details = tf.config.experimental.get_device_details(gpu)
+    devices = f'GPU {gpu.name} ({details.get("device_name", "unknown")})'
   return (f'{devices} (--intra_op_threads={intra_op} '
           f'--inter_op_threads={inter_op})')

@@ -176,9 +176,8 @@ class Trainer:
             self._predictions, config.reward_prediction_batch_size,
             np.random.default_rng(prediction_seeds[thread]))
       self.policy_workers.append(workers.PolicyWorker(
-          # Threads of one worker are never in step; a batch would be.
-          self._actor([seeds[w] for w in rows],
-                      [width > 1 and w % 2 == 1 for w in rows]),
+          # Half of the workers begin a rollout later: all would be in step.
+          self._actor([seeds[w] for w in rows], [w % 2 == 1 for w in rows]),
           self.policy, reward, gradients, predictions,
           self.buffer if config.all_workers_write else None))
 
@@ -219,6 +218,8 @@ class Trainer:
       raise self._broken(
           error, f'policy worker {first + error.row}') from error
     rollout = played.rollout
+    if not rollout.steps:
+      return 0
     assert played.rewarded is not None
     truth = rollouts.truth(self.world, rollout)
     self._tally.add(played.metrics, len(rollout.active))

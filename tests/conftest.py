@@ -8,6 +8,9 @@ import tempfile
 
 # Before TensorFlow is imported, which reads them then. 2: errors only.
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
+# On the CPU, whatever the machine has: there a run can be repeated to the last
+# bit, and processes side by side do not share a GPU's memory.
+os.environ['CUDA_VISIBLE_DEVICES'] = ''
 # Most of the tests' time is XLA's, which compiles the same small programs again
 # for each process that a test starts: here they find them. Within a process see
 # tests/agile_tf/conftest.py.

@@ -66,6 +66,19 @@ class TrainingTest(parameterized.TestCase):
       np.testing.assert_allclose(
           value, self.end.arrays[name], atol=1e-5, err_msg=name)
 
+  def test_half_of_the_threads_begin_a_rollout_later(self):
+    trainer = training.Trainer(tiny.config(policy_threads=2))
+    late = trainer.policy_workers[1]
+    before = trainer.policy.state()
+    self.assertEqual(trainer.iterate_policy(late), 0)
+    for name, value in trainer.policy.state().items():
+      np.testing.assert_array_equal(value, before[name], name)
+    for worker in trainer.policy_workers:
+      self.assertEqual(trainer.iterate_policy(worker), 2)
+    self.assertTrue(any(
+        (value != before[name]).any()
+        for name, value in trainer.policy.state().items()))
+
   def test_counters(self):
     values = self.end.values
     self.assertEqual(values['steps'], 66)
@@ -78,6 +91,43 @@ class TrainingTest(parameterized.TestCase):
   def test_only_the_discriminators_worker_writes_to_the_replay_buffer(self):
     assert self.trainer.buffer is not None
     self.assertLen(self.trainer.buffer, 8 * 2)
+
+  @pytest.mark.slow
+  def test_all_workers_may_write_to_the_replay_buffer(self):
+    trainer = training.Trainer(tiny.config(all_workers_write=True))
+    trainer.iterate_discriminator()
+    assert trainer.buffer is not None
+    self.assertLen(trainer.buffer, 2)
+    worker, = trainer.policy_workers
+    steps = trainer.iterate_policy(worker) + trainer.iterate_policy(worker)
+    self.assertLen(trainer.buffer, 2 + steps)
+
+  @pytest.mark.slow
+  def test_column_norms_can_be_left_free(self):
+    norms = {}
+    for limit in 0.0, 0.01:
+      trainer = training.Trainer(tiny.config(max_column_norm=limit))
+      for _ in range(3):
+        trainer.iterate_discriminator()
+      assert trainer.discriminator is not None
+      w, = [value for name, value in trainer.discriminator.state().items()
+            if name.endswith('film_nmn/w')]
+      norms[limit] = np.sqrt(np.sum(w**2, axis=(0, 1, 2))).max()
+    self.assertGreater(norms[0.0], 0.5)
+    self.assertLess(norms[0.01], 0.0101)
+
+  @pytest.mark.slow
+  def test_the_form_of_the_reward_is_what_trains(self):
+    for form in 'probability', 'log':
+      trainer = training.Trainer(tiny.config(reward_form=form))
+      worker, = trainer.policy_workers
+      trainer.iterate_policy(worker)
+      played = worker.iterate()
+      reward = worker._reward(played.rollout).values
+      if form == 'log':
+        self.assertTrue((reward < 0).all())
+      else:
+        self.assertTrue(((reward > 0) & (reward < 0.1)).all())
 
   def test_rows_have_the_metrics_of_both_networks(self):
     trainer = training.Trainer(tiny.config(reward_prediction=True))
