@@ -1,27 +1,37 @@
 """Tests for sweep: that the experiments exist, and what is run again."""
 
 import contextlib
+import dataclasses
 import glob
 import io
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
 import sys
 import threading
 import time
+from typing import Any
 from unittest import mock
 
 from absl import flags
 from absl.testing import absltest
 from absl.testing import parameterized
+import numpy as np
 import pytest
 
 from agile_tf import building
 from agile_tf import config as config_lib
 from agile_tf import experiments
+from agile_tf import figures
+from agile_tf import paper
 from agile_tf import sweep
+from gridlu import language
+from gridlu import relations
+from gridlu import solver
+from gridlu import world
 from tests.agile_tf import tiny
 
 _OTHERS = {'quickstart', 'own_world'}  # Flagfiles of no experiment.
@@ -33,6 +43,12 @@ def _config(arguments) -> config_lib.Config:
   config_lib.define_flags(values)
   values(['launch', *arguments])
   return config_lib.from_flags(values)
+
+
+def _drawn(config: config_lib.Config, held_out: bool = False) -> set[str]:
+  """Returns the instructions of a GridLU run's episodes, if they are few."""
+  environment = building.make_world(config, held_out).make_environment(0)
+  return {environment.reset().observation['instruction'] for _ in range(600)}
 
 
 class ExperimentsTest(parameterized.TestCase):
@@ -79,16 +95,89 @@ class ExperimentsTest(parameterized.TestCase):
       self.assertEqual(config.discount, quickstart.discount)
 
   def test_the_papers_values(self):
-    """What a flagfile does not name is the paper's."""
-    for job in sweep.jobs('figure4_left', 'runs', [0], laptop=False):
-      changed = set(config_lib.differences(
-          config_lib.Config(), _config(job.launch)))
-      for line in changed:
-        self.assertRegex(line, '^--(reward|reward_prediction'
-                         '|anticipated_negative_rate):')
-    rates = [_config(job.launch).anticipated_negative_rate
-             for job in sweep.jobs('figure4_right', 'runs', [0], laptop=False)]
-    self.assertEqual(rates, [.25, .5, .75, 1])
+    """What a flagfile does not name is the paper's (appendix B)."""
+    rate = 'anticipated_negative_rate'
+    changes: dict[str, dict[str, Any]] = {
+        'relations': {},
+        'relations_a3c': dict(reward='environment', reward_prediction=False),
+        'relations_a3c_rp': dict(reward='environment', reward_prediction=True),
+        'relations_rho50': {rate: .5},
+        'relations_rho75': {rate: .75},
+        'relations_rho100': {rate: 1.0},
+        'relations_lstm': dict(model='lstm'),
+        'relations_lstm_a3c_rp': dict(
+            model='lstm', reward='environment', reward_prediction=True),
+        'data_efficiency': dict(dataset_size=8192),
+        'held_out_strings': dict(held_out='strings', held_out_share=.1),
+        'held_out_meanings': dict(held_out='meanings', held_out_share=.1),
+        'immovable': dict(
+            reward='frozen', physics='immovable_red_rects',
+            instructions=r"Color\('red', Shape\('rect', SCENE\)\)",
+            reward_model='runs/relations', initial_policy='runs/relations'),
+        'arrangements': dict(
+            world='arrangements', episode_length=45, rollout_length=30,
+            dataset_size=100_000, steps=100_000_000, checkpoint_minutes=30.0,
+            checkpoints_kept=100),
+        'remark_all_workers': dict(all_workers_write=True),
+        'remark_no_column_norms': dict(max_column_norm=0.0),
+        'remark_probability': dict(reward_form='probability'),
+        'remark_log': dict(reward_form='log'),
+        'remark_gail': dict(reward_form='gail'),
+    }
+    self.assertEqual(
+        set(changes), {s.flagfile for s in experiments.SETTINGS.values()})
+    paper_values = config_lib.Config(
+        world='relations', reward='discriminator', reward_prediction=False,
+        anticipated_negative_rate=.25, dataset_size=131_072, policy_threads=15,
+        policy_workers=15, steps=500_000_000, episode_length=30)
+    for name, changed in changes.items():
+      expected = dataclasses.replace(
+          paper_values, run_dir=f'runs/{name}', **changed)
+      self.assertEqual(_config([f'--flagfile=launch/{name}.flags']), expected)
+
+  @parameterized.parameters(
+      ('relations', 'success_rate'), ('relations_a3c', 'success_rate'),
+      ('relations_a3c_rp', 'success_rate'), ('relations_rho50', 'success_rate'),
+      ('relations_rho100', 'success_rate'), ('relations_lstm', 'success_rate'),
+      ('relations_lstm_a3c_rp', 'success_rate'),
+      ('relations', 'reward_model_accuracy'),
+      ('relations_rho50', 'reward_model_accuracy'),
+      ('relations_rho75', 'reward_model_accuracy'),
+      ('relations_rho100', 'reward_model_accuracy'))
+  def test_headers_have_the_papers_numbers(self, name, column):
+    with open(f'launch/{name}.flags', encoding='utf-8') as file:
+      header = ' '.join(line[2:].strip() for line in file if line[0] == '#')
+    for rate in (paper.curve(name, column).mean[-1],
+                 paper.TEXT.get((name, column), .5)):
+      if rate != .5:
+        self.assertIn(f'{100 * rate:.1f} %', header)
+
+  @parameterized.parameters('held_out_strings', 'held_out_meanings')
+  def test_a_laptops_held_out_instructions_are_made_of_known_words(self, name):
+    job, = [job for job in sweep.jobs('held_out', 'runs', [0], laptop=True)
+            if job.name == name]
+    sides = [_drawn(_config(job.launch), held_out)
+             for held_out in (False, True)]
+    self.assertEqual([len(side) for side in sides], [24, 6])
+    words = [set(re.findall(r'\w+', ' '.join(side))) for side in sides]
+    self.assertEmpty(words[1] - words[0])
+    twins = [str(language.parse(text).twin) in sides[0] for text in sides[1]]
+    if name == 'held_out_strings':  # This is how a split by strings leaks.
+      self.assertTrue(any(twins))
+    else:
+      self.assertFalse(any(twins))
+
+  def test_a_laptops_red_rects_are_needed(self):
+    _, job = sweep.jobs('figure5', 'runs', [0], laptop=True)
+    known = [language.parse(text) for text in _drawn(_config(job.launch))]
+    drawn = relations.instances(np.random.default_rng(0), 200, known)
+    texts = [str(known[i]) for i in drawn.instruction]
+    solvable = [
+        np.mean(solver.shortest(texts, drawn.state, physics, max_steps=30) !=
+                solver.UNSOLVABLE)
+        for physics in (world.NORMAL, world.IMMOVABLE_RED_RECTS)]
+    self.assertGreater(solvable[0], .99)
+    self.assertLess(solvable[1], .95)
 
   def test_sizes_of_figure_7(self):
     sizes = [_config(job.launch).dataset_size
@@ -113,6 +202,30 @@ class SweepTest(parameterized.TestCase):
         'relations', 0, run_dir, tiny.flags(run_dir=run_dir),
         {os.path.join(run_dir, 'all.json'): [
             f'--run_dir={run_dir}', '--episodes=4', '--json']})
+
+  @pytest.mark.slow
+  def test_figure_5_from_training_to_its_bars(self):
+    few = experiments.Evaluation('changed', (
+        '--run_dir={after}', '--physics=immovable_red_rects', '--episodes=4'))
+    settings = experiments.SETTINGS | {
+        'relations': experiments.Setting(
+            'AGILE', 'relations', tuple(tiny.flags(instructions=''))),
+        'immovable': experiments.SETTINGS['immovable']._replace(
+            flags=('--reward_model={after}', '--initial_policy={after}',
+                   *tiny.flags(instructions='.*red.*rect.*')),
+            evaluations=(few, few._replace(name='tuned', flags=few.flags[2:])))}
+    with mock.patch.object(experiments, 'SETTINGS', settings):
+      todo = sweep.jobs('figure5', self._runs, [0], laptop=False)
+      self.assertTrue(sweep.carry_out(todo))
+      base, tuned = todo
+      runs = figures.load([job.run_dir for job in todo])
+    measured = runs['immovable'][0].evaluations
+    self.assertEqual(measured['changed']['run_dir'], base.run_dir)
+    self.assertEqual(measured['tuned']['run_dir'], tuned.run_dir)
+    for report in measured.values():
+      self.assertEqual(report['physics'], 'immovable_red_rects')
+      self.assertEqual(report['episodes'], 4)
+    self.assertIn('figure5', figures.draw({'immovable': runs['immovable']}))
 
   @pytest.mark.slow
   def test_runs_and_measures_once(self):

@@ -8,6 +8,8 @@ import numpy as np
 import agile_tf
 from agile_tf import checkpoints
 from agile_tf import config as config_lib
+from agile_tf import trained
+from gridlu import world
 from tests.agile_tf import tiny
 
 
@@ -37,6 +39,27 @@ class TrainedTest(absltest.TestCase):
       agile_tf.load_policy(self.run_dir, step=7)
     with self.assertRaisesRegex(config_lib.ConfigError, 'nowhere'):
       agile_tf.load_policy('nowhere')
+
+  def test_the_world_of_another_side_and_physics(self):
+    run_dir = tiny.save_for(type(self), held_out='strings', held_out_share=.5)
+    sides = []
+    for held_out in False, True:
+      loaded = trained.load(run_dir, held_out=held_out, only='red')
+      environment = loaded.world.make_environment(0)
+      sides.append({environment.reset().observation['instruction']
+                    for _ in range(300)})
+      self.assertTrue(all('red' in text for text in sides[-1]))
+    self.assertNoCommonElements(*sides)
+    blocks = np.zeros([1, 5, 5], np.int32)
+    blocks[0, 2, 2] = world.block('rect', 'red')
+    on_it = world.pack(world.State(
+        blocks, np.array([[2, 2]], np.int32), np.array([False])))
+    for physics, carries in ('normal', True), ('immovable_red_rects', False):
+      rules = trained.load(run_dir, physics=physics).world.compiled
+      assert rules is not None
+      state = world.unpack(np.asarray(
+          rules.step(on_it, np.array([world.Action.INTERACT], np.int32))))
+      self.assertEqual(bool(state.carrying[0]), carries)
 
 
 if __name__ == '__main__':
