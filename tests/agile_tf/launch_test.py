@@ -374,6 +374,24 @@ class LaunchTest(parameterized.TestCase):
     self.assertGreaterEqual(
         checkpoints.steps(run_dir)[-1], int(_rows(run_dir)[-1]['steps']))
 
+  @pytest.mark.slow
+  def test_fifteen_workers_in_one_thread_repeat_themselves(self):
+    """To the last bit, in two processes, with a few updates of D."""
+    ends = []
+    for name in 'first', 'second':
+      run_dir = self.create_tempdir(name).full_path
+      subprocess.run(
+          [sys.executable, '-m', 'agile_tf.launch',
+           '--flagfile=launch/relations.flags', f'--run_dir={run_dir}',
+           '--policy_threads=1', '--batch_size=16', '--dataset_size=256',
+           '--steps=1800', '--reward_prediction=true'],
+          stderr=subprocess.PIPE, check=True)
+      ends.append(checkpoints.load(run_dir))
+    self.assertGreater(ends[0].values['totals']['discriminator_updates'], 3)
+    self.assertEqual(ends[0].arrays.keys(), ends[1].arrays.keys())
+    for name, value in ends[0].arrays.items():
+      np.testing.assert_array_equal(value, ends[1].arrays[name], name)
+
   def test_bad_flags_end_with_a_clear_error(self):
     for flag, message in (
         ('--policy_threads=2', 'policy_threads=2 does not divide'),
