@@ -90,7 +90,8 @@ class Config:
       '', 'The run directory whose discriminator --reward=frozen takes.')
   reward_form: str = _setting(
       'decision', "The discriminator's reward: its decision D > 0.5, the "
-      'probability D, "log" D, or "gail", -log(1 - D).',
+      'probability D, "log" D (at least -10), or "gail", -log(1 - D) (at most '
+      '10).',
       choices=('decision', 'probability', 'log', 'gail'))
   reward_scale: float = _setting(
       0.1, 'The reward of a goal state.', above=0)

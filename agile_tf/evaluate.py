@@ -325,7 +325,9 @@ def main(argv: Sequence[str]) -> None:
     trained = trained_lib.load(
         values.run_dir, values.checkpoint, values.held_out,
         values.instructions, values.physics or '')
-    best = curves.best(curves.read(values.run_dir))
+    best = None
+    if os.path.exists(os.path.join(values.run_dir, 'metrics.csv')):
+      best = curves.best(curves.read(values.run_dir))
   except (config_lib.ConfigError, checkpoints.CheckpointError,
           curves.CurveError, worlds.WorldError) as error:
     sys.exit(f'Error: {error}')

@@ -3,6 +3,7 @@
 import itertools
 import json
 import os
+import shutil
 import subprocess
 import sys
 from unittest import mock
@@ -29,13 +30,22 @@ class EvaluateTest(absltest.TestCase):
     cls.run_dir = tiny.save_for(cls)
 
   def test_evaluate_reports_and_draws(self):
-    picture = os.path.join(self.create_tempdir().full_path, 'final.png')
+    folder = self.create_tempdir().full_path
+    picture = os.path.join(folder, 'final.png')
+    run_dir = os.path.join(folder, 'run')
+    # Networks can be evaluated without the curve of how they came to be.
+    shutil.copytree(self.run_dir, run_dir,
+                    ignore=shutil.ignore_patterns('metrics.csv'))
     output = subprocess.run(
         [sys.executable, '-m', 'agile_tf.evaluate', '--json',
-         f'--run_dir={self.run_dir}', '--episodes=10', f'--picture={picture}'],
+         f'--run_dir={run_dir}', '--episodes=10', f'--picture={picture}',
+         '--physics=immovable_red_rects', '--instructions=red'],
         stdout=subprocess.PIPE, text=True, check=True).stdout
     report = json.loads(output)
     self.assertEqual(report['steps'], 0)
+    self.assertIsNone(report['best_logged'])
+    self.assertEqual(report['physics'], 'immovable_red_rects')
+    self.assertEqual(report['instructions'], 'red')
     self.assertEqual(report['success']['all']['episodes'], 10)
     self.assertEqual(
         report['success']['SameLocation'], report['success']['all'])
