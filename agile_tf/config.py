@@ -13,7 +13,7 @@ from typing import Any
 
 from absl import flags
 
-from agile_tf import files
+from gridlu import files
 
 
 class ConfigError(ValueError):

@@ -12,8 +12,8 @@ import numpy as np
 
 from agile_tf import checkpoints
 from agile_tf import evaluate
-from agile_tf import files
 from agile_tf import worlds
+from gridlu import files
 from gridlu import world as board
 
 _BATCH = 64  # States that are turned into images at a time.

@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 import tqdm
 
-from agile_tf import files
+from gridlu import files
 
 # Every column of metrics.csv, in order; README.md says what each one means.
 COLUMNS = (

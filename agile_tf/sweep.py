@@ -25,7 +25,7 @@ from agile_tf import checkpoints
 from agile_tf import config as config_lib
 from agile_tf import curves
 from agile_tf import experiments
-from agile_tf import files
+from gridlu import files
 
 
 class Job(NamedTuple):

@@ -119,7 +119,7 @@ class PolicyWorker:
     # 2, 5: Sample an instance where an episode has ended; act.
     theta = self._policy.snapshot()
     rollout = self.actor.play(theta)
-    if not rollout.steps:  # Its first, which a worker sits out to be out of step.
+    if not rollout.steps:  # Sat out, to be out of step with others.
       return Played(rollout, {}, None)
     if self._buffer is not None:
       self._buffer.add(*rollout.pairs())

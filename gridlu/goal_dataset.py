@@ -34,6 +34,7 @@ from absl import app
 from absl import flags
 import numpy as np
 
+from gridlu import files
 from gridlu import language
 from gridlu import tasks
 from gridlu import world
@@ -134,19 +135,6 @@ class GoalDataset:
           'expected one instruction for each image.')
 
 
-def _write(path: str, arrays: dict[str, np.ndarray]) -> None:
-  """Writes an archive so that at no time half of one stands at `path`."""
-  temporary = f'{path}.{os.getpid()}.tmp'
-  try:
-    with open(temporary, 'wb') as file:
-      np.savez_compressed(file, allow_pickle=False, **arrays)
-    os.replace(temporary, path)
-  except BaseException:
-    if os.path.exists(temporary):
-      os.remove(temporary)
-    raise
-
-
 def save(path: str | os.PathLike, dataset: GoalDataset) -> None:
   """Writes a data set in this module's format.
 
@@ -165,7 +153,8 @@ def save(path: str | os.PathLike, dataset: GoalDataset) -> None:
     arrays['states'] = dataset.states
   if dataset.images is not None:
     arrays['images'] = dataset.images
-  _write(os.fspath(path), arrays)
+  with files.replacing(os.fspath(path), 'wb') as file:
+    np.savez_compressed(file, allow_pickle=False, **arrays)
 
 
 def _from_arrays(arrays: dict[str, np.ndarray]) -> GoalDataset:

@@ -142,7 +142,7 @@ class FileTest(parameterized.TestCase):
         goal_dataset.save(self._path, dataset)
     self.assertLen(goal_dataset.load(self._path), 5)
     self.assertEqual(
-        [f for f in os.listdir(os.path.dirname(self._path)) if 'tmp' in f], [])
+        [f for f in os.listdir(os.path.dirname(self._path)) if 'part' in f], [])
 
   @parameterized.named_parameters(
       ('no_format', dict(format=None), 'it has no format'),

@@ -4,7 +4,7 @@ import os
 
 from absl.testing import absltest
 
-from agile_tf import files
+from gridlu import files
 
 
 class FilesTest(absltest.TestCase):
@@ -22,6 +22,8 @@ class FilesTest(absltest.TestCase):
         file.flush()
         raise ZeroDivisionError
     self.assertEqual(content(), b'old')
+    self.assertEqual(os.listdir(os.path.dirname(path)),
+                     [os.path.basename(path)])
     with files.replacing(path) as file:
       file.write('né\r\nw\n')
       file.flush()

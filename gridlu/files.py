@@ -25,8 +25,13 @@ def replacing(path: str, mode: str = 'w') -> Iterator[IO]:
   """
   temporary = f'{path}.part'
   text = {} if 'b' in mode else {'encoding': 'utf-8', 'newline': ''}
-  with open(temporary, mode, **text) as file:  # type: ignore[call-overload]
-    yield file
-    file.flush()
-    os.fsync(file.fileno())
-  os.replace(temporary, path)
+  try:
+    with open(temporary, mode, **text) as file:  # type: ignore[call-overload]
+      yield file
+      file.flush()
+      os.fsync(file.fileno())
+    os.replace(temporary, path)
+  except BaseException:
+    with contextlib.suppress(FileNotFoundError):
+      os.remove(temporary)
+    raise
