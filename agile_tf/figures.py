@@ -287,20 +287,21 @@ def _draw(ax: axes.Axes, runs: Mapping[str, Sequence[Run]],
   ax.grid(alpha=0.3)
   ax.legend(
       fontsize='small', title='ours (seeds)', title_fontsize='small',
-      loc='upper right' if 'false' in column else 'lower right')
+      loc='upper left', bbox_to_anchor=(1.01, 1))  # It would hide curves.
   return True
 
 
-def _new(panels: int) -> tuple[figure.Figure, list[axes.Axes]]:
+def _new(panels: int, width: float = 6.4
+        ) -> tuple[figure.Figure, list[axes.Axes]]:
   drawing = figure.Figure(
-      figsize=(6.4 * panels, 4.8), layout='constrained', dpi=100)
+      figsize=(width * panels, 4.8), layout='constrained', dpi=100)
   return drawing, list(np.atleast_1d(drawing.subplots(1, panels)))
 
 
 def draw_curves(runs: Mapping[str, Sequence[Run]], settings: Sequence[str],
                 columns: Sequence[str]) -> figure.Figure | None:
   """Draws a figure of curves, a panel a column; None if there are none."""
-  drawing, panels = _new(len(columns))
+  drawing, panels = _new(len(columns), 8.4)  # With a legend.
   drawn = [_draw(ax, runs, settings, column)
            for ax, column in zip(panels, columns)]
   return drawing if any(drawn) else None
