@@ -77,10 +77,12 @@ _RED_RECT = r"Color\('red', Shape\('rect', SCENE\)\)"
 # --instructions of the paper's own jobs: all, and figure 5's fine-tuning.
 PAPERS_INSTRUCTIONS = ('', _RED_RECT)
 
-# Figure 5's replica: one instruction, that a policy learns to follow by
-# carrying a red rect, and can follow without.
+# Figure 5's replica: an instruction that a policy learns to follow by carrying
+# a red rect, and can follow without. It learns to go to that rect first.
+_GO_TO_RED_RECT = (
+    r"^SameLocation\(AGENT, Color\('red', Shape\('rect', SCENE\)\)")
 _CARRY_RED_RECT = (
-    _INSTRUCTIONS + r"^NorthFrom\(Color\('red', Shape\('rect', SCENE\)\), "
+    r"^NorthFrom\(Color\('red', Shape\('rect', SCENE\)\), "
     r"Color\('blue', SCENE\)\)")
 # That of held-out instructions: 15 meanings, each in both orders.
 _GO_TO = _INSTRUCTIONS + r'^SameLocation\('
@@ -142,12 +144,15 @@ SETTINGS: dict[str, Setting] = {
     'immovable': Setting(
         'immovable red rects', 'immovable',
         ('--reward_model={after}', '--initial_policy={after}'),
-        laptop=(_CARRY_RED_RECT,), after='relations',
+        laptop=(_INSTRUCTIONS + _CARRY_RED_RECT,), after='relations',
         laptop_after='carry_red_rect',
         evaluations=_around_fine_tuning(_INSTRUCTIONS + _RED_RECT),
-        laptop_evaluations=_around_fine_tuning(_CARRY_RED_RECT)),
+        laptop_evaluations=_around_fine_tuning(
+            _INSTRUCTIONS + _CARRY_RED_RECT)),
     'carry_red_rect': Setting(
-        'red rects carried', 'relations_rho100', laptop=(_CARRY_RED_RECT,)),
+        'red rects carried', 'relations_rho100',
+        laptop=(f'{_INSTRUCTIONS}{_GO_TO_RED_RECT}|{_CARRY_RED_RECT}',
+                '--steps=1000000')),
     'arrangements': Setting(
         'Arrangements', 'arrangements',
         laptop=(_INSTRUCTIONS + 'AGENT, SCENE', '--steps=1000000'),
