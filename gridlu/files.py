@@ -23,7 +23,7 @@ def replacing(path: str, mode: str = 'w') -> Iterator[IO]:
   Raises:
     OSError: if it cannot be written.
   """
-  temporary = f'{path}.part'
+  temporary = f'{path}.{os.getpid()}.part'  # Nobody else writes to it.
   text = {} if 'b' in mode else {'encoding': 'utf-8', 'newline': ''}
   try:
     with open(temporary, mode, **text) as file:  # type: ignore[call-overload]

@@ -160,7 +160,7 @@ class AnswersTest(parameterized.TestCase):
     answers = self._open()
     answers.append(True)
     before = self._content()
-    os.mkdir(f'{self.path}.part')  # Not even root can write there.
+    os.mkdir(f'{self.path}.{os.getpid()}.part')  # Not even root can write there.
     for change in (answers.undo, lambda: answers.append(False)):
       with self.assertRaisesRegex(judge_cases.JudgeError, 'cannot be written'):
         change()

@@ -207,7 +207,7 @@ class ServerTest(parameterized.TestCase):
 
   def test_a_failure_to_save_reaches_the_page(self):
     self._serve()
-    os.mkdir(f'{self.path}.part')
+    os.mkdir(f'{self.path}.{os.getpid()}.part')
     status, reply = self._json('/answer', {'answered': 0, 'done': True})
     self.assertEqual(status, 500)
     self.assertIn('cannot be written', reply['error'])
