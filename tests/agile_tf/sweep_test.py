@@ -135,6 +135,17 @@ class ExperimentsTest(parameterized.TestCase):
           paper_values, run_dir=f'runs/{name}', **changed)
       self.assertEqual(_config([f'--flagfile=launch/{name}.flags']), expected)
 
+  def test_what_the_agents_of_figure_4_differ_in(self):
+    for job in sweep.jobs('figure4_left', 'runs', [0], laptop=False):
+      changed = set(config_lib.differences(
+          config_lib.Config(), _config(job.launch)))
+      for line in changed:
+        self.assertRegex(line, '^--(reward|reward_prediction'
+                         '|anticipated_negative_rate):')
+    rates = [_config(job.launch).anticipated_negative_rate
+             for job in sweep.jobs('figure4_right', 'runs', [0], laptop=False)]
+    self.assertEqual(rates, [.25, .5, .75, 1])
+
   @parameterized.parameters(
       ('relations', 'success_rate'), ('relations_a3c', 'success_rate'),
       ('relations_a3c_rp', 'success_rate'), ('relations_rho50', 'success_rate'),
@@ -147,10 +158,11 @@ class ExperimentsTest(parameterized.TestCase):
   def test_headers_have_the_papers_numbers(self, name, column):
     with open(f'launch/{name}.flags', encoding='utf-8') as file:
       header = ' '.join(line[2:].strip() for line in file if line[0] == '#')
-    for rate in (paper.curve(name, column).mean[-1],
-                 paper.TEXT.get((name, column), .5)):
-      if rate != .5:
-        self.assertIn(f'{100 * rate:.1f} %', header)
+    rates = [paper.curve(name, column).mean[-1]]
+    if (name, column) in paper.TEXT:
+      rates.append(paper.TEXT[name, column])
+    for rate in rates:
+      self.assertIn(f'{100 * rate:.1f} %', header)
 
   @parameterized.parameters('held_out_strings', 'held_out_meanings')
   def test_a_laptops_held_out_instructions_are_made_of_known_words(self, name):
