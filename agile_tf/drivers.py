@@ -55,14 +55,15 @@ def in_threads(trainer: training.Trainer, tick: Callable[[], None],
     Exception: the first one of any thread.
   """
   schedule = trainer.schedule
-  # Held until a worker has made its first steps: the first of them compiles for
-  # all others, and TensorFlow would warn that those who wait for it trace anew.
-  # (The discriminator's worker makes none, and has nobody to wait for it.)
-  compiling = {kind: threading.Lock() for kind in ('policy', 'discriminator')}
+  # Held until a policy worker has made its first steps: the first of them
+  # compiles for all others, and TensorFlow would warn that those who wait for
+  # it trace anew.
+  compiling = threading.Lock()
 
   def work(kind: str, iterate: Callable[[], int | None]) -> None:
     name = threading.current_thread().name
-    alone: contextlib.AbstractContextManager = compiling[kind]
+    alone: contextlib.AbstractContextManager = (
+        compiling if kind == 'policy' else contextlib.nullcontext())
     while schedule.begin(kind):
       try:
         with alone, watchdog.iteration(name):

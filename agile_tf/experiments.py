@@ -92,8 +92,9 @@ def _around_fine_tuning(only: str) -> tuple[Evaluation, ...]:
   """Figure 5's three bars.
 
   Args:
-    only: The flag that chooses the instructions that the change concerns.
+    only: A regular expression for the instructions that the change concerns.
   """
+  only = _INSTRUCTIONS + only
   return (
       Evaluation('before', ('--run_dir={after}', only, '--physics=normal')),
       Evaluation('changed', (
@@ -107,7 +108,6 @@ _BOTH_SIDES = (
 # What is said of every setting on a laptop that is not about rho: the
 # quickstart's value, which the settings' own flagfiles would replace.
 LAPTOP_RHO = '--anticipated_negative_rate=1.0'
-
 _OTHER_RHO = ("--why=The quickstart's job with another rho.",)
 
 SETTINGS: dict[str, Setting] = {
@@ -146,9 +146,8 @@ SETTINGS: dict[str, Setting] = {
         ('--reward_model={after}', '--initial_policy={after}'),
         laptop=(_INSTRUCTIONS + _CARRY_RED_RECT,), after='relations',
         laptop_after='carry_red_rect',
-        evaluations=_around_fine_tuning(_INSTRUCTIONS + _RED_RECT),
-        laptop_evaluations=_around_fine_tuning(
-            _INSTRUCTIONS + _CARRY_RED_RECT)),
+        evaluations=_around_fine_tuning(_RED_RECT),
+        laptop_evaluations=_around_fine_tuning(_CARRY_RED_RECT)),
     'carry_red_rect': Setting(
         'red rects carried', 'relations_rho100',
         laptop=(f'{_INSTRUCTIONS}{_GO_TO_RED_RECT}|{_CARRY_RED_RECT}',
@@ -197,7 +196,9 @@ EXPERIMENTS: dict[str, Experiment] = {
         'GridLU-Arrangements', ('arrangements',), seeds=10),
     'drivers': Experiment(
         'The same agent with its workers dealt over threads',
-        ('relations_rho100', 'threads_3', 'threads_15')),
+        # The first has 15 + 1 threads; on a laptop it has one.
+        ('relations_rho100', 'threads_3'),
+        laptop=('relations_rho100', 'threads_3', 'threads_15')),
     'remarks': Experiment(
         'The side remarks, and other rewards from D',
         ('relations', 'remark_all_workers', 'remark_no_column_norms',

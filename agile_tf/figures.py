@@ -310,18 +310,18 @@ def draw_curves(runs: Mapping[str, Sequence[Run]], settings: Sequence[str],
 def draw_data_efficiency(runs: Mapping[str, Sequence[Run]]
                         ) -> figure.Figure | None:
   """Draws figure 7: the best success rate by the number of goal examples."""
-  points = []
-  for name in runs:
+  points, drawn = [], []
+  for name, of_size in runs.items():
     match = re.fullmatch(r'data_(\d+)', name)
-    best = [curves.best(run.curve) for run in runs[name]]
+    best = [curves.best(run.curve) for run in of_size]
     rates = [b.rate for b in best if b is not None]
     if match and rates:
       points.append((int(match[1]), np.mean(rates), _deviation(rates)))
+      drawn.append(of_size)
   if not points:
     return None
   drawing, (ax,) = _new(1)
-  _title(ax, _are_replicas(
-      of_size for name, of_size in runs.items() if name.startswith('data_')))
+  _title(ax, _are_replicas(drawn))
   sizes, means, deviations = zip(*sorted(points))
   ax.errorbar(sizes, means, deviations, marker='o', capsize=3, label='ours')
   theirs = paper.data_efficiency()
@@ -345,30 +345,34 @@ def _rates(runs: Sequence[Run], evaluation: str, group: str = 'all',
   return [value for value in values if value is not None]
 
 
-def draw_bars(runs: Sequence[Run], bars: Mapping[tuple[str, str], str],
-              published: Mapping[str, float]) -> figure.Figure | None:
+# An evaluation, and a group of its episodes.
+_Bar = tuple[str, str]
+
+
+def draw_bars(runs: Sequence[Run], bars: Mapping[_Bar, str],
+              published: Mapping[_Bar, float]) -> figure.Figure | None:
   """Draws evaluated success rates beside the paper's (figure 5).
 
   Args:
     runs: Of a setting.
-    bars: From an evaluation and a group of its episodes to a label.
-    published: The paper's rates by label.
+    bars: With their labels.
+    published: The paper's rates.
 
   Returns:
     None if no run was evaluated.
   """
-  ours = {label: _rates(runs, *bar) for bar, label in bars.items()}
+  ours = {bar: _rates(runs, *bar) for bar in bars}
   if not any(ours.values()):
     return None
   drawing, (ax,) = _new(1)
   _title(ax, _are_replicas([runs]))
-  for i, (bar, label) in enumerate(bars.items()):
-    if ours[label]:
-      ax.bar(i - 0.2, np.mean(ours[label]), 0.38, color='C0',
-             yerr=_deviation(ours[label]), capsize=3,
-             label=f'ours ({len(ours[label])} seeds)')
-    if label in published:
-      ax.bar(i + 0.2, published[label], 0.38, color='none', edgecolor='C0',
+  for i, bar in enumerate(bars):
+    if ours[bar]:
+      ax.bar(i - 0.2, np.mean(ours[bar]), 0.38, color='C0',
+             yerr=_deviation(ours[bar]), capsize=3,
+             label=f'ours ({len(ours[bar])} seeds)')
+    if bar in published:
+      ax.bar(i + 0.2, published[bar], 0.38, color='none', edgecolor='C0',
              linestyle='--', label='paper')
     ceiling = _rates(runs, *bar, key='solvable')
     if ceiling:
@@ -384,19 +388,18 @@ def draw_bars(runs: Sequence[Run], bars: Mapping[tuple[str, str], str],
   return drawing
 
 
-# What is drawn as bars: of which setting, its bars, and the paper's by label.
-_BARS: dict[str, tuple[str, dict[tuple[str, str], str], dict[str, float]]] = {
+# What is drawn as bars: of which setting, the labels, and the paper's rates.
+_BARS: dict[str, tuple[str, dict[_Bar, str], dict[_Bar, float]]] = {
     'figure5': (
         'immovable',
         {('before', 'all'): 'before', ('changed', 'all'): 'immovable red rects',
          ('tuned', 'all'): 'after fine-tuning'},
-        {'before': paper.IMMOVABLE['before'],
-         'immovable red rects': paper.IMMOVABLE['changed'],
-         'after fine-tuning': paper.IMMOVABLE['tuned']}),
+        {(name, 'all'): rate for name, rate in paper.IMMOVABLE.items()}),
     'arrangements_by_blocks': (
         'arrangements',
         {('evaluation', group): group for group in paper.ARRANGEMENTS},
-        paper.ARRANGEMENTS),
+        {('evaluation', group): rate
+         for group, rate in paper.ARRANGEMENTS.items()}),
     **{f'held_out_{way}': (
         f'held_out_{way}',
         {('seen', 'all'): 'trained on', ('held_out', 'all'): 'held out'}, {})
@@ -503,20 +506,17 @@ def table(runs: Mapping[str, Sequence[Run]]) -> str:
           _percent(None if published is None else float(published.mean[-1])),
           _percent(paper.TEXT.get(
               (name, column), None if note else best_of_size.get(name)))))
-  for setting_name, bars, rates in _BARS.values():
+  for name, bars, rates in _BARS.values():
     for bar, label in bars.items():
-      measured = _rates(runs.get(setting_name, ()), *bar)
-      if measured:
-        lines.append(_row(
-            f'{experiments.SETTINGS[setting_name].label}: {label}',
-            _job(runs[setting_name]), str(len(measured)), '', _spread(measured),
-            '', '', '', _percent(rates.get(label))))
-        ceiling = _rates(runs[setting_name], *bar, key='solvable')
-        if ceiling:
+      label = f'{experiments.SETTINGS[name].label}: {label}'
+      for text, key, rate in (
+          (label, 'rate', rates.get(bar)),
+          (f'{label}, solvable', 'solvable', None)):
+        measured = _rates(runs.get(name, ()), *bar, key=key)
+        if measured:
           lines.append(_row(
-              f'{experiments.SETTINGS[setting_name].label}: {label}, solvable',
-              _job(runs[setting_name]), str(len(ceiling)), '', _spread(ceiling),
-              '', '', '', ''))
+              text, _job(runs[name]), str(len(measured)), '', _spread(measured),
+              '', '', '', _percent(rate)))
   return '\n'.join(lines)
 
 
