@@ -160,7 +160,8 @@ class AnswersTest(parameterized.TestCase):
     answers = self._open()
     answers.append(True)
     before = self._content()
-    os.mkdir(f'{self.path}.{os.getpid()}.part')  # Not even root can write there.
+    # Not even root can write there.
+    os.mkdir(f'{self.path}.{os.getpid()}.part')
     for change in (answers.undo, lambda: answers.append(False)):
       with self.assertRaisesRegex(judge_cases.JudgeError, 'cannot be written'):
         change()
