@@ -186,24 +186,27 @@ def check_tokens(checkpoint: checkpoints.Checkpoint,
 
 
 def parameters(checkpoint: checkpoints.Checkpoint, network: networks.Network,
-               group: str) -> list[np.ndarray]:
+               group: str) -> np.ndarray:
   """Returns the parameters of a network, 'policy' or 'discriminator'.
+
+  Returns:
+    float32 [P].
 
   Raises:
     CheckpointError: if the checkpoint does not have them.
   """
   arrays = checkpoints.unpack(checkpoint.arrays, group)
-  missing = sorted(set(network.names) - set(arrays))
+  missing = sorted(set(network.layout.names) - set(arrays))
   if missing:
     raise checkpoints.CheckpointError(
         f'The checkpoint lacks the parameters {", ".join(missing)}: its run '
         f'had no {group}, or one of another --model.')
-  for name, shape in zip(network.names, network.shapes):
+  for name, shape in zip(network.layout.names, network.layout.shapes):
     if arrays[name].shape != shape:
       raise checkpoints.CheckpointError(
           f"The checkpoint's {name} is {list(arrays[name].shape)}; here it is "
           f'{list(shape)}: its run had other actions (see --noop).')
-  return [arrays[name] for name in network.names]
+  return network.layout.join(arrays).numpy()
 
 
 def policy_loss(config: config_lib.Config) -> learning.PolicyLoss:

@@ -91,7 +91,7 @@ class Player:
         trained.discriminator, self._world, self._config.reward_form,
         self._config.reward_scale)
 
-  def play(self, theta: list[tf.Tensor], phi: list[tf.Tensor] | None,
+  def play(self, theta: tf.Tensor, phi: tf.Tensor | None,
            count: int, seed: int, greedy: bool) -> Iterable[Episode]:
     """Plays episodes.
 

@@ -65,7 +65,7 @@ def modelled_rewards_program(
 
 def policy_gradients_program(
     policy: networks.Network, world: worlds.World, weights: PolicyLoss
-) -> Callable[..., tuple[list[list[tf.Tensor]], dict[str, tf.Tensor]]]:
+) -> Callable[..., tuple[Sequence[tf.Tensor], dict[str, tf.Tensor]]]:
   """Compiles the gradient of line 7 of Algorithm 2, one a worker.
 
   The loss of a worker is summed over the steps of its rollout (equation 1 by
@@ -75,8 +75,8 @@ def policy_gradients_program(
     A function of theta, observations uint8 [T + 1, W, ...], codes int32
     [W, slots], actions int32 [T, W], rewards (0 where masked), discounts and
     mask float32 [T, W], `results` as in `rollouts.Rollout`, and `Replayed` or
-    None, that returns W lists of gradients and the terms of the loss: float32
-    [W], a mean a step.
+    None, that returns W gradients, float32 [P], and the terms of the loss:
+    float32 [W], a mean a step.
   """
   predicts = weights.reward_prediction_cost > 0
 
@@ -119,9 +119,7 @@ def policy_gradients_program(
     with tf.GradientTape(watch_accessed_variables=False) as tape:
       tape.watch(theta)
       loss, extras = worker_loss(theta, *arguments)
-    return tape.gradient(
-        loss, theta,
-        unconnected_gradients=tf.UnconnectedGradients.ZERO), extras
+    return tape.gradient(loss, theta), extras
 
   @tf.function(autograph=False, jit_compile=True)
   def policy_gradients(theta, observations, codes, actions, rewards, discounts,
@@ -149,15 +147,15 @@ def policy_gradients_program(
 
 def discriminator_gradients_program(
     discriminator: networks.Network, world: worlds.World
-) -> Callable[..., tuple[Sequence[tf.Tensor], dict[str, tf.Tensor]]]:
+) -> Callable[..., tuple[tf.Tensor, dict[str, tf.Tensor]]]:
   """Compiles lines 9 to 11 of Algorithm 1.
 
   Returns:
     A function of phi, goals (codes int32 [N, slots], observations
     uint8 [N, ...]) and candidates (codes int32 [M, slots], observations
-    uint8 [M, ...], M >= N) that returns gradients and the terms to watch: the
-    loss (the mean over the 2 N examples), and the shares of goals and of
-    negatives that D tells as such, float32 [].
+    uint8 [M, ...], M >= N) that returns the gradient, float32 [P], and the
+    terms to watch: the loss (the mean over the 2 N examples), and the shares
+    of goals and of negatives that D tells as such, float32 [].
   """
   @tf.function(autograph=False, jit_compile=True)
   def discriminator_gradients(phi, goals, candidates):
@@ -192,8 +190,8 @@ def discriminator_gradients_program(
 
 class Round(NamedTuple):
   """What a round of training leaves."""
-  theta: list[tf.Tensor]  # After each worker's own update.
-  mean_squares: list[tf.Tensor]  # RMSProp's slots.
+  theta: tf.Tensor  # float32 [P], after each worker's own update.
+  mean_square: tf.Tensor  # float32 [P], RMSProp's slot.
   observations: tf.Tensor  # uint8 [T + 1, W, ...]
   actions: tf.Tensor  # int32 [T, W]
   rewards: tf.Tensor  # float32 [T, W]
@@ -219,12 +217,12 @@ def round_program(
     settings: The policy's updates.
 
   Returns:
-    A function of theta, mean_squares, phi, the arguments of `play` after theta
+    A function of theta, mean_square, phi, the arguments of `play` after theta
     (observations, codes, truth codes, noise, mask), discounts float32 [T, W]
     and `Replayed` or None, that returns a `Round`. All workers must be active.
   """
   @tf.function(autograph=False, jit_compile=True)
-  def one_round(theta, mean_squares, phi, observations, codes, truth_codes,
+  def one_round(theta, mean_square, phi, observations, codes, truth_codes,
                 gumbel, mask, discounts, replayed):
     observations, actions, satisfied, results = play(
         theta, observations, codes, truth_codes, gumbel, mask)
@@ -235,10 +233,10 @@ def round_program(
         results, replayed)
     norms = []
     for gradient in gradients:
-      theta, mean_squares, norm = optimizers.updated(
-          settings, theta, mean_squares, gradient)
+      theta, mean_square, norm = optimizers.updated(
+          settings, theta, mean_square, gradient)
       norms.append(norm)
-    return Round(theta, mean_squares, observations, actions, rewards,
+    return Round(theta, mean_square, observations, actions, rewards,
                  satisfied, terms, tf.stack(norms))
 
   return one_round

@@ -1,8 +1,8 @@
 """The policy and the discriminator (appendix G), as functions of parameters.
 
-Networks are written as Sonnet modules, and used as pure functions of a list of
-parameter tensors: one traced program then serves every thread, each with its
-own snapshot of the shared variables.
+Networks are written as Sonnet modules, and used as pure functions of a vector
+of parameters: one traced program then serves every thread, each with its own
+snapshot of the shared variables.
 """
 
 from collections.abc import Sequence
@@ -16,6 +16,7 @@ import tensorflow as tf
 from agile_tf import convolutions
 from agile_tf import instructions
 from agile_tf import modules
+from agile_tf import parameters as parameters_lib
 
 HIDDEN_UNITS = 100
 
@@ -103,8 +104,7 @@ class Network:
   """A Sonnet network as a pure function of its parameters.
 
   Attributes:
-    names: The parameters' names, in the order of every list of parameters.
-    shapes: Their shapes.
+    layout: Of the vector of its parameters.
   """
 
   def __init__(self, module: type[snt.Module], model: str,
@@ -128,41 +128,41 @@ class Network:
         tf.zeros([1, len(grammar.slots)], tf.int32), convolutions.convolve)
     self._transformed, parameters = self._build()
     self._variables = tuple(parameters)
-    self.names = tuple(
-        variable.deref().name.removesuffix(':0') for variable in parameters)
-    self.shapes = tuple(
-        tuple(value.shape) for value in parameters.values())
+    self.layout = parameters_lib.Layout(
+        [variable.deref().name.removesuffix(':0') for variable in parameters],
+        [value.shape for value in parameters.values()])
 
   def _build(self) -> tuple[Any, dict[Any, tf.Tensor]]:
     with snt.functional.variables():
       transformed = snt.functional.transform(self._make())
     return transformed, transformed.init(*self._example)
 
-  def initial(self, seed: int) -> list[np.ndarray]:
+  def initial(self, seed: int) -> np.ndarray:
     """Draws initial parameters as the paper's appendix G says.
 
     Args:
       seed: The same seed gives the same parameters.
 
     Returns:
-      float32 arrays, in the order of `names`.
+      float32 [P].
     """
     tf.random.set_seed(seed)
     _, parameters = self._build()
-    return [value.numpy() for value in parameters.values()]
+    return self.layout.join(
+        dict(zip(self.layout.names, parameters.values()))).numpy()
 
-  def __call__(self, parameters: Sequence[tf.Tensor], images: tf.Tensor,
+  def __call__(self, parameters: tf.Tensor, images: tf.Tensor,
                codes: tf.Tensor,
                convolve: convolutions.Convolve = convolutions.convolve) -> Any:
     """Applies the network with these parameters.
 
     Args:
-      parameters: float32 tensors, in the order of `names`. They may be
-        watched by a gradient tape.
+      parameters: float32 [P]. It may be watched by a gradient tape.
       images: float32 [B, H, W, 3] in [0, 1].
       codes: int32 [B, slots].
       convolve: See `agile_tf.convolutions`.
     """
+    parts = self.layout.split(parameters).values()
     with self._lock:
       return self._transformed.apply(
-          dict(zip(self._variables, parameters)), images, codes, convolve)
+          dict(zip(self._variables, parts)), images, codes, convolve)

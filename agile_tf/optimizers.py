@@ -6,18 +6,19 @@ inside the square root, and the mean square starts at ones.
   mean_square <- decay * mean_square + (1 - decay) * g^2
   w <- w - learning_rate * g / sqrt(mean_square + epsilon)
 
-with g clipped by its global norm first. `SharedParameters` keeps the variables
+with g clipped by its global norm first. `SharedParameters` keeps the variable
 and slots of one network behind one lock: an update happens whole or not at
 all, and a snapshot never sees half of one. A gradient that is not finite
 changes nothing.
 """
 
-from collections.abc import Sequence
 import threading
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
+
+from agile_tf import parameters as parameters_lib
 
 
 class RMSProp(NamedTuple):
@@ -59,76 +60,65 @@ def has_columns(name: str) -> bool:
 
 
 def updated(
-    settings: RMSProp, parameters: Sequence[tf.Tensor],
-    mean_squares: Sequence[tf.Tensor], gradients: Sequence[tf.Tensor]
-) -> tuple[list[tf.Tensor], list[tf.Tensor], tf.Tensor]:
+    settings: RMSProp, parameters: tf.Tensor, mean_square: tf.Tensor,
+    gradient: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
   """Makes one update from tensors to tensors, for a compiled program.
 
   It does what `SharedParameters.apply` does in place, without column norms.
 
   Args:
     settings: How it is made.
-    parameters: float32 tensors.
-    mean_squares: The optimiser's slots, of the same shapes.
-    gradients: Of the same shapes.
+    parameters: float32 [P].
+    mean_square: float32 [P], the optimiser's slot.
+    gradient: float32 [P].
 
   Returns:
-    The new parameters and slots, and the gradients' global norm before
-    clipping, float32 [].
+    The new parameters and slot, and the gradient's norm before clipping,
+    float32 [].
   """
-  clipped, norm = tf.clip_by_global_norm(gradients, settings.gradient_norm)
-  mean_squares = [
-      mean_square + (1 - settings.decay) * (tf.square(g) - mean_square)
-      for mean_square, g in zip(mean_squares, clipped)]
-  parameters = [
-      parameter - settings.learning_rate * g * tf.math.rsqrt(
-          mean_square + settings.epsilon)
-      for parameter, mean_square, g in zip(parameters, mean_squares, clipped)]
-  return parameters, mean_squares, norm
+  (clipped,), norm = tf.clip_by_global_norm([gradient], settings.gradient_norm)
+  mean_square += (1 - settings.decay) * (tf.square(clipped) - mean_square)
+  parameters -= settings.learning_rate * clipped * tf.math.rsqrt(
+      mean_square + settings.epsilon)
+  return parameters, mean_square, norm
 
 
 class SharedParameters:
   """The parameters of one network, shared by all threads.
 
   Attributes:
-    names: The parameters' names.
+    layout: Of the parameters.
   """
 
-  def __init__(self, names: Sequence[str], initial: Sequence[np.ndarray],
+  def __init__(self, layout: parameters_lib.Layout, initial: np.ndarray,
                settings: RMSProp):
-    """Creates variables and slots; to be called before any thread starts.
+    """Creates variable and slots; to be called before any thread starts.
 
     Args:
-      names: A name a parameter.
-      initial: float32 arrays.
+      layout: Of the parameters.
+      initial: float32 [P].
       settings: How updates are made.
     """
-    self.names = tuple(names)
+    self.layout = layout
     self._settings = settings
     self._lock = threading.Lock()
-    self._variables = [
-        tf.Variable(value, name=name) for name, value in zip(names, initial)]
-    self._mean_squares = [
-        tf.Variable(tf.ones_like(value), name=f'{name}/mean_square')
-        for name, value in zip(names, initial)]
+    self._variable = tf.Variable(initial)
+    self._mean_square = tf.Variable(tf.ones_like(initial))
     # Without momentum the kernel still writes to this slot, which then is the
     # last step of each weight.
-    self._momenta = [
-        tf.Variable(tf.zeros_like(value), name=f'{name}/momentum')
-        for name, value in zip(names, initial)]
+    self._momentum = tf.Variable(tf.zeros_like(initial))
     self._apply_function = tf.function(self._updates, autograph=False)
     self._snapshot_function = tf.function(
-        lambda: [tf.identity(v.read_value()) for v in self._variables],
-        autograph=False)
+        lambda: tf.identity(self._variable.read_value()), autograph=False)
 
-  def _updates(self, *gradients: Sequence[tf.Tensor]) -> tf.Tensor:
+  def _updates(self, *gradients: tf.Tensor) -> tf.Tensor:
     """Makes one update after another."""
     return tf.stack([self._update(gradient) for gradient in gradients])
 
-  def _update(self, gradients: Sequence[tf.Tensor]) -> tf.Tensor:
-    """Clips the gradients, applies them if they are finite; their norm."""
-    clipped, norm = tf.clip_by_global_norm(
-        gradients, self._settings.gradient_norm)
+  def _update(self, gradient: tf.Tensor) -> tf.Tensor:
+    """Clips a gradient, applies it if it is finite; returns its norm."""
+    (clipped,), norm = tf.clip_by_global_norm(
+        [gradient], self._settings.gradient_norm)
 
     def change() -> tf.Tensor:
       self._change(clipped)
@@ -136,34 +126,36 @@ class SharedParameters:
 
     return tf.cond(tf.math.is_finite(norm), change, lambda: norm)
 
-  def _change(self, clipped: Sequence[tf.Tensor]) -> None:
-    """Applies clipped gradients and clips columns."""
+  def _change(self, clipped: tf.Tensor) -> None:
+    """Applies a clipped gradient and clips columns."""
     settings = self._settings
-    for name, variable, mean_square, momentum, gradient in zip(
-        self.names, self._variables, self._mean_squares, self._momenta,
-        clipped):
-      # TensorFlow 1's own kernel; it updates variable and slots in place.
-      tf.raw_ops.ResourceApplyRMSProp(
-          var=variable.handle, ms=mean_square.handle, mom=momentum.handle,
-          lr=settings.learning_rate, rho=settings.decay, momentum=0.0,
-          epsilon=settings.epsilon, grad=gradient)
-      if settings.max_column_norm is not None and has_columns(name):
-        variable.assign(clip_columns(variable, settings.max_column_norm))
+    # TensorFlow 1's own kernel; it updates variable and slots in place.
+    tf.raw_ops.ResourceApplyRMSProp(
+        var=self._variable.handle, ms=self._mean_square.handle,
+        mom=self._momentum.handle, lr=settings.learning_rate,
+        rho=settings.decay, momentum=0.0, epsilon=settings.epsilon,
+        grad=clipped)
+    if settings.max_column_norm is not None:
+      self._variable.assign(self.layout.join({
+          name: (clip_columns(part, settings.max_column_norm)
+                 if has_columns(name) else part)
+          for name, part in self.layout.split(
+              self._variable.read_value()).items()}))
 
-  def snapshot(self) -> list[tf.Tensor]:
-    """Returns the parameters as they are between two updates.
+  def snapshot(self) -> tf.Tensor:
+    """Returns the parameters as they are between two updates, float32 [P].
 
-    The tensors keep these values whatever happens to the variables.
+    The tensor keeps these values whatever happens to the variable.
     """
     with self._lock:
       return self._snapshot_function()
 
-  def apply(self, *gradients: Sequence[tf.Tensor]) -> tf.Tensor:
-    """Updates the parameters, once for each list of gradients.
+  def apply(self, *gradients: tf.Tensor) -> tf.Tensor:
+    """Updates the parameters, once for each gradient.
 
     Args:
-      *gradients: N lists of float32 tensors, in the order of `names`. Each is
-        clipped on its own, and left out if its norm is not finite.
+      *gradients: N tensors, float32 [P]. Each is clipped on its own, and left
+        out if its norm is not finite.
 
     Returns:
       float32 [N], the gradients' global norms before clipping.
@@ -175,14 +167,17 @@ class SharedParameters:
     """Returns parameters and slots by name, for a checkpoint."""
     with self._lock:
       return {
-          variable.name.removesuffix(':0'): variable.numpy()
-          for variable in self._all()}
+          name + suffix: part.numpy()
+          for suffix, variable in self._variables()
+          for name, part in self.layout.split(variable.read_value()).items()}
 
   def load(self, state: dict[str, np.ndarray]) -> None:
     """Restores what `state` returned."""
     with self._lock:
-      for variable in self._all():
-        variable.assign(state[variable.name.removesuffix(':0')])
+      for suffix, variable in self._variables():
+        variable.assign(self.layout.join(
+            {name: state[name + suffix] for name in self.layout.names}))
 
-  def _all(self) -> list[tf.Variable]:
-    return self._variables + self._mean_squares + self._momenta
+  def _variables(self) -> list[tuple[str, tf.Variable]]:
+    return [('', self._variable), ('/mean_square', self._mean_square),
+            ('/momentum', self._momentum)]

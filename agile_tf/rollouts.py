@@ -86,7 +86,7 @@ def truth(world: worlds.World, rollout: Rollout) -> np.ndarray | None:
 class Actor(Protocol):
   """Plays the episodes of W workers."""
 
-  def play(self, theta: Sequence[tf.Tensor]) -> Rollout:
+  def play(self, theta: tf.Tensor) -> Rollout:
     """Plays one rollout of each worker with these policy parameters."""
     ...
 
@@ -209,7 +209,7 @@ class CompiledActor:
     self._observations = np.zeros([width, *world.observation_shape], np.uint8)
     self._instructions = [''] * width
 
-  def play(self, theta: Sequence[tf.Tensor]) -> Rollout:
+  def play(self, theta: tf.Tensor) -> Rollout:
     """See `Actor`."""
     rules, length = self._rules, self._length
     for w in np.flatnonzero(self._steps_left == 0):
@@ -292,7 +292,7 @@ class EnvironmentActor:
     self._greedy = greedy
     self._timesteps: list[dm_env.TimeStep | None] = [None] * len(rngs)
 
-  def play(self, theta: Sequence[tf.Tensor]) -> Rollout:
+  def play(self, theta: tf.Tensor) -> Rollout:
     """See `Actor`."""
     world = self._world
     length, width = self._length, len(self._environments)

@@ -21,9 +21,9 @@ class Trained(NamedTuple):
   world: worlds.World
   steps: int  # Policy steps at the checkpoint.
   policy: networks.Network
-  theta: list[tf.Tensor]
+  theta: tf.Tensor  # float32 [P]
   discriminator: networks.Network
-  phi: list[tf.Tensor] | None  # None: the run has no discriminator.
+  phi: tf.Tensor | None  # float32 [P]; None: it has no discriminator.
 
 
 def load(run_dir: str, step: int | None = None, held_out: bool = False,
@@ -48,8 +48,8 @@ def load(run_dir: str, step: int | None = None, held_out: bool = False,
   world = building.make_world(config, held_out, only)
   policy, discriminator = building.make_networks(config.model, world)
   return at(
-      Trained(config, world, 0, policy, [], discriminator, None), run_dir,
-      step)
+      Trained(config, world, 0, policy, tf.zeros([0]), discriminator, None),
+      run_dir, step)
 
 
 def at(trained: Trained, run_dir: str, step: int | None = None) -> Trained:
@@ -66,16 +66,15 @@ def at(trained: Trained, run_dir: str, step: int | None = None) -> Trained:
   checkpoint = checkpoints.load(run_dir, step)
   building.check_tokens(checkpoint, trained.world)
 
-  def constants(network: networks.Network, group: str) -> list[tf.Tensor]:
-    return [tf.constant(value) for value in building.parameters(
-        checkpoint, network, group)]
+  def constant(network: networks.Network, group: str) -> tf.Tensor:
+    return tf.constant(building.parameters(checkpoint, network, group))
 
   has_discriminator = bool(
       checkpoints.unpack(checkpoint.arrays, 'discriminator'))
   return trained._replace(
       steps=checkpoint.values['steps'],
-      theta=constants(trained.policy, 'policy'),
-      phi=(constants(trained.discriminator, 'discriminator')
+      theta=constant(trained.policy, 'policy'),
+      phi=(constant(trained.discriminator, 'discriminator')
            if has_discriminator else None))
 
 

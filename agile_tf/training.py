@@ -101,7 +101,7 @@ class Trainer:
       building.check_tokens(initial, world)
       theta = building.parameters(initial, self._policy_network, 'policy')
     self.policy = optimizers.SharedParameters(
-        self._policy_network.names, theta, building.policy_updates(config))
+        self._policy_network.layout, theta, building.policy_updates(config))
     self.discriminator = None
     if config.reward != 'environment':
       phi = self._discriminator_network.initial(discriminator_seed)
@@ -110,7 +110,7 @@ class Trainer:
         phi = building.parameters(
             frozen, self._discriminator_network, 'discriminator')
       self.discriminator = optimizers.SharedParameters(
-          self._discriminator_network.names, phi,
+          self._discriminator_network.layout, phi,
           optimizers.RMSProp(
               config.discriminator_learning_rate, config.discriminator_decay,
               config.discriminator_epsilon, config.discriminator_gradient_norm,

@@ -78,9 +78,9 @@ class DiscriminatorWorker:
     candidates = self._buffer.sample(self.rng, self._num_candidates)
     # 9, 10: Reject the top 1 - rho of them; the loss.
     phi = self._discriminator.snapshot()
-    gradients, metrics = self._gradients(phi, goals, candidates)
+    gradient, metrics = self._gradients(phi, goals, candidates)
     # 11, 12: Update phi, which all workers read.
-    norms = self._discriminator.apply(gradients)
+    norms = self._discriminator.apply(gradient)
     values = {name: float(value) for name, value in metrics.items()}
     values['discriminator_gradient_norm'] = float(norms[0])
     health.require_finite(values, rows=[0])

@@ -280,7 +280,7 @@ class LaunchTest(parameterized.TestCase):
     run = launch.Run(config, trainer)
     self.addCleanup(run.close)
     state = trainer.policy.state()
-    name = trainer.policy.names[0]
+    name = trainer.policy.layout.names[0]
     state[name] = state[name] + np.float32(np.inf)
     trainer.policy.load(state)
     with self.assertRaisesRegex(

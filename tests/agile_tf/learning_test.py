@@ -37,10 +37,10 @@ def _images(rng, *shape):
 def _parameters(network, seed):
   """Larger than the initial ones, with biases that are not zeros."""
   rng = np.random.default_rng(seed)
-  return [
-      tf.constant(1.5 * value if value.any() else rng.normal(
-          scale=0.2, size=value.shape).astype(np.float32))
-      for value in network.initial(seed)]
+  initial = network.initial(seed)
+  return tf.constant(np.where(
+      initial == 0, rng.normal(scale=0.2, size=initial.shape),
+      1.5 * initial).astype(np.float32))
 
 
 def _scaled(observations):
@@ -113,6 +113,16 @@ def _worker_gradient(policy, theta, codes, observations, actions, rewards,
   return gradient, terms
 
 
+def _assert_close(network, actual, expected, rtol, atol, who):
+  """Compares gradients, each parameter's by its own largest number."""
+  expected = network.layout.split(expected)
+  for name, one in network.layout.split(actual).items():
+    other = expected[name].numpy()
+    np.testing.assert_allclose(
+        one, other, rtol=rtol, atol=atol + 1e-4 * np.abs(other).max(),
+        err_msg=f'{who}, {name}')
+
+
 class PolicyGradientsTest(parameterized.TestCase):
 
   def setUp(self):
@@ -125,12 +135,7 @@ class PolicyGradientsTest(parameterized.TestCase):
     self._codes = self._world.grammar.encode(_TEXTS)
 
   def _assert_close(self, actual, expected, index):
-    self.assertLen(actual, len(self._policy.names))
-    for name, one, other in zip(self._policy.names, actual, expected):
-      other = other.numpy()
-      np.testing.assert_allclose(
-          one, other, rtol=2e-3, atol=1e-5 + 1e-4 * np.abs(other).max(),
-          err_msg=f'worker {index}, {name}')
+    _assert_close(self._policy, actual, expected, 2e-3, 1e-5, f'worker {index}')
 
   @parameterized.parameters((1.0, False), (0.5, True))
   def test_each_workers_gradient_is_its_own(self, td_lambda, predicts):
@@ -170,7 +175,7 @@ class PolicyGradientsTest(parameterized.TestCase):
       for name, value in expected_terms.items():
         np.testing.assert_allclose(
             terms[name][w], value, rtol=1e-3, atol=1e-5, err_msg=name)
-      largest = max(np.abs(x).max() for x in actual)
+      largest = np.abs(actual).max()
       if played or predicts:
         self.assertGreater(largest, 0.01)
       else:
@@ -186,7 +191,7 @@ class PolicyGradientsTest(parameterized.TestCase):
         replayed and [x[0] for x in replayed])
     actual = run(other)[0]
     self._assert_close(actual[0], expected, 0)
-    self.assertFalse(np.allclose(actual[0][0], gradients[0][0], rtol=1e-2))
+    self.assertFalse(np.allclose(actual[0], gradients[0], rtol=1e-2))
 
     # What stands in steps that were not played makes no difference.
     other = {name: value.copy() for name, value in rollout.items()}
@@ -197,9 +202,8 @@ class PolicyGradientsTest(parameterized.TestCase):
     other['discounts'][3:, 2] = 7
     other['actions'][rollout['mask'] == 0] = 0
     for w, (one, two) in enumerate(zip(gradients, run(other)[0])):
-      for name, a, b in zip(self._policy.names, one, two):
-        np.testing.assert_allclose(
-            a, b, rtol=1e-5, atol=1e-6, err_msg=f'worker {w}, {name}')
+      np.testing.assert_allclose(
+          one, two, rtol=1e-5, atol=1e-6, err_msg=f'worker {w}')
     self.assertEqual(program.experimental_get_tracing_count(), 1)
 
     # What was computed when acting, step by step, need not be again.
@@ -214,7 +218,7 @@ class PolicyGradientsTest(parameterized.TestCase):
       self._assert_close(one, two, w)
     nothing = tuple(map(tf.zeros_like, results))  # It is believed.
     self.assertFalse(np.allclose(
-        run(rollout, nothing)[0][0][0], gradients[0][0], rtol=1e-2))
+        run(rollout, nothing)[0][0], gradients[0], rtol=1e-2))
 
 
 class DiscriminatorProgramsTest(parameterized.TestCase):
@@ -229,7 +233,8 @@ class DiscriminatorProgramsTest(parameterized.TestCase):
 
   def _logits(self, codes, observations, phi=None):
     return self._discriminator(
-        phi or self._phi, _scaled(observations), tf.constant(codes))
+        self._phi if phi is None else phi, _scaled(observations),
+        tf.constant(codes))
 
   @parameterized.parameters(3, 12)
   def test_gradients(self, num_candidates):
@@ -239,7 +244,7 @@ class DiscriminatorProgramsTest(parameterized.TestCase):
         for n in (3, num_candidates))
     program = learning.discriminator_gradients_program(
         self._discriminator, self._world)
-    gradients, terms = program(self._phi, goals, candidates)
+    gradient, terms = program(self._phi, goals, candidates)
 
     # Lines 9 and 10 of Algorithm 1, an example at a time.
     ratings = [
@@ -253,11 +258,8 @@ class DiscriminatorProgramsTest(parameterized.TestCase):
       loss = (-tf.reduce_sum(tf.math.log(d_goals)) -
               tf.reduce_sum(tf.math.log(1 - d_kept))) / 6
     expected = tape.gradient(loss, self._phi)
-    for name, one, other in zip(self._discriminator.names, gradients, expected):
-      other = other.numpy()
-      np.testing.assert_allclose(
-          one, other, rtol=2e-3, atol=1e-6 + 1e-4 * np.abs(other).max(),
-          err_msg=name)
+    _assert_close(
+        self._discriminator, gradient, expected, 2e-3, 1e-6, 'discriminator')
     np.testing.assert_allclose(terms['discriminator_loss'], loss, rtol=1e-4)
     self.assertAlmostEqual(
         float(terms['goals_accepted']), np.mean(d_goals > .5), places=6)
@@ -276,12 +278,15 @@ class DiscriminatorProgramsTest(parameterized.TestCase):
 
     # The logits are linear in the last layer, which has no bias: mix two such
     # layers so that half of the first worker's states are on each side of 0.5.
-    one = self._phi[-1]
-    two = tf.abs(one)
+    layout = self._discriminator.layout
+    parts = layout.split(self._phi)
+    last = layout.names[-1]
+    one, two = parts[last], tf.abs(parts[last])
     ratio = np.median(
-        (rate(self._phi) / rate([*self._phi[:-1], two]))[:, 0])
-    self._phi[-1] = one - tf.cast(ratio, tf.float32) * two
-    logits = rate(self._phi)
+        (rate(self._phi) / rate(layout.join(parts | {last: two})))[:, 0])
+    phi = layout.join(
+        parts | {last: one - tf.cast(ratio, tf.float32) * two})
+    logits = rate(phi)
     self.assertGreater(np.abs(logits).min(), 1e-5)
     decisions = logits > 0
     self.assertEqual(np.mean(decisions[:, 0]), 0.5)
@@ -289,7 +294,7 @@ class DiscriminatorProgramsTest(parameterized.TestCase):
     self.assertGreater(len(np.unique(decisions, axis=1).T), 1)
     program = learning.modelled_rewards_program(
         self._discriminator, self._world, 'decision', 0.1)
-    rewards, is_goal = program(self._phi, observations, self._codes)
+    rewards, is_goal = program(phi, observations, self._codes)
     np.testing.assert_array_equal(is_goal, decisions)
     np.testing.assert_array_equal(
         rewards, np.where(decisions, 0.1, 0).astype(np.float32))

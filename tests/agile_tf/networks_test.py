@@ -80,14 +80,21 @@ def _network(kind, model='nmn'):
 def _parameters(network, seed):
   """Initial parameters, but with biases that are not zeros."""
   rng = np.random.default_rng(seed)
-  return [value if value.any() else
-          rng.normal(scale=0.3, size=value.shape).astype(np.float32)
-          for value in network.initial(seed)]
+  initial = network.initial(seed)
+  return tf.constant(np.where(
+      initial == 0, rng.normal(scale=0.3, size=initial.shape),
+      initial).astype(np.float32))
+
+
+def _initial(network, seed):
+  """The initial values by name."""
+  return {name: value.numpy() for name, value in network.layout.split(
+      network.initial(seed)).items()}
 
 
 def _short(network, parameters):
-  return {name.partition('/')[2]: value.astype(np.float64)
-          for name, value in zip(network.names, parameters)}
+  return {name.partition('/')[2]: value.numpy().astype(np.float64)
+          for name, value in network.layout.split(parameters).items()}
 
 
 class NetworksTest(parameterized.TestCase):
@@ -105,7 +112,7 @@ class NetworksTest(parameterized.TestCase):
                          model=('nmn', 'lstm'))
   def test_batches_of_any_size_without_retracing(self, kind, model):
     network = _network(kind, model)
-    parameters = [tf.constant(x) for x in network.initial(0)]
+    parameters = tf.constant(network.initial(0))
     compute = tf.function(network, reduce_retracing=True)
     for count in 3, 2, 1, 3:
       tf.nest.map_structure(
@@ -121,8 +128,7 @@ class NetworksTest(parameterized.TestCase):
     network = _network('policy', model)
     parameters = _parameters(network, 1)
     output = network(
-        [tf.constant(value) for value in parameters],
-        tf.constant(self._images), tf.constant(self._codes))
+        parameters, tf.constant(self._images), tf.constant(self._codes))
     self.assertEqual(output.logits.shape, [3, 5])
     self.assertEqual(output.baseline.shape, [3])
     self.assertEqual(output.reward_logits.shape, [3, 2])
@@ -138,8 +144,7 @@ class NetworksTest(parameterized.TestCase):
     network = _network('discriminator', model)
     parameters = _parameters(network, 1)
     logits = network(
-        [tf.constant(value) for value in parameters],
-        tf.constant(self._images), tf.constant(self._codes))
+        parameters, tf.constant(self._images), tf.constant(self._codes))
     self.assertEqual(logits.shape, [3])
     p = _short(network, parameters)
     expected = [
@@ -150,26 +155,29 @@ class NetworksTest(parameterized.TestCase):
 
   def test_gradients_of_all_heads_reach_the_stem(self):
     network = _network('policy')
-    theta = [tf.constant(value) for value in _parameters(network, 1)]
+    theta = _parameters(network, 1)
     with tf.GradientTape(persistent=True) as tape:
       tape.watch(theta)
       output = network(
           theta, tf.constant(self._images), tf.constant(self._codes))
       sums = [tf.reduce_sum(value) for value in output]
-    gamma, hidden = (network.names.index(f'policy/{name}')
-                     for name in ('features/film_nmn/gamma', 'hidden/w'))
-    for value in sums:
-      gradient = tape.gradient(value, [theta[0], theta[gamma]])
-      self.assertGreater(min(np.abs(x).max() for x in gradient), 1e-4)
+    gradients = [
+        {name.partition('/')[2]: np.abs(part).max()
+         for name, part in network.layout.split(
+             tape.gradient(value, theta)).items()}
+        for value in sums]
+    for gradient in gradients:
+      for name in 'features/stem/patches/w', 'features/film_nmn/gamma':
+        self.assertGreater(gradient[name], 1e-4)
     # Reward prediction leaves the pathway of the policy before its MLP.
-    self.assertIsNotNone(tape.gradient(sums[1], theta[hidden]))
-    self.assertIsNone(tape.gradient(sums[2], theta[hidden]))
+    self.assertGreater(gradients[1]['hidden/w'], 0)
+    self.assertEqual(gradients[2]['hidden/w'], 0)
 
   @parameterized.product(
       kind=('policy', 'discriminator'), model=('nmn', 'lstm'))
   def test_instructions_do_not_retrace(self, kind, model):
     network = _network(kind, model)
-    theta = [tf.constant(value) for value in network.initial(0)]
+    theta = tf.constant(network.initial(0))
     program = tf.function(
         lambda *arguments: tf.nest.flatten(network(*arguments))[0])
     outputs = [
@@ -188,8 +196,9 @@ class NetworksTest(parameterized.TestCase):
   def test_initial_values(self, kind, model, expected):
     network = _network(kind, model)
     self.assertCountEqual(
-        network.names, [f'{kind}/{name}' for name in expected])
-    for name, value in zip(network.names, network.initial(5)):
+        network.layout.names, [f'{kind}/{name}' for name in expected])
+    self.assertEqual(network.initial(5).shape, (network.layout.size,))
+    for name, value in _initial(network, 5).items():
       shape, fan_in = expected[name.partition('/')[2]]
       self.assertEqual(value.shape, shape, name)
       self.assertEqual(value.dtype, np.float32, name)
@@ -208,14 +217,15 @@ class NetworksTest(parameterized.TestCase):
   @parameterized.parameters('policy', 'discriminator')
   def test_initial_values_follow_from_the_seed(self, kind):
     network = _network(kind)
-    one, other = network.initial(3), network.initial(4)
-    again = _network(kind).initial(3)
-    for name, a, b, c in zip(network.names, one, other, again):
-      np.testing.assert_array_equal(a, c, name)
-      self.assertEqual(np.array_equal(a, b), not a.any(), name)
+    other = _initial(network, 4)
+    again = _initial(_network(kind), 3)
+    for name, value in _initial(network, 3).items():
+      np.testing.assert_array_equal(value, again[name], name)
+      self.assertEqual(
+          np.array_equal(value, other[name]), not value.any(), name)
 
   def test_layers_of_one_shape_differ(self):
-    values = dict(zip(_network('policy').names, _network('policy').initial(0)))
+    values = _initial(_network('policy'), 0)
     for one, other in (('film_nmn/w', 'merge/convolution/w'),
                        ('film_nmn/gamma', 'film_nmn/beta')):
       self.assertFalse(np.array_equal(
@@ -230,8 +240,7 @@ class NetworksTest(parameterized.TestCase):
     """Eager calls from many threads at once do not mix their parameters."""
     network = _network('discriminator')
     arguments = tf.constant(self._images), tf.constant(self._codes)
-    phis = [[tf.constant(value) for value in network.initial(seed)]
-            for seed in range(4)]
+    phis = [tf.constant(network.initial(seed)) for seed in range(4)]
     expected = [network(phi, *arguments).numpy() for phi in phis]
     differing = []
 

@@ -8,21 +8,26 @@ import numpy as np
 import tensorflow as tf
 
 from agile_tf import optimizers
+from agile_tf import parameters as parameters_lib
 
 _POLICY = optimizers.RMSProp(3e-4, 0.99, 0.1, 40.0)
 _DISCRIMINATOR = optimizers.RMSProp(5e-4, 0.9, 1e-10, 25.0)
-_NAMES = ('a/w', 'a/b', 'gamma')
-_SHAPES = ((4, 3), (3,), (2, 3))
+_LAYOUT = parameters_lib.Layout(
+    ('a/w', 'a/b', 'gamma'), ((4, 3), (3,), (2, 3)))
 
 
 def _values(rng, scale=1.0):
-  return [
-      rng.normal(scale=scale, size=shape).astype(np.float32)
-      for shape in _SHAPES]
+  return rng.normal(scale=scale, size=_LAYOUT.size).astype(np.float32)
 
 
 def _tensorflow_1(initial, gradients, settings):
-  """Variables and norms after each step, in a graph and a session."""
+  """Variables and norms after each step, in a graph and a session.
+
+  There each parameter is a variable of its own.
+  """
+  initial, *gradients = (
+      [part.numpy() for part in _LAYOUT.split(vector).values()]
+      for vector in (initial, *gradients))
   v1 = tf.compat.v1
   with tf.Graph().as_default(), v1.Session() as session:
     variables = [
@@ -37,24 +42,22 @@ def _tensorflow_1(initial, gradients, settings):
     steps = []
     for step in gradients:
       norm_value, _ = session.run([norm, train], dict(zip(feeds, step)))
-      steps.append((norm_value, session.run(variables)))
+      steps.append((norm_value, np.concatenate(
+          [value.ravel() for value in session.run(variables)])))
   return steps
 
 
 def _by_hand(initial, gradients, settings):
   """The same in float64, from the formulas."""
-  values = [value.astype(np.float64) for value in initial]
-  mean_squares = [np.ones_like(value) for value in values]
-  for step in gradients:
-    norm = np.sqrt(sum(np.sum(g.astype(np.float64)**2) for g in step))
-    scale = min(1, settings.gradient_norm / norm)
-    for i, gradient in enumerate(step):
-      gradient = scale * gradient.astype(np.float64)
-      mean_squares[i] = (
-          settings.decay * mean_squares[i] +
-          (1 - settings.decay) * gradient**2)
-      values[i] = values[i] - settings.learning_rate * gradient / np.sqrt(
-          mean_squares[i] + settings.epsilon)
+  values = initial.astype(np.float64)
+  mean_square = np.ones_like(values)
+  for gradient in gradients:
+    gradient = gradient.astype(np.float64)
+    gradient *= min(1, settings.gradient_norm / np.sqrt(np.sum(gradient**2)))
+    mean_square = (
+        settings.decay * mean_square + (1 - settings.decay) * gradient**2)
+    values -= settings.learning_rate * gradient / np.sqrt(
+        mean_square + settings.epsilon)
   return values
 
 
@@ -78,31 +81,32 @@ class UpdateTest(parameterized.TestCase):
     rng = np.random.default_rng(0)
     initial = _values(rng)
     gradients = [_values(rng, scale) for _ in range(5)]
-    parameters = optimizers.SharedParameters(_NAMES, initial, settings)
-    pure = initial, [np.ones_like(value) for value in initial]
-    for step, (norm, expected) in zip(
-        gradients, _tensorflow_1(initial, gradients, settings)):
-      actual, = parameters.apply([tf.constant(g) for g in step])
-      *pure, pure_norm = optimizers.updated(settings, *pure, step)
+    parameters = optimizers.SharedParameters(_LAYOUT, initial, settings)
+    pure = initial, np.ones_like(initial)
+    for gradient, (norm, expected) in zip(
+        gradients, _tensorflow_1(initial, gradients, settings), strict=True):
+      actual, = parameters.apply(tf.constant(gradient))
+      *pure, pure_norm = optimizers.updated(
+          settings, *pure, tf.constant(gradient))
       np.testing.assert_allclose([actual, pure_norm], norm, rtol=1e-6)
-      for one, two, other in zip(parameters.snapshot(), pure[0], expected):
-        np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-7)
-        np.testing.assert_allclose(two, other, rtol=1e-5, atol=1e-6)
-    for one, other in zip(
-        parameters.snapshot(), _by_hand(initial, gradients, settings)):
-      np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+      np.testing.assert_allclose(
+          parameters.snapshot(), expected, rtol=1e-6, atol=1e-7)
+      np.testing.assert_allclose(pure[0], expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        parameters.snapshot(), _by_hand(initial, gradients, settings),
+        rtol=1e-5, atol=1e-6)
 
   def test_clips_by_the_norm_of_all_gradients(self):
     # Norms 3 and 4: the global one is 5, on both sides of the threshold.
-    gradients = [tf.constant([3.]), tf.constant([4.])]
     steps = {}
     for threshold in (4.0, 6.0):
       parameters = optimizers.SharedParameters(
-          ['b', 'c'], [np.zeros([1], np.float32)] * 2,
+          parameters_lib.Layout(['b', 'c'], [[1], [1]]),
+          np.zeros([2], np.float32),
           optimizers.RMSProp(1.0, 0.5, 0.0, threshold))
-      norm, = parameters.apply(gradients)
+      norm, = parameters.apply(tf.constant([3., 4.]))
       self.assertAlmostEqual(float(norm), 5.0, places=5)
-      steps[threshold] = np.concatenate(parameters.snapshot())
+      steps[threshold] = parameters.snapshot()
     expected = {
         threshold: [-scale * g / np.sqrt(.5 + .5 * (scale * g)**2)
                     for g in (3, 4)]
@@ -113,10 +117,11 @@ class UpdateTest(parameterized.TestCase):
   def test_first_step_from_a_mean_square_of_one(self):
     # From zero it would be 1 / sqrt(1 - decay) = 3.16 times the rate.
     parameters = optimizers.SharedParameters(
-        ['b'], [np.zeros([1], np.float32)], _DISCRIMINATOR)
-    parameters.apply([tf.constant([1e-3])])
+        parameters_lib.Layout(['b'], [[1]]), np.zeros([1], np.float32),
+        _DISCRIMINATOR)
+    parameters.apply(tf.constant([1e-3]))
     np.testing.assert_allclose(
-        parameters.snapshot()[0], [-5e-4 * 1e-3 / np.sqrt(0.9)], rtol=1e-5)
+        parameters.snapshot(), [-5e-4 * 1e-3 / np.sqrt(0.9)], rtol=1e-5)
 
 
 class ColumnsTest(parameterized.TestCase):
@@ -159,17 +164,18 @@ class ColumnsTest(parameterized.TestCase):
     initial[1][:, 0] = 0.1  # A column that stays short.
     initial[2] += 2
     initial[3] += 2
-    parameters, unclipped = (
-        optimizers.SharedParameters(names, initial, s)
-        for s in (settings, settings._replace(max_column_norm=None)))
-    gradients = [
-        tf.constant(rng.normal(size=s).astype(np.float32)) for s in shapes]
-    parameters.apply(gradients)
-    unclipped.apply(gradients)
+    layout = parameters_lib.Layout(names, shapes)
+    start = layout.join(dict(zip(names, initial))).numpy()
+    gradient = tf.constant(rng.normal(size=layout.size).astype(np.float32))
+    both = []
+    for change in ({}, {'max_column_norm': None}):
+      parameters = optimizers.SharedParameters(
+          layout, start, settings._replace(**change))
+      parameters.apply(gradient)
+      both.append(layout.split(parameters.snapshot()))
     clipped_some = 0
-    for name, one, other in zip(
-        names, parameters.snapshot(), unclipped.snapshot()):
-      one, other = one.numpy(), other.numpy()
+    for name in names:
+      one, other = (parts[name].numpy() for parts in both)
       if not name.endswith('/w'):
         np.testing.assert_array_equal(one, other)
         self.assertGreater(  # It would be clipped.
@@ -188,26 +194,24 @@ class ColumnsTest(parameterized.TestCase):
 
 class SharedTest(parameterized.TestCase):
 
-  def _gradients(self, seed):
-    rng = np.random.default_rng(seed)
-    return [tf.constant(value) for value in _values(rng)]
+  def _gradient(self, seed):
+    return tf.constant(_values(np.random.default_rng(seed)))
 
   def _make(self, settings=_DISCRIMINATOR):
     return optimizers.SharedParameters(
-        _NAMES, _values(np.random.default_rng(0)), settings)
+        _LAYOUT, _values(np.random.default_rng(0)), settings)
 
   def test_snapshot_keeps_its_values(self):
     parameters = self._make()
     snapshot = parameters.snapshot()
-    before = [value.numpy().copy() for value in snapshot]
+    before = snapshot.numpy().copy()
     loaded = self._make().state()
-    for change in (lambda: parameters.apply(self._gradients(1)),
+    for change in (lambda: parameters.apply(self._gradient(1)),
                    lambda: parameters.load(
                        {name: value + 1 for name, value in loaded.items()})):
       change()
-      for one, other, now in zip(snapshot, before, parameters.snapshot()):
-        np.testing.assert_array_equal(one, other)
-        self.assertFalse(np.array_equal(other, now))
+      np.testing.assert_array_equal(snapshot, before)
+      self.assertFalse(np.array_equal(before, parameters.snapshot()))
 
   @parameterized.parameters(
       _POLICY, _DISCRIMINATOR, _DISCRIMINATOR._replace(max_column_norm=1.0))
@@ -215,16 +219,20 @@ class SharedTest(parameterized.TestCase):
     settings = optimizers.RMSProp(*settings)
     parameters = self._make(settings)
     for seed in range(3):
-      parameters.apply(self._gradients(seed))
+      parameters.apply(self._gradient(seed))
     state = parameters.state()
-    self.assertLen(state, 3 * len(_NAMES))
+    self.assertEqual(
+        {name: value.shape for name, value in state.items()},
+        {name + slot: shape
+         for name, shape in zip(_LAYOUT.names, _LAYOUT.shapes)
+         for slot in ('', '/mean_square', '/momentum')})
     kept = {name: value.copy() for name, value in state.items()}
     restored = optimizers.SharedParameters(
-        _NAMES, [np.zeros(shape, np.float32) for shape in _SHAPES], settings)
+        _LAYOUT, np.zeros([_LAYOUT.size], np.float32), settings)
     restored.load(state)
     for seed in range(3, 6):
       for each in (parameters, restored):
-        each.apply(self._gradients(seed))
+        each.apply(self._gradient(seed))
     expected, actual = parameters.state(), restored.state()
     self.assertEqual(list(expected), list(actual))
     for name, value in expected.items():
@@ -234,7 +242,7 @@ class SharedTest(parameterized.TestCase):
 
   def test_one_call_with_many_gradients_is_many_calls(self):
     settings = _DISCRIMINATOR._replace(max_column_norm=1.0)
-    gradients = [self._gradients(seed) for seed in range(3)]
+    gradients = [self._gradient(seed) for seed in range(3)]
     one, many = self._make(settings), self._make(settings)
     norms = one.apply(*gradients)
     expected = [many.apply(gradient)[0] for gradient in gradients]
@@ -247,10 +255,10 @@ class SharedTest(parameterized.TestCase):
     rng = np.random.default_rng(0)
     initial, good = _values(rng), _values(rng)
     bad = _values(rng)
-    bad[1][2] = wrong
-    one = optimizers.SharedParameters(_NAMES, initial, _DISCRIMINATOR)
-    other = optimizers.SharedParameters(_NAMES, initial, _DISCRIMINATOR)
-    norms = one.apply(bad, good, bad).numpy()
+    bad[13] = wrong
+    one = optimizers.SharedParameters(_LAYOUT, initial, _DISCRIMINATOR)
+    other = optimizers.SharedParameters(_LAYOUT, initial, _DISCRIMINATOR)
+    norms = one.apply(*map(tf.constant, (bad, good, bad))).numpy()
     expected = other.apply(good).numpy()
     np.testing.assert_array_equal(np.isfinite(norms), [False, True, False])
     self.assertEqual(norms[1], expected[0])
@@ -259,14 +267,14 @@ class SharedTest(parameterized.TestCase):
 
   def test_threads_leave_what_one_thread_leaves(self):
     settings = _DISCRIMINATOR._replace(max_column_norm=1.0)
-    gradients = self._gradients(1)
+    gradient = self._gradient(1)
     alone, shared = self._make(settings), self._make(settings)
     for _ in range(16 * 20):
-      alone.apply(gradients)
+      alone.apply(gradient)
 
     def apply():
       for _ in range(20):
-        shared.apply(gradients)
+        shared.apply(gradient)
 
     for thread in _start(*[apply] * 16):
       thread.join()
@@ -277,32 +285,33 @@ class SharedTest(parameterized.TestCase):
   def test_snapshots_and_states_are_never_torn(self):
     """All parameters get the same updates, so that they are always equal."""
     names = [f'{i}/b' for i in range(24)]
+    layout = parameters_lib.Layout(names, [[5000]] * len(names))
     parameters = optimizers.SharedParameters(
-        names, [np.zeros([5000], np.float32)] * len(names), _POLICY)
-    gradients = [tf.ones([5000])] * len(names)
-    parameters.apply(gradients)
+        layout, np.zeros([layout.size], np.float32), _POLICY)
+    gradient = tf.ones([layout.size])
+    parameters.apply(gradient)
     parameters.snapshot()
     done = threading.Event()
 
     def apply():
       for _ in range(80):
-        parameters.apply(gradients)
+        parameters.apply(gradient)
 
     def snapshot():
-      return [value.numpy() for value in parameters.snapshot()]
+      return parameters.snapshot().numpy()
 
     def state():
       values = parameters.state()
-      return [values[name] for name in names]
+      return np.stack([values[name] for name in names])
 
     seen, torn = {snapshot: set(), state: set()}, []
 
     def look(take):
       while not done.is_set():
         values = take()
-        if not all(np.all(value == values[0][0]) for value in values):
+        if not np.all(values == values.flat[0]):
           torn.append(take)
-        seen[take].add(float(values[0][0]))
+        seen[take].add(float(values.flat[0]))
 
     lookers = _start(lambda: look(snapshot), lambda: look(state))
     for thread in _start(*[apply] * 3):
@@ -317,24 +326,27 @@ class SharedTest(parameterized.TestCase):
   def test_columns_are_never_seen_before_they_are_clipped(self):
     settings = optimizers.RMSProp(0.5, 0.9, 1e-10, 1e9, 1.0)
     parameters = optimizers.SharedParameters(
-        ['w'], [np.full([500, 40], 1e-3, np.float32)], settings)
-    gradients = [tf.fill([500, 40], -1.0)]
+        parameters_lib.Layout(['w'], [[500, 40]]),
+        np.full([500 * 40], 1e-3, np.float32), settings)
+    gradient = tf.fill([500 * 40], -1.0)
     done = threading.Event()
     norms = []
 
+    def columns(snapshot):
+      return np.linalg.norm(snapshot.numpy().reshape([500, 40]), axis=0)
+
     def look():
       while not done.is_set():
-        value = parameters.snapshot()[0].numpy()
-        norms.append(np.linalg.norm(value, axis=0).max())
+        norms.append(columns(parameters.snapshot()).max())
 
     looker, = _start(look)
     for _ in range(60):
-      parameters.apply(gradients)
+      parameters.apply(gradient)
     done.set()
     looker.join()
     self.assertLessEqual(max(norms), 1 + 1e-5)
     np.testing.assert_allclose(
-        np.linalg.norm(parameters.snapshot()[0], axis=0), 1, rtol=1e-5)
+        columns(parameters.snapshot()), 1, rtol=1e-5)
 
 
 if __name__ == '__main__':

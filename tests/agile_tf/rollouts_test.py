@@ -60,7 +60,7 @@ def _gridlu_actors(delayed=(False,) * _WIDTH, greedy=False):
   """An actor of each kind with the same seeds, and policy parameters."""
   world, policy = _gridlu()
   # Larger than the initial ones, so that actions depend on what is seen.
-  theta = [tf.constant(2 * value) for value in policy.initial(3)]
+  theta = tf.constant(2 * policy.initial(3))
   actors = [
       kind(world, program(policy, world),
            [world.make_environment(seed) for seed in range(_WIDTH)],
@@ -146,7 +146,7 @@ class RolloutsTest(parameterized.TestCase):
         world, rollouts.play_program(policy, world), environments,
         [np.random.default_rng(seed) for seed in seeds.spawn(width)], length,
         [w % 2 == 1 for w in range(width)])
-    theta = [tf.constant(value) for value in policy.initial(0)]
+    theta = tf.constant(policy.initial(0))
     timesteps = [None] * width
     steps = 0
     for _ in range(200):
@@ -190,7 +190,7 @@ class RolloutsTest(parameterized.TestCase):
     policy = networks.Network(
         networks.PolicyNetwork, 'nmn', world.grammar, world.image_shape,
         num_actions=world.num_actions)
-    theta = [tf.constant(value) for value in policy.initial(0)]
+    theta = tf.constant(policy.initial(0))
     actor = rollouts.EnvironmentActor(
         world, rollouts.act_program(policy, world), [Countdown([2, 5, 1])],
         [np.random.default_rng(0)], _LENGTH, [False])

@@ -200,7 +200,7 @@ class TrainingTest(parameterized.TestCase):
     trainer = training.Trainer(
         tiny.config(initial_policy='elsewhere'), initial=self.end)
     state = trainer.policy.state()
-    for name in trainer.policy.names:
+    for name in trainer.policy.layout.names:
       np.testing.assert_array_equal(
           state[name], self.end.arrays[f'policy:{name}'], name)
       np.testing.assert_array_equal(state[f'{name}/mean_square'], 1, name)
@@ -238,7 +238,7 @@ class TrainingTest(parameterized.TestCase):
                        (trainer.discriminator, before.discriminator)):
       state = one.state()
       for name, value in other.state().items():
-        if name in one.names:
+        if name in one.layout.names:
           self.assertTrue(np.isfinite(state[name]).all())
           self.assertTrue((state[name] != value).any(), name)
 

@@ -1,0 +1,39 @@
+"""A network's parameters as one vector.
+
+All parameters of a network lie one after another in a vector, float32 [P]: a
+snapshot is one copy, an update one step of the optimiser, and a gradient one
+tensor. A `Layout` says what lies where.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import tensorflow as tf
+
+
+class Layout:
+  """Which parameter lies where in a vector.
+
+  Attributes:
+    names: The parameters' names, in their order.
+    shapes: Their shapes.
+    size: P, how many numbers they are.
+  """
+
+  def __init__(self, names: Sequence[str], shapes: Sequence[Sequence[int]]):
+    self.names = tuple(names)
+    self.shapes = tuple(tuple(shape) for shape in shapes)
+    self._sizes = [int(np.prod(shape)) for shape in self.shapes]
+    self.size = sum(self._sizes)
+
+  def split(self, vector: tf.Tensor) -> dict[str, tf.Tensor]:
+    """Returns the parameters by name; float32 [P] in, [*shape] each out."""
+    parts = tf.split(vector, self._sizes)
+    return {
+        name: tf.reshape(part, shape)
+        for name, part, shape in zip(self.names, parts, self.shapes)}
+
+  def join(self, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
+    """Returns the vector of these parameters, float32 [P]."""
+    return tf.concat(
+        [tf.reshape(parameters[name], [-1]) for name in self.names], 0)
