@@ -14,16 +14,13 @@ are said to be so, and the paper's curves have an axis of their own, at the top.
 Figures are written as PNG and SVG, and the numbers as table.md.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-import json
+from collections.abc import Mapping, Sequence
 import os
 import re
 import sys
-from typing import Any, NamedTuple
 
 from absl import app
 from absl import flags
-from absl import logging
 from matplotlib import axes
 from matplotlib import figure
 import numpy as np
@@ -32,13 +29,13 @@ from agile_tf import config as config_lib
 from agile_tf import curves
 from agile_tf import experiments
 from agile_tf import paper
+from agile_tf import results
 
-_END_ROWS = 10  # The rows whose mean is a run's end.
+_Runs = Mapping[str, Sequence[results.Run]]  # By setting.
 
 _COLUMNS = {
     'success_rate': 'success rate', 'reward_model_accuracy': 'accuracy',
     'false_positives': 'false positives', 'false_negatives': 'false negatives'}
-
 
 # What the table has, with what a line says of it.
 _TABLE_COLUMNS = {
@@ -48,186 +45,10 @@ _TABLE_COLUMNS = {
     'false_negatives': ': its false negatives'}
 
 
-class Run(NamedTuple):
-  """What there is of one run."""
-  path: str
-  name: str  # The setting's.
-  seed: int
-  curve: dict[str, np.ndarray]  # The columns of metrics.csv.
-  evaluations: dict[str, Any]  # By name, what agile_tf.evaluate --json said.
-  config: config_lib.Config | None  # None if nobody knows.
-
-  @property
-  def is_replica(self) -> bool:
-    """Whether its job is known to be smaller than the paper's."""
-    return (self.config is not None and
-            self.config.instructions not in experiments.PAPERS_INSTRUCTIONS)
-
-
-class FigureError(ValueError):
-  """Runs from which nothing can be drawn."""
-
-
-def _evaluations(run_dir: str, setting: experiments.Setting
-                ) -> dict[str, Any]:
-  """Reads what was measured on a run."""
-  found = {}
-  for evaluation in setting.evaluations:
-    path = os.path.join(run_dir, f'{evaluation.name}.json')
-    if not os.path.exists(path):
-      continue
-    try:
-      with open(path, encoding='utf-8') as file:
-        found[evaluation.name] = json.load(file)
-      float(found[evaluation.name]['success']['all']['rate'])
-    except (OSError, ValueError, TypeError, KeyError) as error:
-      raise FigureError(
-          f'{path} has no success rate ({type(error).__name__}: {error}): '
-          'expected what agile_tf.evaluate --json prints.') from error
-  return found
-
-
-def _name_and_seed(run_dir: str, config: config_lib.Config | None
-                  ) -> tuple[str, int]:
-  """Tells from its name, or its configuration, which run this is."""
-  match = re.fullmatch(
-      r'(\w+?)(?:_seed(\d+))?', os.path.basename(os.path.abspath(run_dir)))
-  if not match or match[1] not in experiments.SETTINGS:
-    raise FigureError(
-        f'{run_dir}: expected the directory of a run, or its metrics.csv, in a '
-        'directory named NAME_seedN, with one of these names: '
-        f'{", ".join(experiments.SETTINGS)}.')
-  if match[2]:
-    return match[1], int(match[2])
-  return match[1], config.seed if config else 0
-
-
-def load(paths: Sequence[str]) -> dict[str, list[Run]]:
-  """Reads runs, by setting. Those without a row yet are left out.
-
-  Args:
-    paths: Directories, or the files metrics.csv in them.
-
-  Raises:
-    FigureError, ConfigError or CurveError: if a path is not a run of a known
-      setting, or two do not belong together.
-  """
-  runs: dict[str, list[Run]] = {}
-  for path in paths:
-    if os.path.basename(path) == 'metrics.csv':
-      path = os.path.dirname(os.path.abspath(path))
-    config_path = os.path.join(path, 'config.json')
-    config = (
-        config_lib.load(config_path) if os.path.exists(config_path) else None)
-    name, seed = _name_and_seed(path, config)
-    if os.path.isdir(path) and not os.path.exists(
-        os.path.join(path, 'metrics.csv')):
-      logging.warning('%s has no metrics.csv yet and is left out.', path)
-      continue
-    curve = curves.read(path)
-    if not len(curve['steps']):
-      logging.warning('%s has no row yet and is left out.', path)
-      continue
-    run = Run(path, name, seed, curve,
-              _evaluations(path, experiments.SETTINGS[name]), config)
-    others = runs.setdefault(name, [])
-    _check_belongs(run, others)
-    others.append(run)
-  return {name: found for name, found in runs.items() if found}
-
-
-def _check_belongs(run: Run, others: Sequence[Run]) -> None:
-  """Checks that a run can be averaged with others of its setting."""
-  for other in others:
-    if other.seed == run.seed:
-      raise FigureError(
-          f'{run.path} and {other.path} are the same setting and seed: name '
-          'one of them.')
-    if (run.config is None) != (other.config is None):
-      without, known = (
-          (run, other) if run.config is None else (other, run))
-      raise FigureError(
-          f'{without.path} has no config.json, so that nobody knows whether it '
-          f'can be averaged with {known.path}: copy it there from the run.')
-    if run.config is None or other.config is None:
-      continue
-    # Fine-tuning begins with a run of its own seed.
-    own = ('--seed:', '--reward_model:', '--initial_policy:')
-    differences = [
-        line for line in config_lib.differences(other.config, run.config)
-        if not line.startswith(own)]
-    if differences:
-      raise FigureError(
-          f'{run.path} cannot be averaged with {other.path}, which was trained '
-          f'with other settings: {"; ".join(differences)}.')
-
-
-class Mean(NamedTuple):
-  """A curve over seeds."""
-  steps: np.ndarray  # float64 [N]
-  mean: np.ndarray  # float64 [N]
-  deviation: np.ndarray  # float64 [N], see `_deviation`
-  complete: np.ndarray  # bool [N], whether all seeds have come so far
-
-
-def _deviation(values: np.ndarray | Sequence[float]) -> np.ndarray:
-  """Returns the seeds' standard deviation [...] of [seeds, ...], 0 for one."""
-  values = np.asarray(values, float)
-  count = np.isfinite(values).sum(axis=0)
-  squares = np.nansum((values - np.nanmean(values, axis=0))**2, axis=0)
-  return np.sqrt(squares / np.maximum(count - 1, 1))
-
-
-def mean_curve(runs: Sequence[Run], column: str) -> Mean | None:
-  """Averages a column over seeds, each in the same intervals of steps.
-
-  Where only some runs have come so far, they alone count.
-
-  Returns:
-    None if no run has the column.
-  """
-  runs = [run for run in runs
-          if np.isfinite(run.curve.get(column, np.nan)).any()]
-  if not runs:
-    return None
-  ends = [run.curve['steps'][-1] for run in runs]
-  edges = curves.intervals(
-      max(ends), max(len(run.curve['steps']) for run in runs))
-  values = np.stack([curves.averaged(run.curve, column, edges)
-                     for run in runs])
-  drawn = np.isfinite(values).any(axis=0)
-  values, last_steps = values[:, drawn], edges[1:][drawn]
-  return Mean(
-      last_steps, np.nanmean(values, axis=0), _deviation(values),
-      last_steps - (edges[1] - edges[0]) / 2 <= min(ends))
-
-
-def end(run: Run, column: str) -> float:
-  """Returns a run's mean over its last rows, NaN if it has none."""
-  values = run.curve.get(column, np.array([]))
-  values = values[np.isfinite(values)][-_END_ROWS:]
-  return float(np.mean(values)) if len(values) else float('nan')
-
-
 def _label_steps(ax: axes.Axes, longest: float) -> None:
   unit, name = (1e6, 'millions of ') if longest >= 1e6 else (1e3, 'thousand ')
   ax.xaxis.set_major_formatter(lambda x, _: f'{x / unit:g}')
   ax.set_xlabel(f'{name}steps')
-
-
-def _are_replicas(runs: Iterable[Sequence[Run]]) -> bool:
-  """Whether runs are on a smaller job than the paper's, all or none.
-
-  Raises:
-    FigureError: if some are and some are not.
-  """
-  found: dict[bool, Run] = {
-      run.is_replica: run for of_setting in runs for run in of_setting}
-  if len(found) > 1:
-    raise FigureError(
-        f'{found[True].path} is on a smaller job than {found[False].path}, and '
-        'both belong into one figure: draw them apart.')
-  return True in found
 
 
 def _title(ax: axes.Axes, replica: bool) -> None:
@@ -235,10 +56,10 @@ def _title(ax: axes.Axes, replica: bool) -> None:
     ax.set_title("ours: a smaller job than the paper's", fontsize='medium')
 
 
-def _draw(ax: axes.Axes, runs: Mapping[str, Sequence[Run]],
+def _draw(ax: axes.Axes, runs: _Runs,
           settings: Sequence[str], column: str) -> bool:
   """Draws a panel; returns whether there was anything of ours to draw."""
-  ours = {name: mean_curve(runs[name], column)
+  ours = {name: results.mean_curve(runs[name], column)
           for name in settings if name in runs}
   drawn = {name: curve for name, curve in ours.items() if curve is not None}
   if not drawn:
@@ -247,7 +68,7 @@ def _draw(ax: axes.Axes, runs: Mapping[str, Sequence[Run]],
       name: curve for name in settings
       if (curve := paper.curve(name, column)) is not None}
   longest = max(curve.steps[-1] for curve in drawn.values())
-  replica = _are_replicas(runs[name] for name in drawn)
+  replica = results.are_replicas(runs[name] for name in drawn)
   _title(ax, replica)
   top = ax
   if published and replica:
@@ -298,7 +119,7 @@ def _new(panels: int, width: float = 6.4
   return drawing, list(np.atleast_1d(drawing.subplots(1, panels)))
 
 
-def draw_curves(runs: Mapping[str, Sequence[Run]], settings: Sequence[str],
+def draw_curves(runs: _Runs, settings: Sequence[str],
                 columns: Sequence[str]) -> figure.Figure | None:
   """Draws a figure of curves, a panel a column; None if there are none."""
   drawing, panels = _new(len(columns), 8.4)  # With a legend.
@@ -307,8 +128,7 @@ def draw_curves(runs: Mapping[str, Sequence[Run]], settings: Sequence[str],
   return drawing if any(drawn) else None
 
 
-def draw_data_efficiency(runs: Mapping[str, Sequence[Run]]
-                        ) -> figure.Figure | None:
+def draw_data_efficiency(runs: _Runs) -> figure.Figure | None:
   """Draws figure 7: the best success rate by the number of goal examples."""
   points, drawn = [], []
   for name, of_size in runs.items():
@@ -316,12 +136,12 @@ def draw_data_efficiency(runs: Mapping[str, Sequence[Run]]
     best = [curves.best(run.curve) for run in of_size]
     rates = [b.rate for b in best if b is not None]
     if match and rates:
-      points.append((int(match[1]), np.mean(rates), _deviation(rates)))
+      points.append((int(match[1]), np.mean(rates), results.deviation(rates)))
       drawn.append(of_size)
   if not points:
     return None
   drawing, (ax,) = _new(1)
-  _title(ax, _are_replicas(drawn))
+  _title(ax, results.are_replicas(drawn))
   sizes, means, deviations = zip(*sorted(points))
   ax.errorbar(sizes, means, deviations, marker='o', capsize=3, label='ours')
   theirs = paper.data_efficiency()
@@ -337,19 +157,11 @@ def draw_data_efficiency(runs: Mapping[str, Sequence[Run]]
   return drawing
 
 
-def _rates(runs: Sequence[Run], evaluation: str, group: str = 'all',
-           key: str = 'rate') -> list[float]:
-  """The rates of a group of episodes that an evaluation of each seed has."""
-  values = [run.evaluations[evaluation]['success'].get(group, {}).get(key)
-            for run in runs if evaluation in run.evaluations]
-  return [value for value in values if value is not None]
-
-
 # An evaluation, and a group of its episodes.
 _Bar = tuple[str, str]
 
 
-def draw_bars(runs: Sequence[Run], bars: Mapping[_Bar, str],
+def draw_bars(runs: Sequence[results.Run], bars: Mapping[_Bar, str],
               published: Mapping[_Bar, float]) -> figure.Figure | None:
   """Draws evaluated success rates beside the paper's (figure 5).
 
@@ -361,20 +173,20 @@ def draw_bars(runs: Sequence[Run], bars: Mapping[_Bar, str],
   Returns:
     None if no run was evaluated.
   """
-  ours = {bar: _rates(runs, *bar) for bar in bars}
+  ours = {bar: results.rates(runs, *bar) for bar in bars}
   if not any(ours.values()):
     return None
   drawing, (ax,) = _new(1)
-  _title(ax, _are_replicas([runs]))
+  _title(ax, results.are_replicas([runs]))
   for i, bar in enumerate(bars):
     if ours[bar]:
       ax.bar(i - 0.2, np.mean(ours[bar]), 0.38, color='C0',
-             yerr=_deviation(ours[bar]), capsize=3,
+             yerr=results.deviation(ours[bar]), capsize=3,
              label=f'ours ({len(ours[bar])} seeds)')
     if bar in published:
       ax.bar(i + 0.2, published[bar], 0.38, color='none', edgecolor='C0',
              linestyle='--', label='paper')
-    ceiling = _rates(runs, *bar, key='solvable')
+    ceiling = results.rates(runs, *bar, key='solvable')
     if ceiling:
       ax.hlines(float(np.mean(ceiling)), i - 0.39, i + 0.01, color='black',
                 label='solvable')
@@ -407,7 +219,7 @@ _BARS: dict[str, tuple[str, dict[_Bar, str], dict[_Bar, float]]] = {
 }
 
 
-def draw(runs: Mapping[str, Sequence[Run]]) -> dict[str, figure.Figure]:
+def draw(runs: _Runs) -> dict[str, figure.Figure]:
   """Draws every figure for which there are runs, by name."""
 
   def settings(name: str) -> tuple[str, ...]:
@@ -449,14 +261,14 @@ def _spread(rates: Sequence[float]) -> str:
     return ''
   if len(known) == 1:
     return f'{100 * known[0]:.1f} %'
-  return f'{100 * np.mean(known):.1f} ± {100 * _deviation(known):.1f} %'
+  return f'{100 * np.mean(known):.1f} ± {100 * results.deviation(known):.1f} %'
 
 
 def _percent(rate: float | None) -> str:
   return '' if rate is None else f'{100 * rate:.1f} %'
 
 
-def _job(runs: Sequence[Run]) -> str:
+def _job(runs: Sequence[results.Run]) -> str:
   """Says on which job runs were made."""
   config = runs[0].config
   if config is None:
@@ -470,7 +282,7 @@ def _row(*cells: str) -> str:
   return f'| {" | ".join(cells)} |'
 
 
-def table(runs: Mapping[str, Sequence[Run]]) -> str:
+def table(runs: _Runs) -> str:
   """Lists every setting beside the paper, in Markdown.
 
   Success first, then the reward models, then what was evaluated. Runs that
@@ -486,7 +298,7 @@ def table(runs: Mapping[str, Sequence[Run]]) -> str:
   for column, note in _TABLE_COLUMNS.items():
     for name, setting in experiments.SETTINGS.items():
       known = [run for run in runs.get(name, ())
-               if np.isfinite(end(run, column))]
+               if np.isfinite(results.end(run, column))]
       published = paper.curve(name, column)
       if not known or note and published is None:
         continue
@@ -501,7 +313,7 @@ def table(runs: Mapping[str, Sequence[Run]]) -> str:
       lines.append(_row(
           f'{setting.label}{note}', _job(known), str(len(known)),
           ' to '.join(f'{n:,}' for n in dict.fromkeys([steps[0], steps[-1]])),
-          _spread([end(run, column) for run in known]),
+          _spread([results.end(run, column) for run in known]),
           _spread([b.rate for b in best if b is not None]), _percent(there),
           _percent(None if published is None else float(published.mean[-1])),
           _percent(paper.TEXT.get(
@@ -512,7 +324,7 @@ def table(runs: Mapping[str, Sequence[Run]]) -> str:
       for text, key, rate in (
           (label, 'rate', rates.get(bar)),
           (f'{label}, solvable', 'solvable', None)):
-        measured = _rates(runs.get(name, ()), *bar, key=key)
+        measured = results.rates(runs.get(name, ()), *bar, key=key)
         if measured:
           lines.append(_row(
               text, _job(runs[name]), str(len(measured)), '', _spread(measured),
@@ -533,7 +345,7 @@ def main(argv: Sequence[str]) -> None:
   if len(argv) < 2:
     sys.exit('Error: name runs, such as runs/*_seed*.')
   try:
-    runs = load(argv[1:])
+    runs = results.load(argv[1:])
     drawings = draw(runs)
     os.makedirs(out, exist_ok=True)
     for name, drawing in drawings.items():
@@ -542,7 +354,8 @@ def main(argv: Sequence[str]) -> None:
     text = table(runs)
     with open(os.path.join(out, 'table.md'), 'w', encoding='utf-8') as file:
       file.write(f'{text}\n')
-  except (FigureError, config_lib.ConfigError, curves.CurveError) as error:
+  except (results.ResultError, config_lib.ConfigError,
+          curves.CurveError) as error:
     sys.exit(f'Error: {error}')
   except OSError as error:
     sys.exit(f'Error: --out={out} cannot be written: {error}.')

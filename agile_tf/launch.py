@@ -246,7 +246,7 @@ def build(config: config_lib.Config) -> tuple[training.Trainer, Run]:
     ConfigError, CheckpointError, GoalDatasetError, MetricsError or WorldError:
       if that is not possible.
   """
-  device = machine.prepare(config)
+  here = machine.prepare(config)
   config_path = check_same_run(config)
   frozen = initial = None
   if not checkpoints.steps(config.run_dir):  # Else they are in its checkpoint.
@@ -261,14 +261,15 @@ def build(config: config_lib.Config) -> tuple[training.Trainer, Run]:
   logging.info(
       'Built in %.0f s: %d policy workers in %d threads%s on %s.',
       time.monotonic() - started, config.policy_workers, config.policy_threads,
-      ' and a discriminator' if config.trains_discriminator else '', device)
-  cores = machine.cores() if 'CPU' in device else 1
-  if config.policy_threads > cores:
+      ' and a discriminator' if config.trains_discriminator else '',
+      here.description)
+  if config.policy_threads > here.parallel:
     logging.info(
         '%d policy threads are more than the %d that this machine can compute '
         'at the same time. --policy_threads=%d trains the same %d workers and '
-        'may be faster.', config.policy_threads, cores,
-        _threads_for(config.policy_workers, cores), config.policy_workers)
+        'may be faster.', config.policy_threads, here.parallel,
+        _threads_for(config.policy_workers, here.parallel),
+        config.policy_workers)
   return trainer, run
 
 

@@ -1,6 +1,7 @@
 """The machine that TensorFlow computes on."""
 
 import os
+from typing import NamedTuple
 
 from absl import logging
 import tensorflow as tf
@@ -15,7 +16,13 @@ def cores() -> int:
   return os.cpu_count() or 1
 
 
-def prepare(config: config_lib.Config) -> str:
+class Machine(NamedTuple):
+  """What TensorFlow has been set up for."""
+  description: str
+  parallel: int  # How many threads it can compute for at the same time.
+
+
+def prepare(config: config_lib.Config) -> Machine:
   """Sets TensorFlow up for this machine; says what it will use.
 
   Where there are GPUs the first one that is visible is used; its memory grows
@@ -36,9 +43,11 @@ def prepare(config: config_lib.Config) -> str:
   except RuntimeError:
     logging.warning(
         'TensorFlow is running already, with the settings that it has.')
-  devices = f'{cores()} CPU cores'
+  device, parallel = f'{cores()} CPU cores', cores()
   for gpu in gpus:
     details = tf.config.experimental.get_device_details(gpu)
-    devices = f'GPU {gpu.name} ({details.get("device_name", "unknown")})'
-  return (f'{devices} (--intra_op_threads={intra_op} '
-          f'--inter_op_threads={inter_op})')
+    device = f'GPU {gpu.name} ({details.get("device_name", "unknown")})'
+    parallel = 1
+  return Machine(
+      f'{device} (--intra_op_threads={intra_op} '
+      f'--inter_op_threads={inter_op})', parallel)

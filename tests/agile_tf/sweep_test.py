@@ -27,6 +27,7 @@ from agile_tf import config as config_lib
 from agile_tf import experiments
 from agile_tf import figures
 from agile_tf import paper
+from agile_tf import results
 from agile_tf import sweep
 from gridlu import language
 from gridlu import relations
@@ -230,7 +231,7 @@ class SweepTest(parameterized.TestCase):
       todo = sweep.jobs('figure5', self._runs, [0], laptop=False)
       self.assertTrue(sweep.carry_out(todo))
       base, tuned = todo
-      runs = figures.load([job.run_dir for job in todo])
+      runs = results.load([job.run_dir for job in todo])
     measured = runs['immovable'][0].evaluations
     self.assertEqual(measured['changed']['run_dir'], base.run_dir)
     self.assertEqual(measured['tuned']['run_dir'], tuned.run_dir)

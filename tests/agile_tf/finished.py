@@ -1,0 +1,16 @@
+"""Runs that nobody made, for tests of what is drawn of runs."""
+
+import numpy as np
+
+from agile_tf import config as config_lib
+from agile_tf import results
+
+
+def run(name='relations', seed=0, instructions='', **columns) -> results.Run:
+  """Returns a run with these columns and a row every ten steps."""
+  count = len(next(iter(columns.values())))
+  columns = {'steps': 10 * np.arange(1, count + 1)} | columns
+  return results.Run(
+      f'{name}_seed{seed}', name, seed,
+      {key: np.array(value, float) for key, value in columns.items()}, {},
+      config_lib.Config(instructions=instructions))
