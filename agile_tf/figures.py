@@ -180,9 +180,10 @@ def draw_bars(runs: Sequence[results.Run], bars: Mapping[_Bar, str],
   _title(ax, results.are_replicas([runs]))
   for i, bar in enumerate(bars):
     if ours[bar]:
-      ax.bar(i - 0.2, np.mean(ours[bar]), 0.38, color='C0',
-             yerr=results.deviation(ours[bar]), capsize=3,
-             label=f'ours ({len(ours[bar])} seeds)')
+      several = len(ours[bar]) > 1
+      ax.bar(i - 0.2, np.mean(ours[bar]), 0.38, color='C0', capsize=3,
+             yerr=results.deviation(ours[bar]) if several else None,
+             label=f'ours ({len(ours[bar])} seed{"s" if several else ""})')
     if bar in published:
       ax.bar(i + 0.2, published[bar], 0.38, color='none', edgecolor='C0',
              linestyle='--', label='paper')
