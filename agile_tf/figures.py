@@ -223,11 +223,12 @@ _BARS: dict[str, tuple[str, dict[_Bar, str], dict[_Bar, float]]] = {
 def draw(runs: _Runs) -> dict[str, figure.Figure]:
   """Draws every figure for which there are runs, by name."""
 
+  laptop = any(
+      run.is_replica for of_setting in runs.values() for run in of_setting)
+
   def settings(name: str) -> tuple[str, ...]:
-    """An experiment's, or those of its replica if more of them are there."""
-    return max((experiments.EXPERIMENTS[name].names(laptop)
-                for laptop in (False, True)),
-               key=lambda names: sum(name in runs for name in names))
+    """An experiment's, or those of its replica."""
+    return experiments.EXPERIMENTS[name].names(laptop)
 
   drawings = {
       'figure4_left': draw_curves(

@@ -60,6 +60,19 @@ class FiguresTest(absltest.TestCase):
     with self.assertRaisesRegex(results.ResultError, 'draw them apart'):
       figures.draw({'relations': [small], 'relations_a3c': [whole]})
 
+  def test_a_replica_is_drawn_beside_its_own_base(self):
+    for instructions, base in (('', 'AGILE, rho 25 %'),
+                               ('^North', 'AGILE, rho 100 %')):
+      drawing = figures.draw({
+          name: [finished.run(name, success_rate=[.1, .2],
+                              instructions=instructions)]
+          for name in ('relations', 'relations_rho100', 'remark_log')
+      })['remarks']
+      legend = [text.get_text() for text in
+                drawing.axes[0].get_legend().get_texts()]
+      self.assertIn(f'{base} (1)', legend)
+      self.assertNotIn('AGILE, rho', ' '.join(legend).replace(base, ''))
+
   def test_table(self):
     text = figures.table({'relations': [
         finished.run(seed=0, success_rate=[.2, .9, .6],
