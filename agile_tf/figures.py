@@ -176,12 +176,13 @@ def draw_bars(runs: Sequence[results.Run], bars: Mapping[_Bar, str],
   ours = {bar: results.rates(runs, *bar) for bar in bars}
   if not any(ours.values()):
     return None
-  drawing, (ax,) = _new(1)
+  drawing, (ax,) = _new(1, 7.6)  # With a legend.
   _title(ax, results.are_replicas([runs]))
   for i, bar in enumerate(bars):
+    middle = i - 0.2 * bool(published)  # Of our bar.
     if ours[bar]:
       several = len(ours[bar]) > 1
-      ax.bar(i - 0.2, np.mean(ours[bar]), 0.38, color='C0', capsize=3,
+      ax.bar(middle, np.mean(ours[bar]), 0.38, color='C0', capsize=3,
              yerr=results.deviation(ours[bar]) if several else None,
              label=f'ours ({len(ours[bar])} seed{"s" if several else ""})')
     if bar in published:
@@ -189,15 +190,17 @@ def draw_bars(runs: Sequence[results.Run], bars: Mapping[_Bar, str],
              linestyle='--', label='paper')
     ceiling = results.rates(runs, *bar, key='solvable')
     if ceiling:
-      ax.hlines(float(np.mean(ceiling)), i - 0.39, i + 0.01, color='black',
-                label='solvable')
+      ax.hlines(float(np.mean(ceiling)), middle - 0.19, middle + 0.19,
+                color='black', label='solvable')
   ax.set_xticks(range(len(bars)), list(bars.values()))
+  ax.set_xlim(-0.5, len(bars) - 0.5)
   ax.set_ylabel('success rate')
   ax.yaxis.set_major_formatter(lambda y, _: f'{100 * y:g} %')
   ax.set_ylim(0, 1.02)
   handles, labels = ax.get_legend_handles_labels()
   once = dict(zip(labels, handles))  # Each bar has brought its own.
-  ax.legend(once.values(), once.keys())
+  ax.legend(once.values(), once.keys(), loc='upper left',
+            bbox_to_anchor=(1.01, 1))
   return drawing
 
 
@@ -222,7 +225,6 @@ _BARS: dict[str, tuple[str, dict[_Bar, str], dict[_Bar, float]]] = {
 
 def draw(runs: _Runs) -> dict[str, figure.Figure]:
   """Draws every figure for which there are runs, by name."""
-
   laptop = any(
       run.is_replica for of_setting in runs.values() for run in of_setting)
 
