@@ -108,8 +108,6 @@ class SharedParameters:
     # last step of each weight.
     self._momentum = tf.Variable(tf.zeros_like(initial))
     self._apply_function = tf.function(self._updates, autograph=False)
-    self._snapshot_function = tf.function(
-        lambda: tf.identity(self._variable.read_value()), autograph=False)
 
   def _updates(self, *gradients: tf.Tensor) -> tf.Tensor:
     """Makes one update after another."""
@@ -148,7 +146,7 @@ class SharedParameters:
     The tensor keeps these values whatever happens to the variable.
     """
     with self._lock:
-      return self._snapshot_function()
+      return tf.identity(self._variable)
 
   def apply(self, *gradients: tf.Tensor) -> tf.Tensor:
     """Updates the parameters, once for each gradient.

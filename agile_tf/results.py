@@ -193,7 +193,7 @@ def are_replicas(runs: Iterable[Sequence[Run]]) -> bool:
 
 
 def rates(runs: Sequence[Run], evaluation: str, group: str = 'all',
-           key: str = 'rate') -> list[float]:
+          key: str = 'rate') -> list[float]:
   """The rates of a group of episodes that an evaluation of each seed has."""
   values = [run.evaluations[evaluation]['success'].get(group, {}).get(key)
             for run in runs if evaluation in run.evaluations]

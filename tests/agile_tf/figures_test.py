@@ -25,9 +25,9 @@ class FiguresTest(absltest.TestCase):
   def test_draws_what_there_is(self):
     runs = {
         name: [finished.run(name, seed, success_rate=[.1, .5, .7],
-                    reward_model_accuracy=[.5, .8, .9],
-                    false_positives=[.4, .1, .1],
-                    false_negatives=[.1, .1, 0]) for seed in range(2)]
+                            reward_model_accuracy=[.5, .8, .9],
+                            false_positives=[.4, .1, .1],
+                            false_negatives=[.1, .1, 0]) for seed in range(2)]
         for name in ('relations', 'relations_lstm', 'data_512', 'remark_log')}
     drawings = figures.draw(runs)
     self.assertEqual(set(drawings), {
@@ -76,7 +76,7 @@ class FiguresTest(absltest.TestCase):
   def test_table(self):
     text = figures.table({'relations': [
         finished.run(seed=0, success_rate=[.2, .9, .6],
-             reward_model_accuracy=[1, .5, 0]),
+                     reward_model_accuracy=[1, .5, 0]),
         finished.run(seed=1, success_rate=[.2, .7, .4])]})
     _, _, success, accuracy = text.splitlines()
     self.assertEqual(
@@ -124,7 +124,6 @@ class FiguresTest(absltest.TestCase):
     np.testing.assert_allclose(heights, [.5, .58, .75, .92, .25, .24])
     self.assertIn('| Arrangements: 8 blocks | not known | 1 |  | 25.0 % |  |  '
                   '|  | 24.0 % |', figures.table(runs))
-
 
 
 if __name__ == '__main__':
