@@ -22,7 +22,7 @@ _HEADERS = (
     ' ', 'Group', 'Hyperparameter', 'paper pi', 'this run', 'paper D',
     'this run')
 _OTHER_HEADERS = (' ', 'Setting', 'this run', 'default')
-_TITLE = "The paper's hyperparameters (appendix B) and this run's"
+_TITLE = "The paper's hyperparameters (appendix C) and this run's"
 _OTHER_TITLE = "Settings that the paper's table does not have"
 _NO_DIFFERENCE = "Nothing differs from the paper's table."
 _MARK = '*'

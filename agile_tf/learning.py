@@ -19,7 +19,7 @@ from agile_tf import worlds
 
 
 class PolicyLoss(NamedTuple):
-  """The weights of the policy's loss (appendix B, table 1)."""
+  """The weights of the policy's loss (appendix C, table 1)."""
   discount: float
   td_lambda: float
   entropy_weight: float

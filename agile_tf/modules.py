@@ -1,4 +1,4 @@
-"""From an image and an instruction to features (appendix G).
+"""From an image and an instruction to features (appendix H).
 
 `NmnFeatures` mirrors the tree of the instruction, and `LstmFeatures` reads it
 as a sequence of tokens. Both take the instructions of any grammar as rows of

@@ -1,4 +1,4 @@
-"""The policy and the discriminator (appendix G), as functions of parameters.
+"""The policy and the discriminator (appendix H), as functions of parameters.
 
 Networks are written as Sonnet modules, and used as pure functions of a vector
 of parameters: one traced program then serves every thread, each with its own
@@ -138,7 +138,7 @@ class Network:
     return transformed, transformed.init(*self._example)
 
   def initial(self, seed: int) -> np.ndarray:
-    """Draws initial parameters as the paper's appendix G says.
+    """Draws initial parameters as the paper's appendix H says.
 
     Args:
       seed: The same seed gives the same parameters.

@@ -1,6 +1,6 @@
 """RMSProp as TensorFlow 1 had it, and the variables that threads share.
 
-The paper's optimiser (appendix B) differs from today's in two ways: epsilon is
+The paper's optimiser (appendix C) differs from today's in two ways: epsilon is
 inside the square root, and the mean square starts at ones.
 
   mean_square <- decay * mean_square + (1 - decay) * g^2
@@ -22,7 +22,7 @@ from agile_tf import parameters as parameters_lib
 
 
 class RMSProp(NamedTuple):
-  """The settings of one network's updates (appendix B, table 1)."""
+  """The settings of one network's updates (appendix C, table 1)."""
   learning_rate: float
   decay: float
   epsilon: float
@@ -33,7 +33,7 @@ class RMSProp(NamedTuple):
 def clip_columns(weight: tf.Tensor, max_norm: float) -> tf.Tensor:
   """Scales each unit's incoming weights to an L2 norm of at most `max_norm`.
 
-  w_u <- w_u * min(1, max_norm / |w_u|), appendix B. The last axis counts the
+  w_u <- w_u * min(1, max_norm / |w_u|), appendix C. The last axis counts the
   units; for a convolution all of kernel height, width and input channels are
   incoming.
 

@@ -1,7 +1,7 @@
 """The paper as data: its table of hyperparameters, its curves and numbers.
 
 "Learning to Understand Goal Specifications by Modelling Reward" (Bahdanau et
-al., ICLR 2019). The table is appendix B's, for GridLU-Relations; the curves are
+al., ICLR 2019). The table is appendix C's, for GridLU-Relations; the curves are
 those of figures 4, 7 and 8, in `paper_curves/`.
 """
 
@@ -62,7 +62,7 @@ HYPERPARAMETERS = (
 )
 
 
-# What differs for the other task (appendix B, in the text).
+# What differs for the other task (appendix C, in the text).
 _OF_ARRANGEMENTS = {'rollout_length': 30, 'episode_length': 45}
 
 

@@ -24,10 +24,10 @@ def decisions(logits: tf.Tensor) -> tf.Tensor:
 def modelled(logits: tf.Tensor, form: str, scale: float) -> tf.Tensor:
   """The reward that D gives, scale * f(D(c, s)).
 
-    decision     [D > 0.5]     AGILE's (section 2, appendix B)
+    decision     [D > 0.5]     AGILE's (section 2)
     probability  D
     log          log D         at least -10
-    gail         -log(1 - D)   at most 10
+    gail         -log(1 - D)   at most 10 (appendix B)
 
   Args:
     logits: float32 [...], of D(c, s).

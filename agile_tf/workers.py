@@ -150,7 +150,7 @@ class Reward(NamedTuple):
 
 
 class RewardPrediction:
-  """The replay from which reward prediction is trained (appendix B).
+  """The replay from which reward prediction is trained (appendix C).
 
   It holds the policies' own (instruction, state, whether that very state was
   rewarded); half of a batch is drawn from rewarded states and half from others

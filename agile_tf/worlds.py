@@ -208,7 +208,7 @@ def gridlu_world(
     noop: bool = False,
     known: Sequence[language.Instruction] | None = None,
 ) -> World:
-  """Makes GridLU-Relations or GridLU-Arrangements (sections 3.1 and 3.4).
+  """Makes GridLU-Relations or GridLU-Arrangements (sections 3.3 and 3.4).
 
   Args:
     task: 'relations' or 'arrangements'.

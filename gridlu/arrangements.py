@@ -1,6 +1,6 @@
 """The GridLU-Arrangements task: forms, instances, goal states and a checker.
 
-Implements section 3.4 and appendix F of the paper. The paper judged this task
+Implements section 3.4 and appendix G of the paper. The paper judged this task
 by eye and wrote no ground truth; `satisfied` is ours, for evaluation alone:
 nothing that trains may use it. An instruction holds if the blocks that fit its
 description (with SCENE: all blocks) are exactly four and stand in one of its

@@ -1,4 +1,4 @@
-"""GridLU as a `dm_env` environment (appendix C and section 3.1)."""
+"""GridLU as a `dm_env` environment (appendix D and section 3.3)."""
 
 from collections.abc import Sequence
 import operator

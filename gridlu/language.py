@@ -1,6 +1,6 @@
 """GridLU's instruction language: a small typed tree and its surface form.
 
-GridLU-Relations has the grammar of appendix E.1,
+GridLU-Relations has the grammar of appendix F.1,
 
     <obj> ::= Color(<color>, <obj_part2>) | Shape(<shape>, SCENE)
     <obj_part2> ::= Shape(<shape>, SCENE) | SCENE
@@ -184,7 +184,7 @@ class Instruction:
     """The tokens as a nested tuple, without Color, Shape and SCENE.
 
     These three mean nothing by themselves: what is left are the modules of
-    section 2.3. Example: ('NorthFrom', ('red', ('circle',)), ('AGENT',)).
+    section 3.1. Example: ('NorthFrom', ('red', ('circle',)), ('AGENT',)).
     """
     return (type(self).__name__, self.left.tree, self.right.tree)
 

@@ -1,6 +1,6 @@
 """The GridLU-Relations task: ground truth, instances and goal states.
 
-Implements section 3.1 and appendix E.1 of the paper. The ground truth looks at
+Implements section 3.3 and appendix F.1 of the paper. The ground truth looks at
 positions only, so that a carried block counts as being in its cell, and
 relations mean immediate adjacency: NorthFrom(a, b) holds if some block that
 fits a is in the cell directly above some block that fits b.
@@ -159,7 +159,7 @@ def _codes_of(instructions: Sequence[language.Instruction] | None
 
 def _propose_blocks(rng: np.random.Generator, count: int,
                     codes: np.ndarray) -> _Blocks:
-  """Draws instructions and the blocks that they need (appendix E.1)."""
+  """Draws instructions and the blocks that they need (appendix F.1)."""
   names_agent = np.any(codes[:, 1:] == _AGENT_DESCRIPTION, axis=1)
   go_to = np.flatnonzero(names_agent)
   bring_to = np.flatnonzero(~names_agent)

@@ -1,4 +1,4 @@
-"""States as images, by a table of 8x8 tiles (appendix C, figures 3 and 6).
+"""States as images, by a table of 8x8 tiles (appendix D, figures 3 and 6).
 
 An image is 56x56 pixels: 7x7 cells of 8x8, the outer ring being the wall. The
 colours are those of the paper's figures: black floor, light grey wall, pure

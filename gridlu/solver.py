@@ -5,7 +5,7 @@ solved, in how many steps and how: the ceiling for a success rate, or an
 expert's demonstration.
 
 A solution is a sequence of actions that ends in a state where the instruction
-holds. An episode judges its last state alone (section 3.1) and goes on after
+holds. An episode judges its last state alone (section 3.2) and goes on after
 the goal is reached; but INTERACT moves nothing and the ground truth looks at
 positions only, so an agent there may repeat INTERACT, or NOOP if it has it,
 until the end. Hence an episode of T steps can succeed exactly if the shortest

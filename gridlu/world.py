@@ -1,6 +1,6 @@
 """The GridLU world: what a state is, and its physics.
 
-Implements appendix C of the paper (figure 6 shows the dynamics): a 5x5 board
+Implements appendix D of the paper (figure 6 shows the dynamics): a 5x5 board
 inside a wall, blocks of 3 shapes and 3 colours, at most one in a cell, and an
 agent that may carry one of them. A carried block stays in the agent's cell and
 moves with it.
@@ -39,7 +39,7 @@ class State(NamedTuple):
 
 
 class Action(enum.IntEnum):
-  """The six actions of appendix C."""
+  """The six actions of appendix D."""
   UP = 0
   DOWN = 1
   LEFT = 2

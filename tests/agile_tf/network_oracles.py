@@ -1,4 +1,4 @@
-"""Appendix G, term by term: slow NumPy and plain TensorFlow oracles.
+"""Appendix H, term by term: slow NumPy and plain TensorFlow oracles.
 
 Neither knows of slots, codes or batches: an instruction is its tree, an image
 is one image, and every module convolves the whole W_m with the concatenation

@@ -96,7 +96,7 @@ class ExperimentsTest(parameterized.TestCase):
       self.assertEqual(config.discount, quickstart.discount)
 
   def test_the_papers_values(self):
-    """What a flagfile does not name is the paper's (appendix B)."""
+    """What a flagfile does not name is the paper's (appendix C)."""
     rate = 'anticipated_negative_rate'
     changes: dict[str, dict[str, Any]] = {
         'relations': {},

@@ -53,7 +53,7 @@ def random_states(rng: np.random.Generator, count: int) -> world.State:
 
 def scalar_step(state: world.State, action: int,
                 immovable: tuple[int, ...] = ()) -> world.State:
-  """Appendix C in plain words, for one state."""
+  """Appendix D in plain words, for one state."""
   blocks = np.array(state.blocks)
   row, column = (int(x) for x in state.agent)
   carrying = bool(state.carrying)
