@@ -36,7 +36,8 @@ def make_world(config: config_lib.Config, held_out: bool = False,
   if config.world not in tasks.TASKS:
     default = config_lib.Config()
     for name in ('instructions', 'held_out', 'physics', 'episode_length',
-                 'truncate', 'noop'):
+                 'truncate', 'noop', 'dataset_size', 'dataset_seed',
+                 'dataset_carrying'):
       if getattr(config, name) != getattr(default, name):
         raise config_lib.ConfigError(
             f'--{name}={getattr(config, name)} is a setting of GridLU, and '
@@ -101,7 +102,12 @@ def matching(pattern: str, instructions: tuple[language.Instruction, ...]
 
 def make_goal_examples(config: config_lib.Config, world: worlds.World
                       ) -> worlds.GoalExamples:
-  """Loads or generates the data set D of a configuration."""
+  """Loads or generates the data set D of a configuration.
+
+  Raises:
+    GoalDatasetError or WorldError: if it cannot be read, or is not of this
+      world.
+  """
   if config.dataset:
     dataset = goal_dataset.load(config.dataset)
     if config.world in tasks.TASKS:
@@ -111,7 +117,12 @@ def make_goal_examples(config: config_lib.Config, world: worlds.World
   else:
     dataset = world.load_goal_examples(
         config.dataset_size, config.dataset_seed, config.dataset_carrying)
-  return worlds.GoalExamples(dataset, world)
+  try:
+    return worlds.GoalExamples(dataset, world)
+  except worlds.WorldError as error:
+    source = f'--dataset={config.dataset}' if config.dataset else (
+        f'--world={config.world}')
+    raise worlds.WorldError(f'{source}: {error}') from error
 
 
 def _of_this_run(config: config_lib.Config, dataset: goal_dataset.GoalDataset
@@ -181,8 +192,8 @@ def check_tokens(checkpoint: checkpoints.Checkpoint,
   there, here = checkpoint.values.get('tokens'), list(world.grammar.tokens)
   if there != here:
     raise checkpoints.CheckpointError(
-        f'The checkpoint is of a world with the tokens {there}; this one has '
-        f'{here}. Use a checkpoint of the same world.')
+        f'{checkpoint.path} is of a world with the tokens {there}; this one '
+        f'has {here}. Use a checkpoint of the same world.')
 
 
 def parameters(checkpoint: checkpoints.Checkpoint, network: networks.Network,
@@ -199,13 +210,13 @@ def parameters(checkpoint: checkpoints.Checkpoint, network: networks.Network,
   missing = sorted(set(network.layout.names) - set(arrays))
   if missing:
     raise checkpoints.CheckpointError(
-        f'The checkpoint lacks the parameters {", ".join(missing)}: its run '
-        f'had no {group}, or one of another --model.')
+        f'{checkpoint.path} lacks the parameters {", ".join(missing)}: its '
+        f'run had no {group}, or one of another --model.')
   for name, shape in zip(network.layout.names, network.layout.shapes):
     if arrays[name].shape != shape:
       raise checkpoints.CheckpointError(
-          f"The checkpoint's {name} is {list(arrays[name].shape)}; here it is "
-          f'{list(shape)}: its run had other actions (see --noop).')
+          f'{name} of {checkpoint.path} is {list(arrays[name].shape)}; here it '
+          f'is {list(shape)}: its run had other actions (see --noop).')
   return network.layout.join(arrays).numpy()
 
 

@@ -31,6 +31,7 @@ class Checkpoint(NamedTuple):
   """The state of a run."""
   arrays: dict[str, np.ndarray]
   values: dict[str, Any]  # As JSON has them.
+  path: str = 'The checkpoint'  # Where it is, once it has been saved.
 
 
 def _folder(run_dir: str) -> str:
@@ -151,7 +152,7 @@ def load(run_dir: str, step: int | None = None) -> Checkpoint:
     raise CheckpointError(
         f'{path} cannot be read ({error}). Move it away to go on from the '
         'checkpoint before it.') from error
-  return Checkpoint(arrays, values)
+  return Checkpoint(arrays, values, path)
 
 
 def recover(run_dir: str) -> Checkpoint | None:

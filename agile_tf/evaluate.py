@@ -161,7 +161,9 @@ def _groups(episode: Episode) -> list[str]:
   if root in language.ARRANGEMENTS and episode.start is not None:
     count = int(np.count_nonzero(board.unpack(episode.start).blocks))
     return ['all', f'{count} blocks', root]
-  return ['all', 'go to' if 'AGENT' in text else 'bring to', root]
+  if root in language.RELATIONS:
+    return ['all', 'go to' if 'AGENT' in text else 'bring to', root]
+  return ['all', root]
 
 
 def solvable(episodes: Sequence[Episode], config: config_lib.Config

@@ -28,12 +28,13 @@ _NO_DIFFERENCE = "Nothing differs from the paper's table."
 _MARK = '*'
 _UNUSED = 'unused'
 
+# What only GridLU's own goal states use, which no file holds.
+_OF_GENERATED_GOALS = ('dataset_size', 'dataset_seed', 'dataset_carrying')
 # What only a run that trains a discriminator uses, besides the settings in the
 # table's column of the discriminator.
 _OF_DISCRIMINATOR = (
     'anticipated_negative_rate', 'all_workers_write',
-    'steps_per_discriminator_update', 'dataset', 'dataset_size',
-    'dataset_seed', 'dataset_carrying')
+    'steps_per_discriminator_update', 'dataset', *_OF_GENERATED_GOALS)
 _OF_MODELLED_REWARD = ('reward_form',)
 _OF_REWARD_PREDICTION = (
     'reward_prediction_cost', 'reward_prediction_batch_size',
@@ -164,10 +165,11 @@ def _unused(config: config_lib.Config) -> frozenset[str]:
     unused.update(_OF_REWARD_PREDICTION)
   if config.world not in tasks.TASKS:
     unused.update(_OF_GRIDLU)
+    unused.update(_OF_GENERATED_GOALS)
   if config.held_out == 'none':
     unused.update(('held_out_share', 'held_out_seed'))
   if config.dataset:
-    unused.update(('dataset_size', 'dataset_seed', 'dataset_carrying'))
+    unused.update(_OF_GENERATED_GOALS)
   return frozenset(unused)
 
 

@@ -130,10 +130,10 @@ class Writer:
     self._path = os.path.join(run_dir, 'metrics.csv')
     try:
       rows = [row for row in self._read() if int(row['steps']) <= steps]
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, csv.Error, OSError) as error:
       raise MetricsError(
-          f'{self._path} is damaged ({error}); move it away, and a new one '
-          'will be begun.') from error
+          f'{self._path} cannot be read ({error}); move it away, and a new '
+          'one will be begun.') from error
     try:
       with files.replacing(self._path) as file:
         writer = csv.DictWriter(file, COLUMNS)
@@ -157,7 +157,12 @@ class Writer:
     with open(self._path, newline='', encoding='utf-8') as file:
       # A row that was cut off in the middle of writing has no end of line.
       lines = [line for line in file if line.endswith('\n')]
-    return list(csv.DictReader(lines))
+    rows = list(csv.DictReader(lines))
+    strange = set().union(*rows) - set(COLUMNS)
+    if strange:
+      raise ValueError('it has values in columns that no run writes: '
+                       f'{", ".join(sorted(map(str, strange)))}')
+    return rows
 
   def _unwritable(self, error: OSError) -> MetricsError:
     return MetricsError(

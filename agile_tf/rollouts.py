@@ -336,11 +336,12 @@ class EnvironmentActor:
     rows = []
     for environment, rng, timestep, delayed in zip(
         self._environments, self._rngs, self._timesteps, self._delayed):
-      keeps = hasattr(environment, 'get_state')
+      # Before its first episode an environment need not have a state.
+      keeps = timestep is not None and hasattr(environment, 'get_state')
       rows.append({
           'generator': rng.bit_generator.state,
           'environment': environment.get_state() if keeps else None,
-          'in_episode': timestep is not None and not timestep.last() and keeps,
+          'in_episode': keeps and not timestep.last(),
           'delayed': bool(delayed),
       })
     return rows

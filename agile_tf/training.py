@@ -129,7 +129,6 @@ class Trainer:
     self._frames: list[np.ndarray] = []
     self._rewards: list[np.ndarray] = []
     self._episode: Episode | None = None
-    self._begun = True  # Whether `_frames` has its episode from the start.
     self._build_workers(seeds[1], seeds[2], seeds[3])
 
   def _build_workers(self, worker_seeds, discriminator_seeds,
@@ -251,9 +250,6 @@ class Trainer:
 
   def _follow(self, rollout: rollouts.Rollout, rewarded: np.ndarray) -> None:
     """Keeps the episode of the first worker of all, for a picture."""
-    if not self._begun:
-      self._begun = bool(rollout.ended[0])
-      return
     steps = int(rollout.mask[:, 0].sum())
     first = 1 if self._frames else 0
     self._frames.append(rollout.observations[first:steps + 1, 0])
@@ -330,7 +326,6 @@ class Trainer:
           'rewards': self._episode.rewarded}
     return checkpoints.Checkpoint(checkpoints.pack(**groups), {
         'config': dataclasses.asdict(self._config),
-        'begun': self._begun,
         'episode': self._episode and self._episode.instruction,
         'steps': self.schedule.steps,
         'iterations': self.schedule.iterations,
@@ -353,16 +348,16 @@ class Trainer:
           config_lib.Config(**checkpoint.values['config']), self._config)
       if differences:
         raise checkpoints.CheckpointError(
-            'The checkpoint is of a run with other settings:\n  ' +
+            f'{checkpoint.path} is of a run with other settings:\n  ' +
             '\n  '.join(differences))
-      self._load(*checkpoint)
+      self._load(checkpoint.arrays, checkpoint.values)
     except KeyError as error:
       raise checkpoints.CheckpointError(
-          f'The checkpoint lacks {error}: it is damaged, or another '
+          f'{checkpoint.path} lacks {error}: it is damaged, or another '
           "version's.") from error
     except TypeError as error:  # Other settings than this version has.
       raise checkpoints.CheckpointError(
-          f"The checkpoint is another version's: {error}.") from error
+          f"{checkpoint.path} is another version's: {error}.") from error
 
   def _load(self, arrays: dict[str, np.ndarray],
             values: dict[str, Any]) -> None:
@@ -385,7 +380,6 @@ class Trainer:
     follow = checkpoints.unpack(arrays, 'follow')
     if values['actors'][0][0]['environment'] is None:
       follow = {}  # A new episode begins.
-    self._begun = values['begun']
     self._frames = [follow['frames']] if follow else []
     self._rewards = [follow['rewards']] if follow else []
     episode = checkpoints.unpack(arrays, 'episode')

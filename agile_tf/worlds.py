@@ -113,8 +113,10 @@ class GoalExamples:
     assert observations is not None  # The data set has seen to it.
     if observations.shape[1:] != world.observation_shape:
       raise WorldError(
-          f'The goal examples have the shape {observations.shape[1:]}; this '
-          f'world needs {world.observation_shape}.')
+          'A goal example has the shape '
+          f'{list(observations.shape[1:])}; this world needs uint8 '
+          f'{list(world.observation_shape)}. Write the file again with what '
+          'this world observes (gridlu/goal_dataset.py says how).')
     try:
       self._codes = world.grammar.encode(dataset.instructions)
     except ValueError as error:

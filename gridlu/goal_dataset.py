@@ -214,7 +214,8 @@ def load(path: str | os.PathLike) -> GoalDataset:
   except FileNotFoundError as error:
     raise GoalDatasetError(
         f'{path}: there is no such file. "python -m gridlu.goal_dataset '
-        f'--output={path}" makes one.') from error
+        f'--output={path}" makes one of GridLU; another world has to write '
+        'its own.') from error
   except Exception as error:  # Whatever NumPy's parsers raise on damage.
     raise GoalDatasetError(
         f'{path}: not a whole .npz file of plain arrays ({error}). Expected '

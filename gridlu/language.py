@@ -201,16 +201,6 @@ class Instruction:
     """
     return None
 
-  def mentions(self, description: Object) -> bool:
-    """Returns whether one of the operands is just this description.
-
-    Args:
-      description: Such as Color('red', Shape('rect', SCENE)). Looser and
-        tighter descriptions of the same blocks (Shape('rect', SCENE)) do not
-        count.
-    """
-    return description in (self.left, self.right)
-
   @classmethod
   def _left_problem(cls, left: Operand) -> str | None:
     """Returns what is expected as first operand, or None if `left` is fine."""

@@ -8,6 +8,7 @@ import numpy as np
 
 from agile_tf import building
 from agile_tf import config as config_lib
+from agile_tf import worlds
 from gridlu import goal_dataset
 from gridlu import language
 from tests.agile_tf import tiny
@@ -73,6 +74,16 @@ class BuildingTest(parameterized.TestCase):
         goal_dataset.GoalDatasetError, '3 of 50 goal states'):
       building.make_goal_examples(strict, world)
 
+  def test_goal_states_of_another_world_name_their_file(self):
+    path = os.path.join(self.create_tempdir().full_path, 'goals.npz')
+    goal_dataset.save(path, goal_dataset.GoalDataset(
+        ("SameLocation(AGENT, Shape('rect', SCENE))",),
+        np.zeros([2], np.int32), images=np.zeros([2, 40, 40, 3], np.uint8)))
+    config = tiny.config(dataset=path)
+    with self.assertRaisesRegex(
+        worlds.WorldError, r'goals.npz: .*\[40, 40, 3\].*uint8 \[27\]'):
+      building.make_goal_examples(config, building.make_world(config))
+
   def test_instructions_that_cannot_be_held_out(self):
     for changes, held_out, problem in (
         (dict(), True, 'held no instructions out'),
@@ -88,9 +99,9 @@ class BuildingTest(parameterized.TestCase):
                        ('builtins:list', 'returned list')):
       with self.assertRaisesRegex(ValueError, part):
         building.make_world(config_lib.Config(world=name))
-    with self.assertRaisesRegex(config_lib.ConfigError, 'setting of GridLU'):
-      building.make_world(
-          config_lib.Config(world='builtins:list', episode_length=4))
+    for changes in dict(episode_length=4), dict(dataset_size=10):
+      with self.assertRaisesRegex(config_lib.ConfigError, 'setting of GridLU'):
+        building.make_world(config_lib.Config(world='builtins:list', **changes))
 
   def test_instructions_are_chosen_by_their_text(self):
     for pattern, count in (('', 990), ('AGENT', 150),

@@ -110,6 +110,18 @@ class EvaluateTest(absltest.TestCase):
     self.assertEqual(groups['4 blocks']['rate'], 1)
     self.assertEqual(groups['8 blocks']['rate'], 0)
 
+  def test_groups_of_other_worlds_are_not_gridlus(self):
+    state = np.zeros([1], np.uint8)
+    for text, expected in (
+        ("NorthFrom(Shape('rect', SCENE), AGENT)",
+         ['all', 'go to', 'NorthFrom']),
+        ("NorthFrom(Shape('rect', SCENE), Color('red', SCENE))",
+         ['all', 'bring to', 'NorthFrom']),
+        ('open(door)', ['all', 'open']), ('go to the door', ['all'])):
+      groups = evaluate.summarize([
+          evaluate.Episode(text, state, None, np.array([True]))])['success']
+      self.assertEqual(list(groups), expected)
+
   def test_ceilings_are_of_the_episodes_start_and_length(self):
     red = gridlu.world.block('rect', 'red')
     text = "NorthFrom(Color('red', SCENE), Shape('circle', SCENE))"

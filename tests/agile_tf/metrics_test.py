@@ -182,6 +182,19 @@ class WriterTest(parameterized.TestCase):
     self._write(0, self._row(100))
     self._assert_rows(['100'])
 
+  @parameterized.parameters(
+      ('steps,success\n16,0.5\n', 'no run writes: success'),
+      ('steps,success_rate\n16,0.5,7\n', 'no run writes: None'),
+      ('steps,success_rate\nmany,0.5\n', 'many'),
+      ('rate\n0.5\n', 'move it away'))
+  def test_other_tables_are_refused_and_stay(self, text, problem):
+    with open(self._path, 'w', encoding='utf-8') as file:
+      file.write(text)
+    with self.assertRaisesRegex(metrics.MetricsError, problem):
+      metrics.Writer(self._dir, 100, 1000)
+    with open(self._path, encoding='utf-8') as file:
+      self.assertEqual(file.read(), text)
+
   def test_tensorboard(self):
     writer = metrics.Writer(self._dir, 0, 1000)
     writer.row(self._row(100, entropy=0.5))

@@ -72,6 +72,30 @@ def _gridlu_actors(delayed=(False,) * _WIDTH, greedy=False):
   return actors, theta
 
 
+class SavedCountdown(Countdown):
+  """Has a state from its first episode on."""
+
+  def get_state(self):
+    return [self._length, self._left]
+
+  def set_state(self, state):
+    self._length, self._left = state
+    return dm_env.transition(0.0, self._observation(), 0.5)
+
+
+@functools.cache
+def _countdown():
+  """One world, program and policy's parameters for all tests."""
+  world = worlds.from_environment(
+      lambda seed: Countdown([2, 5, 1]), 'none.npz',
+      [f'wait {n}' for n in range(1, 6)])
+  policy = networks.Network(
+      networks.PolicyNetwork, 'nmn', world.grammar, world.image_shape,
+      num_actions=world.num_actions)
+  return (world, rollouts.act_program(policy, world),
+          tf.constant(policy.initial(0)))
+
+
 class RolloutsTest(parameterized.TestCase):
 
   def _assert_equal(self, one, other):
@@ -183,17 +207,28 @@ class RolloutsTest(parameterized.TestCase):
       for rollout in expected:
         self._assert_equal(rollout, restored.play(theta))
 
+  def test_environments_are_saved_from_their_first_episode_on(self):
+    world, act, theta = _countdown()
+
+    def make_actor():
+      return rollouts.EnvironmentActor(
+          world, act, [SavedCountdown([5, 2, 1])], [np.random.default_rng(0)],
+          _LENGTH, [False])
+
+    actor = make_actor()
+    for steps in (3, 2):  # An episode of five.
+      saved = actor.state()
+      rollout = actor.play(theta)
+      self.assertEqual(rollout.steps, steps)
+      restored = make_actor()
+      restored.load(saved)
+      self._assert_equal(rollout, restored.play(theta))
+
   def test_a_rollout_ends_with_an_episode_of_any_length(self):
-    instructions = [f'wait {n}' for n in range(1, 6)]
-    world = worlds.from_environment(
-        lambda seed: Countdown([2, 5, 1]), 'none.npz', instructions)
-    policy = networks.Network(
-        networks.PolicyNetwork, 'nmn', world.grammar, world.image_shape,
-        num_actions=world.num_actions)
-    theta = tf.constant(policy.initial(0))
+    world, act, theta = _countdown()
     actor = rollouts.EnvironmentActor(
-        world, rollouts.act_program(policy, world), [Countdown([2, 5, 1])],
-        [np.random.default_rng(0)], _LENGTH, [False])
+        world, act, [Countdown([2, 5, 1])], [np.random.default_rng(0)],
+        _LENGTH, [False])
     steps, lefts, discounts, rewards = [], [], [], []
     for _ in range(4):
       rollout = actor.play(theta)

@@ -64,7 +64,7 @@ class WorldsTest(parameterized.TestCase):
     with mock.patch.object(own_world, 'GOALS', goals):
       launch.train(tiny.config(
           world='launch.own_world:make_world', instructions='',
-          episode_length=30, model=model, run_dir=run_dir, steps=40,
+          episode_length=30, dataset_size=131072, model=model, run_dir=run_dir, steps=40,
           rollout_length=5, all_workers_write=True,
           steps_per_discriminator_update=10))
       run = trained.load(run_dir)
@@ -117,7 +117,7 @@ class WorldsTest(parameterized.TestCase):
     image = np.zeros([2, 40, 40, 3], np.uint8)
     index = np.zeros([2], np.int32)
     text = str(language.relations_instructions()[0])
-    with self.assertRaisesRegex(worlds.WorldError, r'\(40, 40, 3\).*\(27,\)'):
+    with self.assertRaisesRegex(worlds.WorldError, r'\[40, 40, 3\].*\[27\]'):
       worlds.GoalExamples(
           goal_dataset.GoalDataset((text,), index, images=image),
           worlds.gridlu_world())

@@ -195,7 +195,7 @@ class FileTest(parameterized.TestCase):
 
   def test_missing_file(self):
     with self.assertRaisesRegex(goal_dataset.GoalDatasetError,
-                                'goals.npz: there is no such file'):
+                                'goals.npz: there is no such file.*GridLU'):
       goal_dataset.load(self._path)
 
   def test_files_that_are_no_archive(self):
