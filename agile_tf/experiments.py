@@ -44,7 +44,7 @@ class Setting(NamedTuple):
   about_rho: bool = False
   after: str = ''
   laptop_after: str = ''
-  evaluations: tuple[Evaluation, ...] = ()
+  evaluations: tuple[Evaluation, ...] = (Evaluation('evaluation', ()),)
   laptop_evaluations: tuple[Evaluation, ...] = ()
 
 
@@ -154,8 +154,7 @@ SETTINGS: dict[str, Setting] = {
                 '--steps=1000000')),
     'arrangements': Setting(
         'Arrangements', 'arrangements',
-        laptop=(_INSTRUCTIONS + 'AGENT, SCENE', '--steps=1000000'),
-        evaluations=(Evaluation('evaluation', ()),)),
+        laptop=(_INSTRUCTIONS + 'AGENT, SCENE', '--steps=1000000')),
     'remark_all_workers': Setting('all workers write', 'remark_all_workers'),
     'remark_no_column_norms': Setting(
         'no column norms', 'remark_no_column_norms'),

@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 import os
 import re
 import sys
+from typing import NamedTuple
 
 from absl import app
 from absl import flags
@@ -161,24 +162,38 @@ def draw_data_efficiency(runs: _Runs) -> figure.Figure | None:
 _Bar = tuple[str, str]
 
 
-def draw_bars(runs: Sequence[results.Run], bars: Mapping[_Bar, str],
-              published: Mapping[_Bar, float]) -> figure.Figure | None:
+class Bars(NamedTuple):
+  """What is drawn as bars.
+
+  Attributes:
+    setting: Whose runs.
+    labels: Of the bars.
+    published: The paper's rates.
+    paper: What they are.
+  """
+  setting: str
+  labels: dict[_Bar, str]
+  published: dict[_Bar, float]
+  paper: str = 'paper'
+
+
+def draw_bars(runs: Sequence[results.Run], bars: Bars) -> figure.Figure | None:
   """Draws evaluated success rates beside the paper's (figure 5).
 
   Args:
-    runs: Of a setting.
-    bars: With their labels.
-    published: The paper's rates.
+    runs: Of the setting.
+    bars: What to draw.
 
   Returns:
     None if no run was evaluated.
   """
-  ours = {bar: results.rates(runs, *bar) for bar in bars}
+  _, labels, published, theirs = bars
+  ours = {bar: results.rates(runs, *bar) for bar in labels}
   if not any(ours.values()):
     return None
   drawing, (ax,) = _new(1, 7.6)  # With a legend.
   _title(ax, results.are_replicas([runs]))
-  for i, bar in enumerate(bars):
+  for i, bar in enumerate(labels):
     middle = i - 0.2 * bool(published)  # Of our bar.
     if ours[bar]:
       several = len(ours[bar]) > 1
@@ -187,36 +202,36 @@ def draw_bars(runs: Sequence[results.Run], bars: Mapping[_Bar, str],
              label=f'ours ({len(ours[bar])} seed{"s" if several else ""})')
     if bar in published:
       ax.bar(i + 0.2, published[bar], 0.38, color='none', edgecolor='C0',
-             linestyle='--', label='paper')
+             linestyle='--', label=theirs)
     ceiling = results.rates(runs, *bar, key='solvable')
     if ceiling:
       ax.hlines(float(np.mean(ceiling)), middle - 0.19, middle + 0.19,
                 color='black', label='solvable')
-  ax.set_xticks(range(len(bars)), list(bars.values()))
-  ax.set_xlim(-0.5, len(bars) - 0.5)
+  ax.set_xticks(range(len(labels)), list(labels.values()))
+  ax.set_xlim(-0.5, len(labels) - 0.5)
   ax.set_ylabel('success rate')
   ax.yaxis.set_major_formatter(lambda y, _: f'{100 * y:g} %')
   ax.set_ylim(0, 1.02)
-  handles, labels = ax.get_legend_handles_labels()
-  once = dict(zip(labels, handles))  # Each bar has brought its own.
+  handles, names = ax.get_legend_handles_labels()
+  once = dict(zip(names, handles))  # Each bar has brought its own.
   ax.legend(once.values(), once.keys(), loc='upper left',
             bbox_to_anchor=(1.01, 1))
   return drawing
 
 
-# What is drawn as bars: of which setting, the labels, and the paper's rates.
-_BARS: dict[str, tuple[str, dict[_Bar, str], dict[_Bar, float]]] = {
-    'figure5': (
+_BARS = {
+    'figure5': Bars(
         'immovable',
         {('before', 'all'): 'before', ('changed', 'all'): 'immovable red rects',
          ('tuned', 'all'): 'after fine-tuning'},
         {(name, 'all'): rate for name, rate in paper.IMMOVABLE.items()}),
-    'arrangements_by_blocks': (
+    'arrangements_by_blocks': Bars(
         'arrangements',
         {('evaluation', group): group for group in paper.ARRANGEMENTS},
         {('evaluation', group): rate
-         for group, rate in paper.ARRANGEMENTS.items()}),
-    **{f'held_out_{way}': (
+         for group, rate in paper.ARRANGEMENTS.items()},
+        'paper: best of 10\nseeds, by people'),
+    **{f'held_out_{way}': Bars(
         f'held_out_{way}',
         {('seen', 'all'): 'trained on', ('held_out', 'all'): 'held out'}, {})
        for way in ('strings', 'meanings')},
@@ -252,8 +267,8 @@ def draw(runs: _Runs) -> dict[str, figure.Figure]:
           ['success_rate', 'reward_model_accuracy'])
                  if any('remark' in name for name in runs) else None,
   }
-  for name, (setting, bars, published) in _BARS.items():
-    drawings[name] = draw_bars(runs.get(setting, ()), bars, published)
+  for name, bars in _BARS.items():
+    drawings[name] = draw_bars(runs.get(bars.setting, ()), bars)
   return {name: drawing for name, drawing in drawings.items()
           if drawing is not None}
 
@@ -294,9 +309,9 @@ def table(runs: _Runs) -> str:
   """
   lines = [
       _row('', 'job', 'seeds', 'steps', 'ours, at the end', 'ours, best',
-           'paper, after as many steps', 'paper, at the end',
-           'paper, in its text or best'),
-      _row(*['---'] * 9)]
+           'ours, evaluated', 'paper, after as many steps',
+           'paper, at the end', 'paper, in its text or best'),
+      _row(*['---'] * 10)]
   best_of_size = {f'data_{size}': rate
                   for size, rate in paper.data_efficiency().items()}
   for column, note in _TABLE_COLUMNS.items():
@@ -318,21 +333,24 @@ def table(runs: _Runs) -> str:
           f'{setting.label}{note}', _job(known), str(len(known)),
           ' to '.join(f'{n:,}' for n in dict.fromkeys([steps[0], steps[-1]])),
           _spread([results.end(run, column) for run in known]),
-          _spread([b.rate for b in best if b is not None]), _percent(there),
+          _spread([b.rate for b in best if b is not None]),
+          '' if note else _spread(results.rates(known, 'evaluation')),
+          _percent(there),
           _percent(None if published is None else float(published.mean[-1])),
           _percent(paper.TEXT.get(
               (name, column), None if note else best_of_size.get(name)))))
-  for name, bars, rates in _BARS.values():
-    for bar, label in bars.items():
+  for name, labels, rates, theirs in _BARS.values():
+    for bar, label in labels.items():
       label = f'{experiments.SETTINGS[name].label}: {label}'
+      their_note = '' if theirs == 'paper' else f' ({" ".join(theirs.split())})'
       for text, key, rate in (
-          (label, 'rate', rates.get(bar)),
+          (label + their_note, 'rate', rates.get(bar)),
           (f'{label}, solvable', 'solvable', None)):
         measured = results.rates(runs.get(name, ()), *bar, key=key)
         if measured:
           lines.append(_row(
-              text, _job(runs[name]), str(len(measured)), '', _spread(measured),
-              '', '', '', _percent(rate)))
+              text, _job(runs[name]), str(len(measured)), '', '', '',
+              _spread(measured), '', '', _percent(rate)))
   return '\n'.join(lines)
 
 

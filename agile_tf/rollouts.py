@@ -336,12 +336,14 @@ class EnvironmentActor:
     rows = []
     for environment, rng, timestep, delayed in zip(
         self._environments, self._rngs, self._timesteps, self._delayed):
+      saved, in_episode = None, False
       # Before its first episode an environment need not have a state.
-      keeps = timestep is not None and hasattr(environment, 'get_state')
+      if timestep is not None and hasattr(environment, 'get_state'):
+        saved, in_episode = environment.get_state(), not timestep.last()
       rows.append({
           'generator': rng.bit_generator.state,
-          'environment': environment.get_state() if keeps else None,
-          'in_episode': keeps and not timestep.last(),
+          'environment': saved,
+          'in_episode': in_episode,
           'delayed': bool(delayed),
       })
     return rows

@@ -81,10 +81,10 @@ class FiguresTest(absltest.TestCase):
     _, _, success, accuracy = text.splitlines()
     self.assertEqual(
         success, "| AGILE, rho 25 % | the paper's | 2 | 30 | 50.0 ± 9.4 % | "
-        '80.0 ± 14.1 % |  | 99.0 % | 99.5 % |')  # 1.7 / 3 and 1.3 / 3.
+        '80.0 ± 14.1 % |  |  | 99.0 % | 99.5 % |')  # 1.7 / 3 and 1.3 / 3.
     self.assertEqual(
         accuracy, "| AGILE, rho 25 %: the reward model's accuracy | the "
-        "paper's | 1 | 30 | 50.0 % | 100.0 % |  | 99.0 % | 99.5 % |")
+        "paper's | 1 | 30 | 50.0 % | 100.0 % |  |  | 99.0 % | 99.5 % |")
 
   def test_unfinished_runs_stand_beside_the_paper_after_as_many_steps(self):
     run = finished.run(steps=[1e8, 2e8], success_rate=[.5, .7])
@@ -111,9 +111,9 @@ class FiguresTest(absltest.TestCase):
     self.assertEqual(sorted(legend), ['ours (2 seeds)', 'paper', 'solvable'])
     text = figures.table(runs)
     self.assertIn('| immovable red rects: after fine-tuning | not known | 2 |  '
-                  '| 60.0 ± 14.1 % |  |  |  | 69.3 % |', text)
-    self.assertIn('after fine-tuning, solvable | not known | 2 |  | 80.0 ± 0.0',
-                  text)
+                  '|  |  | 60.0 ± 14.1 % |  |  | 69.3 % |', text)
+    self.assertIn('after fine-tuning, solvable | not known | 2 |  |  |  | '
+                  '80.0 ± 0.0', text)
 
   def test_arrangements_are_shown_by_their_blocks(self):
     runs = results.load([self._evaluated('arrangements', 0, 'evaluation', {
@@ -122,8 +122,22 @@ class FiguresTest(absltest.TestCase):
     drawing = figures.draw(runs)['arrangements_by_blocks']
     heights = [bar.get_height() for bar in drawing.axes[0].patches]
     np.testing.assert_allclose(heights, [.5, .58, .75, .92, .25, .24])
-    self.assertIn('| Arrangements: 8 blocks | not known | 1 |  | 25.0 % |  |  '
-                  '|  | 24.0 % |', figures.table(runs))
+    legend = [text.get_text() for text in
+              drawing.axes[0].get_legend().get_texts()]
+    self.assertEqual(
+        legend, ['ours (1 seed)', 'paper: best of 10\nseeds, by people'])
+    self.assertIn(
+        '| Arrangements: 8 blocks (paper: best of 10 seeds, by people) | '
+        'not known | 1 |  |  |  | 25.0 % |  |  | 24.0 % |',
+        figures.table(runs))
+
+  def test_table_has_what_was_evaluated(self):
+    runs = results.load([
+        self._evaluated(
+            'relations', seed, 'evaluation', {'all': {'rate': rate}})
+        for seed, rate in enumerate((.5, .7))])
+    self.assertIn('| 50.0 ± 0.0 % | 50.0 ± 0.0 % | 60.0 ± 14.1 % |  | 99.0 % |',
+                  figures.table(runs))
 
 
 if __name__ == '__main__':

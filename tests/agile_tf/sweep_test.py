@@ -222,7 +222,8 @@ class SweepTest(parameterized.TestCase):
         '--run_dir={after}', '--physics=immovable_red_rects', '--episodes=4'))
     settings = experiments.SETTINGS | {
         'relations': experiments.Setting(
-            'AGILE', 'relations', tuple(tiny.flags(instructions=''))),
+            'AGILE', 'relations', tuple(tiny.flags(instructions='')),
+            evaluations=()),
         'immovable': experiments.SETTINGS['immovable']._replace(
             flags=('--reward_model={after}', '--initial_policy={after}',
                    *tiny.flags(instructions='.*red.*rect.*')),

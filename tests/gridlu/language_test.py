@@ -156,7 +156,8 @@ class EnumerationTest(absltest.TestCase):
     instructions = language.relations_instructions()
     named = [i for i in instructions if red_rect in (i.left, i.right)]
     self.assertLen(named, 122)
-    self.assertEqual(named, [i for i in instructions if str(red_rect) in str(i)])
+    self.assertEqual(
+        named, [i for i in instructions if str(red_rect) in str(i)])
 
   def test_vocabularies_are_what_trees_have(self):
     def tokens(tree):
