@@ -89,17 +89,8 @@ def save_gif(path: str | os.PathLike | BinaryIO, images: np.ndarray,
       time for each, or a number is out of range.
     OSError: The file cannot be written.
   """
-  images = np.asarray(images)
-  if images.ndim != 4 or images.shape[-1] != 3 or images.dtype != np.uint8:
-    raise ValueError(
-        f'images are {images.dtype} {list(images.shape)}: expected uint8 '
-        '[N, H, W, 3]. Give a single image a leading dimension of 1.')
+  images = rendering.checked(images, captions)
   count = len(images)
-  if count == 0:
-    raise ValueError('images has length 0: expected at least one image.')
-  if captions is not None and len(captions) != count:
-    raise ValueError(f'{len(captions)} captions for {count} images: expected '
-                     'one for each.')
   times = np.asarray(seconds, np.float64)
   if times.ndim == 0:
     times = np.full(count, times)

@@ -135,6 +135,29 @@ def _wrap(text: str, font: ImageFont.FreeTypeFont | ImageFont.ImageFont,
   return [line.rstrip() for line in lines]
 
 
+def checked(images: np.ndarray, captions: Sequence[str] | None) -> np.ndarray:
+  """Returns images as an array.
+
+  Args:
+    images: uint8 [N, H, W, 3].
+    captions: N texts, or None.
+
+  Raises:
+    ValueError: They are not that, or there are none.
+  """
+  images = np.asarray(images)
+  if images.ndim != 4 or images.shape[-1] != 3 or images.dtype != np.uint8:
+    raise ValueError(
+        f'images are {images.dtype} {list(images.shape)}: expected uint8 '
+        '[N, H, W, 3]. Give a single image a leading dimension of 1.')
+  if len(images) == 0:
+    raise ValueError('images has length 0: expected at least one image.')
+  if captions is not None and len(captions) != len(images):
+    raise ValueError(f'{len(captions)} captions for {len(images)} images: '
+                     'expected one for each.')
+  return images
+
+
 def contact_sheet(images: np.ndarray, captions: Sequence[str] | None = None,
                   columns: int = 8, scale: int = 3) -> np.ndarray:
   """Lays many images out on one, for people.
@@ -153,16 +176,7 @@ def contact_sheet(images: np.ndarray, captions: Sequence[str] | None = None,
     ValueError: The images are not such an array, there is not one caption for
       each, or `columns` or `scale` is below 1.
   """
-  images = np.asarray(images)
-  if images.ndim != 4 or images.shape[-1] != 3 or images.dtype != np.uint8:
-    raise ValueError(
-        f'images are {images.dtype} {list(images.shape)}: expected uint8 '
-        '[N, H, W, 3]. Give a single image a leading dimension of 1.')
-  if len(images) == 0:
-    raise ValueError('images has length 0: expected at least one image.')
-  if captions is not None and len(captions) != len(images):
-    raise ValueError(f'{len(captions)} captions for {len(images)} images: '
-                     'expected one for each.')
+  images = checked(images, captions)
   if columns < 1 or scale < 1:
     raise ValueError(f'columns is {columns} and scale is {scale}: expected '
                      'at least 1 for each.')
