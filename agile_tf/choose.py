@@ -25,13 +25,13 @@ import tqdm
 
 from agile_tf import checkpoints
 from agile_tf import config as config_lib
-from agile_tf import evaluate
 from agile_tf import machine
+from agile_tf import playing
 from agile_tf import trained as trained_lib
 from agile_tf import worlds
 
 
-def _reward(episodes: Iterable[evaluate.Episode]) -> float:
+def _reward(episodes: Iterable[playing.Episode]) -> float:
   """Returns the mean share of an episode's states that are rewarded."""
   return float(np.mean([
       episode.rewarded.mean() for episode in episodes
@@ -74,7 +74,7 @@ def compare(run_dirs: Sequence[str], count: int, seed: int
           'it out.')
   rows = []
   # Runs that differ in their seed have the same programs.
-  players: dict[tuple, evaluate.Player] = {}
+  players: dict[tuple, playing.Player] = {}
   with tqdm.tqdm(total=sum(map(len, steps.values())), unit=' checkpoints',
                  leave=False) as bar:
     for run_dir in steps:
@@ -84,7 +84,7 @@ def compare(run_dirs: Sequence[str], count: int, seed: int
             f'{run_dir} was trained without a reward model; name AGILE runs.')
       kind = _kind(last.config)
       if kind not in players:
-        players[kind] = evaluate.Player(last)
+        players[kind] = playing.Player(last)
       play = functools.partial(
           players[kind].play, count=count, seed=seed, greedy=False)
       for step in steps[run_dir]:
@@ -100,7 +100,7 @@ def compare(run_dirs: Sequence[str], count: int, seed: int
         if episodes[0].truth is not None:
           successes = sum(episode.success for episode in episodes)
           row['success'] = successes / count
-          row['interval'] = evaluate.interval(successes, count)
+          row['interval'] = playing.interval(successes, count)
         rows.append(row)
         bar.update()
   return sorted(rows, key=lambda row: -row['modelled_reward'])
@@ -115,7 +115,7 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
     success = ''
     if row['success'] is not None:
       rate = f'{100 * row["success"]:.1f} %'
-      success = f'{rate:>8}   {evaluate.between(row["interval"])}'
+      success = f'{rate:>8}   {playing.between(row["interval"])}'
     lines.append(
         f'{row["run_dir"]:{width}} {row["step"]:12} '
         f'{100 * row["modelled_reward"]:7.1f} % '

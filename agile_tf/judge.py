@@ -27,18 +27,18 @@ import tqdm
 
 from agile_tf import checkpoints
 from agile_tf import config as config_lib
-from agile_tf import evaluate
 from agile_tf import judge_cases
 from agile_tf import judge_page
 from agile_tf import judge_report
 from agile_tf import machine
+from agile_tf import playing
 from agile_tf import trained as trained_lib
 from agile_tf import worlds
 
 
 def define_flags() -> None:
   """Defines the program's flags."""
-  evaluate.define_play_flags(episodes=200)
+  playing.define_flags(episodes=200)
   flags.DEFINE_bool(
       'automatic', False, "Report what the world's ground truth or checker "
       'says, without a page and without a person.')
@@ -85,7 +85,7 @@ def judge(run_dir: str, checkpoint: int | None, series: judge_cases.Series,
         'neither a ground truth nor a checker. Leave --automatic out and '
         'judge yourself.')
   # Nobody asks the reward model here.
-  played = evaluate.play(
+  played = playing.play(
       trained._replace(phi=None), series.episodes, series.seed, series.greedy)
   cases = judge_cases.make_cases(
       list(tqdm.tqdm(played, total=series.episodes, unit=' episodes',

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from agile_tf import checkpoints
-from agile_tf import evaluate
+from agile_tf import playing
 from agile_tf import worlds
 from gridlu import files
 from gridlu import world as board
@@ -69,7 +69,7 @@ def _describe(state: board.State) -> str:
           f'column {column} and carries {carries}.')
 
 
-def make_cases(episodes: Sequence[evaluate.Episode],
+def make_cases(episodes: Sequence[playing.Episode],
                world: worlds.World) -> list[Case]:
   """Draws and counts what there is to judge.
 

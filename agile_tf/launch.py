@@ -23,10 +23,10 @@ from absl import logging
 from PIL import Image
 
 from agile_tf import checkpoints
+from agile_tf import comparison
 from agile_tf import config as config_lib
 from agile_tf import drivers
 from agile_tf import health
-from agile_tf import hparams
 from agile_tf import machine
 from agile_tf import metrics
 from agile_tf import ownership
@@ -106,7 +106,7 @@ class Run:
     self._writer = metrics.Writer(
         config.run_dir, steps, config.steps,
         checked=not trainer.world.has_ground_truth)
-    self._writer.text('hyperparameters', hparams.table_markdown(config))
+    self._writer.text('hyperparameters', comparison.table_markdown(config))
     self._writer.text('configuration', '\n'.join(
         f'    --{name}={value}'
         for name, value in dataclasses.asdict(config).items()))

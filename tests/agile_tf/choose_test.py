@@ -6,7 +6,7 @@ import numpy as np
 from agile_tf import checkpoints
 from agile_tf import choose
 from agile_tf import config as config_lib
-from agile_tf import evaluate
+from agile_tf import playing
 from agile_tf import trained
 from tests.agile_tf import tiny
 
@@ -33,7 +33,7 @@ class ChooseTest(absltest.TestCase):
     rewards = [row['modelled_reward'] for row in rows]
     self.assertEqual(rewards, sorted(rewards, reverse=True))
     last, = (row for row in rows if row['step'] == steps[-1])
-    episodes = list(evaluate.play(trained.load(self.run_dir), 8, 0, False))
+    episodes = list(playing.play(trained.load(self.run_dir), 8, 0, False))
     self.assertEqual(
         last['modelled_reward'], np.mean([e.rewarded for e in episodes]))
     self.assertEqual(last['final_modelled_reward'], last['modelled_reward'])

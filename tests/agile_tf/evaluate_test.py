@@ -14,6 +14,7 @@ from PIL import Image
 
 from agile_tf import config as config_lib
 from agile_tf import evaluate
+from agile_tf import playing
 from agile_tf import rollouts
 from agile_tf import trained
 import gridlu
@@ -62,7 +63,7 @@ class EvaluateTest(absltest.TestCase):
   def test_evaluation_is_repeatable(self):
     run = trained.load(self.run_dir)
     reports = [
-        evaluate.summarize(list(evaluate.play(run, 12, seed, False)))
+        evaluate.summarize(list(playing.play(run, 12, seed, False)))
         for seed in (3, 3)]
     self.assertEqual(*reports)
 
@@ -82,11 +83,11 @@ class EvaluateTest(absltest.TestCase):
           np.ones([1, 2], np.float32), np.ones([1, 2], np.float32), ended,
           ('short', 'long'))
 
-    player = evaluate.Player.__new__(evaluate.Player)
+    player = playing.Player.__new__(playing.Player)
     player.__dict__.update(
         _world=world, _config=config_lib.Config(), _act=None,
         _make_actor=lambda *_: mock.Mock(play=roll))
-    with mock.patch.object(evaluate, '_BATCH', 2), mock.patch.object(
+    with mock.patch.object(playing, '_BATCH', 2), mock.patch.object(
         rollouts, 'truth', return_value=np.ones([1, 2], bool)):
       played = list(player.play([], None, 5, 0, False))
     self.assertCountEqual([episode.instruction for episode in played],
@@ -101,7 +102,7 @@ class EvaluateTest(absltest.TestCase):
     sizes = (drawn.state.blocks > 0).sum(axis=(1, 2))
     self.assertCountEqual(set(sizes), [4, 8])
     groups = evaluate.summarize([
-        evaluate.Episode(
+        playing.Episode(
             texts[drawn.instruction[i]], starts[i], None,
             np.array([sizes[i] == 4]), starts[i])
         for i in range(20)])['success']
@@ -119,7 +120,7 @@ class EvaluateTest(absltest.TestCase):
          ['all', 'bring to', 'NorthFrom']),
         ('open(door)', ['all', 'open']), ('go to the door', ['all'])):
       groups = evaluate.summarize([
-          evaluate.Episode(text, state, None, np.array([True]))])['success']
+          playing.Episode(text, state, None, np.array([True]))])['success']
       self.assertEqual(list(groups), expected)
 
   def test_ceilings_are_of_the_episodes_start_and_length(self):
@@ -130,7 +131,7 @@ class EvaluateTest(absltest.TestCase):
     start = gridlu.world.pack(gridlu.world.State(
         blocks, np.array([2, 0], np.int32), np.array(False)))
     # Two steps to the block, lift it, and one down and two to the right.
-    episode = evaluate.Episode(
+    episode = playing.Episode(
         text, start, None, np.array([True]), start)
     for length, physics, expected in (
         (6, 'normal', True), (5, 'normal', False),
@@ -143,9 +144,9 @@ class EvaluateTest(absltest.TestCase):
   def test_confidence_intervals_are_wilsons(self):
     # Newcombe (1998), table I: 81 of 263 and 0 of 20.
     np.testing.assert_allclose(
-        evaluate.interval(81, 263), (.2553, .3662), atol=5e-5)
+        playing.interval(81, 263), (.2553, .3662), atol=5e-5)
     np.testing.assert_allclose(
-        evaluate.interval(0, 20), (0, .1611), atol=5e-5)
+        playing.interval(0, 20), (0, .1611), atol=5e-5)
 
 
 if __name__ == '__main__':

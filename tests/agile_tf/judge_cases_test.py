@@ -10,8 +10,8 @@ import numpy as np
 import tensorflow as tf
 
 from agile_tf import checkpoints
-from agile_tf import evaluate
 from agile_tf import judge_cases
+from agile_tf import playing
 from agile_tf import worlds
 from gridlu import rendering
 from tests.agile_tf import judged
@@ -41,7 +41,7 @@ class CasesTest(absltest.TestCase):
     image = np.arange(24 * 30 * 3).reshape(24, 30, 3).astype(np.uint8)
     # More than are drawn at a time.
     cases = judge_cases.make_cases(
-        [evaluate.Episode('go home', image, None, None)] * 70, own)
+        [playing.Episode('go home', image, None, None)] * 70, own)
     self.assertLen(cases, 70)
     np.testing.assert_array_equal(cases[69].image, image)
     self.assertEqual(

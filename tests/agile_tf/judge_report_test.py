@@ -4,8 +4,8 @@ import json
 
 from absl.testing import absltest
 
-from agile_tf import evaluate
 from agile_tf import judge_report
+from agile_tf import playing
 from tests.agile_tf import judged
 
 
@@ -18,17 +18,17 @@ class ReportTest(absltest.TestCase):
         'episodes': 4, 'judged': 4, 'automatic_judge': 'checker',
         'person': {
             'all': {'episodes': 4, 'rate': .5,
-                    'interval': evaluate.interval(2, 4)},
+                    'interval': playing.interval(2, 4)},
             '4 blocks': {'episodes': 2, 'rate': 1.0,
-                         'interval': evaluate.interval(2, 2)},
+                         'interval': playing.interval(2, 2)},
             '8 blocks': {'episodes': 2, 'rate': 0.0,
-                         'interval': evaluate.interval(0, 2)}},
+                         'interval': playing.interval(0, 2)}},
         'automatic': {
             name: {'episodes': n, 'rate': .5,
-                   'interval': evaluate.interval(n // 2, n)}
+                   'interval': playing.interval(n // 2, n)}
             for name, n in (('all', 4), ('4 blocks', 2), ('8 blocks', 2))},
         'agreement': {
-            'episodes': 2, 'rate': .5, 'interval': evaluate.interval(2, 4),
+            'episodes': 2, 'rate': .5, 'interval': playing.interval(2, 4),
             'person_alone': 1, 'automatic_alone': 1}})
     self.assertEqual(list(report['person']), ['all', '4 blocks', '8 blocks'])
     json.dumps(report)

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from agile_tf import evaluate
 from agile_tf import judge_cases
+from agile_tf import playing
 from agile_tf import worlds
 from gridlu import world
 from tests.gridlu import boards
@@ -37,7 +37,7 @@ STATES = (DONE, CARRIED, EIGHT, SCATTERED)
 
 def episode(instruction, state, truth):
   """An episode that ends in a state."""
-  return evaluate.Episode(
+  return playing.Episode(
       instruction, world.pack(state), None,
       None if truth is None else np.array([False, truth]))
 

@@ -8,8 +8,8 @@ from absl.testing import absltest
 from absl.testing import parameterized
 import markdown
 
+from agile_tf import comparison
 from agile_tf import config as config_lib
-from agile_tf import hparams
 from agile_tf import paper
 
 _CELLS = [
@@ -78,8 +78,9 @@ class DifferencesTest(parameterized.TestCase):
 
   def test_none_by_default(self):
     config = config_lib.Config()
-    self.assertEmpty(hparams.differences(config))
-    for text in hparams.table_text(config), hparams.table_markdown(config):
+    self.assertEmpty(comparison.differences(config))
+    for make in comparison.table_text, comparison.table_markdown:
+      text = make(config)
       self.assertIn("Nothing differs from the paper's table.", text)
       self.assertNotIn('*', text)
       self.assertNotIn('Why', text)
@@ -87,16 +88,16 @@ class DifferencesTest(parameterized.TestCase):
   def test_none_in_the_other_task(self):
     with_its_values = config_lib.Config(
         world='arrangements', episode_length=45, rollout_length=30)
-    self.assertEmpty(hparams.differences(with_its_values))
+    self.assertEmpty(comparison.differences(with_its_values))
     self.assertEqual(
-        [d.setting for d in hparams.differences(
+        [d.setting for d in comparison.differences(
             config_lib.Config(world='arrangements'))],
         ['rollout_length', 'episode_length'])
 
   def test_one(self):
     self.assertEqual(
-        hparams.differences(config_lib.Config(policy_epsilon=1e-5)),
-        [hparams.Difference('policy_epsilon', '0.1', '1e-05')])
+        comparison.differences(config_lib.Config(policy_epsilon=1e-5)),
+        [comparison.Difference('policy_epsilon', '0.1', '1e-05')])
 
   @parameterized.parameters(
       ('reward_prediction', {'reward_prediction_batch_size': 8}),
@@ -106,9 +107,9 @@ class DifferencesTest(parameterized.TestCase):
     off = {'reward_prediction': False, 'reward': 'environment'}[switch]
     on = {'reward_prediction': True, 'reward': 'discriminator'}[switch]
     self.assertEmpty(
-        hparams.differences(config_lib.Config(**{switch: off}, **changed)))
+        comparison.differences(config_lib.Config(**{switch: off}, **changed)))
     self.assertLen(
-        hparams.differences(config_lib.Config(**{switch: on}, **changed)), 1)
+        comparison.differences(config_lib.Config(**{switch: on}, **changed)), 1)
 
   def test_every_setting_of_the_table_shows(self):
     for _, cell in _CELLS:
@@ -120,20 +121,21 @@ class DifferencesTest(parameterized.TestCase):
         changed = {cell.setting: 0.5}
       config = config_lib.Config(reward_prediction=True, **changed)
       self.assertEqual(
-          [difference.setting for difference in hparams.differences(config)],
+          [difference.setting for difference in comparison.differences(config)],
           [cell.setting])
 
   def test_own_names_are_settings(self):
     names = {field.name for field in dataclasses.fields(config_lib.Config)}
-    for group in (hparams._OF_DISCRIMINATOR, hparams._OF_REWARD_PREDICTION,
-                  hparams._OF_GRIDLU, _SETTINGS):
+    for group in (comparison._OF_DISCRIMINATOR,
+                  comparison._OF_REWARD_PREDICTION, comparison._OF_GRIDLU,
+                  _SETTINGS):
       self.assertContainsSubset(group, names)
 
 
 class TableTest(parameterized.TestCase):
 
   def test_a_changed_value_is_marked_in_its_row_alone(self):
-    text = hparams.table_text(config_lib.Config(batch_size=64))
+    text = comparison.table_text(config_lib.Config(batch_size=64))
     marked = [line.split() for line in text.splitlines()
               if line.startswith('*')]
     self.assertEqual(marked, [
@@ -142,7 +144,7 @@ class TableTest(parameterized.TestCase):
 
   def test_columns_are_aligned(self):
     for config in config_lib.Config(), config_lib.Config(batch_size=64):
-      lines = hparams.table_text(config).splitlines()
+      lines = comparison.table_text(config).splitlines()
       column = lines[2].index('paper D')
       for line in lines[4:4 + len(paper.HYPERPARAMETERS)]:
         self.assertEqual(line[column - 1], ' ')
@@ -150,39 +152,39 @@ class TableTest(parameterized.TestCase):
 
   def test_reward_prediction_rows(self):
     row = 'RL reward prediction batch size'
-    without = hparams.table_text(config_lib.Config())
+    without = comparison.table_text(config_lib.Config())
     self.assertEqual(_line(without, row).split()[-4:],
                      ['4', 'unused', '-', '-'])
     self.assertIn(
         'unused', _line(without, 'reward_prediction_replay_size'))
-    with_it = hparams.table_text(config_lib.Config(reward_prediction=True))
+    with_it = comparison.table_text(config_lib.Config(reward_prediction=True))
     self.assertEqual(_line(with_it, row).split()[-4:], ['4', '4', '-', '-'])
     self.assertStartsWith(_line(with_it, 'reward_prediction '), '*')
 
   def test_without_a_discriminator_its_column_is_unused(self):
-    text = hparams.table_text(config_lib.Config(reward='environment'))
+    text = comparison.table_text(config_lib.Config(reward='environment'))
     for row in paper.HYPERPARAMETERS:
       line = _line(text, f'{row.group} {row.hyperparameter}')
       self.assertEqual(
           line.split()[-1], 'unused' if row.discriminator else '-')
 
   def test_a_world_of_ones_own_has_no_episode_length(self):
-    text = hparams.table_text(
+    text = comparison.table_text(
         config_lib.Config(world='own:world', dataset='goals.npz'))
     self.assertIn('unused', _line(text, 'RL episode length'))
     self.assertIn('unused', _line(text, 'dataset_size'))
 
   def test_other_settings(self):
-    text = hparams.table_text(
+    text = comparison.table_text(
         config_lib.Config(anticipated_negative_rate=0.75, run_dir='/elsewhere'))
     self.assertEqual(_line(text, 'anticipated_negative_rate').split(),
                      ['*', 'anticipated_negative_rate', '0.75', '0.25'])
     self.assertNotIn('/elsewhere', text)
 
   def test_every_setting_of_the_algorithm_is_in_a_table(self):
-    text = hparams.table_text(config_lib.Config())
+    text = comparison.table_text(config_lib.Config())
     others = [line.split()[0] for line in
-              text.split(hparams._OTHER_TITLE)[1].splitlines()[4:]]
+              text.split(comparison._OTHER_TITLE)[1].splitlines()[4:]]
     self.assertCountEqual(_SETTINGS + others, [
         field.name for field in dataclasses.fields(config_lib.Config)
         if not field.metadata['of_run']])
@@ -190,21 +192,21 @@ class TableTest(parameterized.TestCase):
   def test_why(self):
     changed = {'batch_size': 64}
     self.assertIn(
-        '\nWhy: a faster start.\n', hparams.table_text(
+        '\nWhy: a faster start.\n', comparison.table_text(
             config_lib.Config(why='a faster start.', **changed)))
     self.assertIn(
-        '--why is empty', hparams.table_text(config_lib.Config(**changed)))
+        '--why is empty', comparison.table_text(config_lib.Config(**changed)))
 
   def test_markdown(self):
     config = config_lib.Config(batch_size=64, dataset='a_b|c_d.npz')
-    text = hparams.table_markdown(config)
+    text = comparison.table_markdown(config)
     self.assertIn('\n| * | RMSProp | batch size | 1 | 1 | 256 | 64 |\n', text)
     self.assertIn('\n- `--batch_size`: 64 here, 256 in the paper\n', text)
 
   def test_markdown_as_tensorboard_shows_it(self):
     config = config_lib.Config(batch_size=64, dataset='a_b|c_d.npz')
     page = markdown.markdown(
-        hparams.table_markdown(config), extensions=['tables'])
+        comparison.table_markdown(config), extensions=['tables'])
     self.assertEqual(page.count('<table>'), 2)
     self.assertEqual(page.count('<li>'), 1)
     self.assertNotIn('<em>', page)
@@ -220,7 +222,7 @@ class ProgramTest(absltest.TestCase):
     result = _run(f'--flagfile={flagfile.full_path}')
     self.assertEqual(result.returncode, 0, result.stderr)
     self.assertEqual(
-        result.stdout, hparams.table_text(config_lib.Config(
+        result.stdout, comparison.table_text(config_lib.Config(
             policy_epsilon=1e-5, reward_prediction=True)) + '\n')
     self.assertEmpty(result.stderr)
 
