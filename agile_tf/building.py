@@ -36,8 +36,7 @@ def make_world(config: config_lib.Config, held_out: bool = False,
   if config.world not in tasks.TASKS:
     default = config_lib.Config()
     for name in ('instructions', 'held_out', 'physics', 'episode_length',
-                 'truncate', 'noop', 'dataset_size', 'dataset_seed',
-                 'dataset_carrying'):
+                 'truncate', 'noop'):
       if getattr(config, name) != getattr(default, name):
         raise config_lib.ConfigError(
             f'--{name}={getattr(config, name)} is a setting of GridLU, and '

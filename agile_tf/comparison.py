@@ -22,7 +22,7 @@ _NO_DIFFERENCE = "Nothing differs from the paper's table."
 _MARK = '*'
 _UNUSED = 'unused'
 
-# What only GridLU's own goal states use, which no file holds.
+# What only goal examples use that are not in a file.
 _OF_GENERATED_GOALS = ('dataset_size', 'dataset_seed', 'dataset_carrying')
 # What only a run that trains a discriminator uses, besides the settings in the
 # table's column of the discriminator.
@@ -159,7 +159,6 @@ def _unused(config: config_lib.Config) -> frozenset[str]:
     unused.update(_OF_REWARD_PREDICTION)
   if config.world not in tasks.TASKS:
     unused.update(_OF_GRIDLU)
-    unused.update(_OF_GENERATED_GOALS)
   if config.held_out == 'none':
     unused.update(('held_out_share', 'held_out_seed'))
   if config.dataset:

@@ -39,15 +39,18 @@ from gridlu import world as board
 def _groups(episode: playing.Episode) -> list[str]:
   """The rows of the table that an episode counts for."""
   text = episode.instruction
-  root = text.split('(', 1)[0]
-  if root == text:  # Not in a language of terms.
-    return ['all']
-  if root in language.ARRANGEMENTS and episode.start is not None:
-    count = int(np.count_nonzero(board.unpack(episode.start).blocks))
-    return ['all', f'{count} blocks', root]
-  if root in language.RELATIONS:
-    return ['all', 'go to' if 'AGENT' in text else 'bring to', root]
-  return ['all', root]
+  try:
+    instruction = language.parse(text)
+  except language.InstructionError:  # Another world's, of terms or of words.
+    root, bracket, _ = text.partition('(')
+    return ['all', root] if bracket else ['all']
+  root, start = type(instruction).__name__, episode.start
+  if instruction.task == 'relations':
+    return ['all', 'go to' if instruction.is_go_to else 'bring to', root]
+  if start is None or start.shape != (board.PACKED_SIZE,):
+    return ['all', root]
+  count = int(np.count_nonzero(board.unpack(start).blocks))
+  return ['all', f'{count} blocks', root]
 
 
 def solvable(episodes: Sequence[playing.Episode], config: config_lib.Config

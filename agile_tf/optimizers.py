@@ -54,7 +54,8 @@ def clip_columns(weight: tf.Tensor, max_norm: float) -> tf.Tensor:
 def has_columns(name: str) -> bool:
   """Whether a parameter is a weight matrix or a convolution kernel.
 
-  Biases and FiLM's gamma and beta are not.
+  Biases, the FiLM-NMN's gamma and beta and the FiLM-LSTM's word embeddings are
+  not. The FiLM-LSTM makes its gamma and beta with weight matrices, which are.
   """
   return name.rsplit('/', 1)[-1] == 'w'
 

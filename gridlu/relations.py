@@ -254,7 +254,7 @@ def _draw(rng: np.random.Generator, count: int,
 def instances(
     rng: np.random.Generator, count: int,
     instructions: Sequence[language.Instruction] | None = None) -> Instances:
-  """Draws task instances: instructions and states to start from (E.1).
+  """Draws task instances: instructions and states to start from (F.1).
 
   A quarter are go-to instructions (see `GO_TO_PROPOSAL`), uniform within
   their kind. The blocks that the instruction names get their unstated

@@ -1,8 +1,6 @@
 """Tests of the comparison with the paper's table."""
 
 import dataclasses
-import subprocess
-import sys
 
 from absl.testing import absltest
 from absl.testing import parameterized
@@ -16,12 +14,6 @@ _CELLS = [
     (row, cell) for row in paper.HYPERPARAMETERS
     for cell in (row.policy, row.discriminator) if cell]
 _SETTINGS = [cell.setting for _, cell in _CELLS if cell.setting]
-
-
-def _run(*arguments: str) -> subprocess.CompletedProcess:
-  return subprocess.run(
-      [sys.executable, '-m', 'agile_tf.hparams', *arguments],
-      capture_output=True, text=True, check=False)
 
 
 def _line(text: str, start: str) -> str:
@@ -212,42 +204,6 @@ class TableTest(parameterized.TestCase):
     self.assertNotIn('<em>', page)
     self.assertIn('<td>*</td>\n<td><code>dataset</code></td>\n'
                   '<td><code>a_b|c_d.npz</code></td>', page)
-
-
-class ProgramTest(absltest.TestCase):
-
-  def test_prints_the_tables_of_the_flags(self):
-    flagfile = self.create_tempfile(content=(
-        '# A comment.\n--policy_epsilon=1e-5\n--reward_prediction\n'))
-    result = _run(f'--flagfile={flagfile.full_path}')
-    self.assertEqual(result.returncode, 0, result.stderr)
-    self.assertEqual(
-        result.stdout, comparison.table_text(config_lib.Config(
-            policy_epsilon=1e-5, reward_prediction=True)) + '\n')
-    self.assertEmpty(result.stderr)
-
-  def test_help_names_the_settings(self):
-    self.assertIn('--[no]reward_prediction', _run('--help').stdout)
-
-  def test_a_bad_value_is_explained(self):
-    result = _run('--batch_size=3')
-    self.assertEqual(result.returncode, 1)
-    self.assertEqual(
-        result.stderr,
-        'Error: --batch_size=3 is odd; half of a batch are goals, so use an '
-        'even number.\n')
-    self.assertEmpty(result.stdout)
-
-  def test_an_unknown_flag_is_explained(self):
-    result = _run('--batch_sise=4')
-    self.assertEqual(result.returncode, 1)
-    self.assertIn('Did you mean: batch_size', result.stderr)
-    self.assertNotIn('Traceback', result.stderr)
-
-  def test_does_not_import_tensorflow(self):
-    code = ('import sys; from agile_tf import hparams; '
-            'sys.exit("tensorflow" in sys.modules)')
-    subprocess.run([sys.executable, '-c', code], check=True)
 
 
 if __name__ == '__main__':

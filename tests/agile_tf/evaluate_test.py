@@ -1,12 +1,10 @@
 """Tests for evaluating a run: what is played, counted and drawn."""
 
-import itertools
 import json
 import os
 import shutil
 import subprocess
 import sys
-from unittest import mock
 
 from absl.testing import absltest
 import numpy as np
@@ -15,7 +13,6 @@ from PIL import Image
 from agile_tf import config as config_lib
 from agile_tf import evaluate
 from agile_tf import playing
-from agile_tf import rollouts
 from agile_tf import trained
 import gridlu
 from gridlu import arrangements
@@ -67,34 +64,6 @@ class EvaluateTest(absltest.TestCase):
         for seed in (3, 3)]
     self.assertEqual(*reports)
 
-  def test_short_episodes_are_no_likelier(self):
-    """Row 0 has episodes of one step, row 1 of three."""
-    world = mock.Mock()
-    world.make_environment.side_effect = lambda seed: None
-    times = itertools.count(1)
-
-    def roll(theta):
-      del theta
-      time_step = next(times)
-      ended = np.array([True, time_step % 3 == 0])
-      return rollouts.Rollout(
-          np.zeros([2, 2, 1], np.uint8), np.zeros([2, 1], np.int32),
-          np.zeros([1, 2], np.int32), np.zeros([1, 2], np.float32),
-          np.ones([1, 2], np.float32), np.ones([1, 2], np.float32), ended,
-          ('short', 'long'))
-
-    player = playing.Player.__new__(playing.Player)
-    player.__dict__.update(
-        _world=world, _config=config_lib.Config(), _act=None,
-        _make_actor=lambda *_: mock.Mock(play=roll))
-    with mock.patch.object(playing, '_BATCH', 2), mock.patch.object(
-        rollouts, 'truth', return_value=np.ones([1, 2], bool)):
-      played = list(player.play([], None, 5, 0, False))
-    self.assertCountEqual([episode.instruction for episode in played],
-                          ['short'] * 3 + ['long'] * 2)
-    self.assertEqual([len(e.truth) for e in played if e.instruction == 'long'],
-                     [3, 3])
-
   def test_groups_of_arrangements_are_by_number_of_blocks(self):
     drawn = arrangements.instances(np.random.default_rng(0), 20)
     texts = [str(i) for i in language.arrangements_instructions()]
@@ -112,15 +81,16 @@ class EvaluateTest(absltest.TestCase):
     self.assertEqual(groups['8 blocks']['rate'], 0)
 
   def test_groups_of_other_worlds_are_not_gridlus(self):
-    state = np.zeros([1], np.uint8)
+    image = np.zeros([24, 24, 3], np.uint8)
     for text, expected in (
         ("NorthFrom(Shape('rect', SCENE), AGENT)",
          ['all', 'go to', 'NorthFrom']),
         ("NorthFrom(Shape('rect', SCENE), Color('red', SCENE))",
          ['all', 'bring to', 'NorthFrom']),
-        ('open(door)', ['all', 'open']), ('go to the door', ['all'])):
-      groups = evaluate.summarize([
-          playing.Episode(text, state, None, np.array([True]))])['success']
+        ('open(door)', ['all', 'open']), ('Line(door)', ['all', 'Line']),
+        ('Line(AGENT, SCENE)', ['all', 'Line']), ('go to the door', ['all'])):
+      groups = evaluate.summarize([playing.Episode(
+          text, image, None, np.array([True]), start=image)])['success']
       self.assertEqual(list(groups), expected)
 
   def test_ceilings_are_of_the_episodes_start_and_length(self):
@@ -140,13 +110,6 @@ class EvaluateTest(absltest.TestCase):
           episode_length=length, physics=physics)), [expected])
     self.assertIsNone(evaluate.solvable(
         [episode], config_lib.Config(world='launch.own_world:make_world')))
-
-  def test_confidence_intervals_are_wilsons(self):
-    # Newcombe (1998), table I: 81 of 263 and 0 of 20.
-    np.testing.assert_allclose(
-        playing.interval(81, 263), (.2553, .3662), atol=5e-5)
-    np.testing.assert_allclose(
-        playing.interval(0, 20), (0, .1611), atol=5e-5)
 
 
 if __name__ == '__main__':

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from agile_tf import checkpoints
-from agile_tf import config as config_lib
 from agile_tf import launch
 from agile_tf import trained
 from agile_tf import worlds
@@ -65,9 +64,9 @@ class WorldsTest(parameterized.TestCase):
     with mock.patch.object(own_world, 'GOALS', goals):
       launch.train(tiny.config(
           world='launch.own_world:make_world', instructions='',
-          episode_length=30, dataset_size=config_lib.Config.dataset_size,
-          model=model, run_dir=run_dir, steps=40, rollout_length=5,
-          all_workers_write=True, steps_per_discriminator_update=10))
+          episode_length=30, model=model, run_dir=run_dir, steps=40,
+          rollout_length=5, all_workers_write=True,
+          steps_per_discriminator_update=10))
       run = trained.load(run_dir)
     checkpoint = checkpoints.load(run_dir)
     self.assertGreaterEqual(checkpoint.values['steps'], 40)
