@@ -31,7 +31,7 @@ class Checkpoint(NamedTuple):
   """The state of a run."""
   arrays: dict[str, np.ndarray]
   values: dict[str, Any]  # As JSON has them.
-  path: str = 'The checkpoint'  # Where it is, once it has been saved.
+  path: str = 'An unsaved checkpoint'  # Where it was read.
 
 
 def _folder(run_dir: str) -> str:

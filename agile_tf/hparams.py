@@ -1,6 +1,6 @@
 """Prints the paper's table of hyperparameters beside a run's values.
 
-python -m agile_tf.hparams --flagfile=launch/relations.flags
+  python -m agile_tf.hparams --flagfile=launch/relations.flags
 """
 
 from collections.abc import Sequence

@@ -66,6 +66,7 @@ class PaperTest(parameterized.TestCase):
         [('batch size', 1), ('num. workers training pi', 1),
          ('num. workers training D', 1)])
 
+
 class DifferencesTest(parameterized.TestCase):
 
   def test_none_by_default(self):
