@@ -1,6 +1,8 @@
 """Prints the paper's table of hyperparameters beside a run's values.
 
   python -m agile_tf.hparams --flagfile=launch/relations.flags
+
+The flags are those of agile_tf.launch.
 """
 
 from collections.abc import Sequence
