@@ -1,33 +1,44 @@
 """AGILE: an agent that learns to follow instructions from a learned reward.
 
 The system of "Learning to Understand Goal Specifications by Modelling Reward"
-(Bahdanau et al., ICLR 2019) in TensorFlow 2 and Sonnet 2. What a run leaves
-behind is used through two functions:
+(Bahdanau et al., ICLR 2019) in TensorFlow 2 and Sonnet 2. README.md beside
+this file is the map of the packages. Everything that a program of your own
+needs is an attribute of this package.
+
+What a run has learned, as functions:
 
   reward_model = agile_tf.load_reward_model(run_dir)
   probabilities = reward_model(images, instructions)   # float32 [N]
 
   policy = agile_tf.load_policy(run_dir)
   actions = policy(images, instructions)               # int32 [N]
+
+An environment of your own, for --world=package.module:function:
+
+  agile_tf.worlds.from_environment(make_environment, goal_examples, ...)
 """
 
 import os
 from typing import TYPE_CHECKING
 
-# Before TensorFlow is imported: its notes on the machine, a dozen lines at
-# every start, would hide the programs' own. Errors still show.
+# Must be set before TensorFlow is imported: it silences a dozen lines about
+# the machine at every start. Errors still show.
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
 
 if TYPE_CHECKING:
-  from agile_tf.trained import load_policy
-  from agile_tf.trained import load_reward_model
+  from agile_tf.agent import worlds
+  from agile_tf.evaluation.trained import load_policy
+  from agile_tf.evaluation.trained import load_reward_model
 
-__all__ = ('load_policy', 'load_reward_model')
+__all__ = ('load_policy', 'load_reward_model', 'worlds')
 
 
 def __getattr__(name: str):
-  """Imports TensorFlow only for those who load a network."""
+  """Imports TensorFlow only when a network or a world is asked for."""
+  if name == 'worlds':
+    from agile_tf.agent import worlds  # pylint: disable=g-import-not-at-top
+    return worlds
   if name in __all__:
-    from agile_tf import trained  # pylint: disable=g-import-not-at-top
+    from agile_tf.evaluation import trained  # pylint: disable=g-import-not-at-top
     return getattr(trained, name)
   raise AttributeError(f'module {__name__!r} has no attribute {name!r}')

@@ -27,14 +27,14 @@ import numpy as np
 import tensorflow as tf
 import tqdm
 
-from agile_tf import building
 from agile_tf import config as config_lib
-from agile_tf import drivers
-from agile_tf import learning
-from agile_tf import machine
-from agile_tf import networks
-from agile_tf import rollouts
-from agile_tf import training
+from agile_tf.agent import gradients as gradients_lib
+from agile_tf.agent import networks
+from agile_tf.agent import rollouts
+from agile_tf.training import building
+from agile_tf.training import machine
+from agile_tf.training import threads
+from agile_tf.training import trainer as trainer_lib
 import gridlu
 from gridlu import vectorized
 
@@ -101,16 +101,16 @@ def _vectorized_steps(images: bool) -> '_Measure':
   return vectorized_steps
 
 
-def _trainer(**changes: Any) -> training.Trainer:
+def _trainer(**changes: Any) -> trainer_lib.Trainer:
   config = config_lib.Config(
       dataset_size=4096, run_dir='unused', **changes)
   machine.prepare(config)
   frozen = None
   if config.reward == 'frozen':
-    frozen = training.Trainer(
+    frozen = trainer_lib.Trainer(
         config_lib.Config(dataset_size=16, policy_threads=1,
                           model=config.model)).checkpoint()
-  return training.Trainer(config, frozen)
+  return trainer_lib.Trainer(config, frozen)
 
 
 def compiled_rollouts(seconds: float, settings: _Settings) -> dict[str, float]:
@@ -121,7 +121,7 @@ def compiled_rollouts(seconds: float, settings: _Settings) -> dict[str, float]:
       lambda: actor.play(theta), seconds)}
 
 
-def _drive(trainer: training.Trainer, seconds: float) -> dict[str, float]:
+def _drive(trainer: trainer_lib.Trainer, seconds: float) -> dict[str, float]:
   """Trains until everything is compiled, and then for a while longer."""
   schedule = trainer.schedule
   built = time.perf_counter()
@@ -141,7 +141,7 @@ def _drive(trainer: training.Trainer, seconds: float) -> dict[str, float]:
       start.append((now, schedule.steps))
       schedule.stop()
 
-  drivers.drive(trainer, tick)
+  threads.drive(trainer, tick)
   (begin, before), (end, after) = start[0], start[-1]
   return {
       'steps_per_second': (after - before) / (end - begin),
@@ -188,18 +188,18 @@ def compiled_round(config: config_lib.Config) -> tuple[Any, tuple[Any, ...]]:
     config: Of the networks, the losses and the updates.
 
   Returns:
-    The program, a `tf.function` from `learning.round_program`, and arguments
+    The program, a `tf.function` from `gradients.round_program`, and arguments
     for it.
   """
   world = building.make_world(config)
   rules = world.compiled
   assert rules is not None
   policy, discriminator = building.make_networks(config.model, world)
-  program = learning.round_program(
+  program = gradients_lib.round_program(
       rollouts.play_program(policy, world),
-      learning.modelled_rewards_program(
+      gradients_lib.modelled_rewards_program(
           discriminator, world, config.reward_form, config.reward_scale),
-      learning.policy_gradients_program(
+      gradients_lib.policy_gradients_program(
           policy, world, building.policy_loss(config)),
       building.policy_updates(config))
   width, length = config.policy_workers, config.rollout_length
@@ -217,7 +217,7 @@ def compiled_round(config: config_lib.Config) -> tuple[Any, tuple[Any, ...]]:
   replayed = None
   if config.reward_prediction:
     count = config.reward_prediction_batch_size
-    replayed = learning.Replayed(
+    replayed = gradients_lib.Replayed(
         np.repeat(codes[:, None], count, 1),
         np.repeat(observations[:, None], count, 1),
         np.arange(width * count).reshape([width, count]) % 2 == 0)

@@ -23,12 +23,12 @@ from absl import flags
 import numpy as np
 import tqdm
 
-from agile_tf import checkpoints
 from agile_tf import config as config_lib
-from agile_tf import machine
-from agile_tf import playing
-from agile_tf import trained as trained_lib
-from agile_tf import worlds
+from agile_tf.agent import worlds
+from agile_tf.evaluation import playing
+from agile_tf.evaluation import trained as trained_lib
+from agile_tf.training import checkpoints
+from agile_tf.training import machine
 
 
 def _reward(episodes: Iterable[playing.Episode]) -> float:

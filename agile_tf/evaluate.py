@@ -21,14 +21,14 @@ import numpy as np
 from PIL import Image
 import tqdm
 
-from agile_tf import checkpoints
 from agile_tf import config as config_lib
-from agile_tf import curves
-from agile_tf import machine
-from agile_tf import metrics
-from agile_tf import playing
-from agile_tf import trained as trained_lib
-from agile_tf import worlds
+from agile_tf.agent import worlds
+from agile_tf.evaluation import playing
+from agile_tf.evaluation import trained as trained_lib
+from agile_tf.reproduction import curves
+from agile_tf.training import checkpoints
+from agile_tf.training import machine
+from agile_tf.training import metrics
 from gridlu import language
 from gridlu import rendering
 from gridlu import solver

@@ -2,8 +2,9 @@
 
   python -m agile_tf.figures runs/*_seed* --out=figures
 
-A run is a directory named NAME_seedN, with a NAME of `agile_tf.experiments`, as
-agile_tf.sweep names them, or NAME alone. Its `metrics.csv` is drawn; its
+A run is a directory named NAME_seedN or NAME, with a NAME of
+`agile_tf.reproduction.experiments`, as agile_tf.sweep names them. Its
+`metrics.csv` is drawn; its
 `config.json` says what was run, and is what a copy of a run should have too.
 Ours are solid lines, the mean over seeds in a band of one standard deviation of
 the seeds; the paper's are dashed.
@@ -27,10 +28,10 @@ from matplotlib import figure
 import numpy as np
 
 from agile_tf import config as config_lib
-from agile_tf import curves
-from agile_tf import experiments
-from agile_tf import paper
-from agile_tf import results
+from agile_tf.reproduction import curves
+from agile_tf.reproduction import experiments
+from agile_tf.reproduction import paper
+from agile_tf.reproduction import results
 
 _Runs = Mapping[str, Sequence[results.Run]]  # By setting.
 

@@ -11,8 +11,8 @@ import sys
 from absl import app
 from absl import flags
 
-from agile_tf import comparison
 from agile_tf import config as config_lib
+from agile_tf.reproduction import comparison
 
 
 def main(argv: Sequence[str]) -> None:

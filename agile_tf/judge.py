@@ -25,15 +25,15 @@ from absl import app
 from absl import flags
 import tqdm
 
-from agile_tf import checkpoints
 from agile_tf import config as config_lib
-from agile_tf import judge_cases
-from agile_tf import judge_page
-from agile_tf import judge_report
-from agile_tf import machine
-from agile_tf import playing
-from agile_tf import trained as trained_lib
-from agile_tf import worlds
+from agile_tf.agent import worlds
+from agile_tf.evaluation import judge_cases
+from agile_tf.evaluation import judge_page
+from agile_tf.evaluation import judge_report
+from agile_tf.evaluation import playing
+from agile_tf.evaluation import trained as trained_lib
+from agile_tf.training import checkpoints
+from agile_tf.training import machine
 
 
 def define_flags() -> None:

@@ -22,17 +22,17 @@ from absl import flags
 from absl import logging
 from PIL import Image
 
-from agile_tf import checkpoints
-from agile_tf import comparison
 from agile_tf import config as config_lib
-from agile_tf import drivers
-from agile_tf import health
-from agile_tf import machine
-from agile_tf import metrics
-from agile_tf import ownership
-from agile_tf import schedule as schedule_lib
-from agile_tf import training
-from agile_tf import worlds
+from agile_tf.agent import worlds
+from agile_tf.reproduction import comparison
+from agile_tf.training import checkpoints
+from agile_tf.training import health
+from agile_tf.training import machine
+from agile_tf.training import metrics
+from agile_tf.training import run_lock
+from agile_tf.training import schedule as schedule_lib
+from agile_tf.training import threads
+from agile_tf.training import trainer as trainer_lib
 from gridlu import goal_dataset
 from gridlu import pictures
 from gridlu import rendering
@@ -91,7 +91,7 @@ def _threads_for(num_workers: int, cores: int) -> int:
 class Run:
   """A trainer, its files, and what has to happen now and then."""
 
-  def __init__(self, config: config_lib.Config, trainer: training.Trainer):
+  def __init__(self, config: config_lib.Config, trainer: trainer_lib.Trainer):
     """Opens the files; goes on from the newest checkpoint, if there is one."""
     self._config = config
     self._trainer = trainer
@@ -156,7 +156,7 @@ class Run:
         logging.warning('At step %d: %s', values['steps'], text)
     self._warned = set(warnings)
 
-  def _show(self, episode: training.Episode, steps: int) -> None:
+  def _show(self, episode: trainer_lib.Episode, steps: int) -> None:
     """Writes an episode as a picture and as an animation."""
     images = self._trainer.world.pixels(episode.observations)
     notes = ['start'] + [
@@ -183,7 +183,7 @@ class Run:
       # Before the checkpoint, which says from where its rows are still due.
       self._write_row_if_due()
       checkpoint = self._trainer.checkpoint()
-    training.require_finite(checkpoint)
+    trainer_lib.require_finite(checkpoint)
     checkpoint.values['image_steps'] = self._image_steps
     step = checkpoint.values['steps']
     if step > self._saved_steps or not checkpoints.steps(self._config.run_dir):
@@ -239,7 +239,7 @@ class _Signals:
       signal.signal(number, handler)
 
 
-def build(config: config_lib.Config) -> tuple[training.Trainer, Run]:
+def build(config: config_lib.Config) -> tuple[trainer_lib.Trainer, Run]:
   """Sets a run up, from its start or from its newest checkpoint.
 
   Raises:
@@ -255,7 +255,7 @@ def build(config: config_lib.Config) -> tuple[training.Trainer, Run]:
     if config.initial_policy:
       initial = _load_result('initial_policy', config.initial_policy)
   started = time.monotonic()
-  trainer = training.Trainer(config, frozen, initial)
+  trainer = trainer_lib.Trainer(config, frozen, initial)
   run = Run(config, trainer)
   config_lib.save(config, config_path)  # Only now is it a run.
   logging.info(
@@ -295,7 +295,7 @@ def train(config: config_lib.Config) -> None:
     TrainingError: if its numbers go wrong.
   """
   make_run_dir(config)
-  with ownership.hold(config.run_dir):
+  with run_lock.hold(config.run_dir):
     _train(config)
 
 
@@ -311,7 +311,7 @@ def _train(config: config_lib.Config) -> None:
     try:
       if not trainer.schedule.finished:
         logging.info('Compiling; the first steps take a while.')
-      drivers.drive(trainer, run.tick, config.stall_minutes)
+      threads.drive(trainer, run.tick, config.stall_minutes)
       run.tick()
       run.save()
     finally:
@@ -332,7 +332,7 @@ def main(argv: Sequence[str]) -> None:
     train(config_lib.from_flags(flags.FLAGS))
   except (config_lib.ConfigError, checkpoints.CheckpointError,
           goal_dataset.GoalDatasetError, metrics.MetricsError,
-          ownership.OwnershipError, training.TrainingError,
+          run_lock.OwnershipError, trainer_lib.TrainingError,
           worlds.WorldError) as error:
     sys.exit(f'Error: {error}')
 

@@ -21,10 +21,10 @@ from typing import NamedTuple
 from absl import app
 from absl import flags
 
-from agile_tf import checkpoints
 from agile_tf import config as config_lib
-from agile_tf import curves
-from agile_tf import experiments
+from agile_tf.reproduction import curves
+from agile_tf.reproduction import experiments
+from agile_tf.training import checkpoints
 from gridlu import files
 
 

@@ -29,11 +29,11 @@ from absl import flags
 import numpy as np
 import tqdm
 
-from agile_tf import checkpoints
-from agile_tf import curves
-from agile_tf import drivers
-from agile_tf import schedule as schedule_lib
-from agile_tf import training
+from agile_tf.reproduction import curves
+from agile_tf.training import checkpoints
+from agile_tf.training import schedule as schedule_lib
+from agile_tf.training import threads
+from agile_tf.training import trainer as trainer_lib
 from tests.agile_tf import tiny
 
 flags.DEFINE_integer('kills', 0, 'How many kill -9 to survive.', lower_bound=0)
@@ -157,17 +157,17 @@ def survive_starts(count: int, rng: np.random.Generator) -> str:
     RuntimeError: if a thread is left.
   """
   with tempfile.TemporaryDirectory() as folder:
-    trainer = training.Trainer(tiny.config(
+    trainer = trainer_lib.Trainer(tiny.config(
         run_dir=folder, policy_workers=15, policy_threads=15))
     trainer.schedule = schedule_lib.Schedule(500, 8)
-    drivers.drive(trainer, lambda: None)  # Compiles.
+    threads.drive(trainer, lambda: None)  # Compiles.
     seconds = []
     for _ in tqdm.trange(count, unit=' starts'):
       trainer.schedule = schedule_lib.Schedule(10**9, 8)
       stopper = threading.Timer(rng.uniform(0, 0.2), trainer.schedule.stop)
       start = time.monotonic()
       stopper.start()
-      drivers.drive(trainer, lambda: None)
+      threads.drive(trainer, lambda: None)
       stopper.join()
       seconds.append(time.monotonic() - start)
       left = [thread.name for thread in threading.enumerate()

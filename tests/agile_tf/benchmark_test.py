@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from agile_tf import benchmark
-from agile_tf import building
 from agile_tf import config as config_lib
-from agile_tf import learning
-from agile_tf import optimizers
-from agile_tf import rollouts
+from agile_tf.agent import gradients as gradients_lib
+from agile_tf.agent import optimizers
+from agile_tf.agent import rollouts
+from agile_tf.training import building
 import gridlu
 from tests.agile_tf import tiny
 
@@ -37,11 +37,11 @@ class BenchmarkTest(absltest.TestCase):
     np.testing.assert_array_equal(actual.observations, observations)
     np.testing.assert_array_equal(actual.actions, actions)
     np.testing.assert_array_equal(actual.satisfied, satisfied)
-    rewards, _ = learning.modelled_rewards_program(
+    rewards, _ = gradients_lib.modelled_rewards_program(
         discriminator, world, config.reward_form, config.reward_scale)(
             phi, observations, codes)
     np.testing.assert_array_equal(actual.rewards, rewards)
-    gradients, _ = learning.policy_gradients_program(
+    gradients, _ = gradients_lib.policy_gradients_program(
         policy, world, building.policy_loss(config))(
             theta, observations, codes, actions, rewards, discounts,
             np.ones_like(discounts), (), replayed)

@@ -3,11 +3,11 @@
 from absl.testing import absltest
 import numpy as np
 
-from agile_tf import checkpoints
 from agile_tf import choose
 from agile_tf import config as config_lib
-from agile_tf import playing
-from agile_tf import trained
+from agile_tf.evaluation import playing
+from agile_tf.evaluation import trained
+from agile_tf.training import checkpoints
 from tests.agile_tf import tiny
 
 

@@ -10,8 +10,8 @@ from absl.testing import absltest
 from absl.testing import parameterized
 
 from agile_tf import config
-from agile_tf import networks
-from agile_tf import rewards
+from agile_tf.agent import networks
+from agile_tf.agent import rewards
 from gridlu import world
 
 _FIELDS = {field.name: field for field in dataclasses.fields(config.Config)}

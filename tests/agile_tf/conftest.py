@@ -8,9 +8,9 @@ import functools
 
 import pytest
 
-from agile_tf import building
-from agile_tf import learning
-from agile_tf import rollouts
+from agile_tf.agent import gradients as gradients_lib
+from agile_tf.agent import rollouts
+from agile_tf.training import building
 from tests.agile_tf import tiny
 
 _OF_WORLD = (
@@ -37,9 +37,9 @@ def shared_programs():
   patch.setattr(building, 'make_world', _shared_worlds(building.make_world))
   for module, name in (
       (building, 'make_networks'), (rollouts, 'play_program'),
-      (rollouts, 'act_program'), (learning, 'modelled_rewards_program'),
-      (learning, 'policy_gradients_program'),
-      (learning, 'discriminator_gradients_program')):
+      (rollouts, 'act_program'), (gradients_lib, 'modelled_rewards_program'),
+      (gradients_lib, 'policy_gradients_program'),
+      (gradients_lib, 'discriminator_gradients_program')):
     shared = functools.cache(getattr(module, name))
     tiny.SHARED.append(shared)
     patch.setattr(module, name, shared)

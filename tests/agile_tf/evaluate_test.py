@@ -12,8 +12,8 @@ from PIL import Image
 
 from agile_tf import config as config_lib
 from agile_tf import evaluate
-from agile_tf import playing
-from agile_tf import trained
+from agile_tf.evaluation import playing
+from agile_tf.evaluation import trained
 import gridlu
 from gridlu import arrangements
 from gridlu import language

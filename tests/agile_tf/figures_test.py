@@ -6,7 +6,7 @@ from absl.testing import absltest
 import numpy as np
 
 from agile_tf import figures
-from agile_tf import results
+from agile_tf.reproduction import results
 from tests.agile_tf import finished
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from agile_tf import config as config_lib
-from agile_tf import results
+from agile_tf.reproduction import results
 
 
 def run(name='relations', seed=0, instructions='', **columns) -> results.Run:

@@ -5,8 +5,8 @@ import sys
 
 from absl.testing import absltest
 
-from agile_tf import comparison
 from agile_tf import config as config_lib
+from agile_tf.reproduction import comparison
 
 
 def _run(*arguments: str) -> subprocess.CompletedProcess:

@@ -11,10 +11,10 @@ import urllib.request
 
 from absl.testing import absltest
 
-from agile_tf import checkpoints
 from agile_tf import config as config_lib
 from agile_tf import judge
-from agile_tf import judge_cases
+from agile_tf.evaluation import judge_cases
+from agile_tf.training import checkpoints
 from tests.agile_tf import tiny
 
 

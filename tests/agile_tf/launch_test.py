@@ -19,14 +19,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from agile_tf import checkpoints
 from agile_tf import config as config_lib
-from agile_tf import drivers
 from agile_tf import launch
-from agile_tf import ownership
-from agile_tf import schedule
-from agile_tf import training
-from agile_tf import workers
+from agile_tf.agent import workers
+from agile_tf.training import checkpoints
+from agile_tf.training import run_lock
+from agile_tf.training import schedule
+from agile_tf.training import threads
+from agile_tf.training import trainer as trainer_lib
 from tests.agile_tf import tiny
 
 
@@ -103,7 +103,7 @@ class LaunchTest(parameterized.TestCase):
 
   def test_two_processes_cannot_use_one_directory(self):
     run_dir = self.create_tempdir().full_path
-    with ownership.hold(run_dir):
+    with run_lock.hold(run_dir):
       result = subprocess.run(
           [sys.executable, '-m', 'agile_tf.launch',
            *tiny.flags(run_dir=run_dir)],
@@ -119,7 +119,7 @@ class LaunchTest(parameterized.TestCase):
     before = checkpoints.steps(run_dir)
     # Nothing overflows but at once: a step of this size leaves no number.
     with self.assertRaisesRegex(
-        training.TrainingError,
+        trainer_lib.TrainingError,
         r'of policy worker [012] is nan at step \d+'):
       with mock.patch.object(
           workers.PolicyWorker, 'iterate', _with_a_broken_theta):
@@ -182,7 +182,7 @@ class LaunchTest(parameterized.TestCase):
   def test_a_checkpoint_comes_after_the_row_that_is_due(self):
     config = tiny.config(run_dir=self.create_tempdir().full_path,
                          steps_per_discriminator_update=100)
-    trainer = training.Trainer(config)
+    trainer = trainer_lib.Trainer(config)
     run = launch.Run(config, trainer)
     self.addCleanup(run.close)
     worker, = trainer.policy_workers
@@ -193,7 +193,7 @@ class LaunchTest(parameterized.TestCase):
     row, = _rows(config.run_dir)
     steps = trainer.schedule.steps
     self.assertEqual(int(row['steps']), steps)
-    resumed = training.Trainer(config)
+    resumed = trainer_lib.Trainer(config)
     other = launch.Run(config, resumed)
     self.addCleanup(other.close)
     self.assertEqual(resumed.schedule.steps, steps)
@@ -205,7 +205,7 @@ class LaunchTest(parameterized.TestCase):
     config = tiny.config(
         run_dir=self.create_tempdir().full_path, policy_workers=3,
         policy_threads=3, steps=100_000)
-    trainer = training.Trainer(config)
+    trainer = trainer_lib.Trainer(config)
     victim = (trainer.policy_workers[1] if where == 'policy' else
               trainer.discriminator_worker)
     original, calls = victim.iterate, []
@@ -222,16 +222,16 @@ class LaunchTest(parameterized.TestCase):
     if where != 'main':
       victim.iterate = iterate
     with self.assertRaisesRegex(RuntimeError, 'injected'):
-      drivers.drive(trainer, fail if where == 'main' else lambda: None)
+      threads.drive(trainer, fail if where == 'main' else lambda: None)
     self.assertEmpty([t.name for t in threading.enumerate()
                       if t.name.startswith(('policy', 'discriminator'))])
 
   @parameterized.parameters((2, 1), (3, 3))
-  def test_a_slow_worker_is_reported_and_goes_on(self, count, threads):
+  def test_a_slow_worker_is_reported_and_goes_on(self, count, num_threads):
     config = tiny.config(
         run_dir=self.create_tempdir().full_path, policy_workers=count,
-        policy_threads=threads, steps=12)
-    trainer = training.Trainer(config)
+        policy_threads=num_threads, steps=12)
+    trainer = trainer_lib.Trainer(config)
     slow = trainer.policy_workers[-1]
     original = slow.iterate
 
@@ -241,7 +241,7 @@ class LaunchTest(parameterized.TestCase):
 
     slow.iterate = iterate
     with self.assertLogs('absl', 'WARNING') as logs:
-      drivers.drive(trainer, lambda: None, stall_minutes=0.2 / 60)
+      threads.drive(trainer, lambda: None, stall_minutes=0.2 / 60)
     self.assertRegex('\n'.join(logs.output), 'policy.* has been in one iter')
     self.assertGreaterEqual(trainer.schedule.steps, 12)
 
@@ -259,14 +259,14 @@ class LaunchTest(parameterized.TestCase):
         schedule=schedule.Schedule(100, 0), policy_workers=list(range(4)),
         discriminator_worker=None)
     trainer.iterate_policy.side_effect = iterate
-    drivers.drive(trainer, lambda: None)
+    threads.drive(trainer, lambda: None)
     self.assertLen(firsts, 4)
     for (_, end), (start, _) in itertools.pairwise(sorted(firsts.values())):
       self.assertLessEqual(end, start)
 
   def test_nothing_is_saved_once_a_worker_has_failed(self):
     config = tiny.config(run_dir=self.create_tempdir().full_path)
-    trainer = training.Trainer(config)
+    trainer = trainer_lib.Trainer(config)
     run = launch.Run(config, trainer)
     self.addCleanup(run.close)
     trainer.schedule.begin('policy')
@@ -276,7 +276,7 @@ class LaunchTest(parameterized.TestCase):
 
   def test_what_is_not_finite_is_not_saved(self):
     config = tiny.config(run_dir=self.create_tempdir().full_path)
-    trainer = training.Trainer(config)
+    trainer = trainer_lib.Trainer(config)
     run = launch.Run(config, trainer)
     self.addCleanup(run.close)
     state = trainer.policy.state()
@@ -284,7 +284,7 @@ class LaunchTest(parameterized.TestCase):
     state[name] = state[name] + np.float32(np.inf)
     trainer.policy.load(state)
     with self.assertRaisesRegex(
-        training.TrainingError, f'policy:{name} is not finite'):
+        trainer_lib.TrainingError, f'policy:{name} is not finite'):
       run.save()
     self.assertEmpty(checkpoints.steps(config.run_dir))
 
@@ -300,7 +300,7 @@ class LaunchTest(parameterized.TestCase):
                     dict(policy_workers=4, policy_threads=2)):
       with self.assertRaisesRegex(
           checkpoints.CheckpointError, f'--{[*changes][-1]}: .* there'):
-        training.Trainer(tiny.config(**changes)).load(
+        trainer_lib.Trainer(tiny.config(**changes)).load(
             checkpoints.load(self.run_dir))
 
   @pytest.mark.slow

@@ -11,8 +11,8 @@ import hypothesis
 from hypothesis import strategies as st
 import numpy as np
 
-from agile_tf import checkpoints
 from agile_tf import config as config_lib
+from agile_tf.training import checkpoints
 
 _FIELDS = dataclasses.fields(config_lib.Config)
 _settings = hypothesis.settings(

@@ -22,13 +22,13 @@ from absl.testing import parameterized
 import numpy as np
 import pytest
 
-from agile_tf import building
 from agile_tf import config as config_lib
-from agile_tf import experiments
 from agile_tf import figures
-from agile_tf import paper
-from agile_tf import results
 from agile_tf import sweep
+from agile_tf.reproduction import experiments
+from agile_tf.reproduction import paper
+from agile_tf.reproduction import results
+from agile_tf.training import building
 from gridlu import language
 from gridlu import relations
 from gridlu import solver

@@ -12,9 +12,9 @@ import numpy as np
 from PIL import Image
 
 import agile_tf
-from agile_tf import trained as trained_lib
 from agile_tf import watch
-from agile_tf import worlds
+from agile_tf.agent import worlds
+from agile_tf.evaluation import trained as trained_lib
 import gridlu
 from gridlu import pictures
 from gridlu import rendering

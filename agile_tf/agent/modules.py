@@ -1,0 +1,281 @@
+"""From an image and an instruction to features (appendix H).
+
+`NmnFeatures` mirrors the tree of the instruction, and `LstmFeatures` reads it
+as a sequence of tokens. Both take the instructions of any grammar as rows of
+slot codes.
+"""
+
+import sonnet as snt
+import tensorflow as tf
+
+from agile_tf.agent import instructions
+from agile_tf.agent.convolutions import Convolve
+
+CHANNELS = 64  # Of all features.
+LSTM_UNITS = 100
+
+# The FiLM-LSTM's layers: channels, kernel size, stride and padding.
+_LSTM_LAYERS = (
+    (16, 8, 8, 'VALID'), (32, 3, 1, 'VALID'), (CHANNELS, 3, 1, 'SAME'),
+    (CHANNELS, 3, 1, 'SAME'), (CHANNELS, 3, 1, 'SAME'))
+
+
+class Convolution(snt.Module):
+  """A convolution with bias; sigma of its kernel is 1 / sqrt(fan_in)."""
+
+  def __init__(self, inputs: int, channels: int, size: int, stride: int = 1,
+               padding: str = 'SAME', name: str = 'convolution'):
+    super().__init__(name=name)
+    kernel = snt.initializers.TruncatedNormal(
+        stddev=(size * size * inputs)**-0.5)
+    self._stride = stride
+    self._padding = padding
+    self._w = tf.Variable(
+        kernel([size, size, inputs, channels], tf.float32), name='w')
+    self._b = tf.Variable(tf.zeros([channels]), name='b')
+
+  def __call__(self, x: tf.Tensor, convolve: Convolve) -> tf.Tensor:
+    """Takes float32 [B, h, w, inputs], returns [B, h', w', channels]."""
+    return convolve(
+        x, tf.convert_to_tensor(self._w), self._stride, self._padding) + self._b
+
+
+class Stem(snt.Module):
+  """The convnet that looks at the image before the instruction is known.
+
+  8x8 convolution with stride 8, 16 channels, then 3x3, 64 channels, both
+  VALID with bias and ReLU: GridLU's 56x56x3 becomes 7x7x16 and 5x5x64.
+  """
+
+  def __init__(self, name: str = 'stem'):
+    super().__init__(name=name)
+    self._patches = Convolution(
+        3, 16, 8, stride=8, padding='VALID', name='patches')
+    self._neighbours = Convolution(
+        16, CHANNELS, 3, padding='VALID', name='neighbours')
+
+  def __call__(self, images: tf.Tensor, convolve: Convolve) -> tf.Tensor:
+    """Computes h_stem.
+
+    Args:
+      images: float32 [B, H, W, 3] in [0, 1].
+      convolve: See `agile_tf.agent.convolutions`.
+
+    Returns:
+      float32 [B, H / 8 - 2, W / 8 - 2, 64].
+    """
+    patches = tf.nn.relu(self._patches(images, convolve))
+    return tf.nn.relu(self._neighbours(patches, convolve))
+
+
+class FilmNmn(snt.Module):
+  """A neural module network whose modules differ in their FiLM vectors alone.
+
+    m_x(h_l, h_r) = ReLU((1 + gamma_x) * (W_m conv [h_l; h_r]) + beta_x)
+
+  W_m is 3x3, 2 * 64 -> 64, SAME, without bias, and shared by all modules. A
+  module with one operand multiplies W_m's second half with zeros; that half
+  is left out instead, and modules that take the scene share its convolution.
+  Both are exact.
+
+  gamma and beta are tables with a row a token, truncated normal with
+  sigma = 1 / sqrt(number of tokens), which is what the embedding layer of the
+  paper's time did.
+  """
+
+  def __init__(self, grammar: instructions.Grammar, name: str = 'film_nmn'):
+    super().__init__(name=name)
+    self._slots = grammar.slots
+    num_tokens = len(grammar.tokens)
+    kernel = snt.initializers.TruncatedNormal(
+        stddev=(3 * 3 * 2 * CHANNELS)**-0.5)
+    film = snt.initializers.TruncatedNormal(stddev=num_tokens**-0.5)
+    self._w = tf.Variable(
+        kernel([3, 3, 2 * CHANNELS, CHANNELS], tf.float32), name='w')
+    self._gamma = tf.Variable(
+        film([num_tokens, CHANNELS], tf.float32), name='gamma')
+    self._beta = tf.Variable(
+        film([num_tokens, CHANNELS], tf.float32), name='beta')
+
+  def __call__(self, h_stem: tf.Tensor, codes: tf.Tensor,
+               convolve: Convolve) -> tf.Tensor:
+    """Computes h_nmn, the output of each instruction's root module.
+
+    Args:
+      h_stem: float32 [B, h, w, 64].
+      codes: int32 [B, slots], rows of `Grammar.encode`.
+      convolve: See `agile_tf.agent.convolutions`.
+
+    Returns:
+      float32 [B, h, w, 64].
+    """
+    w = tf.convert_to_tensor(self._w)
+    w_left, w_right = w[:, :, :CHANNELS], w[:, :, CHANNELS:]
+    # Selecting a row by a product keeps the gradient a product too.
+    tokens = tf.one_hot(codes - 1, self._gamma.shape[0])  # [B, slots, tokens]
+    gamma = tf.tensordot(tokens, self._gamma, 1)[:, :, None, None]
+    beta = tf.tensordot(tokens, self._beta, 1)[:, :, None, None]
+    codes = codes[:, :, None, None, None]
+    leaf = convolve(h_stem, w_left, 1, 'SAME')
+    outputs: list[tf.Tensor] = []
+    for i, slot in enumerate(self._slots):
+      if slot.right < 0:
+        x = leaf if slot.left < 0 else convolve(
+            outputs[slot.left], w_left, 1, 'SAME')
+      elif slot.left < 0:
+        x = leaf + convolve(outputs[slot.right], w_right, 1, 'SAME')
+      else:
+        x = convolve(
+            tf.concat([outputs[slot.left], outputs[slot.right]], -1), w, 1,
+            'SAME')
+      x = tf.nn.relu((1 + gamma[:, i]) * x + beta[:, i])
+      code = codes[:, i]
+      x = tf.where(code == instructions.SCENE, h_stem, x)
+      outputs.append(tf.where(code == instructions.NOTHING, 0.0, x))
+    return outputs[-1]
+
+
+class Merge(snt.Module):
+  """The policy's extra layer: ReLU(W_merge conv [h_nmn; h_stem] + b_merge)."""
+
+  def __init__(self, name: str = 'merge'):
+    super().__init__(name=name)
+    self._convolution = Convolution(2 * CHANNELS, CHANNELS, 3)
+
+  def __call__(self, h_nmn: tf.Tensor, h_stem: tf.Tensor,
+               convolve: Convolve) -> tf.Tensor:
+    """Takes two float32 [B, h, w, 64], returns float32 [B, h, w, 64]."""
+    both = tf.concat([h_nmn, h_stem], -1)
+    return tf.nn.relu(self._convolution(both, convolve))
+
+
+class NmnFeatures(snt.Module):
+  """The stem, the FiLM-NMN on it, and in the policy the merge layer."""
+
+  def __init__(self, grammar: instructions.Grammar, merges: bool,
+               name: str = 'features'):
+    super().__init__(name=name)
+    self._stem = Stem()
+    self._nmn = FilmNmn(grammar)
+    self._merge = Merge() if merges else None
+
+  def __call__(self, images: tf.Tensor, codes: tf.Tensor,
+               convolve: Convolve) -> tf.Tensor:
+    """Computes h_nmn, or h_merge.
+
+    Args:
+      images: float32 [B, H, W, 3] in [0, 1].
+      codes: int32 [B, slots], rows of `Grammar.encode`.
+      convolve: See `agile_tf.agent.convolutions`.
+
+    Returns:
+      float32 [B, H / 8 - 2, W / 8 - 2, 64].
+    """
+    h_stem = self._stem(images, convolve)
+    h_nmn = self._nmn(h_stem, codes, convolve)
+    if self._merge is None:
+      return h_nmn
+    return self._merge(h_nmn, h_stem, convolve)
+
+
+class InstructionLstm(snt.Module):
+  """An LSTM that reads an instruction's tokens in pre-order.
+
+  The tree's brackets are left out, and so is SCENE; a slot that holds no token
+  is passed over, its state handed on. Tokens are embedded in round(6 V^0.25)
+  numbers, V of them there are, as Sonnet's Embed layer chooses.
+
+    i, j, f, o = [x; h] w + b
+    c <- sigmoid(f + 1) c + sigmoid(i) tanh(j)
+    h <- sigmoid(o) tanh(c)
+
+  One matrix holds the weights of all gates for input and state, as Sonnet 1 had
+  it, so that a unit's incoming weights are one column.
+  """
+
+  def __init__(self, grammar: instructions.Grammar,
+               name: str = 'instruction_lstm'):
+    super().__init__(name=name)
+    self._order = grammar.preorder
+    num_tokens = len(grammar.tokens)
+    width = round(6 * num_tokens**0.25)
+    inputs = width + LSTM_UNITS
+    embedding = snt.initializers.TruncatedNormal(stddev=num_tokens**-0.5)
+    gates = snt.initializers.TruncatedNormal(stddev=inputs**-0.5)
+    self._embeddings = tf.Variable(
+        embedding([num_tokens, width], tf.float32), name='embeddings')
+    self._w = tf.Variable(
+        gates([inputs, 4 * LSTM_UNITS], tf.float32), name='w')
+    self._b = tf.Variable(tf.zeros([4 * LSTM_UNITS]), name='b')
+
+  def __call__(self, codes: tf.Tensor) -> tf.Tensor:
+    """Computes h_LSTM, the state after the last token.
+
+    Args:
+      codes: int32 [B, slots], rows of `Grammar.encode`.
+
+    Returns:
+      float32 [B, 100].
+    """
+    tokens = tf.one_hot(codes - 1, self._embeddings.shape[0])
+    embedded = tf.tensordot(tokens, self._embeddings, 1)
+    h = cell = tf.zeros([tf.shape(codes)[0], LSTM_UNITS])
+    for slot in self._order:
+      gates = tf.concat([embedded[:, slot], h], -1) @ self._w + self._b
+      i, j, f, o = tf.split(gates, 4, -1)
+      is_token = codes[:, slot, None] > 0
+      cell = tf.where(
+          is_token, tf.sigmoid(f + 1) * cell + tf.sigmoid(i) * tf.tanh(j), cell)
+      h = tf.where(is_token, tf.sigmoid(o) * tf.tanh(cell), h)
+    return h
+
+
+class LstmFeatures(snt.Module):
+  """A convnet whose five layers an LSTM's view of the instruction conditions.
+
+    h_k = ReLU((1 + gamma_k) * (W_k conv h_(k-1)) + beta_k)
+
+  gamma_k and beta_k are linear in h_LSTM, h_0 is the image, and h_3 is added to
+  layer 5 before its ReLU. W_k has no bias of its own.
+  """
+
+  def __init__(self, grammar: instructions.Grammar, name: str = 'features'):
+    super().__init__(name=name)
+    self._lstm = InstructionLstm(grammar)
+    self._kernels = []
+    inputs = 3
+    for layer, (channels, size, _, _) in enumerate(_LSTM_LAYERS, 1):
+      kernel = snt.initializers.TruncatedNormal(
+          stddev=(size * size * inputs)**-0.5)
+      self._kernels.append(tf.Variable(
+          kernel([size, size, inputs, channels], tf.float32),
+          name=f'layer_{layer}/w'))
+      inputs = channels
+    self._sizes = [channels for channels, *_ in _LSTM_LAYERS]
+    self._gamma = snt.Linear(sum(self._sizes), name='gamma')
+    self._beta = snt.Linear(sum(self._sizes), name='beta')
+
+  def __call__(self, images: tf.Tensor, codes: tf.Tensor,
+               convolve: Convolve) -> tf.Tensor:
+    """Computes h_5.
+
+    Args:
+      images: float32 [B, H, W, 3] in [0, 1].
+      codes: int32 [B, slots], rows of `Grammar.encode`.
+      convolve: See `agile_tf.agent.convolutions`.
+
+    Returns:
+      float32 [B, H / 8 - 2, W / 8 - 2, 64].
+    """
+    h_lstm = self._lstm(codes)
+    gammas, betas = (
+        tf.split(film(h_lstm)[:, None, None], self._sizes, -1)
+        for film in (self._gamma, self._beta))
+    h = [images]
+    for layer, (_, _, stride, padding) in enumerate(_LSTM_LAYERS):
+      kernel = tf.convert_to_tensor(self._kernels[layer])
+      x = convolve(h[-1], kernel, stride, padding)
+      x = (1 + gammas[layer]) * x + betas[layer]
+      is_last = layer == len(_LSTM_LAYERS) - 1
+      h.append(tf.nn.relu(x + h[3] if is_last else x))
+    return h[-1]

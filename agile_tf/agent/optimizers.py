@@ -1,0 +1,182 @@
+"""RMSProp as TensorFlow 1 had it, and the variables that threads share.
+
+The paper's optimiser (appendix C) differs from today's in two ways: epsilon is
+inside the square root, and the mean square starts at ones.
+
+  mean_square <- decay * mean_square + (1 - decay) * g^2
+  w <- w - learning_rate * g / sqrt(mean_square + epsilon)
+
+with g clipped by its global norm first. `SharedParameters` keeps the variable
+and slots of one network behind one lock: an update happens whole or not at
+all, and a snapshot never sees half of one. A gradient that is not finite
+changes nothing.
+"""
+
+import threading
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from agile_tf.agent import parameters as parameters_lib
+
+
+class RMSProp(NamedTuple):
+  """The settings of one network's updates (appendix C, table 1)."""
+  learning_rate: float
+  decay: float
+  epsilon: float
+  gradient_norm: float  # Larger gradients are scaled down to this norm.
+  max_column_norm: float | None = None  # None: columns are left alone.
+
+
+def clip_columns(weight: tf.Tensor, max_norm: float) -> tf.Tensor:
+  """Scales each unit's incoming weights to an L2 norm of at most `max_norm`.
+
+  w_u <- w_u * min(1, max_norm / |w_u|), appendix C. The last axis counts the
+  units; for a convolution all of kernel height, width and input channels are
+  incoming.
+
+  Args:
+    weight: float32 [..., units].
+    max_norm: positive.
+
+  Returns:
+    float32 [..., units].
+  """
+  squares = tf.reduce_sum(
+      tf.square(weight), axis=range(weight.shape.rank - 1), keepdims=True)
+  # With the norm of a column of zeros the factor would be 0 / 0.
+  return weight * tf.minimum(1.0, max_norm * tf.math.rsqrt(
+      tf.maximum(squares, 1e-30)))
+
+
+def has_columns(name: str) -> bool:
+  """Whether a parameter is a weight matrix or a convolution kernel.
+
+  Biases, the FiLM-NMN's gamma and beta and the FiLM-LSTM's word embeddings are
+  not. The FiLM-LSTM makes its gamma and beta with weight matrices, which are.
+  """
+  return name.rsplit('/', 1)[-1] == 'w'
+
+
+def updated(
+    settings: RMSProp, parameters: tf.Tensor, mean_square: tf.Tensor,
+    gradient: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+  """Makes one update from tensors to tensors, for a compiled program.
+
+  It does what `SharedParameters.apply` does in place, without column norms.
+
+  Args:
+    settings: How it is made.
+    parameters: float32 [P].
+    mean_square: float32 [P], the optimiser's slot.
+    gradient: float32 [P].
+
+  Returns:
+    The new parameters and slot, and the gradient's norm before clipping,
+    float32 [].
+  """
+  (clipped,), norm = tf.clip_by_global_norm([gradient], settings.gradient_norm)
+  mean_square += (1 - settings.decay) * (tf.square(clipped) - mean_square)
+  parameters -= settings.learning_rate * clipped * tf.math.rsqrt(
+      mean_square + settings.epsilon)
+  return parameters, mean_square, norm
+
+
+class SharedParameters:
+  """The parameters of one network, shared by all threads.
+
+  Attributes:
+    layout: Of the parameters.
+  """
+
+  def __init__(self, layout: parameters_lib.Layout, initial: np.ndarray,
+               settings: RMSProp):
+    """Creates variable and slots; to be called before any thread starts.
+
+    Args:
+      layout: Of the parameters.
+      initial: float32 [P].
+      settings: How updates are made.
+    """
+    self.layout = layout
+    self._settings = settings
+    self._lock = threading.Lock()
+    self._variable = tf.Variable(initial)
+    self._mean_square = tf.Variable(tf.ones_like(initial))
+    # Without momentum the kernel still writes to this slot, which then is the
+    # last step of each weight.
+    self._momentum = tf.Variable(tf.zeros_like(initial))
+    self._apply_function = tf.function(self._updates, autograph=False)
+
+  def _updates(self, *gradients: tf.Tensor) -> tf.Tensor:
+    """Makes one update after another."""
+    return tf.stack([self._update(gradient) for gradient in gradients])
+
+  def _update(self, gradient: tf.Tensor) -> tf.Tensor:
+    """Clips a gradient, applies it if it is finite; returns its norm."""
+    (clipped,), norm = tf.clip_by_global_norm(
+        [gradient], self._settings.gradient_norm)
+
+    def change() -> tf.Tensor:
+      self._change(clipped)
+      return norm
+
+    return tf.cond(tf.math.is_finite(norm), change, lambda: norm)
+
+  def _change(self, clipped: tf.Tensor) -> None:
+    """Applies a clipped gradient and clips columns."""
+    settings = self._settings
+    # TensorFlow 1's own kernel; it updates variable and slots in place.
+    tf.raw_ops.ResourceApplyRMSProp(
+        var=self._variable.handle, ms=self._mean_square.handle,
+        mom=self._momentum.handle, lr=settings.learning_rate,
+        rho=settings.decay, momentum=0.0, epsilon=settings.epsilon,
+        grad=clipped)
+    if settings.max_column_norm is not None:
+      self._variable.assign(self.layout.join({
+          name: (clip_columns(part, settings.max_column_norm)
+                 if has_columns(name) else part)
+          for name, part in self.layout.split(
+              self._variable.read_value()).items()}))
+
+  def snapshot(self) -> tf.Tensor:
+    """Returns the parameters as they are between two updates, float32 [P].
+
+    The tensor keeps these values whatever happens to the variable.
+    """
+    with self._lock:
+      return tf.identity(self._variable)
+
+  def apply(self, *gradients: tf.Tensor) -> tf.Tensor:
+    """Updates the parameters, once for each gradient.
+
+    Args:
+      *gradients: N tensors, float32 [P]. Each is clipped on its own, and left
+        out if its norm is not finite.
+
+    Returns:
+      float32 [N], the gradients' global norms before clipping.
+    """
+    with self._lock:
+      return self._apply_function(*gradients)
+
+  def state(self) -> dict[str, np.ndarray]:
+    """Returns parameters and slots by name, for a checkpoint."""
+    with self._lock:
+      return {
+          name + suffix: part.numpy()
+          for suffix, variable in self._variables()
+          for name, part in self.layout.split(variable.read_value()).items()}
+
+  def load(self, state: dict[str, np.ndarray]) -> None:
+    """Restores what `state` returned."""
+    with self._lock:
+      for suffix, variable in self._variables():
+        variable.assign(self.layout.join(
+            {name: state[name + suffix] for name in self.layout.names}))
+
+  def _variables(self) -> list[tuple[str, tf.Variable]]:
+    return [('', self._variable), ('/mean_square', self._mean_square),
+            ('/momentum', self._momentum)]

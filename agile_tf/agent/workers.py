@@ -1,0 +1,196 @@
+"""The two kinds of workers: Algorithms 1 and 2 of appendix A.
+
+Each `iterate` is one pass of its algorithm's inner loop; the launcher calls it
+again and again, from one thread or from sixteen. Comments give the lines of
+the paper's boxes.
+
+A worker object may play several of the paper's workers as rows of one batch.
+Every row is a worker of its own: it has its own episodes and generator, and
+its gradient is clipped and applied as its own.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from agile_tf.agent import gradients as gradients_lib
+from agile_tf.agent import optimizers
+from agile_tf.agent import replay
+from agile_tf.agent import rollouts
+from agile_tf.agent import worlds
+from agile_tf.training import health
+
+
+class Played(NamedTuple):
+  """What an iteration did."""
+  rollout: rollouts.Rollout
+  metrics: dict[str, float]  # Means over the iteration.
+  # bool [T, W], what was taken for a goal state; None: nobody judged.
+  rewarded: np.ndarray | None
+
+
+class DiscriminatorWorker:
+  """Algorithm 1: trains the discriminator on D and on its own rollouts."""
+
+  def __init__(self, actor: rollouts.Actor,
+               policy: optimizers.SharedParameters,
+               discriminator: optimizers.SharedParameters,
+               gradients: Callable[..., Any],
+               goal_examples: worlds.GoalExamples,
+               buffer: replay.ReplayBuffer, batch_size: int,
+               anticipated_negative_rate: float, rng: np.random.Generator):
+    """Takes everything that the worker needs.
+
+    Args:
+      actor: Plays the worker's own episodes.
+      policy: theta.
+      discriminator: phi.
+      gradients: From `gradients.discriminator_gradients_program`.
+      goal_examples: The data set D.
+      buffer: B.
+      batch_size: BS.
+      anticipated_negative_rate: rho, in (0, 1].
+      rng: For drawing from D and B.
+    """
+    self.actor = actor
+    self.rng = rng
+    self._policy = policy
+    self._discriminator = discriminator
+    self._gradients = gradients
+    self._goal_examples = goal_examples
+    self._buffer = buffer
+    self._num_goals = batch_size // 2
+    # The box's BS / (2 (1 - rho)) contradicts its own next line.
+    self._num_candidates = round(batch_size / (2 * anticipated_negative_rate))
+
+  def iterate(self) -> Played:
+    """One pass of the inner loop, lines 4 to 13."""
+    # 2, 5: Sample an instance where an episode has ended; act.
+    rollout = self.actor.play(self._policy.snapshot())
+    # 6: Add the (c, s) pairs to B, and remove old ones.
+    self._buffer.add(*rollout.pairs())
+    if len(self._buffer) < self._num_candidates:
+      return Played(rollout, {}, None)
+    # 7: Sample BS / 2 positive examples from D.
+    goals = self._goal_examples.sample(self.rng, self._num_goals)
+    # 8: Sample BS / (2 rho) examples from B.
+    candidates = self._buffer.sample(self.rng, self._num_candidates)
+    # 9, 10: Reject the top 1 - rho of them; the loss.
+    phi = self._discriminator.snapshot()
+    gradient, metrics = self._gradients(phi, goals, candidates)
+    # 11, 12: Update phi, which all workers read.
+    norms = self._discriminator.apply(gradient)
+    values = {name: float(value) for name, value in metrics.items()}
+    values['discriminator_gradient_norm'] = float(norms[0])
+    health.require_finite(values, rows=[0])
+    return Played(rollout, values, None)
+
+
+class PolicyWorker:
+  """Algorithm 2: trains the policy on the reward that it is given."""
+
+  def __init__(self, actor: rollouts.Actor,
+               policy: optimizers.SharedParameters,
+               reward: Callable[[rollouts.Rollout], 'Reward'],
+               gradients: Callable[..., Any],
+               predictions: 'RewardPrediction | None',
+               buffer: replay.ReplayBuffer | None):
+    """Takes everything that the worker needs.
+
+    Args:
+      actor: Plays the worker's episodes.
+      policy: theta.
+      reward: Rewards a rollout: by the discriminator for AGILE, by the ground
+        truth for the baselines.
+      gradients: From `gradients.policy_gradients_program`.
+      predictions: The replay of reward prediction, if it is used.
+      buffer: B, if all workers write to it.
+    """
+    self.actor = actor
+    self.predictions = predictions
+    self._policy = policy
+    self._reward = reward
+    self._gradients = gradients
+    self._buffer = buffer
+
+  def iterate(self) -> Played:
+    """One pass of the inner loop, lines 4 to 9, for each row."""
+    # 2, 5: Sample an instance where an episode has ended; act.
+    theta = self._policy.snapshot()
+    rollout = self.actor.play(theta)
+    if not rollout.steps:  # Sat out, to be out of step with others.
+      return Played(rollout, {}, None)
+    if self._buffer is not None:
+      self._buffer.add(*rollout.pairs())
+    # 6: Compute the rewards.
+    rewards, is_goal = self._reward(rollout)
+    rewards = rewards * rollout.mask
+    # 7: The gradient of the RL objective, of the same theta that acted.
+    replayed = None
+    if self.predictions is not None:
+      replayed = self.predictions.exchange(rollout, is_goal)
+    gradients, terms = self._gradients(
+        theta, rollout.observations, rollout.codes, rollout.actions, rewards,
+        rollout.discounts, rollout.mask, rollout.results, replayed)
+    # 7, 8: Update theta, which all workers read; a worker at a time.
+    active = rollout.active
+    norms = self._policy.apply(*[gradients[w] for w in active])
+    values = {name: value.numpy()[active] for name, value in terms.items()}
+    values['policy_gradient_norm'] = norms.numpy()
+    health.require_finite(values, rows=active)
+    return Played(rollout, {
+        name: float(value.mean()) for name, value in values.items()}, is_goal)
+
+
+class Reward(NamedTuple):
+  """What a rollout earns."""
+  values: np.ndarray  # float32 [T, W]
+  is_goal: np.ndarray  # bool [T, W], which states were taken for goal states
+
+
+class RewardPrediction:
+  """The replay from which reward prediction is trained (appendix C).
+
+  It holds the policies' own (instruction, state, whether that very state was
+  rewarded); half of a batch is drawn from rewarded states and half from others
+  while both exist.
+  """
+
+  def __init__(self, buffer: replay.ReplayBuffer, batch_size: int,
+               rng: np.random.Generator):
+    self.rng = rng
+    self._buffer = buffer
+    self._batch_size = batch_size
+
+  def exchange(self, rollout: rollouts.Rollout,
+               rewarded: np.ndarray) -> gradients_lib.Replayed:
+    """Adds a rollout and draws a batch for each of its workers.
+
+    Args:
+      rollout: T steps of W workers.
+      rewarded: bool [T, W].
+    """
+    codes, observations = rollout.pairs()
+    self._buffer.add(codes, observations, rollout.judged(rewarded))
+    batches = [
+        self._buffer.sample_balanced(self.rng, self._batch_size)
+        for _ in range(len(rollout.codes))]
+    return gradients_lib.Replayed(*(np.stack(parts) for parts in zip(*batches)))
+
+
+def modelled_reward(
+    discriminator: optimizers.SharedParameters, program: Callable[..., Any]
+) -> Callable[[rollouts.Rollout], Reward]:
+  """The reward that D gives, as it is at that moment.
+
+  Args:
+    discriminator: phi.
+    program: From `gradients.modelled_rewards_program`.
+  """
+  def reward(rollout: rollouts.Rollout) -> Reward:
+    values, is_goal = program(
+        discriminator.snapshot(), rollout.observations, rollout.codes)
+    return Reward(values.numpy(), is_goal.numpy())
+
+  return reward

@@ -1,0 +1,294 @@
+"""Worlds: what AGILE has to know about an environment.
+
+Any `dm_env` environment whose observations are `{'image': uint8 [H, W, 3],
+'instruction': str}` can be trained on. `from_environment` makes a `World` of
+it, with goal examples from a file (`gridlu.goal_dataset` documents its
+format). GridLU is the built-in one, and offers more: states of 27 bytes in
+place of images, and its physics as a program that TensorFlow compiles.
+"""
+
+from collections.abc import Callable, Sequence
+import dataclasses
+import functools
+import importlib
+from typing import Any, NamedTuple
+
+import dm_env
+import numpy as np
+import tensorflow as tf
+
+from agile_tf.agent import instructions as instructions_lib
+import gridlu
+from gridlu import goal_dataset
+from gridlu import language
+from gridlu import rendering
+from gridlu import tasks
+from gridlu import world as board
+
+xnp = tf.experimental.numpy
+
+
+class WorldError(ValueError):
+  """A world or goal examples that AGILE cannot be trained on."""
+
+
+class CompiledWorld(NamedTuple):
+  """A world's rules as TensorFlow programs; observations are whole states.
+
+  Attributes:
+    truth_codes: N instructions to int32 [N, K], what `satisfied` reads.
+    step: uint8 [W, ...] observations and int32 [W] actions to the next
+      observations.
+    satisfied: The ground truth, that environments give as reward: int32 [W, K]
+      and uint8 [..., W, ...] to bool [..., W]. None: there is no reward.
+    episode_length: Every episode's, in steps.
+    final_discount: The discount of an episode's last step.
+  """
+  truth_codes: Callable[[Sequence[str]], np.ndarray]
+  step: Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
+  satisfied: Callable[[tf.Tensor, tf.Tensor], tf.Tensor] | None
+  episode_length: int
+  final_discount: float
+
+
+@dataclasses.dataclass(frozen=True)
+class World:
+  """An environment as the agent sees it.
+
+  Attributes:
+    make_environment: From a seed to an environment.
+    grammar: Encodes its instructions.
+    image_shape: [H, W, 3].
+    num_actions: The policy emits actions 0 ... num_actions - 1.
+    observation_shape: Of what buffers keep of a state, always uint8.
+    observe: Extracts that from an environment and its last timestep.
+    images: Turns uint8 [N, *observation_shape] into float32 [N, H, W, 3] in
+      [0, 1], in TensorFlow.
+    load_goal_examples: From a size, a seed and the share of states in which
+      the agent shall carry the block that it is on, to the data set D. A world
+      whose examples are a file reads it, whatever these say.
+    has_ground_truth: Whether the environment's reward is the ground truth, 1
+      in goal states and else 0. Without it only AGILE can be trained.
+    compiled: The world's rules as TensorFlow programs, if it has them.
+    checker: Where there is no ground truth, a judge for evaluation and for the
+      metrics of a run, never for training: from W instructions and
+      observations uint8 [T, W, ...] to bool [T, W]. With neither, nothing is
+      said about success.
+  """
+  make_environment: Callable[[int], dm_env.Environment]
+  grammar: instructions_lib.Grammar
+  image_shape: tuple[int, int, int]
+  num_actions: int
+  observation_shape: tuple[int, ...]
+  observe: Callable[[dm_env.Environment, dm_env.TimeStep], np.ndarray]
+  images: Callable[[tf.Tensor], tf.Tensor]
+  load_goal_examples: Callable[
+      [int, int, float], goal_dataset.GoalDataset]
+  has_ground_truth: bool
+  compiled: CompiledWorld | None = None
+  checker: Callable[[Sequence[str], np.ndarray], np.ndarray] | None = None
+
+  def pixels(self, observations: np.ndarray) -> np.ndarray:
+    """Renders uint8 [N, *observation_shape] as uint8 [N, H, W, 3]."""
+    images = self.images(tf.constant(observations))
+    return np.round(255 * images.numpy()).astype(np.uint8)
+
+
+class GoalExamples:
+  """The data set D: pairs of an instruction and one of its goal states."""
+
+  def __init__(self, dataset: goal_dataset.GoalDataset, world: World):
+    """Encodes a data set for a world.
+
+    Args:
+      dataset: Its instructions must be in the world's grammar, and its states
+        or images in the form of the world's observations.
+      world: Whose grammar and observations.
+
+    Raises:
+      WorldError: if they are not.
+    """
+    observations = (
+        dataset.images if dataset.states is None else dataset.states)
+    assert observations is not None  # The data set has seen to it.
+    if observations.shape[1:] != world.observation_shape:
+      raise WorldError(
+          'A goal example has the shape '
+          f'{list(observations.shape[1:])}; this world needs uint8 '
+          f'{list(world.observation_shape)}. Write the file again with what '
+          'this world observes (gridlu/goal_dataset.py says how).')
+    try:
+      self._codes = world.grammar.encode(dataset.instructions)
+    except ValueError as error:
+      raise WorldError(
+          f'The goal examples do not fit this world: {error}') from error
+    self._instruction = dataset.instruction
+    self._observations = observations
+
+  def __len__(self) -> int:
+    return len(self._instruction)
+
+  def sample(self, rng: np.random.Generator,
+             count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Draws pairs uniformly with replacement.
+
+    Returns:
+      codes int32 [count, slots] and observations uint8 [count, ...].
+    """
+    rows = rng.integers(len(self), size=count)
+    return self._codes[self._instruction[rows]], self._observations[rows]
+
+
+def _scale(images: tf.Tensor) -> tf.Tensor:
+  return tf.cast(images, tf.float32) / 255
+
+
+def from_environment(
+    make_environment: Callable[[int], dm_env.Environment],
+    goal_examples: str,
+    instructions: Sequence[str],
+    parse: Callable[[str], Any] = instructions_lib.chain,
+    has_ground_truth: bool = False,
+) -> World:
+  """Makes a world of any dm_env environment.
+
+  Args:
+    make_environment: From a seed to an environment that observes
+      `{'image': uint8 [H, W, 3], 'instruction': str}`, H and W at least 24.
+    goal_examples: A file of images and instructions, see
+      `gridlu.goal_dataset`.
+    instructions: All instructions, or enough of them to show every word.
+    parse: From an instruction to its tree (see `agile_tf.agent.instructions`).
+      By default an instruction is a plain string of words.
+    has_ground_truth: Whether the environment's reward says which states are
+      goal states. It is never needed by AGILE itself.
+
+  Raises:
+    WorldError: if the environment's specs are not as said.
+  """
+  environment = make_environment(0)
+  observation_spec = environment.observation_spec()
+  action_spec = environment.action_spec()
+  image = getattr(observation_spec, 'get', lambda _: None)('image')
+  if (image is None or 'instruction' not in observation_spec or
+      image.dtype != np.uint8 or len(image.shape) != 3 or
+      image.shape[2] != 3 or min(image.shape[:2]) < 24):
+    raise WorldError(
+        "The environment's observation_spec() must be {'image': uint8 array "
+        "[H, W, 3] with H and W at least 24, 'instruction': string}; it is "
+        f'{observation_spec}.')
+  if not hasattr(action_spec, 'num_values'):
+    raise WorldError(
+        "The environment's action_spec() must be a dm_env "
+        f'DiscreteArray; it is {action_spec}.')
+  try:
+    grammar = instructions_lib.Grammar(instructions, parse)
+  except ValueError as error:
+    raise WorldError(f"The world's instructions: {error}") from error
+  return World(
+      make_environment=make_environment,
+      grammar=grammar,
+      image_shape=image.shape,
+      num_actions=action_spec.num_values,
+      observation_shape=image.shape,
+      observe=lambda environment, timestep: timestep.observation['image'],
+      images=_scale,
+      load_goal_examples=lambda *unused: goal_dataset.load(goal_examples),
+      has_ground_truth=has_ground_truth)
+
+
+# Every rollout asks again for the instructions of its workers.
+_parse = functools.lru_cache(maxsize=1024)(language.parse)
+
+
+def gridlu_world(
+    task: str = 'relations',
+    instructions: Sequence[language.Instruction] | None = None,
+    physics: board.Physics = board.NORMAL,
+    episode_length: int | None = None,
+    truncate: bool = False,
+    noop: bool = False,
+    known: Sequence[language.Instruction] | None = None,
+) -> World:
+  """Makes GridLU-Relations or GridLU-Arrangements (sections 3.3 and 3.4).
+
+  Args:
+    task: 'relations' or 'arrangements'.
+    instructions: The instructions of episodes and goal examples; default: all
+      of the task's.
+    physics: Which blocks cannot be moved.
+    episode_length: In steps; default: the paper's.
+    truncate: Whether an episode's end is a truncation, so that returns
+      bootstrap there.
+    noop: Whether the policy may also do nothing, as a sixth action.
+    known: The instructions that networks can read; default: `instructions`.
+  """
+  kind = tasks.find(task)
+  if instructions is None:
+    instructions = kind.instructions()
+  if known is None:
+    known = instructions
+  if episode_length is None:
+    episode_length = kind.episode_length
+
+  def make_environment(seed: int) -> dm_env.Environment:
+    return gridlu.GridLU(
+        task=task, seed=seed, episode_length=episode_length,
+        instructions=instructions, physics=physics, truncate=truncate)
+
+  def truth_codes(texts: Sequence[str]) -> np.ndarray:
+    return kind.encode([_parse(text) for text in texts])
+
+  def step(packed: tf.Tensor, action: tf.Tensor) -> tf.Tensor:
+    state = board.unpack(packed, xp=xnp)
+    return board.pack(board.step(state, action, physics, xp=xnp), xp=xnp)
+
+  def satisfied(codes: tf.Tensor, packed: tf.Tensor) -> tf.Tensor:
+    return kind.satisfied(codes, board.unpack(packed, xp=xnp), xp=xnp)
+
+  def checker(texts: Sequence[str], packed: np.ndarray) -> np.ndarray:
+    return kind.satisfied(truth_codes(texts), board.unpack(packed))
+
+  return World(
+      make_environment=make_environment,
+      grammar=instructions_lib.Grammar(
+          [str(instruction) for instruction in known],
+          lambda text: language.parse(text).tree, kind.tokens),
+      image_shape=(rendering.IMAGE_SIZE, rendering.IMAGE_SIZE, 3),
+      num_actions=len(board.Action) - (0 if noop else 1),
+      observation_shape=(board.PACKED_SIZE,),
+      observe=lambda environment, _: board.pack(environment.state),
+      images=lambda packed: _scale(
+          rendering.render(board.unpack(packed, xp=xnp), xp=xnp)),
+      load_goal_examples=lambda size, seed, carrying: goal_dataset.generate(
+          task, size, seed, instructions, carrying),
+      has_ground_truth=kind.has_ground_truth,
+      compiled=CompiledWorld(
+          truth_codes, step, satisfied if kind.has_ground_truth else None,
+          episode_length, final_discount=1.0 if truncate else 0.0),
+      checker=None if kind.has_ground_truth else checker)
+
+
+def load(name: str) -> World:
+  """Calls a user's function that makes a world.
+
+  Args:
+    name: 'package.module:function'.
+
+  Raises:
+    WorldError: if there is no such function, or it makes something else.
+  """
+  module_name, _, function_name = name.partition(':')
+  try:
+    function = getattr(importlib.import_module(module_name), function_name)
+  except (ImportError, AttributeError, ValueError) as error:
+    raise WorldError(
+        f'World {name!r} cannot be loaded ({error}). Expected "relations", '
+        '"arrangements", or "package.module:function" of an importable '
+        'function that returns an agile_tf.worlds.World.') from error
+  world = function()
+  if not isinstance(world, World):
+    raise WorldError(
+        f'World {name!r} returned {type(world).__name__}; expected an '
+        'agile_tf.worlds.World (see agile_tf.worlds.from_environment).')
+  return world

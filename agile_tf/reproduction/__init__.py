@@ -1,0 +1,4 @@
+"""The paper's table, curves and experiments as data, and runs beside them.
+
+Needs no TensorFlow. May import `agile_tf.config` and `gridlu` alone.
+"""

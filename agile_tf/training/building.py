@@ -1,0 +1,234 @@
+"""What a configuration stands for: a world, a data set D, networks, a loss."""
+
+import re
+
+from absl import logging
+import numpy as np
+
+from agile_tf import config as config_lib
+from agile_tf.agent import gradients as gradients_lib
+from agile_tf.agent import networks
+from agile_tf.agent import optimizers
+from agile_tf.agent import worlds
+from agile_tf.training import checkpoints
+from gridlu import goal_dataset
+from gridlu import language
+from gridlu import splits
+from gridlu import tasks
+from gridlu import world as board
+
+
+def make_world(config: config_lib.Config, held_out: bool = False,
+               only: str = '') -> worlds.World:
+  """Makes the world of a configuration.
+
+  Args:
+    config: A run's settings.
+    held_out: Whether its episodes have the held-out instructions, in place of
+      those that the run trains on.
+    only: A regular expression that must be found in these instructions.
+
+  Raises:
+    WorldError: if there is none of that name.
+    ConfigError: if GridLU's settings are changed for another world, or leave
+      no instruction.
+  """
+  if config.world not in tasks.TASKS:
+    default = config_lib.Config()
+    for name in ('instructions', 'held_out', 'physics', 'episode_length',
+                 'truncate', 'noop'):
+      if getattr(config, name) != getattr(default, name):
+        raise config_lib.ConfigError(
+            f'--{name}={getattr(config, name)} is a setting of GridLU, and '
+            f'--world={config.world} is another world: leave it out, and set '
+            'such things where that world is made.')
+    if held_out or only:
+      raise config_lib.ConfigError(
+          f'--world={config.world} is not GridLU: its instructions cannot be '
+          'chosen here.')
+    return worlds.load(config.world)
+  known, instructions = _sides(config, held_out)
+  return worlds.gridlu_world(
+      config.world, matching(only, instructions), board.PHYSICS[config.physics],
+      config.episode_length, config.truncate, config.noop, known)
+
+
+_Instructions = tuple[language.Instruction, ...]
+
+
+def _sides(config: config_lib.Config, held_out: bool = False
+          ) -> tuple[_Instructions, _Instructions]:
+  """Returns all instructions of a GridLU run, and those of one side."""
+  known = matching(
+      config.instructions, tasks.find(config.world).instructions())
+  if config.held_out == 'none':
+    if held_out:
+      raise config_lib.ConfigError(
+          'The run held no instructions out; --held_out=strings or meanings '
+          'would have.')
+    return known, known
+  try:
+    sides = splits.split(
+        known, config.held_out, config.held_out_share, config.held_out_seed)
+  except ValueError as error:
+    raise config_lib.ConfigError(
+        f'--held_out={config.held_out}: {error}') from error
+  return known, sides[held_out]
+
+
+def matching(pattern: str, instructions: tuple[language.Instruction, ...]
+            ) -> tuple[language.Instruction, ...]:
+  """Returns the instructions in whose text a regular expression is found.
+
+  Raises:
+    ConfigError: if it is not a regular expression, or found in none.
+  """
+  try:
+    found = re.compile(pattern).search
+  except re.error as error:
+    raise config_lib.ConfigError(
+        f'--instructions={pattern} is not a regular expression: {error}.'
+        ) from error
+  matching = tuple(
+      instruction for instruction in instructions if found(str(instruction)))
+  if not matching:
+    raise config_lib.ConfigError(
+        f'--instructions={pattern} is found in none of the '
+        f'{len(instructions)} instructions, which look like '
+        f'{instructions[0]}.')
+  return matching
+
+
+def make_goal_examples(config: config_lib.Config, world: worlds.World
+                      ) -> worlds.GoalExamples:
+  """Loads or generates the data set D of a configuration.
+
+  Raises:
+    GoalDatasetError or WorldError: if it cannot be read, or is not of this
+      world.
+  """
+  if config.dataset:
+    dataset = goal_dataset.load(config.dataset)
+    if config.world in tasks.TASKS:
+      dataset = _of_this_run(config, dataset)
+      if dataset.states is not None:
+        _check_goals(config, dataset)
+  else:
+    dataset = world.load_goal_examples(
+        config.dataset_size, config.dataset_seed, config.dataset_carrying)
+  try:
+    return worlds.GoalExamples(dataset, world)
+  except worlds.WorldError as error:
+    source = f'--dataset={config.dataset}' if config.dataset else (
+        f'--world={config.world}')
+    raise worlds.WorldError(f'{source}: {error}') from error
+
+
+def _of_this_run(config: config_lib.Config, dataset: goal_dataset.GoalDataset
+                ) -> goal_dataset.GoalDataset:
+  """Leaves out what --instructions or --held_out keep from a run."""
+  _, instructions = _sides(config)
+  texts = set(map(str, instructions))
+  try:
+    belongs = np.array([
+        str(language.parse(text)) in texts for text in dataset.instructions])
+  except ValueError as error:
+    raise goal_dataset.GoalDatasetError(
+        f'{config.dataset}: {error}') from error
+  keep = np.flatnonzero(belongs[dataset.instruction])
+  if not len(keep):
+    raise goal_dataset.GoalDatasetError(
+        f'{config.dataset} has no example of the instructions of this run '
+        '(see --world, --instructions and --held_out).')
+  if len(keep) < len(dataset):
+    logging.warning(
+        '%s: %d of %d examples are of instructions that this run does not have '
+        '(see --instructions and --held_out), and are left out.',
+        config.dataset, len(dataset) - len(keep), len(dataset))
+  states, images = dataset.states, dataset.images
+  used, index = np.unique(dataset.instruction[keep], return_inverse=True)
+  return goal_dataset.GoalDataset(
+      tuple(dataset.instructions[i] for i in used), index.astype(np.int32),
+      None if states is None else states[keep],
+      None if images is None else images[keep])
+
+
+def _check_goals(config: config_lib.Config,
+                 dataset: goal_dataset.GoalDataset) -> None:
+  """Warns of goal states that are none, or refuses them (--strict_dataset)."""
+  count = goal_dataset.violations(dataset)
+  if not count:
+    return
+  text = (f'{config.dataset}: {count} of {len(dataset)} goal states do not '
+          'satisfy their instruction by the ground truth.')
+  if config.strict_dataset:
+    raise goal_dataset.GoalDatasetError(
+        f'{text} Without --strict_dataset they are used all the same.')
+  logging.warning('%s', text)
+
+
+def make_networks(model: str, world: worlds.World
+                 ) -> tuple[networks.Network, networks.Network]:
+  """Makes the policy and the discriminator of a world."""
+  policy = networks.Network(
+      networks.PolicyNetwork, model, world.grammar, world.image_shape,
+      num_actions=world.num_actions)
+  discriminator = networks.Network(
+      networks.Discriminator, model, world.grammar, world.image_shape)
+  return policy, discriminator
+
+
+def check_tokens(checkpoint: checkpoints.Checkpoint,
+                 world: worlds.World) -> None:
+  """Checks that networks know the tokens of a world's instructions.
+
+  Their parameters depend on the tokens alone, and not on where in an
+  instruction these may stand.
+
+  Raises:
+    CheckpointError: if they do not.
+  """
+  there, here = checkpoint.values.get('tokens'), list(world.grammar.tokens)
+  if there != here:
+    raise checkpoints.CheckpointError(
+        f'{checkpoint.path} is of a world with the tokens {there}; this one '
+        f'has {here}. Use a checkpoint of the same world.')
+
+
+def parameters(checkpoint: checkpoints.Checkpoint, network: networks.Network,
+               group: str) -> np.ndarray:
+  """Returns the parameters of a network, 'policy' or 'discriminator'.
+
+  Returns:
+    float32 [P].
+
+  Raises:
+    CheckpointError: if the checkpoint does not have them.
+  """
+  arrays = checkpoints.unpack(checkpoint.arrays, group)
+  missing = sorted(set(network.layout.names) - set(arrays))
+  if missing:
+    raise checkpoints.CheckpointError(
+        f'{checkpoint.path} lacks the parameters {", ".join(missing)}: its '
+        f'run had no {group}, or one of another --model.')
+  for name, shape in zip(network.layout.names, network.layout.shapes):
+    if arrays[name].shape != shape:
+      raise checkpoints.CheckpointError(
+          f'{name} of {checkpoint.path} is {list(arrays[name].shape)}; here it '
+          f'is {list(shape)}: its run had other actions (see --noop).')
+  return network.layout.join(arrays).numpy()
+
+
+def policy_loss(config: config_lib.Config) -> gradients_lib.PolicyLoss:
+  """Returns the weights of the policy's loss."""
+  return gradients_lib.PolicyLoss(
+      config.discount, config.td_lambda, config.entropy_weight,
+      config.baseline_cost,
+      config.reward_prediction_cost if config.reward_prediction else 0.0)
+
+
+def policy_updates(config: config_lib.Config) -> optimizers.RMSProp:
+  """Returns how the policy is updated."""
+  return optimizers.RMSProp(
+      config.policy_learning_rate, config.policy_decay, config.policy_epsilon,
+      config.policy_gradient_norm)

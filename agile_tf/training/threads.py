@@ -1,0 +1,100 @@
+"""Who iterates a run's workers: one thread in turn, or a thread each."""
+
+from collections.abc import Callable
+import contextlib
+import functools
+import threading
+
+from agile_tf.training import health
+from agile_tf.training import trainer as trainer_lib
+
+
+def drive(trainer: trainer_lib.Trainer, tick: Callable[[], None],
+          stall_minutes: float = 10.0) -> None:
+  """Iterates all workers until the run is over, in as many threads as it has.
+
+  Args:
+    trainer: The run.
+    tick: Is called now and then, by this thread.
+    stall_minutes: After how long in one iteration a worker is reported.
+
+  Raises:
+    Exception: the first one of any thread.
+  """
+  run = in_lockstep if len(trainer.policy_workers) == 1 else in_threads
+  with health.Watchdog(60 * stall_minutes) as watchdog:
+    run(trainer, tick, watchdog)
+
+
+def in_lockstep(trainer: trainer_lib.Trainer, tick: Callable[[], None],
+                watchdog: health.Watchdog) -> None:
+  """Iterates all workers in turn, in this thread, until the run is over."""
+  schedule = trainer.schedule
+  worker, = trainer.policy_workers
+  while not schedule.finished:
+    # Who is next depends on the counts alone, so that a resumed run goes on
+    # in the same order.
+    if (trainer.discriminator_worker is not None and
+        schedule.may('discriminator')):
+      if schedule.begin('discriminator'):
+        with watchdog.iteration('discriminator'):
+          trainer.iterate_discriminator()
+        schedule.end('discriminator')
+    elif schedule.begin('policy'):
+      with watchdog.iteration('policy'):
+        steps = trainer.iterate_policy(worker)
+      schedule.end('policy', steps)
+    tick()
+
+
+def in_threads(trainer: trainer_lib.Trainer, tick: Callable[[], None],
+               watchdog: health.Watchdog) -> None:
+  """Iterates each worker in a thread of its own until the run is over.
+
+  Raises:
+    Exception: the first one of any thread.
+  """
+  schedule = trainer.schedule
+  # Held until a policy worker has made its first steps: the first of them
+  # compiles for all others, and TensorFlow would warn that those who wait for
+  # it trace anew.
+  compiling = threading.Lock()
+
+  def work(kind: str, iterate: Callable[[], int | None]) -> None:
+    name = threading.current_thread().name
+    alone: contextlib.AbstractContextManager = (
+        compiling if kind == 'policy' else contextlib.nullcontext())
+    while schedule.begin(kind):
+      try:
+        with alone, watchdog.iteration(name):
+          steps = iterate() or 0
+        if steps:
+          alone = contextlib.nullcontext()
+      except BaseException as error:  # The main thread raises it.
+        schedule.abandon(error)
+        return
+      schedule.end(kind, steps)
+
+  jobs: list[tuple[str, str, Callable[[], int | None]]] = [
+      (f'policy-{i}', 'policy',
+       functools.partial(trainer.iterate_policy, worker))
+      for i, worker in enumerate(trainer.policy_workers)]
+  if trainer.discriminator_worker is not None:
+    jobs.append(
+        ('discriminator', 'discriminator', trainer.iterate_discriminator))
+  # Daemons: a second Ctrl-C need not wait for an iteration that hangs.
+  threads = [
+      threading.Thread(target=work, name=name, args=job, daemon=True)
+      for name, *job in jobs]
+  for thread in threads:
+    thread.start()
+  try:
+    while not schedule.finished:
+      tick()
+      schedule.wait(0.2)
+  finally:
+    schedule.stop()
+    for thread in threads:
+      thread.join()
+  if schedule.error is not None:
+    raise schedule.error

@@ -1,0 +1,177 @@
+"""Tests for instructions: a row of codes says just what its tree says."""
+
+from absl.testing import absltest
+from absl.testing import parameterized
+import numpy as np
+
+from agile_tf.agent import instructions
+from gridlu import language
+
+# A tree for each text; between them, all that one or two operands can be.
+MIXED = {
+    'a': ('a',),
+    'b': ('b', ('a',)),
+    'c': ('c', ('a',), ()),
+    'd': ('d', (), ('a',)),
+    'e': ('e', ('c', ('a',), ('a',))),
+}
+
+
+def _decode(grammar, codes, slot=None):
+  """Reads an encoded instruction back, from the root down."""
+  slot = len(grammar.slots) - 1 if slot is None else slot
+  code = codes[slot]
+  if code == instructions.NOTHING:
+    return None
+  if code == instructions.SCENE:
+    return ()
+  left, right = (
+      none if operand < 0 else _decode(grammar, codes, operand)
+      for operand, none in zip(grammar.slots[slot], ((), None)))
+  token = grammar.tokens[code - 1]
+  if right is None:
+    return (token, left) if left else (token,)
+  return (token, left, right)
+
+
+def _gridlu(task):
+  texts, tokens = {
+      'relations': (
+          language.relations_instructions(), language.RELATIONS_TOKENS),
+      'arrangements': (
+          language.arrangements_instructions(), language.ARRANGEMENTS_TOKENS),
+  }[task]
+  texts = [str(text) for text in texts]
+  grammar = instructions.Grammar(
+      texts, lambda text: language.parse(text).tree, tokens)
+  return grammar, texts
+
+
+class ChainTest(parameterized.TestCase):
+
+  @parameterized.parameters(
+      ('red', ('red',)),
+      ('go to red', ('go', ('to', ('red',)))),
+      ('  Go\tTO \n', ('go', ('to',))))
+  def test_word_takes_the_word_after_it(self, text, tree):
+    # The innermost word's operand is the scene, written or not.
+    grammar = instructions.Grammar([text])
+    codes, = grammar.encode([text])
+    self.assertEqual(_decode(grammar, codes), tree)
+
+  def test_chain_is_a_nested_tuple(self):
+    self.assertEqual(
+        instructions.chain('Go to red'), ('go', ('to', ('red', ()))))
+
+  @parameterized.parameters('', ' \t')
+  def test_no_words(self, text):
+    with self.assertRaisesRegex(ValueError, 'no words; expected at least one'):
+      instructions.chain(text)
+
+
+class GrammarTest(parameterized.TestCase):
+
+  @parameterized.parameters(
+      ('relations', 990, 12, 5), ('arrangements', 36, 13, 3))
+  def test_gridlu_is_decoded_as_it_was(self, task, count, tokens, slots):
+    grammar, texts = _gridlu(task)
+    self.assertLen(texts, count)
+    self.assertLen(grammar.tokens, tokens)
+    self.assertLen(grammar.slots, slots)
+    codes = grammar.encode(texts)
+    self.assertEqual(codes.dtype, np.int32)
+    self.assertEqual(codes.shape, (count, slots))
+    for text, row in zip(texts, codes):
+      self.assertEqual(_decode(grammar, row), language.parse(text).tree)
+    self.assertLen(np.unique(codes, axis=0), count)
+    self.assertEqual(set(codes.ravel()), set(range(tokens + 1)))
+
+  @parameterized.parameters('relations', 'arrangements')
+  def test_operands_come_first(self, task):
+    grammar, _ = _gridlu(task)
+    for i, slot in enumerate(grammar.slots):
+      self.assertLess(max(slot), i)
+
+  def test_relations_rows(self):
+    grammar, _ = _gridlu('relations')
+    ids = {token: i + 1 for i, token in enumerate(grammar.tokens)}
+    texts = [
+        "NorthFrom(Color('red', Shape('rect', SCENE)), Shape('circle', SCENE))",
+        "SameLocation(AGENT, Color('blue', Shape('triangle', SCENE)))"]
+    # Slots: what the left and the right operand take, both operands, the root.
+    self.assertEqual(grammar.encode(texts).tolist(), [
+        [ids['rect'], 0, ids['red'], ids['circle'], ids['NorthFrom']],
+        [0, ids['triangle'], ids['AGENT'], ids['blue'], ids['SameLocation']]])
+
+  def test_scene_is_an_operand_like_others(self):
+    grammar, _ = _gridlu('arrangements')
+    ids = {token: i + 1 for i, token in enumerate(grammar.tokens)}
+    texts = ['Snake(AGENT, SCENE)', "Eel(AGENT, Color('green', SCENE))"]
+    self.assertEqual(grammar.encode(texts).tolist(), [
+        [ids['AGENT'], instructions.SCENE, ids['Snake']],
+        [ids['AGENT'], ids['green'], ids['Eel']]])
+
+  def test_mixed_arity(self):
+    grammar = instructions.Grammar(list(MIXED), MIXED.get)
+    none = instructions.NOTHING
+    # Slots: left of left, right of left, left, right, root.
+    self.assertEqual(
+        grammar.slots, ((-1, -1), (-1, -1), (0, 1), (-1, -1), (2, 3)))
+    self.assertEqual(grammar.encode(list(MIXED)).tolist(), [
+        [0, 0, 0, none, 1],
+        [0, none, 1, none, 2],
+        [0, none, 1, 0, 3],
+        [0, 0, 0, 1, 4],
+        [1, 1, 3, none, 5]])
+    for text, row in zip(MIXED, grammar.encode(list(MIXED))):
+      self.assertEqual(_decode(grammar, row), MIXED[text])
+
+  def test_chains_of_different_lengths(self):
+    grammar = instructions.Grammar(['go to red', 'stop'])
+    self.assertEqual(grammar.tokens, ('go', 'red', 'stop', 'to'))
+    self.assertEqual(grammar.encode(['go to red', 'stop', 'to GO']).tolist(), [
+        [2, 4, 1], [0, 0, 3], [0, 1, 4]])
+
+  def test_no_texts_give_no_rows(self):
+    grammar = instructions.Grammar(['go to red'])
+    self.assertEqual(grammar.encode([]).shape, (0, 3))
+
+  def test_given_tokens_keep_their_order(self):
+    grammar = instructions.Grammar(['b a'], tokens=['c', 'b', 'a'])
+    self.assertEqual(grammar.encode(['b a', 'c']).tolist(), [[3, 2], [0, 1]])
+
+  def test_no_instructions(self):
+    with self.assertRaisesRegex(ValueError, 'at least one instruction'):
+      instructions.Grammar([])
+
+  def test_token_outside_of_the_given_ones(self):
+    with self.assertRaisesRegex(ValueError, r"\['red'\] are not in \('go',\)"):
+      instructions.Grammar(['go red'], tokens=['go'])
+
+  @parameterized.parameters(
+      ((('a', ('a',), ('a',), ('a',)),)), (((1, ('a',)),)),
+      ((('a', (('b',),)),)))
+  def test_malformed_tree(self, tree):
+    with self.assertRaisesRegex(ValueError, 'is not an instruction tree'):
+      instructions.Grammar(['text'], lambda _: tree)
+
+  def test_unknown_word(self):
+    grammar = instructions.Grammar(['go to red'])
+    with self.assertRaisesRegex(
+        ValueError, r"'go to mars' has the tokens \['mars'\]; the grammar "
+        'knows go, red, to'):
+      grammar.encode(['go to red', 'go to mars'])
+
+  def test_too_deep(self):
+    grammar = instructions.Grammar(['go to red'])
+    with self.assertRaisesRegex(ValueError, "'go go to red' is deeper than"):
+      grammar.encode(['go go to red'])
+
+  def test_error_of_the_parser(self):
+    grammar, _ = _gridlu('relations')
+    with self.assertRaisesRegex(language.InstructionError, 'expected'):
+      grammar.encode(['NorthFrom(AGENT, AGENT)'])
+
+
+if __name__ == '__main__':
+  absltest.main()

@@ -1,0 +1,142 @@
+"""Tests for modules: the slots' shared computation is each tree's own."""
+
+from absl.testing import absltest
+from absl.testing import parameterized
+import numpy as np
+import tensorflow as tf
+
+from agile_tf.agent import instructions
+from agile_tf.agent import modules
+from agile_tf.agent.convolutions import convolve
+from gridlu import language
+from tests.agile_tf.agent import network_oracles
+
+_RELATIONS = [str(text) for text in language.relations_instructions()]
+_ARRANGEMENTS = [str(text) for text in language.arrangements_instructions()]
+
+# Sets of trees that differ in arity, in depth and in who takes the scene.
+_MIXED = {
+    'unary leaf': ('a',),
+    'unary': ('b', ('a',)),
+    'scene right': ('c', ('a',), ()),
+    'scene left': ('c', (), ('a',)),
+    'scene twice': ('c', (), ()),
+    'binary below unary': ('b', ('c', ('a',), ('b',))),
+    'deep right': ('c', ('b',), ('b', ('a',))),
+    'just the scene': (),
+}
+_RIGHT_ALONE = {'one': ('a', (), ('b',)), 'two': ('b', (), ('a',))}
+_CHAINS = ['go to red', 'red', 'to red', 'go go go']
+
+
+def _gridlu_tree(text):
+  return language.parse(text).tree
+
+
+def _case(name):
+  return {
+      'relations': (_gridlu_tree, _RELATIONS, _RELATIONS[::124]),
+      'arrangements': (_gridlu_tree, _ARRANGEMENTS, _ARRANGEMENTS[::5]),
+      'mixed': (_MIXED.get, list(_MIXED), list(_MIXED)),
+      'right_alone': (_RIGHT_ALONE.get, list(_RIGHT_ALONE),
+                      list(_RIGHT_ALONE)),
+      'chains': (instructions.chain, _CHAINS, _CHAINS),
+  }[name]
+
+
+class FilmNmnTest(parameterized.TestCase):
+
+  def _make(self, name):
+    """A grammar's network, and a batch of different instructions for it."""
+    parse, texts, batch = _case(name)
+    grammar = instructions.Grammar(texts, parse)
+    tf.random.set_seed(1)
+    nmn = modules.FilmNmn(grammar)
+    h_stem = np.random.default_rng(2).normal(
+        size=[len(batch), 3, 4, modules.CHANNELS]).astype(np.float32)
+    parameters = {
+        variable.name.split('/')[-1].removesuffix(':0'): variable
+        for variable in nmn.trainable_variables}
+    return grammar, nmn, h_stem, parameters, [parse(text) for text in batch], (
+        grammar.encode(batch))
+
+  @parameterized.parameters(
+      'relations', 'arrangements', 'mixed', 'right_alone', 'chains')
+  def test_mixed_batch_equals_each_tree_on_its_own(self, name):
+    grammar, nmn, h_stem, parameters, trees, codes = self._make(name)
+    output = nmn(
+        tf.constant(h_stem), tf.constant(codes), convolve).numpy()
+    p = {key: value.numpy().astype(np.float64)
+         for key, value in parameters.items()}
+    for h, tree, actual in zip(h_stem, trees, output):
+      expected = network_oracles.nmn(
+          h.astype(np.float64), tree, grammar.tokens, **p)
+      np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-5)
+      self.assertGreater(np.std(expected), 0.01)
+
+  @parameterized.parameters('relations', 'arrangements', 'mixed', 'right_alone')
+  def test_gradients_equal_those_of_plain_trees(self, name):
+    grammar, nmn, h_stem, parameters, trees, codes = self._make(name)
+    weights = tf.constant(np.random.default_rng(3).normal(
+        size=h_stem.shape).astype(np.float32))
+    sources = [tf.constant(h_stem), *parameters.values()]
+    with tf.GradientTape() as tape:
+      tape.watch(sources[0])
+      loss = tf.reduce_sum(
+          weights * nmn(sources[0], tf.constant(codes), convolve))
+    actual = tape.gradient(loss, sources)
+    with tf.GradientTape() as tape:
+      tape.watch(sources[0])
+      outputs = [
+          network_oracles.nmn_tensorflow(
+              sources[0][i:i + 1], tree, grammar.tokens, **parameters)
+          for i, tree in enumerate(trees)]
+      loss = tf.reduce_sum(weights * tf.concat(outputs, 0))
+    expected = tape.gradient(loss, sources)
+    for name, one, other in zip(['h', *parameters], actual, expected):
+      other = tf.convert_to_tensor(other).numpy()
+      self.assertGreater(np.abs(other).max(), 0.1)
+      np.testing.assert_allclose(
+          one.numpy(), other, rtol=1e-3, atol=1e-4 * np.abs(other).max(),
+          err_msg=name)
+
+  def test_a_token_outside_of_an_instruction_has_no_gradient(self):
+    grammar, nmn, h_stem, parameters, _, codes = self._make('chains')
+    red = grammar.tokens.index('red')
+    with tf.GradientTape() as tape:
+      loss = tf.reduce_sum(
+          nmn(tf.constant(h_stem[1:2]), codes[1:2], convolve))
+    gradient = tf.convert_to_tensor(
+        tape.gradient(loss, parameters['beta'])).numpy()
+    self.assertGreater(np.abs(gradient[red]).max(), 0)
+    np.testing.assert_array_equal(np.delete(gradient, red, 0), 0)
+
+
+class StemAndMergeTest(absltest.TestCase):
+
+  def test_shapes_of_gridlu(self):
+    grammar = instructions.Grammar(_RELATIONS, _gridlu_tree)
+    h_stem = modules.Stem()(tf.zeros([2, 56, 56, 3]), convolve)
+    self.assertEqual(h_stem.shape, [2, 5, 5, 64])
+    h_nmn = modules.FilmNmn(grammar)(
+        h_stem, grammar.encode(_RELATIONS[:2]), convolve)
+    self.assertEqual(h_nmn.shape, [2, 5, 5, 64])
+    self.assertEqual(
+        modules.Merge()(h_nmn, h_stem, convolve).shape, [2, 5, 5, 64])
+
+  def test_stem_sees_its_patches_alone(self):
+    # Pixel (0, 0) is in the first 8x8 patch, which only the first of the 3x3
+    # VALID windows covers.
+    stem = modules.Stem()
+    image = np.random.default_rng(0).uniform(size=[1, 56, 56, 3])
+    other = image.copy()
+    other[0, 0, 0] = 1 - other[0, 0, 0]
+    one, two = (stem(tf.constant(x, tf.float32), convolve).numpy()[0]
+                for x in (image, other))
+    changed = np.any(one != two, axis=-1)
+    self.assertTrue(changed[0, 0])
+    self.assertEqual(changed.sum(), 1)
+
+
+if __name__ == '__main__':
+  absltest.main()

@@ -1,0 +1,261 @@
+"""Tests for networks: heads, initial values, and functions of parameters."""
+
+import threading
+
+from absl.testing import absltest
+from absl.testing import parameterized
+import numpy as np
+import tensorflow as tf
+
+from agile_tf.agent import instructions
+from agile_tf.agent import networks
+from gridlu import language
+from tests.agile_tf.agent import network_oracles
+
+_TEXTS = [str(text) for text in language.relations_instructions()]
+_SHAPE = (56, 56, 3)
+
+# The standard deviation of a normal distribution that is cut at two sigma.
+_TRUNCATED = 0.87962566
+
+# Parameters by name: shape, and fan_in of weights.
+_NMN = {
+    'features/stem/patches/w': ((8, 8, 3, 16), 8 * 8 * 3),
+    'features/stem/patches/b': ((16,), None),
+    'features/stem/neighbours/w': ((3, 3, 16, 64), 3 * 3 * 16),
+    'features/stem/neighbours/b': ((64,), None),
+    'features/film_nmn/w': ((3, 3, 128, 64), 3 * 3 * 128),
+    'features/film_nmn/gamma': ((12, 64), 12),  # Of an embedding: its tokens.
+    'features/film_nmn/beta': ((12, 64), 12),
+}
+_MERGE = {
+    'features/merge/convolution/w': ((3, 3, 128, 64), 3 * 3 * 128),
+    'features/merge/convolution/b': ((64,), None),
+}
+_FILM = 16 + 32 + 3 * 64  # The channels of all five layers.
+_LSTM = {
+    'features/layer_1/w': ((8, 8, 3, 16), 8 * 8 * 3),
+    'features/layer_2/w': ((3, 3, 16, 32), 3 * 3 * 16),
+    'features/layer_3/w': ((3, 3, 32, 64), 3 * 3 * 32),
+    'features/layer_4/w': ((3, 3, 64, 64), 3 * 3 * 64),
+    'features/layer_5/w': ((3, 3, 64, 64), 3 * 3 * 64),
+    'features/instruction_lstm/embeddings': ((12, 11), 12),
+    'features/instruction_lstm/w': ((11 + 100, 400), 11 + 100),
+    'features/instruction_lstm/b': ((400,), None),
+    'features/gamma/w': ((100, _FILM), 100),
+    'features/gamma/b': ((_FILM,), None),
+    'features/beta/w': ((100, _FILM), 100),
+    'features/beta/b': ((_FILM,), None),
+}
+_POLICY_HEADS = {
+    'hidden/w': ((64, 100), 64),
+    'hidden/b': ((100,), None),
+    'logits/w': ((100, 5), 100),
+    'logits/b': ((5,), None),
+    'baseline/w': ((100, 1), 100),
+    'baseline/b': ((1,), None),
+    'reward_prediction/w': ((64, 2), 64),
+    'reward_prediction/b': ((2,), None),
+}
+_DISCRIMINATOR_HEAD = {
+    'hidden/w': ((64, 100), 64),
+    'hidden/b': ((100,), None),
+    'logit/w': ((100, 1), 100),  # And no bias.
+}
+
+
+def _grammar():
+  return instructions.Grammar(
+      _TEXTS, lambda text: language.parse(text).tree,
+      language.RELATIONS_TOKENS)
+
+
+def _network(kind, model='nmn'):
+  if kind == 'policy':
+    return networks.Network(
+        networks.PolicyNetwork, model, _grammar(), _SHAPE, num_actions=5)
+  return networks.Network(networks.Discriminator, model, _grammar(), _SHAPE)
+
+
+def _parameters(network, seed):
+  """Initial parameters, but with biases that are not zeros."""
+  rng = np.random.default_rng(seed)
+  initial = network.initial(seed)
+  return tf.constant(np.where(
+      initial == 0, rng.normal(scale=0.3, size=initial.shape),
+      initial).astype(np.float32))
+
+
+def _initial(network, seed):
+  """The initial values by name."""
+  return {name: value.numpy() for name, value in network.layout.split(
+      network.initial(seed)).items()}
+
+
+def _short(network, parameters):
+  return {name.partition('/')[2]: value.numpy().astype(np.float64)
+          for name, value in network.layout.split(parameters).items()}
+
+
+class NetworksTest(parameterized.TestCase):
+
+  def setUp(self):
+    super().setUp()
+    self._images = np.random.default_rng(0).uniform(
+        size=[3, *_SHAPE]).astype(np.float32)
+    self._texts = [_TEXTS[3], _TEXTS[400], _TEXTS[901]]
+    self._trees = [language.parse(text).tree for text in self._texts]
+    self._grammar = _grammar()
+    self._codes = self._grammar.encode(self._texts)
+
+  @parameterized.product(kind=('policy', 'discriminator'),
+                         model=('nmn', 'lstm'))
+  def test_batches_of_any_size_without_retracing(self, kind, model):
+    network = _network(kind, model)
+    parameters = tf.constant(network.initial(0))
+    compute = tf.function(network, reduce_retracing=True)
+    for count in 3, 2, 1, 3:
+      tf.nest.map_structure(
+          lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5),
+          compute(parameters, tf.constant(self._images[:count]),
+                  tf.constant(self._codes[:count])),
+          network(parameters, tf.constant(self._images[:count]),
+                  tf.constant(self._codes[:count])))
+    self.assertEqual(compute.experimental_get_tracing_count(), 2)
+
+  @parameterized.parameters('nmn', 'lstm')
+  def test_policy_equals_the_formulas(self, model):
+    network = _network('policy', model)
+    parameters = _parameters(network, 1)
+    output = network(
+        parameters, tf.constant(self._images), tf.constant(self._codes))
+    self.assertEqual(output.logits.shape, [3, 5])
+    self.assertEqual(output.baseline.shape, [3])
+    self.assertEqual(output.reward_logits.shape, [3, 2])
+    p = _short(network, parameters)
+    for i, (image, tree) in enumerate(zip(self._images, self._trees)):
+      expected = network_oracles.policy(
+          model, image, tree, self._grammar.tokens, p)
+      for actual, value in zip(output, expected):
+        np.testing.assert_allclose(actual[i], value, rtol=1e-4, atol=1e-5)
+
+  @parameterized.parameters('nmn', 'lstm')
+  def test_discriminator_equals_the_formulas(self, model):
+    network = _network('discriminator', model)
+    parameters = _parameters(network, 1)
+    logits = network(
+        parameters, tf.constant(self._images), tf.constant(self._codes))
+    self.assertEqual(logits.shape, [3])
+    p = _short(network, parameters)
+    expected = [
+        network_oracles.discriminator(
+            model, image, tree, self._grammar.tokens, p)
+        for image, tree in zip(self._images, self._trees)]
+    np.testing.assert_allclose(logits, expected, rtol=1e-4, atol=1e-5)
+
+  def test_gradients_of_all_heads_reach_the_stem(self):
+    network = _network('policy')
+    theta = _parameters(network, 1)
+    with tf.GradientTape(persistent=True) as tape:
+      tape.watch(theta)
+      output = network(
+          theta, tf.constant(self._images), tf.constant(self._codes))
+      sums = [tf.reduce_sum(value) for value in output]
+    gradients = [
+        {name.partition('/')[2]: np.abs(part).max()
+         for name, part in network.layout.split(
+             tape.gradient(value, theta)).items()}
+        for value in sums]
+    for gradient in gradients:
+      for name in 'features/stem/patches/w', 'features/film_nmn/gamma':
+        self.assertGreater(gradient[name], 1e-4)
+    # Reward prediction leaves the pathway of the policy before its MLP.
+    self.assertGreater(gradients[1]['hidden/w'], 0)
+    self.assertEqual(gradients[2]['hidden/w'], 0)
+
+  @parameterized.product(
+      kind=('policy', 'discriminator'), model=('nmn', 'lstm'))
+  def test_instructions_do_not_retrace(self, kind, model):
+    network = _network(kind, model)
+    theta = tf.constant(network.initial(0))
+    program = tf.function(
+        lambda *arguments: tf.nest.flatten(network(*arguments))[0])
+    outputs = [
+        program(theta, self._images[:1], tf.constant(
+            self._grammar.encode([text]))).numpy()
+        for text in _TEXTS[::150]]
+    self.assertEqual(program.experimental_get_tracing_count(), 1)
+    # One program, and yet other instructions give other outputs.
+    self.assertLen({tuple(output.ravel()) for output in outputs}, len(outputs))
+
+  @parameterized.parameters(
+      ('policy', 'nmn', _NMN | _MERGE | _POLICY_HEADS),
+      ('policy', 'lstm', _LSTM | _POLICY_HEADS),
+      ('discriminator', 'nmn', _NMN | _DISCRIMINATOR_HEAD),
+      ('discriminator', 'lstm', _LSTM | _DISCRIMINATOR_HEAD))
+  def test_initial_values(self, kind, model, expected):
+    network = _network(kind, model)
+    self.assertCountEqual(
+        network.layout.names, [f'{kind}/{name}' for name in expected])
+    self.assertEqual(network.initial(5).shape, (network.layout.size,))
+    for name, value in _initial(network, 5).items():
+      shape, fan_in = expected[name.partition('/')[2]]
+      self.assertEqual(value.shape, shape, name)
+      self.assertEqual(value.dtype, np.float32, name)
+      if fan_in is None:
+        np.testing.assert_array_equal(value, 0, name)
+        continue
+      sigma = fan_in**-0.5
+      self.assertLessEqual(np.abs(value).max(), 2 * sigma * (1 + 1e-6), name)
+      # Four standard errors at most.
+      error = 4 / np.sqrt(2 * value.size)
+      self.assertAlmostEqual(
+          value.std() / sigma, _TRUNCATED, delta=error * _TRUNCATED, msg=name)
+      self.assertAlmostEqual(
+          value.mean() / sigma, 0, delta=4 / np.sqrt(value.size), msg=name)
+
+  @parameterized.parameters('policy', 'discriminator')
+  def test_initial_values_follow_from_the_seed(self, kind):
+    network = _network(kind)
+    other = _initial(network, 4)
+    again = _initial(_network(kind), 3)
+    for name, value in _initial(network, 3).items():
+      np.testing.assert_array_equal(value, again[name], name)
+      self.assertEqual(
+          np.array_equal(value, other[name]), not value.any(), name)
+
+  def test_layers_of_one_shape_differ(self):
+    values = _initial(_network('policy'), 0)
+    for one, other in (('film_nmn/w', 'merge/convolution/w'),
+                       ('film_nmn/gamma', 'film_nmn/beta')):
+      self.assertFalse(np.array_equal(
+          values[f'policy/features/{one}'],
+          values[f'policy/features/{other}']))
+
+  def test_model_that_is_none(self):
+    with self.assertRaisesRegex(ValueError, "Model 'mlp': expected one of nmn"):
+      _network('policy', 'mlp')
+
+  def test_threads_with_parameters_of_their_own(self):
+    """Eager calls from many threads at once do not mix their parameters."""
+    network = _network('discriminator')
+    arguments = tf.constant(self._images), tf.constant(self._codes)
+    phis = [tf.constant(network.initial(seed)) for seed in range(4)]
+    expected = [network(phi, *arguments).numpy() for phi in phis]
+    differing = []
+
+    def call(i):
+      for _ in range(4):
+        if not np.array_equal(network(phis[i], *arguments), expected[i]):
+          differing.append(i)
+
+    threads = [threading.Thread(target=call, args=(i,)) for i in range(4)]
+    for thread in threads:
+      thread.start()
+    for thread in threads:
+      thread.join()
+    self.assertEmpty(differing)
+
+
+if __name__ == '__main__':
+  absltest.main()

@@ -1,0 +1,353 @@
+"""Tests for optimizers: TensorFlow 1's own RMSProp, and many threads."""
+
+import threading
+
+from absl.testing import absltest
+from absl.testing import parameterized
+import numpy as np
+import tensorflow as tf
+
+from agile_tf.agent import optimizers
+from agile_tf.agent import parameters as parameters_lib
+
+_POLICY = optimizers.RMSProp(3e-4, 0.99, 0.1, 40.0)
+_DISCRIMINATOR = optimizers.RMSProp(5e-4, 0.9, 1e-10, 25.0)
+_LAYOUT = parameters_lib.Layout(
+    ('a/w', 'a/b', 'gamma'), ((4, 3), (3,), (2, 3)))
+
+
+def _values(rng, scale=1.0):
+  return rng.normal(scale=scale, size=_LAYOUT.size).astype(np.float32)
+
+
+def _tensorflow_1(initial, gradients, settings):
+  """Variables and norms after each step, in a graph and a session.
+
+  There each parameter is a variable of its own.
+  """
+  initial, *gradients = (
+      [part.numpy() for part in _LAYOUT.split(vector).values()]
+      for vector in (initial, *gradients))
+  v1 = tf.compat.v1
+  with tf.Graph().as_default(), v1.Session() as session:
+    variables = [
+        v1.get_variable(f'v{i}', initializer=value)
+        for i, value in enumerate(initial)]
+    feeds = [v1.placeholder(tf.float32, value.shape) for value in initial]
+    clipped, norm = tf.clip_by_global_norm(feeds, settings.gradient_norm)
+    optimizer = v1.train.RMSPropOptimizer(
+        settings.learning_rate, settings.decay, epsilon=settings.epsilon)
+    train = optimizer.apply_gradients(zip(clipped, variables))
+    session.run(v1.global_variables_initializer())
+    steps = []
+    for step in gradients:
+      norm_value, _ = session.run([norm, train], dict(zip(feeds, step)))
+      steps.append((norm_value, np.concatenate(
+          [value.ravel() for value in session.run(variables)])))
+  return steps
+
+
+def _by_hand(initial, gradients, settings):
+  """The same in float64, from the formulas."""
+  values = initial.astype(np.float64)
+  mean_square = np.ones_like(values)
+  for gradient in gradients:
+    gradient = gradient.astype(np.float64)
+    gradient *= min(1, settings.gradient_norm / np.sqrt(np.sum(gradient**2)))
+    mean_square = (
+        settings.decay * mean_square + (1 - settings.decay) * gradient**2)
+    values -= settings.learning_rate * gradient / np.sqrt(
+        mean_square + settings.epsilon)
+  return values
+
+
+def _start(*functions):
+  threads = [threading.Thread(target=function) for function in functions]
+  for thread in threads:
+    thread.start()
+  return threads
+
+
+class UpdateTest(parameterized.TestCase):
+
+  @parameterized.named_parameters(
+      ('policy', _POLICY, 1.0),
+      ('policy_clipped', _POLICY, 100.0),
+      ('discriminator', _DISCRIMINATOR, 1.0),
+      ('discriminator_clipped', _DISCRIMINATOR, 100.0),
+      ('small_gradients', _DISCRIMINATOR, 1e-5),
+      ('large_rate', optimizers.RMSProp(0.1, 0.5, 1e-3, 2.0), 1.0))
+  def test_equals_tensorflow_1(self, settings, scale):
+    rng = np.random.default_rng(0)
+    initial = _values(rng)
+    gradients = [_values(rng, scale) for _ in range(5)]
+    parameters = optimizers.SharedParameters(_LAYOUT, initial, settings)
+    pure = initial, np.ones_like(initial)
+    for gradient, (norm, expected) in zip(
+        gradients, _tensorflow_1(initial, gradients, settings), strict=True):
+      actual, = parameters.apply(tf.constant(gradient))
+      *pure, pure_norm = optimizers.updated(
+          settings, *pure, tf.constant(gradient))
+      np.testing.assert_allclose([actual, pure_norm], norm, rtol=1e-6)
+      np.testing.assert_allclose(
+          parameters.snapshot(), expected, rtol=1e-6, atol=1e-7)
+      np.testing.assert_allclose(pure[0], expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        parameters.snapshot(), _by_hand(initial, gradients, settings),
+        rtol=1e-5, atol=1e-6)
+
+  def test_clips_by_the_norm_of_all_gradients(self):
+    # Norms 3 and 4: the global one is 5, on both sides of the threshold.
+    steps = {}
+    for threshold in (4.0, 6.0):
+      parameters = optimizers.SharedParameters(
+          parameters_lib.Layout(['b', 'c'], [[1], [1]]),
+          np.zeros([2], np.float32),
+          optimizers.RMSProp(1.0, 0.5, 0.0, threshold))
+      norm, = parameters.apply(tf.constant([3., 4.]))
+      self.assertAlmostEqual(float(norm), 5.0, places=5)
+      steps[threshold] = parameters.snapshot()
+    expected = {
+        threshold: [-scale * g / np.sqrt(.5 + .5 * (scale * g)**2)
+                    for g in (3, 4)]
+        for threshold, scale in ((4.0, 0.8), (6.0, 1.0))}
+    for threshold, values in steps.items():
+      np.testing.assert_allclose(values, expected[threshold], rtol=1e-5)
+
+  def test_first_step_from_a_mean_square_of_one(self):
+    # From zero it would be 1 / sqrt(1 - decay) = 3.16 times the rate.
+    parameters = optimizers.SharedParameters(
+        parameters_lib.Layout(['b'], [[1]]), np.zeros([1], np.float32),
+        _DISCRIMINATOR)
+    parameters.apply(tf.constant([1e-3]))
+    np.testing.assert_allclose(
+        parameters.snapshot(), [-5e-4 * 1e-3 / np.sqrt(0.9)], rtol=1e-5)
+
+
+class ColumnsTest(parameterized.TestCase):
+
+  @parameterized.parameters(
+      ('discriminator/hidden/w', True), ('w', True), ('film_nmn/w', True),
+      ('hidden/b', False), ('film_nmn/gamma', False), ('film_nmn/beta', False),
+      ('w/b', False), ('raw', False))
+  def test_which_parameters_have_columns(self, name, expected):
+    self.assertEqual(optimizers.has_columns(name), expected)
+
+  @parameterized.parameters(((3, 4),), ((3, 3, 2, 4),))
+  def test_columns_equal_a_loop_over_units(self, shape):
+    weight = np.random.default_rng(1).normal(size=shape).astype(np.float32)
+    # Columns of norm 0, just below, just above and far above the limit.
+    norms = np.sqrt((weight**2).reshape(-1, 4).sum(0))
+    weight *= np.array([0, 0.999, 1.001, 7], np.float32) / norms
+    clipped = optimizers.clip_columns(tf.constant(weight), 1.0).numpy()
+    for unit in range(4):
+      incoming = weight[..., unit]
+      norm = np.linalg.norm(incoming.ravel())
+      if unit < 2:  # Untouched, to the last bit.
+        np.testing.assert_array_equal(clipped[..., unit], incoming)
+      else:
+        np.testing.assert_allclose(
+            clipped[..., unit], incoming / norm, rtol=1e-5)
+
+  def test_another_limit(self):
+    weight = np.array([[3, .3], [4, .4]], np.float32)
+    np.testing.assert_allclose(
+        optimizers.clip_columns(tf.constant(weight), 2.0),
+        [[1.2, .3], [1.6, .4]], rtol=1e-6)
+
+  def test_clipped_after_each_update(self):
+    settings = optimizers.RMSProp(0.1, 0.9, 1e-10, 1e9, 1.0)
+    rng = np.random.default_rng(2)
+    names = ['conv/w', 'linear/w', 'linear/b', 'film_nmn/gamma']
+    shapes = [(3, 3, 2, 4), (5, 4), (4,), (5, 4)]
+    initial = [rng.normal(scale=.3, size=s).astype(np.float32) for s in shapes]
+    initial[1][:, 0] = 0.1  # A column that stays short.
+    initial[2] += 2
+    initial[3] += 2
+    layout = parameters_lib.Layout(names, shapes)
+    start = layout.join(dict(zip(names, initial))).numpy()
+    gradient = tf.constant(rng.normal(size=layout.size).astype(np.float32))
+    both = []
+    for change in ({}, {'max_column_norm': None}):
+      parameters = optimizers.SharedParameters(
+          layout, start, settings._replace(**change))
+      parameters.apply(gradient)
+      both.append(layout.split(parameters.snapshot()))
+    clipped_some = 0
+    for name in names:
+      one, other = (parts[name].numpy() for parts in both)
+      if not name.endswith('/w'):
+        np.testing.assert_array_equal(one, other)
+        self.assertGreater(  # It would be clipped.
+            np.linalg.norm(one, axis=0).min(), 1)
+        continue
+      for unit in range(4):
+        norm = np.linalg.norm(other[..., unit].ravel())
+        if norm < 1:
+          np.testing.assert_array_equal(one[..., unit], other[..., unit])
+        else:
+          clipped_some += 1
+          np.testing.assert_allclose(
+              one[..., unit], other[..., unit] / norm, rtol=1e-5)
+    self.assertBetween(clipped_some, 1, 7)
+
+
+class SharedTest(parameterized.TestCase):
+
+  def _gradient(self, seed):
+    return tf.constant(_values(np.random.default_rng(seed)))
+
+  def _make(self, settings=_DISCRIMINATOR):
+    return optimizers.SharedParameters(
+        _LAYOUT, _values(np.random.default_rng(0)), settings)
+
+  def test_snapshot_keeps_its_values(self):
+    parameters = self._make()
+    snapshot = parameters.snapshot()
+    before = snapshot.numpy().copy()
+    loaded = self._make().state()
+    for change in (lambda: parameters.apply(self._gradient(1)),
+                   lambda: parameters.load(
+                       {name: value + 1 for name, value in loaded.items()})):
+      change()
+      np.testing.assert_array_equal(snapshot, before)
+      self.assertFalse(np.array_equal(before, parameters.snapshot()))
+
+  @parameterized.parameters(
+      _POLICY, _DISCRIMINATOR, _DISCRIMINATOR._replace(max_column_norm=1.0))
+  def test_state_round_trip_goes_on_the_same(self, *settings):
+    settings = optimizers.RMSProp(*settings)
+    parameters = self._make(settings)
+    for seed in range(3):
+      parameters.apply(self._gradient(seed))
+    state = parameters.state()
+    self.assertEqual(
+        {name: value.shape for name, value in state.items()},
+        {name + slot: shape
+         for name, shape in zip(_LAYOUT.names, _LAYOUT.shapes)
+         for slot in ('', '/mean_square', '/momentum')})
+    kept = {name: value.copy() for name, value in state.items()}
+    restored = optimizers.SharedParameters(
+        _LAYOUT, np.zeros([_LAYOUT.size], np.float32), settings)
+    restored.load(state)
+    for seed in range(3, 6):
+      for each in (parameters, restored):
+        each.apply(self._gradient(seed))
+    expected, actual = parameters.state(), restored.state()
+    self.assertEqual(list(expected), list(actual))
+    for name, value in expected.items():
+      np.testing.assert_array_equal(actual[name], value, name)
+      np.testing.assert_array_equal(state[name], kept[name], name)
+      self.assertFalse(np.array_equal(value, kept[name]), name)
+
+  def test_one_call_with_many_gradients_is_many_calls(self):
+    settings = _DISCRIMINATOR._replace(max_column_norm=1.0)
+    gradients = [self._gradient(seed) for seed in range(3)]
+    one, many = self._make(settings), self._make(settings)
+    norms = one.apply(*gradients)
+    expected = [many.apply(gradient)[0] for gradient in gradients]
+    np.testing.assert_allclose(norms, expected, rtol=1e-6)
+    for name, value in many.state().items():
+      np.testing.assert_allclose(one.state()[name], value, rtol=1e-6)
+
+  @parameterized.parameters(np.nan, np.inf)
+  def test_a_gradient_that_is_not_finite_changes_nothing(self, wrong):
+    rng = np.random.default_rng(0)
+    initial, good = _values(rng), _values(rng)
+    bad = _values(rng)
+    bad[13] = wrong
+    one = optimizers.SharedParameters(_LAYOUT, initial, _DISCRIMINATOR)
+    other = optimizers.SharedParameters(_LAYOUT, initial, _DISCRIMINATOR)
+    norms = one.apply(*map(tf.constant, (bad, good, bad))).numpy()
+    expected = other.apply(good).numpy()
+    np.testing.assert_array_equal(np.isfinite(norms), [False, True, False])
+    self.assertEqual(norms[1], expected[0])
+    for name, value in other.state().items():
+      np.testing.assert_array_equal(one.state()[name], value, name)
+
+  def test_threads_leave_what_one_thread_leaves(self):
+    settings = _DISCRIMINATOR._replace(max_column_norm=1.0)
+    gradient = self._gradient(1)
+    alone, shared = self._make(settings), self._make(settings)
+    for _ in range(16 * 20):
+      alone.apply(gradient)
+
+    def apply():
+      for _ in range(20):
+        shared.apply(gradient)
+
+    for thread in _start(*[apply] * 16):
+      thread.join()
+    expected, actual = alone.state(), shared.state()
+    for name, value in expected.items():
+      np.testing.assert_array_equal(actual[name], value, name)
+
+  def test_snapshots_and_states_are_never_torn(self):
+    """All parameters get the same updates, so that they are always equal."""
+    names = [f'{i}/b' for i in range(24)]
+    layout = parameters_lib.Layout(names, [[5000]] * len(names))
+    parameters = optimizers.SharedParameters(
+        layout, np.zeros([layout.size], np.float32), _POLICY)
+    gradient = tf.ones([layout.size])
+    parameters.apply(gradient)
+    parameters.snapshot()
+    done = threading.Event()
+
+    def apply():
+      for _ in range(80):
+        parameters.apply(gradient)
+
+    def snapshot():
+      return parameters.snapshot().numpy()
+
+    def state():
+      values = parameters.state()
+      return np.stack([values[name] for name in names])
+
+    seen, torn = {snapshot: set(), state: set()}, []
+
+    def look(take):
+      while not done.is_set():
+        values = take()
+        if not np.all(values == values.flat[0]):
+          torn.append(take)
+        seen[take].add(float(values.flat[0]))
+
+    lookers = _start(lambda: look(snapshot), lambda: look(state))
+    for thread in _start(*[apply] * 3):
+      thread.join()
+    done.set()
+    for thread in lookers:
+      thread.join()
+    self.assertEmpty(torn)
+    for values in seen.values():  # Some were taken between updates.
+      self.assertGreater(len(values), 2)
+
+  def test_columns_are_never_seen_before_they_are_clipped(self):
+    settings = optimizers.RMSProp(0.5, 0.9, 1e-10, 1e9, 1.0)
+    parameters = optimizers.SharedParameters(
+        parameters_lib.Layout(['w'], [[500, 40]]),
+        np.full([500 * 40], 1e-3, np.float32), settings)
+    gradient = tf.fill([500 * 40], -1.0)
+    done = threading.Event()
+    norms = []
+
+    def columns(snapshot):
+      return np.linalg.norm(snapshot.numpy().reshape([500, 40]), axis=0)
+
+    def look():
+      while not done.is_set():
+        norms.append(columns(parameters.snapshot()).max())
+
+    looker, = _start(look)
+    for _ in range(60):
+      parameters.apply(gradient)
+    done.set()
+    looker.join()
+    self.assertLessEqual(max(norms), 1 + 1e-5)
+    np.testing.assert_allclose(
+        columns(parameters.snapshot()), 1, rtol=1e-5)
+
+
+if __name__ == '__main__':
+  absltest.main()

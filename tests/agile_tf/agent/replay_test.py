@@ -1,0 +1,177 @@
+"""Tests for the replay buffer, against a list that forgets."""
+
+import threading
+
+from absl.testing import absltest
+from absl.testing import parameterized
+import numpy as np
+
+from agile_tf.agent import replay
+
+
+def _triples(start, count, every=3):
+  """Triples that say which they are; each `every`-th reward is positive."""
+  numbers = np.arange(start, start + count)
+  codes = np.stack([numbers, -numbers], 1).astype(np.int32)
+  observations = np.broadcast_to(
+      (numbers % 256).astype(np.uint8)[:, None, None], [count, 2, 3])
+  return codes, observations, numbers % every == 0
+
+
+class ReplayTest(parameterized.TestCase):
+
+  def _assert_whole(self, codes, observations):
+    """Asserts that no part of a triple has come to another."""
+    np.testing.assert_array_equal(codes[:, 0], -codes[:, 1])
+    np.testing.assert_array_equal(
+        observations, np.broadcast_to(
+            (codes[:, 0] % 256)[:, None, None], observations.shape))
+
+  def _contents(self, buffer):
+    codes, observations = buffer.sample(np.random.default_rng(0), 2000)
+    self._assert_whole(codes, observations)
+    return sorted(set(codes[:, 0].tolist()))
+
+  @parameterized.parameters(
+      ([3],), ([3, 4],), ([7],), ([5, 5],), ([3, 4, 3, 4, 3],),
+      ([9],), ([2, 23, 1],), ([0, 4, 0],), ([14, 7],))
+  def test_keeps_the_newest(self, sizes):
+    buffer = replay.ReplayBuffer(7, 2, [2, 3])
+    kept, start = [], 0
+    for size in sizes:
+      buffer.add(*_triples(start, size))
+      kept = (kept + list(range(start, start + size)))[-7:]
+      start += size
+      self.assertLen(buffer, len(kept))
+      if kept:
+        self.assertEqual(self._contents(buffer), kept)
+
+  def test_types_and_shapes(self):
+    buffer = replay.ReplayBuffer(5, 2, [2, 3])
+    buffer.add(*_triples(0, 5))
+    rng = np.random.default_rng(0)
+    for codes, observations, *positive in (
+        buffer.sample(rng, 9), buffer.sample_balanced(rng, 9)):
+      self.assertEqual((codes.dtype, codes.shape), (np.int32, (9, 2)))
+      self.assertEqual(
+          (observations.dtype, observations.shape), (np.uint8, (9, 2, 3)))
+      for each in positive:
+        self.assertEqual((each.dtype, each.shape), (np.bool_, (9,)))
+
+  def test_draws_are_uniform(self):
+    buffer = replay.ReplayBuffer(10, 2, [2, 3])
+    buffer.add(*_triples(0, 14))
+    codes, _ = buffer.sample(np.random.default_rng(1), 20000)
+    numbers, counts = np.unique(codes[:, 0], return_counts=True)
+    self.assertEqual(numbers.tolist(), list(range(4, 14)))
+    # Six standard deviations of a binomial.
+    np.testing.assert_allclose(counts, 2000, atol=6 * np.sqrt(20000 * .1 * .9))
+
+  def test_more_draws_than_entries(self):
+    buffer = replay.ReplayBuffer(10, 2, [2, 3])
+    buffer.add(*_triples(8, 1))
+    codes, _ = buffer.sample(np.random.default_rng(1), 5)
+    self.assertEqual(codes[:, 0].tolist(), [8] * 5)
+
+  def test_draws_follow_the_generator(self):
+    buffer = replay.ReplayBuffer(10, 2, [2, 3])
+    buffer.add(*_triples(0, 10))
+    for draw in (buffer.sample, buffer.sample_balanced):
+      one, again, other = (
+          draw(np.random.default_rng(seed), 8)[0].tolist()
+          for seed in (1, 1, 2))
+      self.assertEqual(one, again)
+      self.assertNotEqual(one, other)
+
+  @parameterized.parameters((4, 2), (5, 2), (1, 0), (2, 1))
+  def test_balanced(self, count, expected):
+    buffer = replay.ReplayBuffer(100, 2, [2, 3])
+    buffer.add(*_triples(0, 120, every=40))  # 40 and 80 remain of 0, 40, 80.
+    drawn = set()
+    rng = np.random.default_rng(0)
+    for _ in range(60):
+      codes, observations, positive = buffer.sample_balanced(rng, count)
+      self._assert_whole(codes, observations)
+      np.testing.assert_array_equal(positive, codes[:, 0] % 40 == 0)
+      self.assertEqual(positive.sum(), expected)
+      drawn |= set(codes[:, 0].tolist())
+    self.assertBetween(min(drawn), 20, 119)
+    if expected:
+      self.assertContainsSubset([40, 80], drawn)
+
+  @parameterized.parameters(True, False)
+  def test_balanced_with_one_kind(self, kind):
+    buffer = replay.ReplayBuffer(10, 2, [2, 3])
+    codes, observations, _ = _triples(0, 6)
+    buffer.add(codes, observations, np.full([6], kind))
+    codes, observations, positive = buffer.sample_balanced(
+        np.random.default_rng(0), 200)
+    self._assert_whole(codes, observations)
+    self.assertEqual(set(codes[:, 0].tolist()), set(range(6)))
+    self.assertEqual(set(positive.tolist()), {kind})
+
+  def test_balanced_forgets_a_kind_with_its_last_entry(self):
+    buffer = replay.ReplayBuffer(3, 2, [2, 3])
+    buffer.add(*_triples(0, 2, every=100))
+    rng = np.random.default_rng(0)
+    self.assertEqual(buffer.sample_balanced(rng, 4)[2].sum(), 2)
+    buffer.add(*_triples(2, 2, every=100))
+    self.assertEqual(buffer.sample_balanced(rng, 4)[2].sum(), 0)
+
+  @parameterized.parameters(4, 7, 11, 30)
+  def test_state_round_trip(self, added):
+    buffer = replay.ReplayBuffer(7, 2, [2, 3])
+    buffer.add(*_triples(0, added))
+    state = buffer.state()
+    kept = {name: value.copy() for name, value in state.items()}
+    restored = replay.ReplayBuffer(7, 2, [2, 3])
+    restored.load(state)
+    for each in (buffer, restored):  # The ring goes on at the same place.
+      each.add(*_triples(added, 2))
+    self.assertEqual(self._contents(buffer), self._contents(restored))
+    for draw in ('sample', 'sample_balanced'):
+      for one, other in zip(*(
+          getattr(each, draw)(np.random.default_rng(3), 50)
+          for each in (buffer, restored))):
+        np.testing.assert_array_equal(one, other)
+    for name, value in kept.items():  # What was saved has not changed.
+      np.testing.assert_array_equal(state[name], value, name)
+
+  def test_empty(self):
+    buffer = replay.ReplayBuffer(7, 2, [2, 3])
+    rng = np.random.default_rng(0)
+    self.assertEmpty(buffer)
+    for draw in (buffer.sample, buffer.sample_balanced):
+      with self.assertRaisesRegex(ValueError, 'empty: nothing to draw from'):
+        draw(rng, 4)
+
+  def test_no_capacity(self):
+    with self.assertRaisesRegex(ValueError, 'capacity is 0; expected at'):
+      replay.ReplayBuffer(0, 2, [2, 3])
+
+  def test_many_threads(self):
+    buffer = replay.ReplayBuffer(500, 2, [2, 3])
+    broken = []
+
+    def add(start):
+      for i in range(50):
+        buffer.add(*_triples(start + 10 * i, 10))
+        codes, observations = buffer.sample(np.random.default_rng(i), 10)
+        if np.any(codes[:, 0] != -codes[:, 1]) or np.any(
+            observations[:, 0, 0] != codes[:, 0] % 256):
+          broken.append(start)
+
+    threads = [
+        threading.Thread(target=add, args=(500 * i,)) for i in range(4)]
+    for thread in threads:
+      thread.start()
+    for thread in threads:
+      thread.join()
+    self.assertEmpty(broken)
+    self.assertLen(buffer, 500)
+    self.assertEqual(buffer.state()['added'], 2000)
+    self.assertLen(set(buffer.state()['codes'][:, 0].tolist()), 500)
+
+
+if __name__ == '__main__':
+  absltest.main()

@@ -1,0 +1,64 @@
+"""Tests for rewards: both sides of the threshold."""
+
+from absl.testing import absltest
+from absl.testing import parameterized
+import numpy as np
+import tensorflow as tf
+
+from agile_tf.agent import rewards
+
+
+class RewardsTest(parameterized.TestCase):
+
+  def test_modelled_is_scaled_decision(self):
+    probabilities = np.array([[.01, .499, .501], [.99, .5, .51]])
+    logits = np.log(probabilities / (1 - probabilities)).astype(np.float32)
+    # D = 0.5 itself is no goal.
+    np.testing.assert_array_equal(
+        rewards.modelled(tf.constant(logits), 'decision', 0.1),
+        np.array([[0, 0, .1], [.1, 0, .1]], np.float32))
+
+  def test_threshold_is_sharp(self):
+    tiny = np.float32(1e-30)
+    np.testing.assert_array_equal(
+        rewards.modelled(tf.constant([-tiny, 0, tiny]), 'decision', 1.0),
+        [0, 0, 1])
+
+  @parameterized.parameters(*rewards.FORMS)
+  def test_modelled_has_no_gradient(self, form):
+    logits = tf.constant([-1., 1])
+    with tf.GradientTape() as tape:
+      tape.watch(logits)
+      reward = rewards.modelled(logits, form, 0.1)
+    self.assertIsNone(tape.gradient(reward, logits))
+
+  @parameterized.parameters(
+      ('decision', lambda d: d > .5), ('probability', lambda d: d),
+      ('log', np.log), ('gail', lambda d: -np.log(1 - d)))
+  def test_forms(self, form, formula):
+    d = np.array([.001, .2, .49, .51, .8, .999])
+    logits = tf.constant(np.log(d / (1 - d)), tf.float32)
+    np.testing.assert_allclose(
+        rewards.modelled(logits, form, 0.1), 0.1 * formula(d), rtol=1e-5)
+
+  def test_logarithms_are_cut_off(self):
+    logits = tf.constant([-1e6, -9., 9., 1e6])
+    np.testing.assert_allclose(
+        rewards.modelled(logits, 'log', 1.), [-10, -9.00012, -.000123, 0],
+        atol=1e-5)
+    np.testing.assert_allclose(
+        rewards.modelled(logits, 'gail', 1.), [0, .000123, 9.00012, 10],
+        atol=1e-5)
+
+  def test_form_that_is_none(self):
+    with self.assertRaisesRegex(ValueError, "'wgan': expected one of decision"):
+      rewards.modelled(tf.constant([0.]), 'wgan', 0.1)
+
+  def test_ground_truth(self):
+    np.testing.assert_array_equal(
+        rewards.ground_truth(tf.constant([0., 1]), 0.1),
+        np.array([0, .1], np.float32))
+
+
+if __name__ == '__main__':
+  absltest.main()

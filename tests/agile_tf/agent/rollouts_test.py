@@ -1,0 +1,251 @@
+"""Tests for rollouts: what index t means, and two actors that do the same."""
+
+import functools
+
+from absl.testing import absltest
+from absl.testing import parameterized
+import dm_env
+from dm_env import specs
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from agile_tf.agent import networks
+from agile_tf.agent import rollouts
+from agile_tf.agent import worlds
+import gridlu
+from gridlu import world as board
+
+_EPISODE, _LENGTH, _WIDTH = 6, 3, 4
+
+
+class Countdown(dm_env.Environment):
+  """Ends after as many steps as its instruction says; rewards its last one."""
+
+  def __init__(self, lengths):
+    self._lengths = iter(lengths)
+
+  def _observation(self):
+    image = np.full([24, 24, 3], self._left, np.uint8)
+    return {'image': image, 'instruction': f'wait {self._length}'}
+
+  def reset(self):
+    self._length = self._left = next(self._lengths)
+    return dm_env.restart(self._observation())
+
+  def step(self, action):
+    self._left -= 1
+    if self._left:
+      return dm_env.transition(0.0, self._observation(), 0.5)
+    return dm_env.termination(1.0, self._observation())
+
+  def observation_spec(self):
+    return {'image': specs.BoundedArray((24, 24, 3), np.uint8, 0, 255),
+            'instruction': specs.StringArray(())}
+
+  def action_spec(self):
+    return specs.DiscreteArray(2)
+
+
+@functools.cache
+def _gridlu():
+  """One world and policy for all tests, which compile for them once."""
+  world = worlds.gridlu_world(episode_length=_EPISODE)
+  return world, networks.Network(
+      networks.PolicyNetwork, 'nmn', world.grammar, world.image_shape,
+      num_actions=world.num_actions)
+
+
+def _gridlu_actors(delayed=(False,) * _WIDTH, greedy=False):
+  """An actor of each kind with the same seeds, and policy parameters."""
+  world, policy = _gridlu()
+  # Larger than the initial ones, so that actions depend on what is seen.
+  theta = tf.constant(2 * policy.initial(3))
+  actors = [
+      kind(world, program(policy, world),
+           [world.make_environment(seed) for seed in range(_WIDTH)],
+           [np.random.default_rng(seed) for seed in range(_WIDTH)], _LENGTH,
+           delayed, greedy)
+      for kind, program in (
+          (rollouts.CompiledActor, rollouts.play_program),
+          (rollouts.EnvironmentActor, rollouts.act_program))]
+  return actors, theta
+
+
+class SavedCountdown(Countdown):
+  """Has a state from its first episode on."""
+
+  def get_state(self):
+    return [self._length, self._left]
+
+  def set_state(self, state):
+    self._length, self._left = state
+    return dm_env.transition(0.0, self._observation(), 0.5)
+
+
+@functools.cache
+def _countdown():
+  """One world, program and policy's parameters for all tests."""
+  world = worlds.from_environment(
+      lambda seed: Countdown([2, 5, 1]), 'none.npz',
+      [f'wait {n}' for n in range(1, 6)])
+  policy = networks.Network(
+      networks.PolicyNetwork, 'nmn', world.grammar, world.image_shape,
+      num_actions=world.num_actions)
+  return (world, rollouts.act_program(policy, world),
+          tf.constant(policy.initial(0)))
+
+
+class RolloutsTest(parameterized.TestCase):
+
+  def _assert_equal(self, one, other):
+    self.assertEqual(one.instructions, other.instructions)
+    for name in one._fields:
+      if name not in ('instructions', 'results'):
+        np.testing.assert_array_equal(
+            getattr(one, name), getattr(other, name), name)
+
+  @parameterized.parameters(
+      dict(delayed=(False,) * _WIDTH, greedy=False),
+      dict(delayed=(False, True, False, True), greedy=False),
+      dict(delayed=(False,) * _WIDTH, greedy=True))
+  def test_compiled_rollouts_equal_stepped_ones(self, delayed, greedy):
+    (compiled, stepped), theta = _gridlu_actors(delayed, greedy)
+    actions = set()
+    for _ in range(6):
+      one, other = compiled.play(theta), stepped.play(theta)
+      self._assert_equal(one, other)
+      actions |= set(one.actions.ravel())
+    self.assertGreater(len(actions), 1)
+
+  def test_reward_of_step_t_is_of_the_state_that_action_t_leads_to(self):
+    (compiled, _), theta = _gridlu_actors()
+    rewards = []
+    for _ in range(20):
+      rollout = compiled.play(theta)
+      for w, instruction in enumerate(rollout.instructions):
+        states = board.unpack(rollout.observations[1:, w])
+        np.testing.assert_array_equal(
+            rollout.true_rewards[:, w] > 0,
+            gridlu.satisfied(instruction, states))
+      rewards.append(rollout.true_rewards)
+    self.assertBetween(np.mean(rewards), .001, .999)  # Both sides occur.
+
+  def test_states_follow_from_actions(self):
+    (compiled, _), theta = _gridlu_actors()
+    rollout = compiled.play(theta)
+    for t in range(_LENGTH):
+      following = board.step(
+          board.unpack(rollout.observations[t]), rollout.actions[t])
+      np.testing.assert_array_equal(
+          board.pack(following), rollout.observations[t + 1])
+
+  def test_episodes_end_with_every_second_rollout(self):
+    (compiled, _), theta = _gridlu_actors((False, True, False, True))
+    ended, played, finals = [], [], []
+    for _ in range(4):
+      rollout = compiled.play(theta)
+      ended.append(rollout.ended.tolist())
+      played.append(rollout.mask.sum(0).tolist())
+      finals.append(rollout.discounts[-1].tolist())
+    early, late = [False, True, False, True], [False, False, True, False]
+    for w, expected in enumerate((early, late, early, late)):
+      self.assertEqual([row[w] for row in ended], expected)
+      self.assertEqual([row[w] for row in finals], [
+          0.0 if end else 1.0 for end in expected])
+    self.assertEqual(played[0], [3, 0, 3, 0])
+    self.assertEqual(played[1:], [[3] * _WIDTH] * 3)
+
+  @pytest.mark.slow
+  def test_long_play_equals_the_environment(self):
+    world = worlds.gridlu_world(physics=board.IMMOVABLE_RED_RECTS)
+    policy = networks.Network(
+        networks.PolicyNetwork, 'nmn', world.grammar, world.image_shape,
+        num_actions=world.num_actions)
+    width, length, seeds = 15, 15, np.random.SeedSequence(5)
+    environments, twins = (
+        [world.make_environment(seed) for seed in range(width)]
+        for _ in range(2))
+    actor = rollouts.CompiledActor(
+        world, rollouts.play_program(policy, world), environments,
+        [np.random.default_rng(seed) for seed in seeds.spawn(width)], length,
+        [w % 2 == 1 for w in range(width)])
+    theta = tf.constant(policy.initial(0))
+    timesteps = [None] * width
+    steps = 0
+    for _ in range(200):
+      rollout = actor.play(theta)
+      images = world.pixels(rollout.observations.reshape([-1, 27])).reshape(
+          [length + 1, width, 56, 56, 3])
+      for w in rollout.active:
+        if timesteps[w] is None or timesteps[w].last():
+          timesteps[w] = twins[w].reset()
+        for t in range(length):
+          observation = timesteps[w].observation
+          self.assertEqual(observation['instruction'], rollout.instructions[w])
+          np.testing.assert_array_equal(observation['image'], images[t, w])
+          timesteps[w] = twins[w].step(rollout.actions[t, w])
+          self.assertEqual(timesteps[w].reward, rollout.true_rewards[t, w])
+          self.assertEqual(timesteps[w].discount, rollout.discounts[t, w])
+          np.testing.assert_array_equal(
+              board.pack(twins[w].state),
+              rollout.observations[t + 1, w])
+        self.assertEqual(timesteps[w].last(), rollout.ended[w])
+        steps += length
+    self.assertGreater(steps, 40_000)
+
+  def test_both_actors_restore_their_episodes(self):
+    for index in range(2):
+      actors, theta = _gridlu_actors((False, True, False, True))
+      actor = actors[index]
+      for _ in range(3):
+        actor.play(theta)
+      saved = actor.state()
+      expected = [actor.play(theta) for _ in range(4)]
+      restored = _gridlu_actors()[0][index]
+      restored.load(saved)
+      for rollout in expected:
+        self._assert_equal(rollout, restored.play(theta))
+
+  def test_environments_are_saved_from_their_first_episode_on(self):
+    world, act, theta = _countdown()
+
+    def make_actor():
+      return rollouts.EnvironmentActor(
+          world, act, [SavedCountdown([5, 2, 1])], [np.random.default_rng(0)],
+          _LENGTH, [False])
+
+    actor = make_actor()
+    for steps in (3, 2):  # An episode of five.
+      saved = actor.state()
+      rollout = actor.play(theta)
+      self.assertEqual(rollout.steps, steps)
+      restored = make_actor()
+      restored.load(saved)
+      self._assert_equal(rollout, restored.play(theta))
+
+  def test_a_rollout_ends_with_an_episode_of_any_length(self):
+    world, act, theta = _countdown()
+    actor = rollouts.EnvironmentActor(
+        world, act, [Countdown([2, 5, 1])], [np.random.default_rng(0)],
+        _LENGTH, [False])
+    steps, lefts, discounts, rewards = [], [], [], []
+    for _ in range(4):
+      rollout = actor.play(theta)
+      steps.append(rollout.steps)
+      lefts.append(rollout.observations[:, 0, 0, 0, 0].tolist())
+      discounts.append(rollout.discounts[:, 0].tolist())
+      rewards.append(rollout.true_rewards[:, 0].tolist())
+    self.assertEqual(steps, [2, 3, 2, 1])
+    self.assertEqual(lefts, [[2, 1, 0, 0], [5, 4, 3, 2], [2, 1, 0, 0],
+                             [1, 0, 0, 0]])
+    self.assertEqual(discounts, [[.5, 0, 1], [.5, .5, .5], [.5, 0, 1],
+                                 [0, 1, 1]])
+    self.assertEqual(rewards, [[0, 1, 0], [0, 0, 0], [0, 1, 0], [1, 0, 0]])
+    codes, observations = rollout.pairs()
+    self.assertLen(codes, 1)
+    self.assertEqual(observations.shape, (1, 24, 24, 3))
+
+
+if __name__ == '__main__':
+  absltest.main()

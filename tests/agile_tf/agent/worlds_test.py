@@ -1,0 +1,148 @@
+"""Tests for worlds: GridLU's, and AGILE on a world of one's own."""
+
+import os
+from unittest import mock
+
+from absl.testing import absltest
+from absl.testing import parameterized
+import dm_env
+from dm_env import specs
+import numpy as np
+import pytest
+
+from agile_tf import launch
+from agile_tf.agent import worlds
+from agile_tf.evaluation import trained
+from agile_tf.training import checkpoints
+from gridlu import goal_dataset
+from gridlu import language
+from gridlu import relations
+from gridlu import rendering
+from gridlu import world as board
+from launch import own_world
+from tests.agile_tf import tiny
+
+
+class Odd(dm_env.Environment):
+  """An environment whose specs are given."""
+
+  def __init__(self, observation_spec, action_spec):
+    self._specs = observation_spec, action_spec
+
+  def reset(self):
+    raise AssertionError('not needed')
+
+  def step(self, action):
+    raise AssertionError('not needed')
+
+  def observation_spec(self):
+    return self._specs[0]
+
+  def action_spec(self):
+    return self._specs[1]
+
+
+def _image(shape, dtype=np.uint8):
+  return {'image': specs.Array(shape, dtype),
+          'instruction': specs.StringArray(())}
+
+
+class WorldsTest(parameterized.TestCase):
+
+  def test_the_example_trains_from_its_goal_examples(self):
+    self._train_the_example('nmn')
+
+  @pytest.mark.slow
+  def test_the_lstm_trains_on_the_example(self):
+    self._train_the_example('lstm')
+
+  def _train_the_example(self, model):
+    folder = self.create_tempdir().full_path
+    goals = os.path.join(folder, 'goals.npz')
+    own_world.write_goal_examples(goals, count=40)
+    run_dir = os.path.join(folder, 'run')
+    with mock.patch.object(own_world, 'GOALS', goals):
+      launch.train(tiny.config(
+          world='launch.own_world:make_world', instructions='',
+          episode_length=30, model=model, run_dir=run_dir, steps=40,
+          rollout_length=5, all_workers_write=True,
+          steps_per_discriminator_update=10))
+      run = trained.load(run_dir)
+    checkpoint = checkpoints.load(run_dir)
+    self.assertGreaterEqual(checkpoint.values['steps'], 40)
+    self.assertGreater(checkpoint.values['totals']['discriminator_updates'], 0)
+    self.assertEqual(run.world.num_actions, 4)
+    buffer = checkpoint.arrays['buffer:observations']
+    self.assertEqual(buffer.shape[1:], (40, 40, 3))
+    self.assertGreater(buffer.max(), 0)
+    with open(os.path.join(run_dir, 'metrics.csv'), encoding='utf-8') as file:
+      header, row = file.read().splitlines()[:2]
+    values = dict(zip(header.split(','), row.split(',')))
+    self.assertEqual(values['success_rate'], '')  # Nobody knows.
+    self.assertNotEqual(values['modelled_reward'], '')
+
+  def test_goals_of_the_example_are_goals(self):
+    goals = os.path.join(self.create_tempdir().full_path, 'goals.npz')
+    own_world.write_goal_examples(goals, count=40)
+    dataset = goal_dataset.load(goals)
+    for index, image in zip(dataset.instruction, dataset.images):
+      color = dataset.instructions[index].split()[3]
+      # The agent's white square covers the middle of the corner's cell.
+      corners = [image[8 * r:8 * r + 8, 8 * c:8 * c + 8]
+                 for r, c in own_world.CORNERS]
+      corner, = (x for x in corners
+                 if tuple(x[0, 0]) == own_world.COLORS[color])
+      self.assertEqual(corner[4, 4].tolist(), [255, 255, 255])
+
+  def test_images_of_states_are_the_environments(self):
+    world = worlds.gridlu_world()
+    states = relations.instances(np.random.default_rng(0), 20).state
+    images = world.images(board.pack(states)).numpy()
+    np.testing.assert_array_equal(
+        images, rendering.render(states).astype(np.float32) / 255)
+
+  def test_examples_are_drawn_as_pairs(self):
+    world = worlds.gridlu_world()
+    dataset = goal_dataset.generate('relations', 200, seed=1)
+    examples = worlds.GoalExamples(dataset, world)
+    codes, observations = examples.sample(np.random.default_rng(0), 500)
+    pairs = {
+        (*world.grammar.encode([dataset.instructions[i]])[0], *state)
+        for i, state in zip(dataset.instruction, dataset.states)}
+    drawn = {(*code, *state) for code, state in zip(codes, observations)}
+    self.assertLessEqual(drawn, pairs)
+    self.assertGreater(len(drawn), 150)  # 184 are expected.
+
+  def test_examples_of_another_world_are_refused(self):
+    image = np.zeros([2, 40, 40, 3], np.uint8)
+    index = np.zeros([2], np.int32)
+    text = str(language.relations_instructions()[0])
+    with self.assertRaisesRegex(worlds.WorldError, r'\[40, 40, 3\].*\[27\]'):
+      worlds.GoalExamples(
+          goal_dataset.GoalDataset((text,), index, images=image),
+          worlds.gridlu_world())
+
+  def test_bad_environments_are_refused(self):
+    moves = specs.DiscreteArray(4)
+    for environment, message in (
+        (Odd(specs.Array((40, 40, 3), np.uint8), moves), 'image'),
+        (Odd(_image((40, 40, 1)), moves), 'H, W, 3'),
+        (Odd(_image((16, 16, 3)), moves), 'at least 24'),
+        (Odd(_image((40, 40, 3), np.float32), moves), 'uint8'),
+        (Odd(_image((40, 40, 3)), specs.Array((2,), np.float32)),
+         'DiscreteArray')):
+      with self.assertRaisesRegex(worlds.WorldError, message):
+        worlds.from_environment(
+            lambda seed, made=environment: made, 'goals.npz', ['go'])
+
+  def test_no_instructions_are_not_all_of_them(self):
+    with self.assertRaisesRegex(ValueError, 'at least one'):
+      worlds.gridlu_world(instructions=())
+
+  def test_policies_lack_noop_unless_asked(self):
+    self.assertEqual(worlds.gridlu_world().num_actions, 5)
+    self.assertEqual(worlds.gridlu_world(noop=True).num_actions, 6)
+
+
+if __name__ == '__main__':
+  absltest.main()

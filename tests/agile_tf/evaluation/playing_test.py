@@ -1,0 +1,53 @@
+"""Tests for the episodes of a trained run."""
+
+import itertools
+from unittest import mock
+
+from absl.testing import absltest
+import numpy as np
+
+from agile_tf import config as config_lib
+from agile_tf.agent import rollouts
+from agile_tf.evaluation import playing
+
+
+class PlayingTest(absltest.TestCase):
+
+  def test_short_episodes_are_no_likelier(self):
+    """Row 0 has episodes of one step, row 1 of three."""
+    world = mock.Mock()
+    world.make_environment.side_effect = lambda seed: None
+    times = itertools.count(1)
+
+    def roll(theta):
+      del theta
+      time_step = next(times)
+      ended = np.array([True, time_step % 3 == 0])
+      return rollouts.Rollout(
+          np.zeros([2, 2, 1], np.uint8), np.zeros([2, 1], np.int32),
+          np.zeros([1, 2], np.int32), np.zeros([1, 2], np.float32),
+          np.ones([1, 2], np.float32), np.ones([1, 2], np.float32), ended,
+          ('short', 'long'))
+
+    player = playing.Player.__new__(playing.Player)
+    player.__dict__.update(
+        _world=world, _config=config_lib.Config(), _act=None,
+        _make_actor=lambda *_: mock.Mock(play=roll))
+    with mock.patch.object(playing, '_BATCH', 2), mock.patch.object(
+        rollouts, 'truth', return_value=np.ones([1, 2], bool)):
+      played = list(player.play([], None, 5, 0, False))
+    self.assertCountEqual([episode.instruction for episode in played],
+                          ['short'] * 3 + ['long'] * 2)
+    self.assertEqual([len(e.truth) for e in played if e.instruction == 'long'],
+                     [3, 3])
+
+  def test_confidence_intervals_are_wilsons(self):
+    # Newcombe (1998), table I: 81 of 263 and 0 of 20.
+    np.testing.assert_allclose(
+        playing.interval(81, 263), (.2553, .3662), atol=5e-5)
+    np.testing.assert_allclose(
+        playing.interval(0, 20), (0, .1611), atol=5e-5)
+
+
+if __name__ == '__main__':
+  absltest.main()

@@ -1,0 +1,66 @@
+"""Tests for what a run has learned, as functions."""
+
+import re
+
+from absl.testing import absltest
+import numpy as np
+
+import agile_tf
+from agile_tf import config as config_lib
+from agile_tf.evaluation import trained
+from agile_tf.training import checkpoints
+from gridlu import world
+from tests.agile_tf import tiny
+
+
+class TrainedTest(absltest.TestCase):
+
+  @classmethod
+  def setUpClass(cls):
+    super().setUpClass()
+    cls.run_dir = tiny.save_for(cls)
+
+  def test_trained_networks_are_functions(self):
+    reward_model = agile_tf.load_reward_model(self.run_dir)
+    policy = agile_tf.load_policy(self.run_dir)
+    images = np.zeros([3, 56, 56, 3], np.uint8)
+    texts = ["SameLocation(AGENT, Shape('rect', SCENE))"] * 3
+    probabilities = reward_model(images, texts)
+    self.assertEqual(probabilities.shape, (3,))
+    self.assertTrue(((probabilities > 0) & (probabilities < 1)).all())
+    np.testing.assert_array_equal(
+        policy(images, texts), policy(images, texts))
+    rng = np.random.default_rng(0)
+    sampled = {tuple(policy(images, texts, rng)) for _ in range(20)}
+    self.assertGreater(len(sampled), 1)
+    with self.assertRaisesRegex(ValueError, re.escape('[2, 56, 56, 3]')):
+      reward_model(images, texts[:2])
+    with self.assertRaisesRegex(checkpoints.CheckpointError, 'step 7'):
+      agile_tf.load_policy(self.run_dir, step=7)
+    with self.assertRaisesRegex(config_lib.ConfigError, 'nowhere'):
+      agile_tf.load_policy('nowhere')
+
+  def test_the_world_of_another_side_and_physics(self):
+    run_dir = tiny.save_for(type(self), held_out='strings', held_out_share=.5)
+    sides = []
+    for held_out in False, True:
+      loaded = trained.load(run_dir, held_out=held_out, only='red')
+      environment = loaded.world.make_environment(0)
+      sides.append({environment.reset().observation['instruction']
+                    for _ in range(300)})
+      self.assertTrue(all('red' in text for text in sides[-1]))
+    self.assertNoCommonElements(*sides)
+    blocks = np.zeros([1, 5, 5], np.int32)
+    blocks[0, 2, 2] = world.block('rect', 'red')
+    on_it = world.pack(world.State(
+        blocks, np.array([[2, 2]], np.int32), np.array([False])))
+    for physics, carries in ('normal', True), ('immovable_red_rects', False):
+      rules = trained.load(run_dir, physics=physics).world.compiled
+      assert rules is not None
+      state = world.unpack(np.asarray(
+          rules.step(on_it, np.array([world.Action.INTERACT], np.int32))))
+      self.assertEqual(bool(state.carrying[0]), carries)
+
+
+if __name__ == '__main__':
+  absltest.main()

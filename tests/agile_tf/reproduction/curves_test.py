@@ -1,0 +1,67 @@
+"""Tests for curves: what is read, and what is refused."""
+
+from absl.testing import absltest
+import numpy as np
+
+from agile_tf.reproduction import curves
+
+
+class CurvesTest(absltest.TestCase):
+
+  def test_reads_a_file_and_a_run(self):
+    folder = self.create_tempdir()
+    file = folder.create_file(
+        'metrics.csv', 'steps,success_rate,entropy\n10,,1.5\n20,0.25,1\n')
+    for path in folder.full_path, file.full_path:
+      curve = curves.read(path)
+      np.testing.assert_array_equal(curve['steps'], [10, 20])
+      np.testing.assert_array_equal(curve['success_rate'], [np.nan, .25])
+      np.testing.assert_array_equal(curve['entropy'], [1.5, 1])
+
+  def test_best(self):
+    steps = np.array([10., 20, 30])
+    self.assertEqual(
+        curves.best({'steps': steps, 'success_rate': np.array(
+            [np.nan, .5, .25])}), (20, .5))
+    self.assertIsNone(curves.best(
+        {'steps': steps, 'success_rate': np.full(3, np.nan)}))
+    self.assertIsNone(curves.best({'steps': steps}))
+
+  def test_best_is_not_the_luckiest_row(self):
+    rng = np.random.default_rng(0)
+    steps = 1e4 * np.arange(1, 50_001)
+    rates = rng.binomial(333, .13, 50_000) / 333
+    self.assertGreater(rates.max(), .2)
+    best = curves.best({'steps': steps, 'success_rate': rates})
+    self.assertBetween(best.rate, .13, .14)
+    parts = rates.reshape(100, 500).mean(axis=1)
+    np.testing.assert_allclose(best.rate, parts.max())
+    self.assertEqual(best.steps, 5e6 * (parts.argmax() + 1))
+
+  def test_averages_by_the_steps_that_a_row_is_of(self):
+    rng = np.random.default_rng(0)
+    steps = np.cumsum(rng.integers(1, 9, 50)).astype(float)
+    values = rng.uniform(size=50)
+    each = np.repeat(values, np.diff(steps, prepend=0).astype(int))
+    edges = np.arange(0, steps[-1] + 30, 7)
+    expected = [each[int(a):int(b)].mean() if a < len(each) else np.nan
+                for a, b in zip(edges[:-1], edges[1:])]
+    np.testing.assert_allclose(
+        curves.averaged({'steps': steps, 'x': values}, 'x', edges), expected)
+
+  def test_refuses(self):
+    folder = self.create_tempdir()
+    with self.assertRaisesRegex(curves.CurveError, 'There is no .*metrics.csv'):
+      curves.read(folder.full_path)
+    for content, problem in (
+        ('', 'does not name a column "steps"'),
+        ('a,b\n1,2\n', 'does not name a column "steps"'),
+        ('steps,entropy\n1,many\n', "could not convert string .*'many'"),
+    ):
+      path = folder.create_file('file.csv', content).full_path
+      with self.assertRaisesRegex(curves.CurveError, problem):
+        curves.read(path)
+
+
+if __name__ == '__main__':
+  absltest.main()

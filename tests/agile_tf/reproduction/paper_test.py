@@ -1,0 +1,76 @@
+"""Tests for paper: its curves, against numbers read off by hand."""
+
+from absl.testing import absltest
+from absl.testing import parameterized
+import numpy as np
+
+from agile_tf.reproduction import experiments
+from agile_tf.reproduction import paper
+
+
+class CurvesTest(parameterized.TestCase):
+
+  # Figure 4 (left, middle) at 50, 100 and 200 million steps.
+  @parameterized.parameters(
+      ('relations_a3c', .044, .182, .622),
+      ('relations_a3c_rp', .914, .985, .996),
+      ('relations', .330, .668, .937),
+      ('relations_rho50', .708, .957, .956),
+      ('relations_rho100', .608, .903, .889),
+      ('relations_lstm', .304, .579, .811),
+      ('relations_lstm_a3c_rp', .219, .623, .956))
+  def test_success(self, name, *rates):
+    curve = paper.curve(name, 'success_rate')
+    np.testing.assert_allclose(
+        np.interp([50e6, 100e6, 200e6], curve.steps, curve.mean), rates,
+        atol=.012)
+
+  # Figure 4 (right) and 8 at 100 million steps, in percent.
+  @parameterized.parameters(
+      ('relations_rho100', 91.0, 4.5, 4.5), ('relations_rho75', 94.6, 2.9, 2.6),
+      ('relations_rho50', 96.7, 2.4, .93), ('relations', 75.0, 24.9, .09))
+  def test_reward_model(self, name, *percent):
+    columns = ('reward_model_accuracy', 'false_positives', 'false_negatives')
+    for column, expected in zip(columns, percent):
+      curve = paper.curve(name, column)
+      self.assertAlmostEqual(
+          100 * np.interp(100e6, curve.steps, curve.mean), expected, delta=.4)
+
+  def test_curves_are_rates_of_known_settings(self):
+    count = 0
+    for name in experiments.SETTINGS:
+      for column in ('success_rate', 'reward_model_accuracy',
+                     'false_positives', 'false_negatives', 'entropy'):
+        curve = paper.curve(name, column)
+        if curve is None:
+          continue
+        count += 1
+        self.assertBetween(curve.mean.min(), 0, 1)
+        self.assertBetween(curve.mean.max(), 0, 1)
+        self.assertTrue((curve.band >= 0).all())
+        self.assertTrue((np.diff(curve.steps) > 0).all())
+    self.assertEqual(count, 7 + 3 * 4)
+
+  @parameterized.parameters(
+      ('relations', 'success_rate', 20e6),
+      ('relations_a3c', 'success_rate', 12e6),
+      ('relations_lstm', 'success_rate', 28e6),
+      ('relations', 'false_positives', 20e6))
+  def test_curves_begin_with_the_first_logged_point(self, name, column, step):
+    curve = paper.curve(name, column)
+    self.assertAlmostEqual(curve.steps[0], step, delta=1e4)
+    self.assertNotEqual(curve.mean[0], curve.mean[1])
+
+  def test_the_text_gives_more_than_the_curves_end(self):
+    for (name, column), text in paper.TEXT.items():
+      self.assertGreater(text, paper.curve(name, column).mean[-1])
+
+  def test_data_efficiency(self):
+    sizes = paper.data_efficiency()
+    self.assertEqual(tuple(sizes), experiments.DATA_SIZES)
+    self.assertEqual(
+        [sizes[n] for n in (512, 8192, 131072)], [.1304, .6258, .9942])
+
+
+if __name__ == '__main__':
+  absltest.main()

@@ -1,0 +1,125 @@
+"""Tests for what is built from a configuration."""
+
+import os
+
+from absl.testing import absltest
+from absl.testing import parameterized
+import numpy as np
+
+from agile_tf import config as config_lib
+from agile_tf.agent import worlds
+from agile_tf.training import building
+from gridlu import goal_dataset
+from gridlu import language
+from tests.agile_tf import tiny
+
+
+class BuildingTest(parameterized.TestCase):
+
+  @parameterized.parameters(
+      ('SameLocation.*AGENT', 'meanings'),
+      (r"^SameLocation\(AGENT, Color\('\w+', SCENE\)", 'none'))
+  def test_goal_examples_of_a_file_are_of_the_runs_instructions(
+      self, pattern, held_out):
+    folder = self.create_tempdir()
+    path = os.path.join(folder.full_path, 'goals.npz')
+    goal_dataset.save(path, goal_dataset.generate('relations', 3000, seed=0))
+    config = tiny.config(dataset=path, instructions=pattern, held_out=held_out,
+                         held_out_share=.3)
+    world = building.make_world(config)
+    with self.assertLogs('absl', 'WARNING') as logs:
+      examples = building.make_goal_examples(config, world)
+    self.assertRegex(logs.output[0], r'\d+ of 3000 examples are of instruct')
+    codes, _ = examples.sample(np.random.default_rng(0), 4000)
+    training_side = world.grammar.encode(
+        [world.make_environment(seed).reset().observation['instruction']
+         for seed in range(200)])
+    self.assertEqual(
+        {tuple(code) for code in codes}, {tuple(c) for c in training_side})
+    none = tiny.config(world='arrangements', instructions='', dataset=path,
+                       episode_length=4)
+    with self.assertRaisesRegex(
+        goal_dataset.GoalDatasetError, 'no example of the instructions'):
+      building.make_goal_examples(none, building.make_world(none))
+
+  def test_held_out_instructions(self):
+    for way, count in (('strings', 3), ('meanings', 4)):
+      config = tiny.config(held_out=way)  # Of 30 instructions.
+      seen, held_out = (
+          {building.make_world(config, side).make_environment(
+              seed).reset().observation['instruction'] for seed in range(300)}
+          for side in (False, True))
+      self.assertLen(held_out, count)
+      self.assertLen(seen, 30 - count)
+      self.assertEmpty(seen & held_out)
+      world = building.make_world(config)
+      examples = world.load_goal_examples(500, 0, 0.0)
+      self.assertEqual(set(examples.instructions), seen)
+      # The networks can read both.
+      self.assertLen(world.grammar.encode(sorted(seen | held_out)), 30)
+
+  def test_goal_states_that_are_none(self):
+    path = os.path.join(self.create_tempdir().full_path, 'goals.npz')
+    dataset = goal_dataset.generate(
+        'relations', 50, 0, ["SameLocation(AGENT, Shape('rect', SCENE))"])
+    dataset.states[:3, :25] = 0  # Nothing is there.
+    goal_dataset.save(path, dataset)
+    config = tiny.config(dataset=path)
+    world = building.make_world(config)
+    with self.assertLogs('absl', 'WARNING') as logs:
+      self.assertLen(building.make_goal_examples(config, world), 50)
+    self.assertIn('3 of 50 goal states do not satisfy', logs.output[0])
+    strict = tiny.config(dataset=path, strict_dataset=True)
+    with self.assertRaisesRegex(
+        goal_dataset.GoalDatasetError, '3 of 50 goal states'):
+      building.make_goal_examples(strict, world)
+
+  def test_goal_states_of_another_world_name_their_file(self):
+    path = os.path.join(self.create_tempdir().full_path, 'goals.npz')
+    goal_dataset.save(path, goal_dataset.GoalDataset(
+        ("SameLocation(AGENT, Shape('rect', SCENE))",),
+        np.zeros([2], np.int32), images=np.zeros([2, 40, 40, 3], np.uint8)))
+    config = tiny.config(dataset=path)
+    with self.assertRaisesRegex(
+        worlds.WorldError, r'goals.npz: .*\[40, 40, 3\].*uint8 \[27\]'):
+      building.make_goal_examples(config, building.make_world(config))
+
+  def test_instructions_that_cannot_be_held_out(self):
+    for changes, held_out, problem in (
+        (dict(), True, 'held no instructions out'),
+        (dict(held_out='strings', held_out_share=0.001), False,
+         'a side would be empty')):
+      with self.assertRaisesRegex(config_lib.ConfigError, problem):
+        building.make_world(tiny.config(**changes), held_out)
+
+  def test_bad_worlds_are_named(self):
+    for name, part in (('nowhere', 'nowhere'),
+                       ('no.such.module:f', 'no.such'),
+                       ('json:nothing', 'nothing'),
+                       ('builtins:list', 'returned list')):
+      with self.assertRaisesRegex(ValueError, part):
+        building.make_world(config_lib.Config(world=name))
+    with self.assertRaisesRegex(config_lib.ConfigError, 'setting of GridLU'):
+      building.make_world(
+          config_lib.Config(world='builtins:list', episode_length=4))
+
+  def test_instructions_are_chosen_by_their_text(self):
+    for pattern, count in (('', 990), ('AGENT', 150),
+                           (r'^SameLocation\(AGENT', 15)):
+      config = config_lib.Config(instructions=pattern)
+      world = building.make_world(config)
+      texts = {
+          world.make_environment(seed).reset().observation['instruction']
+          for seed in range(5)}
+      for text in texts:
+        self.assertRegex(text, pattern or '.')
+      self.assertLen(building.matching(
+          pattern, language.relations_instructions()), count)
+    for pattern, problem in (('(', 'not a regular expression'),
+                             ('purple', 'none of the 990')):
+      with self.assertRaisesRegex(config_lib.ConfigError, problem):
+        building.make_world(config_lib.Config(instructions=pattern))
+
+
+if __name__ == '__main__':
+  absltest.main()

@@ -1,0 +1,265 @@
+"""Tests for checkpoints: what was saved comes back, and nothing else does."""
+
+import errno
+import os
+import pickle
+from unittest import mock
+import zipfile
+
+from absl.testing import absltest
+from absl.testing import parameterized
+import numpy as np
+
+from agile_tf.training import checkpoints
+
+
+def _checkpoint(number=0):
+  rng = np.random.default_rng(number)
+  return checkpoints.Checkpoint(
+      arrays={
+          'policy:policy/stem/w': rng.normal(size=[2, 3]).astype(np.float32),
+          'buffer:codes': rng.integers(-1, 9, size=[4, 2]).astype(np.int32),
+          'buffer:positive': np.array([True, False]),
+          'buffer:added': np.array(2**40 + number),
+          'empty': np.zeros([0, 27], np.uint8),
+      },
+      values={
+          'steps': number, 'seconds': 0.1 + 0.2, 'rows': [None, True, 'x'],
+          'generator': np.random.default_rng(1).bit_generator.state,
+      })
+
+
+class Touch:
+  """Runs code when it is unpickled."""
+
+  def __init__(self, path):
+    self._path = path
+
+  def __reduce__(self):
+    return open, (self._path, 'w')
+
+
+class CheckpointsTest(parameterized.TestCase):
+
+  def setUp(self):
+    super().setUp()
+    self._dir = self.create_tempdir().full_path
+
+  def _path(self, step, *names):
+    return os.path.join(
+        self._dir, 'checkpoints', f'step_{step:012d}', *names)
+
+  def _assert_equal(self, one, other):
+    self.assertEqual(list(one.arrays), list(other.arrays))
+    for name, value in one.arrays.items():
+      self.assertEqual(value.dtype, other.arrays[name].dtype, name)
+      self.assertEqual(value.shape, other.arrays[name].shape, name)
+      np.testing.assert_array_equal(value, other.arrays[name], name)
+    self.assertEqual(one.values, other.values)
+
+  def test_round_trip(self):
+    checkpoints.save(self._dir, 50_000, _checkpoint(), keep=1)
+    self._assert_equal(checkpoints.load(self._dir), _checkpoint())
+    self.assertEqual(
+        os.listdir(os.path.join(self._dir, 'checkpoints')),
+        ['step_000000050000'])
+
+  def test_generator_goes_on_the_same(self):
+    rng = np.random.default_rng(3)
+    rng.uniform(size=5)
+    checkpoints.save(self._dir, 1, checkpoints.Checkpoint(
+        {}, {'generator': rng.bit_generator.state}), keep=1)
+    restored = np.random.default_rng(0)
+    restored.bit_generator.state = checkpoints.load(
+        self._dir).values['generator']
+    np.testing.assert_array_equal(rng.uniform(size=5), restored.uniform(size=5))
+
+  def test_newest_and_given(self):
+    for step in (900, 5, 10_000):
+      checkpoints.save(self._dir, step, _checkpoint(step), keep=5)
+    self.assertEqual(checkpoints.steps(self._dir), [5, 900, 10_000])
+    self._assert_equal(checkpoints.load(self._dir), _checkpoint(10_000))
+    self._assert_equal(checkpoints.load(self._dir, 900), _checkpoint(900))
+
+  @parameterized.parameters((1, [4]), (2, [3, 4]), (9, [0, 1, 2, 3, 4]))
+  def test_keeps_the_newest(self, keep, expected):
+    for step in range(5):
+      checkpoints.save(self._dir, step, _checkpoint(step), keep)
+    self.assertEqual(checkpoints.steps(self._dir), expected)
+
+  def test_same_step_is_replaced(self):
+    checkpoints.save(self._dir, 7, _checkpoint(1), keep=3)
+    checkpoints.save(self._dir, 7, _checkpoint(2), keep=3)
+    self.assertEqual(checkpoints.steps(self._dir), [7])
+    self._assert_equal(checkpoints.load(self._dir), _checkpoint(2))
+
+  def test_what_is_not_whole_is_no_checkpoint(self):
+    checkpoints.save(self._dir, 7, _checkpoint(7), keep=3)
+    os.makedirs(self._path(8) + '.part')  # A run that was killed left it.
+    os.makedirs(os.path.join(self._dir, 'checkpoints', 'step_9'))
+    os.makedirs(os.path.join(self._dir, 'checkpoints', 'notes'))
+    self.assertEqual(checkpoints.steps(self._dir), [7])
+    self._assert_equal(checkpoints.load(self._dir), _checkpoint(7))
+    with open(os.path.join(self._path(8) + '.part', 'old'), 'w',
+              encoding='utf-8') as file:
+      file.write('old')
+    checkpoints.save(self._dir, 8, _checkpoint(8), keep=3)
+    self._assert_equal(checkpoints.load(self._dir), _checkpoint(8))
+    self.assertCountEqual(
+        os.listdir(self._path(8)), ['arrays.npz', 'state.json'])
+
+  @parameterized.parameters('', 'runs/none')
+  def test_no_checkpoints(self, name):
+    run_dir = os.path.join(self._dir, name)
+    self.assertEqual(checkpoints.steps(run_dir), [])
+    with self.assertRaisesRegex(
+        checkpoints.CheckpointError, 'has no checkpoints; expected'):
+      checkpoints.load(run_dir)
+
+  def test_no_such_step(self):
+    for step in (3, 40):
+      checkpoints.save(self._dir, step, _checkpoint(), keep=3)
+    with self.assertRaisesRegex(
+        checkpoints.CheckpointError, 'no checkpoint of step 4; it has 3, 40'):
+      checkpoints.load(self._dir, 4)
+
+  def _assert_damaged(self):
+    with self.assertRaisesRegex(
+        checkpoints.CheckpointError, 'step_000000000003 cannot be read'):
+      checkpoints.load(self._dir)
+
+  @parameterized.product(
+      name=('arrays.npz', 'state.json'), kept=(None, 0, 1, 0.5, -1))
+  def test_damaged(self, name, kept):
+    """A file that is missing, empty, or has its first bytes alone."""
+    checkpoints.save(self._dir, 3, _checkpoint(), keep=3)
+    path = self._path(3, name)
+    if kept is None:
+      os.remove(path)
+    else:
+      with open(path, 'rb') as file:
+        content = file.read()
+      kept = int(kept * len(content)) if isinstance(kept, float) else kept
+      with open(path, 'wb') as file:
+        file.write(content[:kept])
+    self._assert_damaged()
+
+  def test_changed_bytes(self):
+    checkpoints.save(self._dir, 3, _checkpoint(), keep=3)
+    path = self._path(3, 'arrays.npz')
+    value = _checkpoint().arrays['policy:policy/stem/w'].tobytes()
+    with open(path, 'rb') as file:
+      content = file.read()
+    self.assertEqual(content.count(value), 1)
+    with open(path, 'wb') as file:
+      file.write(content.replace(value, value[::-1]))
+    self._assert_damaged()
+
+  @parameterized.parameters('arrays.npz', 'state.json')
+  def test_any_changed_byte(self, name):
+    """None leads to other numbers, or to another error."""
+    checkpoints.save(self._dir, 3, _checkpoint(), keep=3)
+    path = self._path(3, name)
+    with open(path, 'rb') as file:
+      content = bytearray(file.read())
+    for i in range(0, len(content), 3):
+      content[i] ^= 255
+      with open(path, 'wb') as file:
+        file.write(content)
+      content[i] ^= 255
+      try:
+        loaded = checkpoints.load(self._dir)
+      except checkpoints.CheckpointError:
+        continue
+      self._assert_equal(loaded, _checkpoint())
+
+  def test_changed_numbers_of_the_state(self):
+    checkpoints.save(self._dir, 3, _checkpoint(), keep=3)
+    with open(self._path(3, 'state.json'), encoding='utf-8') as file:
+      content = file.read()
+    self.assertIn('"steps": 0', content)
+    with open(self._path(3, 'state.json'), 'w', encoding='utf-8') as file:
+      file.write(content.replace('"steps": 0', '"steps": 1'))
+    self._assert_damaged()
+
+  def test_a_single_array_is_no_archive(self):
+    checkpoints.save(self._dir, 3, _checkpoint(), keep=3)
+    with open(self._path(3, 'arrays.npz'), 'wb') as file:
+      np.save(file, np.zeros([2]))
+    self._assert_damaged()
+
+  @parameterized.parameters('inside', 'whole')
+  def test_pickled_arrays_are_refused(self, where):
+    checkpoints.save(self._dir, 3, _checkpoint(), keep=3)
+    touched = os.path.join(self._dir, 'touched')
+    path = self._path(3, 'arrays.npz')
+    if where == 'inside':
+      np.savez(path, allow_pickle=True,
+               weights=np.array([Touch(touched)], dtype=object))
+      self.assertIn('weights.npy', zipfile.ZipFile(path).namelist())
+    else:
+      with open(path, 'wb') as file:
+        pickle.dump(Touch(touched), file)
+    self._assert_damaged()
+    self.assertFalse(os.path.exists(touched))
+
+  def test_objects_are_not_written(self):
+    with self.assertRaises(ValueError):
+      checkpoints.save(self._dir, 3, checkpoints.Checkpoint(
+          {'weights': np.array([{}], dtype=object)}, {}), keep=3)
+    self.assertEqual(checkpoints.steps(self._dir), [])
+
+  def test_recovers_from_the_newest_whole_one(self):
+    self.assertIsNone(checkpoints.recover(self._dir))
+    for step in range(1, 5):
+      checkpoints.save(self._dir, step, _checkpoint(step), keep=9)
+    self._assert_equal(checkpoints.recover(self._dir), _checkpoint(4))
+    os.remove(self._path(4, 'state.json'))
+    with open(self._path(3, 'arrays.npz'), 'wb'):
+      pass
+    with self.assertLogs('absl', 'WARNING') as logs:
+      self._assert_equal(checkpoints.recover(self._dir), _checkpoint(2))
+    text = '\n'.join(logs.output)
+    for step in 3, 4:
+      self.assertIn(f'{self._path(step)} cannot be read', text)
+      self.assertTrue(os.path.exists(f'{self._path(step)}.damaged'))
+    self.assertEqual(checkpoints.steps(self._dir), [1, 2])
+
+  def test_nothing_whole_to_recover(self):
+    checkpoints.save(self._dir, 3, _checkpoint(), keep=9)
+    os.remove(self._path(3, 'state.json'))
+    with self.assertRaisesRegex(
+        checkpoints.CheckpointError, 'None of the checkpoints .* is whole'):
+      checkpoints.recover(self._dir)
+    self.assertEqual(checkpoints.steps(self._dir), [3])
+
+  def test_a_full_disk_leaves_what_was_saved(self):
+    checkpoints.save(self._dir, 3, _checkpoint(3), keep=1)
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    for name in 'savez', 'fsync', 'rename':
+      module = np if name == 'savez' else os
+      with mock.patch.object(module, name, side_effect=full):
+        with self.assertRaisesRegex(
+            checkpoints.CheckpointError, 'cannot be saved .*No space left'):
+          checkpoints.save(self._dir, 4, _checkpoint(4), keep=1)
+      self._assert_equal(checkpoints.load(self._dir), _checkpoint(3))
+      self.assertLen(os.listdir(os.path.join(self._dir, 'checkpoints')), 1)
+    checkpoints.save(self._dir, 4, _checkpoint(4), keep=1)
+    self._assert_equal(checkpoints.load(self._dir), _checkpoint(4))
+
+  def test_pack_and_unpack(self):
+    one, two = np.zeros([1]), np.ones([2])
+    arrays = checkpoints.pack(
+        policy={'policy/w': one, 'a:b': two}, policy_replay={'codes': two})
+    self.assertEqual(
+        list(arrays), ['policy:policy/w', 'policy:a:b', 'policy_replay:codes'])
+    policy = checkpoints.unpack(arrays, 'policy')
+    self.assertEqual(list(policy), ['policy/w', 'a:b'])
+    self.assertIs(policy['policy/w'], one)
+    self.assertEqual(
+        list(checkpoints.unpack(arrays, 'policy_replay')), ['codes'])
+    self.assertEmpty(checkpoints.unpack(arrays, 'none'))
+
+
+if __name__ == '__main__':
+  absltest.main()

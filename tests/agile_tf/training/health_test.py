@@ -1,0 +1,84 @@
+"""Tests for health: numbers that go wrong, and workers that hang."""
+
+import threading
+import time
+
+from absl.testing import absltest
+from absl.testing import parameterized
+import numpy as np
+
+from agile_tf.training import health
+
+
+class NumbersTest(parameterized.TestCase):
+
+  def test_finite_numbers_pass(self):
+    health.require_finite(
+        {'loss': np.array([1., -2, 0], np.float32), 'norm': 3.}, [4, 5, 7])
+
+  @parameterized.parameters(np.nan, np.inf, -np.inf)
+  def test_the_first_bad_one_is_named(self, bad):
+    with self.assertRaises(health.NumericsError) as caught:
+      health.require_finite(
+          {'loss': np.ones(3), 'entropy': np.array([0, bad, bad])}, [4, 5, 7])
+    self.assertEqual((caught.exception.name, caught.exception.row),
+                     ('entropy', 5))
+    np.testing.assert_equal(caught.exception.value, bad)
+
+  @parameterized.parameters(
+      (dict(entropy=1.5, goals_accepted=.9, negatives_rejected=.9), ()),
+      (dict(entropy=.015), ('entropy',)),
+      (dict(entropy=.017), ()),
+      (dict(goals_accepted=1., negatives_rejected=.0), ('discriminator',)),
+      (dict(goals_accepted=.0, negatives_rejected=1.), ('discriminator',)),
+      (dict(goals_accepted=1., negatives_rejected=1.), ()),
+      (dict(), ()))
+  def test_warnings(self, row, kinds):
+    found = health.warnings(row, num_actions=5)
+    self.assertEqual(tuple(found), kinds)
+
+
+class WatchdogTest(absltest.TestCase):
+
+  def test_a_hanging_worker_is_reported_and_goes_on(self):
+    reports, release, finished = [], threading.Event(), []
+
+    def hang(watchdog):
+      with watchdog.iteration('policy-3'):
+        release.wait(30)
+        finished.append(True)
+
+    with health.Watchdog(.05, reports.append) as watchdog:
+      thread = threading.Thread(target=hang, args=(watchdog,))
+      thread.start()
+      deadline = time.monotonic() + 30
+      while len(reports) < 2 and time.monotonic() < deadline:
+        time.sleep(.01)
+      release.set()
+      thread.join()
+    self.assertTrue(finished)
+    self.assertGreaterEqual(len(reports), 2)
+    for report in reports:
+      self.assertStartsWith(report, 'policy-3 has been in one iteration for')
+      self.assertIn('release.wait(30)', report)  # Where it is.
+
+  def test_quick_workers_are_not_reported(self):
+    reports = []
+    with health.Watchdog(5, reports.append) as watchdog:
+      for _ in range(100):
+        with watchdog.iteration('policy-0'):
+          pass
+    self.assertEmpty(reports)
+
+  def test_an_iteration_that_fails_is_over(self):
+    reports = []
+    with health.Watchdog(.05, reports.append) as watchdog:
+      with self.assertRaisesRegex(RuntimeError, 'injected'):
+        with watchdog.iteration('policy-0'):
+          raise RuntimeError('injected')
+      time.sleep(.2)
+    self.assertEmpty(reports)
+
+
+if __name__ == '__main__':
+  absltest.main()

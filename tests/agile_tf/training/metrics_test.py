@@ -1,0 +1,225 @@
+"""Tests for metrics: means, decisions and the rows of metrics.csv."""
+
+import csv
+import os
+import threading
+
+from absl.testing import absltest
+from absl.testing import parameterized
+import numpy as np
+import tensorflow as tf
+
+from agile_tf.training import metrics
+
+
+class TallyTest(absltest.TestCase):
+
+  def test_weighted_means(self):
+    tally = metrics.Tally()
+    tally.add({'a': 1.0, 'b': 5.0})
+    tally.add({'a': 4.0}, 2.0)
+    tally.add({'a': 100.0, 'c': 1.0}, 0.0)  # Stands for nothing.
+    self.assertEqual(tally.take(), {'a': 3.0, 'b': 5.0})
+
+  def test_take_begins_anew(self):
+    tally = metrics.Tally()
+    self.assertEqual(tally.take(), {})
+    tally.add({'a': 1.0}, 3.0)
+    tally.take()
+    self.assertEqual(tally.take(), {})
+    tally.add({'a': 2.0})
+    self.assertEqual(tally.take(), {'a': 2.0})
+
+  def test_state_round_trip(self):
+    tally = metrics.Tally()
+    tally.add({'a': 1.0, 'b': 5.0}, 3.0)
+    state = tally.state()
+    restored = metrics.Tally()
+    restored.add({'a': 99.0, 'z': 9.0})  # Goes with the load.
+    restored.load(state)
+    for each in (tally, restored):
+      each.add({'a': 5.0})
+    self.assertEqual(restored.take(), {'a': 2.0, 'b': 5.0})
+    self.assertEqual(tally.take(), {'a': 2.0, 'b': 5.0})
+    self.assertEqual(
+        state, {'sums': {'a': 3.0, 'b': 15.0}, 'weights': {'a': 3.0, 'b': 3.0}})
+
+  def test_many_threads(self):
+    tally = metrics.Tally()
+
+    def add(value):
+      for _ in range(200):
+        tally.add({'a': value}, 0.5)
+
+    threads = [
+        threading.Thread(target=add, args=(float(i),)) for i in range(4)]
+    for thread in threads:
+      thread.start()
+    for thread in threads:
+      thread.join()
+    self.assertEqual(tally.state()['weights'], {'a': 400.0})
+    self.assertEqual(tally.take(), {'a': 1.5})
+
+
+class DecisionsTest(parameterized.TestCase):
+
+  @parameterized.parameters(0.05, 0.5, 0.95)
+  def test_equals_the_loop(self, share):
+    rng = np.random.default_rng(0)
+    rewarded = rng.uniform(size=[97]) < 0.4
+    truth = rng.uniform(size=[97]) < share
+    counts = {'right': 0, 'false positive': 0, 'false negative': 0}
+    for decision, goal in zip(rewarded, truth):
+      if decision and not goal:
+        counts['false positive'] += 1
+      elif not decision and goal:
+        counts['false negative'] += 1
+      else:
+        counts['right'] += 1
+    self.assertGreater(min(counts.values()), 0)
+    actual = metrics.decisions(rewarded, truth)
+    for name, count in (('reward_model_accuracy', 'right'),
+                        ('false_positives', 'false positive'),
+                        ('false_negatives', 'false negative')):
+      self.assertAlmostEqual(actual[name], counts[count] / 97)
+    self.assertLen(actual, 3)
+
+  def test_by_hand(self):
+    self.assertEqual(
+        metrics.decisions(
+            np.array([True, True, False, False]),
+            np.array([True, False, False, False])),
+        {'reward_model_accuracy': 0.75, 'false_positives': 0.25,
+         'false_negatives': 0.0})
+
+
+class WriterTest(parameterized.TestCase):
+
+  def setUp(self):
+    super().setUp()
+    self._dir = self.create_tempdir().full_path
+    self._path = os.path.join(self._dir, 'metrics.csv')
+
+  def _write(self, steps, *rows):
+    writer = metrics.Writer(self._dir, steps, 1000)
+    for row in rows:
+      writer.row(row)
+    writer.close()
+
+  def _rows(self):
+    with open(self._path, newline='', encoding='utf-8') as file:
+      return list(csv.DictReader(file))
+
+  def _row(self, steps, **values):
+    return {'steps': steps, 'seconds': steps / 8, 'episodes': 2 * steps,
+            'success_rate': 1 / 3} | values
+
+  def _assert_rows(self, steps):
+    self.assertEqual([row['steps'] for row in self._rows()], steps)
+
+  def test_rows(self):
+    self._write(0, self._row(100), self._row(200, entropy=1.23456789e-9))
+    rows = self._rows()
+    self.assertEqual(list(rows[0]), list(metrics.COLUMNS))
+    self.assertEqual(
+        {name: value for name, value in rows[0].items() if value},
+        {'steps': '100', 'seconds': '12.5', 'episodes': '200',
+         'success_rate': '0.333333'})
+    self.assertEqual(rows[1]['entropy'], '1.23457e-09')
+
+  def test_a_row_is_there_at_once(self):
+    writer = metrics.Writer(self._dir, 0, 1000)
+    writer.row(self._row(100))
+    self._assert_rows(['100'])
+    writer.close()
+
+  def test_every_column(self):
+    self._write(0, {name: i for i, name in enumerate(metrics.COLUMNS)})
+    self.assertEqual(
+        list(self._rows()[0].values()),
+        [str(i) for i in range(len(metrics.COLUMNS))])
+
+  def test_unknown_column(self):
+    writer = metrics.Writer(self._dir, 0, 1000)
+    with self.assertRaisesRegex(ValueError, 'speed'):
+      writer.row(self._row(100, speed=1.0))
+    writer.close()
+
+  @parameterized.parameters(
+      (0, []), (99, []), (100, ['100']), (250, ['100', '200']),
+      (300, ['100', '200', '300']), (900, ['100', '200', '300']))
+  def test_later_rows_are_dropped(self, steps, kept):
+    self._write(0, *[self._row(i, entropy=0.5) for i in (100, 200, 300)])
+    before = self._rows()
+    self._write(steps)
+    self._assert_rows(kept)
+    self.assertEqual(self._rows(), before[:len(kept)])
+    self._write(steps, self._row(950))
+    self._assert_rows([*kept, '950'])
+
+  @parameterized.parameters(True, False)
+  def test_cut_off_row_is_whole_or_gone(self, last_column):
+    """Whatever part of the last row was written when the machine stopped."""
+    values = {'steps_per_discriminator_update': 225} if last_column else {}
+    rows = [self._row(i, entropy=0.25, **values) for i in (100, 200)]
+    self._write(0, *rows)
+    expected = self._rows()
+    with open(self._path, 'rb') as file:
+      content = file.read()
+    first = content.rindex(b'\r\n', 0, len(content) - 2) + 2
+    for size in range(first, len(content)):
+      with open(self._path, 'wb') as file:
+        file.write(content[:size])
+      metrics.Writer(self._dir, 900, 1000).close()
+      self.assertTrue(
+          self._rows() in (expected[:1], expected),
+          f'{content[first:size]!r} was taken for {self._rows()[1:]}.')
+
+  @parameterized.parameters(0, 5)
+  def test_cut_off_header(self, size):
+    with open(self._path, 'wb') as file:
+      file.write(b'steps,seconds'[:size])
+    self._write(0, self._row(100))
+    self._assert_rows(['100'])
+
+  @parameterized.parameters(
+      ('steps,success\n16,0.5\n', 'no run writes: success'),
+      ('steps,success_rate\n16,0.5,7\n', 'no run writes: None'),
+      ('steps,success_rate\nmany,0.5\n', 'many'),
+      ('rate\n0.5\n', 'move it away'))
+  def test_other_tables_are_refused_and_stay(self, text, problem):
+    with open(self._path, 'w', encoding='utf-8') as file:
+      file.write(text)
+    with self.assertRaisesRegex(metrics.MetricsError, problem):
+      metrics.Writer(self._dir, 100, 1000)
+    with open(self._path, encoding='utf-8') as file:
+      self.assertEqual(file.read(), text)
+
+  def test_tensorboard(self):
+    writer = metrics.Writer(self._dir, 0, 1000)
+    writer.row(self._row(100, entropy=0.5))
+    writer.text('settings', '| a |')
+    writer.image('episode', np.zeros([4, 6, 3], np.uint8), 100)
+    writer.animation('in_motion', b'GIF89a', (6, 4), 100)
+    writer.progress(100)
+    writer.progress(1010)
+    writer.close()
+    events, = [name for name in os.listdir(self._dir) if 'tfevents' in name]
+    values = {}
+    for event in tf.compat.v1.train.summary_iterator(
+        os.path.join(self._dir, events)):
+      for value in event.summary.value:
+        values[value.tag] = event.step, tf.make_ndarray(value.tensor)
+    self.assertCountEqual(values, [
+        'run/episodes', 'run/success_rate', 'policy/entropy', 'settings',
+        'episode', 'in_motion'])
+    self.assertEqual(
+        list(values['in_motion'][1]), [b'6', b'4', b'GIF89a'])
+    step, entropy = values['policy/entropy']
+    self.assertEqual((step, entropy), (100, 0.5))
+    self.assertEqual(values['episode'][0], 100)
+    self.assertEqual(values['settings'][1].item(), b'| a |')
+
+
+if __name__ == '__main__':
+  absltest.main()

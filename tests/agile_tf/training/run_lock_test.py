@@ -1,0 +1,75 @@
+"""Tests for ownership: one process to a run, and no lock left behind."""
+
+import os
+import signal
+import subprocess
+import sys
+
+from absl.testing import absltest
+
+from agile_tf.training import run_lock
+
+_HOLD = """
+import sys, time
+from agile_tf.training import run_lock
+with run_lock.hold(sys.argv[1]):
+  print('held', flush=True)
+  time.sleep(60)
+"""
+
+
+class OwnershipTest(absltest.TestCase):
+
+  def _holder(self, run_dir):
+    process = subprocess.Popen(
+        [sys.executable, '-c', _HOLD, run_dir], stdout=subprocess.PIPE,
+        text=True)
+    self.addCleanup(process.stdout.close)
+    self.addCleanup(process.wait)
+    self.addCleanup(process.kill)
+    self.assertEqual(process.stdout.readline(), 'held\n')
+    return process
+
+  def test_another_process_is_named(self):
+    run_dir = self.create_tempdir().full_path
+    process = self._holder(run_dir)
+    with self.assertRaisesRegex(
+        run_lock.OwnershipError,
+        rf'in use by process {process.pid} on .*, since 20'):
+      with run_lock.hold(run_dir):
+        self.fail('two owners')
+    # Trying has not taken anything from the owner.
+    with self.assertRaisesRegex(
+        run_lock.OwnershipError, f'process {process.pid}'):
+      with run_lock.hold(run_dir):
+        self.fail('two owners')
+
+  def test_a_killed_owner_blocks_nobody(self):
+    run_dir = self.create_tempdir().full_path
+    process = self._holder(run_dir)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    self.assertNotEmpty(os.listdir(run_dir))  # Its file is still there.
+    with run_lock.hold(run_dir):
+      pass
+
+  def test_held_again_after_the_end(self):
+    run_dir = self.create_tempdir().full_path
+    for _ in range(2):
+      with run_lock.hold(run_dir):
+        pass
+
+  def test_a_damaged_file_still_says_that_it_is_held(self):
+    run_dir = self.create_tempdir().full_path
+    self._holder(run_dir)
+    name, = os.listdir(run_dir)
+    with open(os.path.join(run_dir, name), 'w', encoding='utf-8') as file:
+      file.write('{')
+    with self.assertRaisesRegex(
+        run_lock.OwnershipError, 'in use by another process'):
+      with run_lock.hold(run_dir):
+        self.fail('two owners')
+
+
+if __name__ == '__main__':
+  absltest.main()

@@ -1,0 +1,298 @@
+"""Tests for whole runs: repeatable, resumable, and what they report."""
+
+import json
+from unittest import mock
+
+from absl.testing import absltest
+from absl.testing import parameterized
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from agile_tf import config as config_lib
+from agile_tf.training import checkpoints
+from agile_tf.training import threads
+from agile_tf.training import trainer as trainer_lib
+from gridlu import tasks
+from tests.agile_tf import tiny
+
+
+def _no_tick():
+  pass
+
+
+def _run(**changes) -> trainer_lib.Trainer:
+  """A run in lockstep from its start to its end."""
+  trainer = trainer_lib.Trainer(tiny.config(**changes))
+  threads.drive(trainer, _no_tick)
+  return trainer
+
+
+def _saved(trainer: trainer_lib.Trainer) -> checkpoints.Checkpoint:
+  """A checkpoint as JSON leaves it."""
+  checkpoint = trainer.checkpoint()
+  return checkpoint._replace(values=json.loads(json.dumps(checkpoint.values)))
+
+
+class TrainingTest(parameterized.TestCase):
+
+  @classmethod
+  def setUpClass(cls):
+    super().setUpClass()
+    # The second of two workers sits out the first round: 2 + 16 * 4 steps.
+    cls.trainer = _run(reward_prediction=True)
+    cls.end = _saved(cls.trainer)
+
+  def test_resuming_changes_nothing(self):
+    saved = _saved(_run(reward_prediction=True, steps=32))
+    resumed = trainer_lib.Trainer(tiny.config(reward_prediction=True))
+    resumed.load(saved)
+    threads.drive(resumed, _no_tick)
+    end = _saved(resumed)
+    self.assertEqual(end.values, self.end.values)
+    self.assertEqual(end.arrays.keys(), self.end.arrays.keys())
+    for name, value in end.arrays.items():
+      np.testing.assert_array_equal(value, self.end.arrays[name], name)
+    # It was not all the same because nothing happened.
+    for group in ('policy', 'discriminator'):
+      before = checkpoints.unpack(saved.arrays, group)
+      after = checkpoints.unpack(end.arrays, group)
+      for name in before:
+        self.assertTrue((before[name] != after[name]).any(), name)
+
+  def test_stepped_environments_train_alike(self):
+    end = _saved(_run(reward_prediction=True, rollouts='environment'))
+    for name, value in end.arrays.items():
+      np.testing.assert_allclose(
+          value, self.end.arrays[name], atol=1e-5, err_msg=name)
+
+  def test_half_of_the_threads_begin_a_rollout_later(self):
+    trainer = trainer_lib.Trainer(tiny.config(policy_threads=2))
+    late = trainer.policy_workers[1]
+    before = trainer.policy.state()
+    self.assertEqual(trainer.iterate_policy(late), 0)
+    for name, value in trainer.policy.state().items():
+      np.testing.assert_array_equal(value, before[name], name)
+    for worker in trainer.policy_workers:
+      self.assertEqual(trainer.iterate_policy(worker), 2)
+    self.assertTrue(any(
+        (value != before[name]).any()
+        for name, value in trainer.policy.state().items()))
+
+  def test_counters(self):
+    values = self.end.values
+    self.assertEqual(values['steps'], 66)
+    self.assertEqual(values['iterations'], 8)
+    self.assertEqual(values['totals'], {
+        'episodes': 16, 'discriminator_steps': 16,
+        # The first draws are 4 pairs, which B has after two rollouts of 2.
+        'discriminator_updates': 7})
+
+  def test_only_the_discriminators_worker_writes_to_the_replay_buffer(self):
+    assert self.trainer.buffer is not None
+    self.assertLen(self.trainer.buffer, 8 * 2)
+
+  @pytest.mark.slow
+  def test_all_workers_may_write_to_the_replay_buffer(self):
+    trainer = trainer_lib.Trainer(tiny.config(all_workers_write=True))
+    trainer.iterate_discriminator()
+    assert trainer.buffer is not None
+    self.assertLen(trainer.buffer, 2)
+    worker, = trainer.policy_workers
+    steps = trainer.iterate_policy(worker) + trainer.iterate_policy(worker)
+    self.assertLen(trainer.buffer, 2 + steps)
+
+  @pytest.mark.slow
+  def test_column_norms_can_be_left_free(self):
+    norms = {}
+    for limit in 0.0, 0.01:
+      trainer = trainer_lib.Trainer(tiny.config(max_column_norm=limit))
+      for _ in range(3):
+        trainer.iterate_discriminator()
+      assert trainer.discriminator is not None
+      w, = [value for name, value in trainer.discriminator.state().items()
+            if name.endswith('film_nmn/w')]
+      norms[limit] = np.sqrt(np.sum(w**2, axis=(0, 1, 2))).max()
+    self.assertGreater(norms[0.0], 0.5)
+    self.assertLess(norms[0.01], 0.0101)
+
+  @pytest.mark.slow
+  def test_the_form_of_the_reward_is_what_trains(self):
+    for form in 'probability', 'log':
+      trainer = trainer_lib.Trainer(tiny.config(reward_form=form))
+      worker, = trainer.policy_workers
+      trainer.iterate_policy(worker)
+      played = worker.iterate()
+      reward = worker._reward(played.rollout).values
+      if form == 'log':
+        self.assertTrue((reward < 0).all())
+      else:
+        self.assertTrue(((reward > 0) & (reward < 0.1)).all())
+
+  def test_rows_have_the_metrics_of_both_networks(self):
+    trainer = trainer_lib.Trainer(tiny.config(reward_prediction=True))
+    trainer.load(self.end)
+    row = trainer.row()
+    self.assertEqual(row['steps'], 66)
+    self.assertEqual(row['episodes'], 16)
+    self.assertEqual(row['steps_per_discriminator_update'], 66 / 8)
+    self.assertAlmostEqual(
+        row['reward_model_accuracy'],
+        1 - row['false_positives'] - row['false_negatives'])
+    for name in ('success_rate', 'reward_prediction_loss',
+                 'discriminator_gradient_norm'):
+      self.assertIn(name, row)
+    self.assertNotIn('policy_loss', trainer.row())  # Taken is taken.
+
+  def test_an_episode_is_kept_for_a_picture(self):
+    episode = self.trainer.take_episode()
+    assert episode is not None
+    self.assertIn('SameLocation', episode.instruction)
+    self.assertEqual(episode.observations.shape, (5, 27))
+    self.assertEqual(episode.rewarded.shape, (4,))
+    self.assertEqual(
+        self.trainer.world.pixels(episode.observations).shape, (5, 56, 56, 3))
+    self.assertIsNone(self.trainer.take_episode())
+
+  def test_ground_truth_reward_needs_no_discriminator(self):
+    trainer = _run(reward='environment', steps=16)
+    row = trainer.row()
+    self.assertIn('success_rate', row)
+    self.assertNotIn('reward_model_accuracy', row)
+    self.assertFalse(checkpoints.unpack(
+        trainer.checkpoint().arrays, 'discriminator'))
+
+  def test_a_frozen_reward_model_stays_as_it_is(self):
+    arrays = checkpoints.unpack(self.end.arrays, 'discriminator')
+    trainer = trainer_lib.Trainer(tiny.config(
+        reward='frozen', reward_model='elsewhere', steps=16), self.end)
+    threads.drive(trainer, _no_tick)
+    frozen = checkpoints.unpack(trainer.checkpoint().arrays, 'discriminator')
+    for name in ('discriminator/logit/w',
+                 'discriminator/features/film_nmn/gamma'):
+      np.testing.assert_array_equal(frozen[name], arrays[name])
+    self.assertIn('reward_model_accuracy', trainer.row())
+
+  @pytest.mark.slow
+  def test_nothing_is_traced_again(self):
+    for shared in tiny.SHARED:
+      shared.cache_clear()
+    programs = []
+    original = tf.function
+
+    def recorded(*args, **kwargs):
+      made = original(*args, **kwargs)
+      if not args:  # A decorator with options.
+        return lambda f: programs.append(made(f)) or programs[-1]
+      programs.append(made)
+      return made
+
+    with mock.patch.object(tf, 'function', recorded):
+      trainer = _run(reward_prediction=True, steps=40)
+    counts = [p.experimental_get_tracing_count() for p in programs]
+    self.assertGreaterEqual(sum(count > 0 for count in counts), 6)
+    trainer.schedule._total_steps = 120  # pylint: disable=protected-access
+    threads.drive(trainer, _no_tick)
+    self.assertEqual(
+        [p.experimental_get_tracing_count() for p in programs], counts)
+
+  def test_begins_with_another_runs_policy(self):
+    trainer = trainer_lib.Trainer(
+        tiny.config(initial_policy='elsewhere'), initial=self.end)
+    state = trainer.policy.state()
+    for name in trainer.policy.layout.names:
+      np.testing.assert_array_equal(
+          state[name], self.end.arrays[f'policy:{name}'], name)
+      np.testing.assert_array_equal(state[f'{name}/mean_square'], 1, name)
+    self.assertEqual(trainer.schedule.steps, 0)
+
+  def test_policies_that_do_not_fit_are_refused(self):
+    for changes, problem in (
+        (dict(noop=True), 'had other actions'),
+        (dict(model='lstm'), 'another --model')):
+      with self.assertRaisesRegex(checkpoints.CheckpointError, problem):
+        trainer_lib.Trainer(tiny.config(**changes), initial=self.end)
+
+  @parameterized.parameters(
+      (dict(), 4), (dict(episode_length=5), 3),  # Of 2, 2 and 1 steps.
+      (dict(world='arrangements', instructions='', policy_workers=15,
+            episode_length=45, rollout_length=30), 338))
+  def test_lockstep_updates_as_often_as_other_workers_iterate(
+      self, changes, expected):
+    trainer = trainer_lib.Trainer(
+        tiny.config(**changes, steps_per_discriminator_update=0))
+    trainer.schedule.iterations = 9
+    while trainer.schedule.may('policy'):
+      trainer.schedule.steps += 1
+    self.assertEqual(trainer.schedule.steps, 10 * expected)
+
+  @parameterized.parameters(
+      dict(reward_prediction=True),
+      dict(world='arrangements', instructions='AGENT, SCENE',
+           reward_prediction=True))
+  @pytest.mark.slow
+  def test_the_lstm_trains_on_both_tasks(self, **changes):
+    trainer = _run(model='lstm', steps=24, **changes)
+    before = trainer_lib.Trainer(tiny.config(model='lstm', **changes))
+    for one, other in ((trainer.policy, before.policy),
+                       (trainer.discriminator, before.discriminator)):
+      state = one.state()
+      for name, value in other.state().items():
+        if name in one.layout.names:
+          self.assertTrue(np.isfinite(state[name]).all())
+          self.assertTrue((state[name] != value).any(), name)
+
+  def test_checkpoints_of_another_world_are_refused(self):
+    tokens = self.end.values['tokens'][::-1]
+    other = self.end._replace(values={**self.end.values, 'tokens': tokens})
+    with self.assertRaisesRegex(checkpoints.CheckpointError, 'the tokens'):
+      self.trainer.load(other)
+    with self.assertRaisesRegex(checkpoints.CheckpointError, 'the tokens'):
+      trainer_lib.Trainer(tiny.config(
+          reward='frozen', reward_model='elsewhere'), other)
+    values = {**self.end.values}
+    del values['generators']
+    with self.assertRaisesRegex(checkpoints.CheckpointError, 'generators'):
+      trainer_lib.Trainer(tiny.config(reward_prediction=True)).load(
+          self.end._replace(values=values))
+
+  def test_seeds_decide_the_initial_parameters(self):
+    parameters = [
+        trainer_lib.Trainer(tiny.config(seed=seed)).policy.state()
+        for seed in (0, 0, 1)]
+    name = 'policy/hidden/w'
+    np.testing.assert_array_equal(parameters[0][name], parameters[1][name])
+    self.assertFalse(np.array_equal(parameters[0][name], parameters[2][name]))
+
+  @pytest.mark.slow
+  def test_the_checker_of_arrangements_only_watches(self):
+    task = tasks.TASKS['arrangements']
+    runs = []
+    for verdict in (False, True):
+      def satisfied(codes, states, xp=np, verdict=verdict):
+        del codes, xp
+        return np.full(np.shape(states.carrying), verdict)
+
+      with mock.patch.dict(
+          tasks.TASKS, arrangements=task._replace(satisfied=satisfied)):
+        trainer = trainer_lib.Trainer(tiny.config(
+            world='arrangements', instructions='Snake', rollout_length=4,
+            episode_length=6, reward_prediction=True, all_workers_write=True))
+        threads.drive(trainer, _no_tick)
+        row = trainer.row()
+      self.assertEqual(row['success_rate'], verdict)
+      self.assertEqual(row['true_reward'], verdict)
+      self.assertGreater(row['discriminator_updates'], 0)
+      runs.append(trainer.checkpoint())
+    self.assertEqual(set(runs[0].arrays), set(runs[1].arrays))
+    for name, value in runs[0].arrays.items():
+      np.testing.assert_array_equal(value, runs[1].arrays[name], name)
+    self.assertEqual(
+        runs[0].values['actors'], runs[1].values['actors'])
+    with self.assertRaisesRegex(config_lib.ConfigError, 'needs a ground truth'):
+      trainer_lib.Trainer(tiny.config(
+          world='arrangements', instructions='', reward='environment'))
+
+
+if __name__ == '__main__':
+  absltest.main()
