@@ -21,7 +21,6 @@ import re
 import sys
 from typing import NamedTuple
 
-from absl import app
 from absl import flags
 from matplotlib import axes
 from matplotlib import figure
@@ -32,6 +31,7 @@ from agile_tf.reproduction import curves
 from agile_tf.reproduction import experiments
 from agile_tf.reproduction import paper
 from agile_tf.reproduction import results
+from gridlu import program
 
 _Runs = Mapping[str, Sequence[results.Run]]  # By setting.
 
@@ -362,6 +362,7 @@ def define_flags() -> None:
       required=True)
 
 
+@program.main(arguments=True)
 def main(argv: Sequence[str]) -> None:
   """Draws figures of the runs that are named."""
   out = flags.FLAGS.out
@@ -387,5 +388,4 @@ def main(argv: Sequence[str]) -> None:
 
 
 if __name__ == '__main__':
-  define_flags()
-  app.run(main)
+  program.run(main, define_flags)

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 import sys
 from typing import NamedTuple
 
-from absl import app
 from absl import flags
 import numpy as np
 import tensorflow as tf
@@ -21,10 +20,10 @@ import tensorflow as tf
 from agile_tf import config as config_lib
 from agile_tf.agent import worlds
 from agile_tf.evaluation import trained as trained_lib
-from agile_tf.training import checkpoints
 from agile_tf.training import machine
 import gridlu
 from gridlu import pictures
+from gridlu import program
 from gridlu import screen
 from gridlu import world as board
 
@@ -247,10 +246,9 @@ def define_flags() -> None:
       'end, over what was there.')
 
 
+@program.main()
 def main(argv: Sequence[str]) -> None:
   """Shows a run."""
-  if len(argv) > 1:
-    raise app.UsageError(f'Unknown arguments: {" ".join(argv[1:])}.')
   values = flags.FLAGS
   recording = None if values.record is None else pictures.Recording()
   try:
@@ -261,9 +259,7 @@ def main(argv: Sequence[str]) -> None:
     show = Show(
         trained_lib.load(values.run_dir, values.checkpoint), values.run_dir,
         values.seed, values.greedy, recording)
-  except (config_lib.ConfigError, checkpoints.CheckpointError,
-          worlds.WorldError, pictures.OutputError,
-          screen.TerminalError) as error:
+  except (pictures.OutputError, screen.TerminalError) as error:
     sys.exit(f'Error: {error}')
   try:
     screen.show(show)
@@ -275,5 +271,4 @@ def main(argv: Sequence[str]) -> None:
 
 
 if __name__ == '__main__':
-  define_flags()
-  app.run(main)
+  program.run(main, define_flags)

@@ -36,6 +36,7 @@ import numpy as np
 
 from gridlu import files
 from gridlu import language
+from gridlu import program
 from gridlu import tasks
 from gridlu import world
 
@@ -43,7 +44,7 @@ FORMAT = 'gridlu.goal_dataset'
 VERSION = 1
 
 
-class GoalDatasetError(ValueError):
+class GoalDatasetError(program.UserError):
   """A data set or its file is not as it should be."""
 
 

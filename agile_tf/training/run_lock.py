@@ -15,10 +15,12 @@ import time
 
 from absl import logging
 
+from gridlu import program
+
 _NAME = 'owner.json'
 
 
-class OwnershipError(ValueError):
+class RunLockError(program.UserError):
   """A run's directory that another process uses."""
 
 
@@ -41,7 +43,7 @@ def hold(run_dir: str) -> Iterator[None]:
     run_dir: An existing directory.
 
   Raises:
-    OwnershipError: if another process holds it; the message says which.
+    RunLockError: if another process holds it; the message says which.
   """
   path = os.path.join(run_dir, _NAME)
   # Opened without truncating it: it may be somebody else's.
@@ -54,7 +56,7 @@ def hold(run_dir: str) -> Iterator[None]:
             '%s cannot be locked (%s): see to it yourself that only one '
             'process uses it.', run_dir, error)
       else:
-        raise OwnershipError(
+        raise RunLockError(
             f'--run_dir={run_dir} is in use by {_describe(path)}. Wait for it, '
             'stop it, or choose another --run_dir.') from error
     text = json.dumps({

@@ -1,15 +1,35 @@
 """Who iterates a run's workers: one thread in turn, or a thread each."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 import contextlib
 import functools
 import threading
+from typing import Any, Protocol
 
 from agile_tf.training import health
-from agile_tf.training import trainer as trainer_lib
+from agile_tf.training import schedule as schedule_lib
 
 
-def drive(trainer: trainer_lib.Trainer, tick: Callable[[], None],
+class Trainer(Protocol):
+  """What is driven: a `trainer.Trainer`."""
+  schedule: schedule_lib.Schedule
+
+  @property
+  def policy_workers(self) -> Sequence[Any]:
+    """One a thread."""
+
+  @property
+  def discriminator_worker(self) -> Any:
+    """None if there is none."""
+
+  def iterate_policy(self, worker: Any) -> int:
+    """Iterates a policy worker; returns the steps made."""
+
+  def iterate_discriminator(self) -> None:
+    """Iterates the discriminator's worker."""
+
+
+def drive(trainer: Trainer, tick: Callable[[], None],
           stall_minutes: float = 10.0) -> None:
   """Iterates all workers until the run is over, in as many threads as it has.
 
@@ -26,7 +46,7 @@ def drive(trainer: trainer_lib.Trainer, tick: Callable[[], None],
     run(trainer, tick, watchdog)
 
 
-def in_lockstep(trainer: trainer_lib.Trainer, tick: Callable[[], None],
+def in_lockstep(trainer: Trainer, tick: Callable[[], None],
                 watchdog: health.Watchdog) -> None:
   """Iterates all workers in turn, in this thread, until the run is over."""
   schedule = trainer.schedule
@@ -47,7 +67,7 @@ def in_lockstep(trainer: trainer_lib.Trainer, tick: Callable[[], None],
     tick()
 
 
-def in_threads(trainer: trainer_lib.Trainer, tick: Callable[[], None],
+def in_threads(trainer: Trainer, tick: Callable[[], None],
                watchdog: health.Watchdog) -> None:
   """Iterates each worker in a thread of its own until the run is over.
 

@@ -12,7 +12,7 @@ from PIL import Image
 
 from agile_tf import config as config_lib
 from agile_tf import evaluate
-from agile_tf.evaluation import playing
+from agile_tf.evaluation import played
 from agile_tf.evaluation import trained
 import gridlu
 from gridlu import arrangements
@@ -60,7 +60,7 @@ class EvaluateTest(absltest.TestCase):
   def test_evaluation_is_repeatable(self):
     run = trained.load(self.run_dir)
     reports = [
-        evaluate.summarize(list(playing.play(run, 12, seed, False)))
+        evaluate.summarize(list(run.play(12, seed, False)))
         for seed in (3, 3)]
     self.assertEqual(*reports)
 
@@ -71,7 +71,7 @@ class EvaluateTest(absltest.TestCase):
     sizes = (drawn.state.blocks > 0).sum(axis=(1, 2))
     self.assertCountEqual(set(sizes), [4, 8])
     groups = evaluate.summarize([
-        playing.Episode(
+        played.Episode(
             texts[drawn.instruction[i]], starts[i], None,
             np.array([sizes[i] == 4]), starts[i])
         for i in range(20)])['success']
@@ -89,7 +89,7 @@ class EvaluateTest(absltest.TestCase):
          ['all', 'bring to', 'NorthFrom']),
         ('open(door)', ['all', 'open']), ('Line(door)', ['all', 'Line']),
         ('Line(AGENT, SCENE)', ['all', 'Line']), ('go to the door', ['all'])):
-      groups = evaluate.summarize([playing.Episode(
+      groups = evaluate.summarize([played.Episode(
           text, image, None, np.array([True]), start=image)])['success']
       self.assertEqual(list(groups), expected)
 
@@ -101,7 +101,7 @@ class EvaluateTest(absltest.TestCase):
     start = gridlu.world.pack(gridlu.world.State(
         blocks, np.array([2, 0], np.int32), np.array(False)))
     # Two steps to the block, lift it, and one down and two to the right.
-    episode = playing.Episode(
+    episode = played.Episode(
         text, start, None, np.array([True]), start)
     for length, physics, expected in (
         (6, 'normal', True), (5, 'normal', False),
