@@ -34,7 +34,7 @@ from agile_tf.training import schedule as schedule_lib
 from agile_tf.training import threads
 from agile_tf.training import trainer as trainer_lib
 from gridlu import goal_dataset
-from gridlu import pictures
+from gridlu import recording
 from gridlu import rendering
 
 
@@ -165,7 +165,7 @@ class Run:
     self._writer.image('episode', rendering.contact_sheet(
         images, [episode.instruction, *notes[1:]]), steps)
     gif = io.BytesIO()
-    pictures.save_gif(
+    recording.save_gif(
         gif, images, [f'{episode.instruction}, {note}' for note in notes])
     with Image.open(gif) as animation:
       size = animation.size

@@ -24,7 +24,7 @@ from agile_tf.evaluation import trained as trained_lib
 from agile_tf.training import checkpoints
 from agile_tf.training import machine
 import gridlu
-from gridlu import pictures
+from gridlu import recording as recording_lib
 from gridlu import screen
 from gridlu import world as board
 
@@ -69,7 +69,7 @@ class Show:
 
   def __init__(self, trained: trained_lib.Trained, name: str,
                seed: int | None = None, greedy: bool = False,
-               recording: pictures.Recording | None = None):
+               recording: recording_lib.Recording | None = None):
     """Begins with an episode, paused.
 
     Args:
@@ -243,8 +243,8 @@ def define_flags() -> None:
       'greedy', False, 'Take the likeliest action instead of sampling.')
   flags.DEFINE_string(
       'record', None, 'A GIF file for the episodes that are shown: the last '
-      f'{pictures.RECORDED_EPISODES} that have a step. It is written at the '
-      'end, over what was there.')
+      f'{recording_lib.RECORDED_EPISODES} that have a step. It is written at '
+      'the end, over what was there.')
 
 
 def main(argv: Sequence[str]) -> None:
@@ -252,17 +252,17 @@ def main(argv: Sequence[str]) -> None:
   if len(argv) > 1:
     raise app.UsageError(f'Unknown arguments: {" ".join(argv[1:])}.')
   values = flags.FLAGS
-  recording = None if values.record is None else pictures.Recording()
+  recording = None if values.record is None else recording_lib.Recording()
   try:
     if values.record is not None:
-      pictures.check_output('record', values.record, '.gif')
+      recording_lib.check_output('record', values.record, '.gif')
     screen.check_terminal()
     machine.prepare(config_lib.Config())
     show = Show(
         trained_lib.load(values.run_dir, values.checkpoint), values.run_dir,
         values.seed, values.greedy, recording)
   except (config_lib.ConfigError, checkpoints.CheckpointError,
-          worlds.WorldError, pictures.OutputError,
+          worlds.WorldError, recording_lib.OutputError,
           screen.TerminalError) as error:
     sys.exit(f'Error: {error}')
   try:
@@ -271,7 +271,7 @@ def main(argv: Sequence[str]) -> None:
     sys.exit(f'Error: {error}')
   finally:
     if recording is not None:
-      pictures.finish(recording, values.record)
+      recording_lib.finish(recording, values.record)
 
 
 if __name__ == '__main__':

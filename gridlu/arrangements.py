@@ -14,9 +14,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from gridlu import instances as instances_lib
 from gridlu import language
 from gridlu import world
-from gridlu.relations import Instances
 
 CODE_SIZE = 2  # Numbers in an encoded instruction.
 _FORM_SIZE = 4  # Blocks in a form.
@@ -187,7 +187,8 @@ def _put(board: np.ndarray, cells: np.ndarray, code: np.ndarray) -> None:
 
 def instances(
     rng: np.random.Generator, count: int,
-    instructions: Sequence[language.Instruction] | None = None) -> Instances:
+    instructions: Sequence[language.Instruction] | None = None
+) -> instances_lib.Instances:
   """Draws task instances: instructions and states to start from.
 
   Half start with four rects of one colour and an instruction that names none;
@@ -212,12 +213,14 @@ def instances(
   board = np.zeros((count, world.NUM_CELLS), np.int32)
   _put(board, cells[:, :_FORM_SIZE], target)
   _put(board, cells[:, _FORM_SIZE:2 * _FORM_SIZE], distractor)
-  return Instances(instruction, _states(board, cells[:, 2 * _FORM_SIZE]))
+  return instances_lib.Instances(
+      instruction, _states(board, cells[:, 2 * _FORM_SIZE]))
 
 
 def goal_states(
     rng: np.random.Generator, count: int,
-    instructions: Sequence[language.Instruction] | None = None) -> Instances:
+    instructions: Sequence[language.Instruction] | None = None
+) -> instances_lib.Instances:
   """Draws pairs of instruction and goal state, for the data set D.
 
   Each is an instance (see `instances`) whose target blocks stand in a form of
@@ -257,4 +260,4 @@ def goal_states(
   _put(board, others, distractor)
   _put(board, form, target)
   agent = rng.integers(world.NUM_CELLS, size=count)
-  return Instances(instruction, _states(board, agent))
+  return instances_lib.Instances(instruction, _states(board, agent))

@@ -9,8 +9,8 @@ import dm_env
 from dm_env import specs
 import numpy as np
 
+from gridlu import instances
 from gridlu import language
-from gridlu import relations
 from gridlu import rendering
 from gridlu import tasks
 from gridlu import world
@@ -98,7 +98,7 @@ class Supply:
         self._rng, self._size, self._setup.instructions)
     self._served = 0
 
-  def take(self, count: int) -> relations.Instances:
+  def take(self, count: int) -> instances.Instances:
     """Serves the next instances.
 
     Args:
@@ -111,7 +111,7 @@ class Supply:
       self._draw()
     chosen = slice(self._served, self._served + count)
     self._served += count
-    return relations.Instances(
+    return instances.Instances(
         self._block.instruction[chosen],
         world.State(*(x[chosen] for x in self._block.state)))
 

@@ -19,7 +19,7 @@ from absl import flags
 
 import gridlu
 from gridlu import language
-from gridlu import pictures
+from gridlu import recording as recording_lib
 from gridlu import screen
 from gridlu import solver
 from gridlu import tasks
@@ -53,7 +53,7 @@ class Game:
   delay = None
 
   def __init__(self, environment: gridlu.GridLU,
-               recording: pictures.Recording | None = None):
+               recording: recording_lib.Recording | None = None):
     """Begins with an instance.
 
     Args:
@@ -131,7 +131,7 @@ _KEY_OF = {chosen: key for key, chosen in _ACTIONS.items()}
 
 
 def demonstrate(environment: gridlu.GridLU, episodes: int,
-                recording: pictures.Recording) -> list[str]:
+                recording: recording_lib.Recording) -> list[str]:
   """Plays shortest solutions (see `gridlu.solver`).
 
   Args:
@@ -193,8 +193,8 @@ def _main_with(values: flags.FlagValues) -> Callable[[list[str]], None]:
       lower_bound=0, flag_values=values)
   record = flags.DEFINE_string(
       'record', None, 'A GIF file for the episodes that are played: the last '
-      f'{pictures.RECORDED_EPISODES} that have a step. It is written at the '
-      'end, over what was there.', flag_values=values)
+      f'{recording_lib.RECORDED_EPISODES} that have a step. It is written at '
+      'the end, over what was there.', flag_values=values)
   expert = flags.DEFINE_integer(
       'demonstrate', 0, 'So many instances are played by an expert in place of '
       'a person; --record says where to.', lower_bound=0, flag_values=values)
@@ -208,7 +208,7 @@ def _main_with(values: flags.FlagValues) -> Callable[[list[str]], None]:
           None if instruction.value is None else
           [_instruction(instruction.value, task.value)])
       if record.value is not None:
-        pictures.check_output('record', record.value, '.gif')
+        recording_lib.check_output('record', record.value, '.gif')
       if not expert.value:
         screen.check_terminal()
       elif record.value is None:
@@ -216,12 +216,12 @@ def _main_with(values: flags.FlagValues) -> Callable[[list[str]], None]:
                          'give --record=expert.gif with it.')
     except (ValueError, screen.TerminalError) as error:
       sys.exit(f'Error: {error}')
-    recording = None if record.value is None else pictures.Recording()
+    recording = None if record.value is None else recording_lib.Recording()
     environment = gridlu.GridLU(
         task.value, seed.value, instructions=instructions)
     if expert.value and recording is not None and record.value is not None:
       print('\n'.join(demonstrate(environment, expert.value, recording)))
-      pictures.finish(recording, record.value)
+      recording_lib.finish(recording, record.value)
       return
     game = Game(environment, recording)
     try:
@@ -230,7 +230,7 @@ def _main_with(values: flags.FlagValues) -> Callable[[list[str]], None]:
       sys.exit(f'Error: {error}')
     finally:
       if recording is not None and record.value is not None:
-        pictures.finish(recording, record.value)
+        recording_lib.finish(recording, record.value)
 
   return main
 

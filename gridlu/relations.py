@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gridlu import instances as instances_lib
 from gridlu import language
 from gridlu import world
 
@@ -55,12 +56,6 @@ _BITS = 2**np.arange(world.NUM_CELLS, dtype=np.int32).reshape(
 _DOWN = 2**world.SIZE
 _RIGHT = 2
 _NOT_LAST_COLUMN = np.int32(np.sum(_BITS[:, :-1]))
-
-
-class Instances(NamedTuple):
-  """Instructions and states that go together."""
-  instruction: np.ndarray  # int32 [N], index into the list of instructions.
-  state: world.State  # Batch dimensions [N].
 
 
 def _description(operand: language.Operand) -> int:
@@ -253,7 +248,8 @@ def _draw(rng: np.random.Generator, count: int,
 
 def instances(
     rng: np.random.Generator, count: int,
-    instructions: Sequence[language.Instruction] | None = None) -> Instances:
+    instructions: Sequence[language.Instruction] | None = None
+) -> instances_lib.Instances:
   """Draws task instances: instructions and states to start from (F.1).
 
   A quarter are go-to instructions (see `GO_TO_PROPOSAL`), uniform within
@@ -277,7 +273,8 @@ def instances(
       something that is not a GridLU-Relations instruction.
   """
   blocks, places = _draw(rng, count, _codes_of(instructions))
-  return Instances(blocks.instruction, _board(blocks.blocks, places))
+  return instances_lib.Instances(
+      blocks.instruction, _board(blocks.blocks, places))
 
 
 # How many placements are tried at once: some 10 MB of boards and masks.
@@ -286,7 +283,8 @@ _TRIES = 8192
 
 def goal_states(
     rng: np.random.Generator, count: int,
-    instructions: Sequence[language.Instruction] | None = None) -> Instances:
+    instructions: Sequence[language.Instruction] | None = None
+) -> instances_lib.Instances:
   """Draws pairs of instruction and goal state, for the data set D.
 
   Each is an instance (see `instances`) whose blocks and agent are placed
@@ -328,4 +326,5 @@ def goal_states(
     agent[solved] = places.agent[hits[first]]
     still = np.isin(tried, solved, invert=True)
     left = np.concatenate([tried[still], left[_TRIES:]])
-  return Instances(instruction, _board(blocks, _Places(cells, agent)))
+  return instances_lib.Instances(
+      instruction, _board(blocks, _Places(cells, agent)))

@@ -206,3 +206,18 @@ def contact_sheet(images: np.ndarray, captions: Sequence[str] | None = None,
     for j, line in enumerate(texts[i] if texts else ()):
       draw.text((x, y + height + 2 + j * line_height), line, (0, 0, 0), font)
   return np.asarray(sheet)
+
+
+def pad(image: np.ndarray, height: int, width: int) -> np.ndarray:
+  """Adds white to the right of an image and below it.
+
+  Args:
+    image: uint8 [H, W, 3].
+    height: Rows of the result, at least H.
+    width: Columns of the result, at least W.
+
+  Returns:
+    uint8 [height, width, 3].
+  """
+  rows, columns = height - image.shape[0], width - image.shape[1]
+  return np.pad(image, ((0, rows), (0, columns), (0, 0)), constant_values=255)

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gridlu import arrangements
+from gridlu import instances as instances_lib
 from gridlu import language
 from gridlu import relations
 from gridlu import world
@@ -22,8 +23,8 @@ class Task(NamedTuple):
   # The rest are functions as in `relations`.
   encode: Callable[[Sequence[language.Instruction]], np.ndarray]
   satisfied: Callable[..., world.Array]
-  instances: Callable[..., relations.Instances]
-  goal_states: Callable[..., relations.Instances]
+  instances: Callable[..., instances_lib.Instances]
+  goal_states: Callable[..., instances_lib.Instances]
 
 
 TASKS = {
