@@ -15,6 +15,7 @@ from gridlu import rendering
 from gridlu import tasks
 from gridlu import world
 from gridlu.environment import GridLU
+from gridlu.tasks import satisfied
 
 with contextlib.suppress(ImportError):  # Where there is no gymnasium.
   from gridlu import gym_registration
@@ -22,26 +23,3 @@ with contextlib.suppress(ImportError):  # Where there is no gymnasium.
 
 __all__ = ('GridLU', 'arrangements', 'environment', 'language', 'relations',
            'rendering', 'satisfied', 'tasks', 'world')
-
-
-def satisfied(instruction: language.Instruction | str,
-              states: world.State) -> world.Array:
-  """Returns which states satisfy an instruction: the ground truth.
-
-  For many different instructions at once see `relations.satisfied` and
-  `arrangements.satisfied`.
-
-  Args:
-    instruction: An instruction of either task, or its text.
-    states: A batch of states (NumPy).
-
-  Returns:
-    bool [...], with the batch dimensions of `states`.
-
-  Raises:
-    language.InstructionError: The text is not an instruction.
-  """
-  if isinstance(instruction, str):
-    instruction = language.parse(instruction)
-  task = tasks.find(instruction.task)
-  return task.satisfied(task.encode([instruction])[0], states)

@@ -18,6 +18,13 @@ from gridlu import instances as instances_lib
 from gridlu import language
 from gridlu import world
 
+TITLE = 'GridLU-Arrangements'
+EPISODE_LENGTH = 45
+HAS_GROUND_TRUTH = False
+TOKENS = language.ARRANGEMENTS_TOKENS
+FIRST_GROUPS = ('4 blocks', '8 blocks')  # Of `groups`.
+all_instructions = language.arrangements_instructions
+
 CODE_SIZE = 2  # Numbers in an encoded instruction.
 _FORM_SIZE = 4  # Blocks in a form.
 
@@ -137,8 +144,24 @@ def satisfied(codes: world.Array, states: world.State,
 def _codes_of(instructions: Sequence[language.Instruction] | None
              ) -> np.ndarray:
   """Returns the encoded instructions, all 36 for None."""
-  return encode(language.chosen(
-      instructions, language.arrangements_instructions()))
+  return encode(language.chosen(instructions, all_instructions()))
+
+
+def groups(instruction: language.Instruction,
+           start: world.State | None) -> Sequence[str]:
+  """Returns the groups that reports count an episode for.
+
+  Args:
+    instruction: The episode's.
+    start: Its first state, without batch dimensions; None if it is unknown.
+
+  Returns:
+    The number of blocks ('4 blocks') unless it is unknown, and the word.
+  """
+  word = type(instruction).__name__
+  if start is None:
+    return (word,)
+  return f'{np.count_nonzero(start.blocks)} blocks', word
 
 
 def _propose(rng: np.random.Generator, count: int, codes: np.ndarray

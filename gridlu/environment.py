@@ -149,7 +149,7 @@ class GridLU(dm_env.Environment):
     """Makes an environment.
 
     Args:
-      task: 'relations' or 'arrangements'.
+      task: A name in `tasks.TASKS`.
       seed: Determines all that the environment draws; None for a fresh start
         each time.
       episode_length: Steps of an episode; None for the paper's (30 or 45).

@@ -235,7 +235,7 @@ def generate(
   """Draws a data set of GridLU goal states.
 
   Args:
-    task: 'relations' or 'arrangements'.
+    task: A name in `tasks.TASKS`.
     count: How many examples. Relations needs about 131,072 (figure 7), and
       Arrangements 100,000 (section 3.4).
     seed: Determines the examples.

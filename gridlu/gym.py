@@ -45,8 +45,8 @@ class GridLUEnv(gymnasium.Env[Observation, Any]):
     """Makes an environment.
 
     Args:
-      task: 'relations' or 'arrangements', as for `gridlu.GridLU`, like all
-        arguments but the last.
+      task: A name in `tasks.TASKS`. This and all other arguments but the last
+        are those of `gridlu.GridLU`.
       episode_length: Steps of an episode; None for the paper's (30 or 45).
       instructions: The instructions to draw from; None for all of the task's.
       physics: What can be moved.

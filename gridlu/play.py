@@ -17,7 +17,7 @@ import sys
 from absl import app
 from absl import flags
 
-import gridlu
+from gridlu import environment as environment_lib
 from gridlu import language
 from gridlu import recording as recording_lib
 from gridlu import screen
@@ -52,7 +52,7 @@ class Game:
 
   delay = None
 
-  def __init__(self, environment: gridlu.GridLU,
+  def __init__(self, environment: environment_lib.GridLU,
                recording: recording_lib.Recording | None = None):
     """Begins with an instance.
 
@@ -81,7 +81,7 @@ class Game:
   @property
   def reached(self) -> bool:
     """Whether the state is a goal state."""
-    return bool(gridlu.satisfied(
+    return bool(tasks.satisfied(
         self._environment.instruction, self._environment.state))
 
   @property
@@ -112,7 +112,7 @@ class Game:
     left = environment.episode_length - self._num_steps
     reached = 'reached' if self.reached else 'not reached'
     panel = [
-        screen.line(f'GridLU-{environment.instruction.task.title()}'),
+        screen.line(tasks.find(environment.instruction.task).title),
         screen.line(''),
         screen.line(f'Steps  {self._num_steps} taken, {left} left'),
         screen.line(f'Agent  {screen.agent_text(state)}'),
@@ -130,7 +130,7 @@ class Game:
 _KEY_OF = {chosen: key for key, chosen in _ACTIONS.items()}
 
 
-def demonstrate(environment: gridlu.GridLU, episodes: int,
+def demonstrate(environment: environment_lib.GridLU, episodes: int,
                 recording: recording_lib.Recording) -> list[str]:
   """Plays shortest solutions (see `gridlu.solver`).
 
@@ -217,7 +217,7 @@ def _main_with(values: flags.FlagValues) -> Callable[[list[str]], None]:
     except (ValueError, screen.TerminalError) as error:
       sys.exit(f'Error: {error}')
     recording = None if record.value is None else recording_lib.Recording()
-    environment = gridlu.GridLU(
+    environment = environment_lib.GridLU(
         task.value, seed.value, instructions=instructions)
     if expert.value and recording is not None and record.value is not None:
       print('\n'.join(demonstrate(environment, expert.value, recording)))

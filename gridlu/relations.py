@@ -18,6 +18,13 @@ from gridlu import instances as instances_lib
 from gridlu import language
 from gridlu import world
 
+TITLE = 'GridLU-Relations'
+EPISODE_LENGTH = 30
+HAS_GROUND_TRUTH = True
+TOKENS = language.RELATIONS_TOKENS
+FIRST_GROUPS = ('go to', 'bring to')  # Of `groups`.
+all_instructions = language.relations_instructions
+
 CODE_SIZE = 3  # Numbers in an encoded instruction.
 
 # With what probability the paper's generator proposes a go-to instruction is
@@ -131,6 +138,22 @@ def satisfied(codes: world.Array, states: world.State,
       (same & ((left & right) != 0)))
 
 
+def groups(instruction: language.Instruction,
+           start: world.State | None) -> Sequence[str]:
+  """Returns the groups that reports count an episode for.
+
+  Args:
+    instruction: The episode's.
+    start: Its first state. It does not matter here.
+
+  Returns:
+    'go to' or 'bring to', and the relation.
+  """
+  del start
+  return ('go to' if instruction.is_go_to else 'bring to',
+          type(instruction).__name__)
+
+
 class _Blocks(NamedTuple):
   """What an instance has on the board, before it is placed."""
   instruction: np.ndarray  # int32 [N]
@@ -148,8 +171,7 @@ class _Places(NamedTuple):
 def _codes_of(instructions: Sequence[language.Instruction] | None
              ) -> np.ndarray:
   """Returns the encoded instructions, all 990 for None."""
-  return encode(language.chosen(
-      instructions, language.relations_instructions()))
+  return encode(language.chosen(instructions, all_instructions()))
 
 
 def _propose_blocks(rng: np.random.Generator, count: int,

@@ -215,8 +215,7 @@ def _satisfied(problem: _Problem, sets: np.ndarray, agent: np.ndarray
       blocks.T.reshape(len(sets), world.SIZE, world.SIZE),
       np.stack(np.divmod(agent, world.SIZE), axis=-1),
       np.zeros(len(sets), np.bool_))
-  task = tasks.find(problem.instruction.task)
-  return task.satisfied(task.encode([problem.instruction])[0], states)
+  return tasks.satisfied(problem.instruction, states)
 
 
 def _goals(problem: _Problem, sets: np.ndarray) -> np.ndarray:
@@ -403,10 +402,7 @@ def _meaning(instruction: language.Instruction, physics: world.Physics
 
   Of code 0, no block, the role is -1.
   """
-  if isinstance(instruction, (language.SouthFrom, language.EastFrom)) or (
-      isinstance(instruction, language.SameLocation) and
-      instruction.right == language.AGENT):
-    instruction = instruction.twin  # Fewer tables.
+  instruction = instruction.canonical  # One table for both twins.
   roles = [4 * _fits(instruction.left, code) +
            2 * _fits(instruction.right, code) +
            _LIFTABLE * (code not in physics.immovable)

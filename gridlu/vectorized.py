@@ -59,7 +59,7 @@ class VectorGridLU:
 
     Args:
       num_boards: W, how many.
-      task: 'relations' or 'arrangements'.
+      task: A name in `tasks.TASKS`.
       seed: Determines all that is drawn; None for a fresh start each time.
       episode_length: Steps of an episode; None for the paper's (30 or 45).
       instructions: The instructions to draw from, as strings or instructions;
