@@ -1,8 +1,8 @@
 """GridLU: a small block world and its instruction language.
 
-`GridLU` is the environment and `satisfied` the ground truth; the rest is in
-the modules (`gridlu.goal_dataset`, which is also a program, is imported by
-name). Where gymnasium is installed it comes to know GridLU by this import.
+`GridLU` is the environment and `satisfied` the ground truth. The README beside
+this file lists the modules. If Gymnasium is installed, importing this package
+registers the environments with it.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ from gridlu import world
 from gridlu.environment import GridLU
 from gridlu.tasks import satisfied
 
-with contextlib.suppress(ImportError):  # Where there is no gymnasium.
+with contextlib.suppress(ImportError):  # Gymnasium is not installed.
   from gridlu import gym_registration
   gym_registration.register()
 

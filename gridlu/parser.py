@@ -1,8 +1,8 @@
 """Reads terms such as Name(first, 'word'), from left to right.
 
-The parser knows brackets, commas and quotes, and where in the text it is. Which
-names and words may stand where is said by its caller: `language` for GridLU's
-instructions.
+The parser handles brackets, commas, quotes and positions in the text. Its
+caller (`language`, for GridLU's instructions) says which names and words are
+allowed.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -16,7 +16,7 @@ class InstructionError(ValueError):
   Attributes:
     expected: What was expected, as a phrase.
     text: The text that was parsed, or None if no text was.
-    position: Where in `text` that was expected.
+    position: Where in `text` it was expected.
   """
 
   def __init__(self, expected: str, text: str | None = None,
@@ -35,22 +35,22 @@ class InstructionError(ValueError):
 
 
 class Word(NamedTuple):
-  """An argument that is a word, in quotes or bare."""
+  """An argument that is a word, with or without quotes."""
   words: Collection[str]
   expected: str  # What messages call them.
   synonyms: Mapping[str, str] = {}
 
 
 class Nested(NamedTuple):
-  """An argument that is a term itself."""
+  """An argument that is a term."""
   names: Collection[str]
   expected: str  # What messages call them.
 
 
 class Form(NamedTuple):
-  """How a term is written and what is made of it."""
-  build: Callable[..., Any]  # Called with what its arguments are.
-  arguments: Sequence[Word | Nested] = ()  # Without any, no brackets.
+  """How a term is written, and how to build its value."""
+  build: Callable[..., Any]  # Called with the values of the arguments.
+  arguments: Sequence[Word | Nested] = ()  # Empty: the term has no brackets.
 
 
 _QUOTES = '\'"`\u2018\u2019\u201c\u201d\u201e\u00b4'
@@ -71,7 +71,7 @@ class Parser:
   """Recursive descent over one text.
 
   Attributes:
-    position: Where the next token stands.
+    position: The position of the next token.
   """
 
   def __init__(self, text: str, forms: Mapping[str, Form]):
@@ -79,7 +79,7 @@ class Parser:
 
     Args:
       text: What to read.
-      forms: The terms that may be nested, by their names.
+      forms: The terms that `term` can read, by their names.
     """
     self._text = text
     self._forms = forms
@@ -90,11 +90,11 @@ class Parser:
     self._token, self.position = next(self._rest)
 
   def fail(self, expected: str, position: int | None = None) -> NoReturn:
-    """Raises the error that something else was expected.
+    """Raises an error that says what was expected.
 
     Args:
       expected: What was expected, as a phrase.
-      position: Where; None for the next token.
+      position: Where it was expected; None for the next token.
 
     Raises:
       InstructionError: Always.
@@ -103,7 +103,7 @@ class Parser:
         expected, self._text, self.position if position is None else position)
 
   def name(self, names: Collection[str], expected: str) -> str:
-    """Reads one of some names; fails with `expected` on anything else."""
+    """Reads one of some names; fails with `expected` at anything else."""
     name = self._token
     if name not in names:
       self.fail(expected)
@@ -115,7 +115,7 @@ class Parser:
     self.name((symbol,), f'{symbol!r}')
 
   def end(self) -> None:
-    """Checks that nothing is left."""
+    """Checks that nothing follows."""
     if self._token:
       self.fail('the end of the instruction')
 
@@ -137,14 +137,14 @@ class Parser:
     """Reads a term.
 
     Args:
-      names: Those of `forms` that are allowed here.
+      names: The names in `forms` that are allowed here.
       expected: What messages call them.
 
     Returns:
-      What its form builds.
+      The value that the term's form builds.
 
     Raises:
-      InstructionError: Something else stands here.
+      InstructionError: The text does not continue with such a term.
     """
     form = self._forms[self.name(names, expected)]
     values = []

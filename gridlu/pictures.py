@@ -2,10 +2,9 @@
 
   python -m gridlu.pictures --figure=6 --output=dynamics.png
 
-Figure 1 shows different states that carry out one instruction, figure 3 the
-two tasks and the vocabulary of GridLU-Arrangements, figure 6 the dynamics of
-the world. They are drawn by `gridlu.rendering`, so that they show just what an
-agent sees.
+Figure 1 shows different goal states of one instruction, figure 3 the two tasks
+and the vocabulary of GridLU-Arrangements, figure 6 the dynamics of the world.
+`gridlu.rendering` draws them: they show what an agent sees.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,9 +25,9 @@ def _draw(text: str) -> world.State:
   """Returns the state that a text shows.
 
   Args:
-    text: Rows from the top, divided by '/', each of 5 cells: '..' or a block
-      by the first letters of its colour and shape ('rc': a red circle), and
-      '@' after the cell where the free agent is.
+    text: Rows from the top, separated by '/', each of 5 cells. A cell is '..'
+      or a block, written as the first letters of its colour and shape ('rc' is
+      a red circle). '@' follows the cell of the free agent.
   """
   codes = {color[0] + shape[0]: world.block(shape, color)
            for color in world.COLORS for shape in world.SHAPES}
@@ -63,14 +62,14 @@ def figure_1_states() -> list[world.State]:
   """Returns figure 1's states.
 
   Returns:
-    Four goal states of `FIGURE_1_INSTRUCTION` that differ in place and
-    orientation of the L and in the places of the blue blocks.
+    Four goal states of `FIGURE_1_INSTRUCTION` that differ in the position and
+    orientation of the L and in the positions of the blue blocks.
   """
   return [_draw(text) for text in _FIGURE_1]
 
 
-# Instruction, initial state and goal state: the Relations episode; two of
-# Arrangements, with 4 and with 8 blocks.
+# Instruction, initial state and goal state: one episode of Relations, and two
+# of Arrangements with 4 and 8 blocks.
 _EPISODES = (
     ("WestFrom(Color('green', Shape('triangle', SCENE)), "
      "Color('red', Shape('circle', SCENE)))",
@@ -96,14 +95,14 @@ def figure_3_episodes(
   """Returns figure 3's episodes.
 
   Returns:
-    Instruction, initial state and goal state: one of GridLU-Relations, then
-    two of GridLU-Arrangements, with 4 and with 8 blocks.
+    Instruction, initial state and goal state of each: one of GridLU-Relations,
+    then two of GridLU-Arrangements with 4 and 8 blocks.
   """
   return [(language.parse(text), _draw(initial), _draw(goal))
           for text, initial, goal in _EPISODES]
 
 
-# Forms of four blocks, with mirror images where they differ.
+# Forms of four blocks, with their mirror images where these differ.
 _FORMS = {
     'Square': ('.. .. .. / .. xx xx / .. xx xx',),
     'Line': ('.. .. .. .. / .. .. .. .. / xx xx xx xx',),
@@ -116,7 +115,7 @@ _FORMS = {
     'Snake': ('.. .. .. / .. xx xx / .. .. xx xx',
               '.. .. .. / .. .. xx xx / .. xx xx'),
 }
-# The paper's figure has a name of its own for some words.
+# Names that the paper's figure uses for some words.
 _LABELS = {'Dline': 'Diagonal Line', 'Connected': 'Adjacent Connect',
            'Disconnected': 'Diagonal Connect'}
 _EXAMPLES = {
@@ -126,7 +125,7 @@ _EXAMPLES = {
             'Line', 'Square', 'Eel', 'Snake', 'Triangle')),
     'Disconnected': _FORMS['Dline'] + _FORMS['Circle'],
 }
-# The colour of a word's examples: any would do.
+# The colours of the examples that are not red. They have no meaning.
 _EXAMPLE_COLORS = {'Connected': 'green', 'Disconnected': 'blue'}
 
 
@@ -145,8 +144,8 @@ def figure_3_vocabulary() -> list[tuple[str, world.State]]:
   """Returns figure 3's vocabulary.
 
   Returns:
-    Words of GridLU-Arrangements (see `language.ARRANGEMENTS`), each once or
-    more, with a goal state.
+    Pairs of a word of GridLU-Arrangements (see `language.ARRANGEMENTS`) and a
+    goal state. Each word occurs at least once.
   """
   return [(word, _example(form, _EXAMPLE_COLORS.get(word, 'red')))
           for word, forms in _EXAMPLES.items() for form in forms]
@@ -158,7 +157,7 @@ FIGURE_6_ACTIONS = (
 
 
 def figure_6_states() -> list[world.State]:
-  """Returns figure 6's states: the first, and after each of its actions."""
+  """Returns figure 6's states: the first, and one after each action."""
   states = [_draw(""".. .. .. .. .. / .. .. .. .. .. / .. .. .. .. .. /
                      .. .. .. .. .. / .. .. gt ..@ ..""")]
   for action in FIGURE_6_ACTIONS:
@@ -209,7 +208,7 @@ def figure(number: str) -> np.ndarray:
     uint8 [height, width, 3].
 
   Raises:
-    ValueError: It is another.
+    ValueError: The figure does not show GridLU.
   """
   if number not in _FIGURES:
     raise ValueError(f'number is {number!r}: expected one of '
@@ -223,7 +222,7 @@ def _main_with(values: flags.FlagValues) -> Callable[[list[str]], None]:
       'figure', None, tuple(_FIGURES), "Which of the paper's figures to draw.",
       required=True, flag_values=values)
   output = flags.DEFINE_string(
-      'output', None, 'The PNG file to write, over what was there.',
+      'output', None, 'The PNG file to write. An existing one is replaced.',
       required=True, flag_values=values)
 
   def main(argv: list[str]) -> None:
@@ -246,5 +245,5 @@ def _main_with(values: flags.FlagValues) -> Callable[[list[str]], None]:
 
 
 if __name__ == '__main__':
-  # Defined here and not on import: other programs have flags of these names.
+  # Not on import: other programs define flags of the same names.
   app.run(_main_with(flags.FLAGS))

@@ -1,14 +1,14 @@
-"""A person plays GridLU in the terminal.
+"""Program: play GridLU in the terminal, or record optimal solutions.
 
   python -m gridlu.play --task=arrangements
 
-Arrow keys move, space lifts a block or puts it down, `.` or w waits, r is a
-new instance and q quits. See `gridlu.screen` for how to read the board.
+The arrow keys move, space lifts a block or puts it down, `.` or w waits, r
+starts a new instance and q quits. `gridlu.screen` explains how to read the
+board.
 
   python -m gridlu.play --demonstrate=3 --record=expert.gif
 
-lets an expert play, who needs no more steps than there must be, and no
-terminal.
+Records optimal solutions; needs no terminal.
 """
 
 from collections.abc import Callable
@@ -39,26 +39,26 @@ _LEGEND = ('(r)   a red circle', '[g]   a green rect',
 
 
 def action(key: str) -> world.Action | None:
-  """Returns the action that a key means, None if it means none.
+  """Returns the action of a key, or None if the key has none.
 
   Args:
-    key: As `screen.key_name` names it.
+    key: A name as `screen.key_name` returns it.
   """
   return _ACTIONS.get(key)
 
 
 class Game:
-  """A person's episodes, one after another: a `screen.View`."""
+  """A `screen.View` of the episodes that a person plays."""
 
   delay = None
 
   def __init__(self, environment: environment_lib.GridLU,
                recording: recording_lib.Recording | None = None):
-    """Begins with an instance.
+    """Starts the first episode.
 
     Args:
-      environment: Where to play. The game resets it.
-      recording: Gets every state.
+      environment: The environment to play in. The game resets it.
+      recording: If given, records every state.
     """
     self._environment = environment
     self._recording = recording
@@ -103,7 +103,7 @@ class Game:
     return True
 
   def tick(self) -> None:
-    """Does nothing: time does not count."""
+    """Does nothing: only keys change the game."""
 
   def lines(self) -> list[screen.Line]:
     """Returns the screen."""
@@ -135,13 +135,13 @@ def demonstrate(environment: environment_lib.GridLU, episodes: int,
   """Plays shortest solutions (see `gridlu.solver`).
 
   Args:
-    environment: Where to play; it is reset.
-    episodes: How many instances.
-    recording: Gets every state. Of an instance that is solved from the start,
-      or that has no solution, there is nothing to see.
+    environment: The environment to play in. It is reset.
+    episodes: How many instances to play.
+    recording: Records every state. It keeps nothing of an instance whose
+      solution has no step or that has no solution.
 
   Returns:
-    A sentence for each instance.
+    A sentence about each instance.
   """
   game = Game(environment, recording)
   sentences = []
@@ -185,19 +185,20 @@ def _main_with(values: flags.FlagValues) -> Callable[[list[str]], None]:
       'task', 'relations', tuple(tasks.TASKS), 'The task to play.',
       flag_values=values)
   instruction = flags.DEFINE_string(
-      'instruction', None, 'The instruction of every episode; default: any of '
-      "the task's. Example: --instruction=\"NorthFrom(AGENT, Color('red', "
+      'instruction', None, 'The instruction of every episode; default: drawn '
+      "from the task's. Example: --instruction=\"NorthFrom(AGENT, Color('red', "
       'SCENE))".', flag_values=values)
   seed = flags.DEFINE_integer(
-      'seed', None, 'Determines the instances; default: others each time.',
+      'seed', None, 'Determines the instances; default: a random seed.',
       lower_bound=0, flag_values=values)
   record = flags.DEFINE_string(
-      'record', None, 'A GIF file for the episodes that are played: the last '
-      f'{recording_lib.RECORDED_EPISODES} that have a step. It is written at '
-      'the end, over what was there.', flag_values=values)
+      'record', None, 'A GIF file that shows the last '
+      f'{recording_lib.RECORDED_EPISODES} episodes with at least one step. It '
+      'is written at the end and replaces an existing file.',
+      flag_values=values)
   expert = flags.DEFINE_integer(
-      'demonstrate', 0, 'So many instances are played by an expert in place of '
-      'a person; --record says where to.', lower_bound=0, flag_values=values)
+      'demonstrate', 0, 'Instead of playing, record optimal solutions of this '
+      'many instances to --record.', lower_bound=0, flag_values=values)
 
   def main(argv: list[str]) -> None:
     if len(argv) > 1:
@@ -212,8 +213,8 @@ def _main_with(values: flags.FlagValues) -> Callable[[list[str]], None]:
       if not expert.value:
         screen.check_terminal()
       elif record.value is None:
-        raise ValueError('--demonstrate needs a file for what is to be seen: '
-                         'give --record=expert.gif with it.')
+        raise ValueError('--demonstrate needs a file to record to: give '
+                         '--record=expert.gif with it.')
     except (ValueError, screen.TerminalError) as error:
       sys.exit(f'Error: {error}')
     recording = None if record.value is None else recording_lib.Recording()
@@ -236,5 +237,5 @@ def _main_with(values: flags.FlagValues) -> Callable[[list[str]], None]:
 
 
 if __name__ == '__main__':
-  # Defined here and not on import: other programs have flags of these names.
+  # Not on import: other programs define flags of the same names.
   app.run(_main_with(flags.FLAGS))

@@ -1,7 +1,7 @@
 """Records episodes as animated GIFs.
 
-`save_gif` writes any images. `Recording` keeps the last episodes of a program
-that plays, and `check_output` and `finish` are the program's beginning and end.
+`save_gif` writes any images. A program that plays episodes calls `check_output`
+at its start, collects states in a `Recording`, and calls `finish` at its end.
 """
 
 import collections
@@ -17,7 +17,7 @@ from PIL import Image
 from gridlu import rendering
 from gridlu import world
 
-RECORDED_EPISODES = 20  # How many a `Recording` keeps.
+RECORDED_EPISODES = 20  # How many episodes a `Recording` keeps by default.
 _STEP_SECONDS = .5
 _END_SECONDS = 2.
 _LONGEST_SECONDS = 600.  # A GIF counts hundredths of seconds in 16 bits.
@@ -28,15 +28,15 @@ class OutputError(ValueError):
 
 
 def check_output(flag: str, path: str, suffix: str) -> None:
-  """Checks that a picture can be written, before there is one.
+  """Checks that a file can be written, before the work that fills it.
 
   Args:
     flag: The flag that names the file, without its dashes.
-    path: The file; its folder must exist.
-    suffix: How its name must end, such as '.gif'.
+    path: The file. Its folder must exist.
+    suffix: The end that its name must have, such as '.gif'.
 
   Raises:
-    OutputError: It cannot; the message says why not.
+    OutputError: The file cannot be written. The message says why.
   """
   folder = os.path.dirname(path) or '.'
   if not path.lower().endswith(suffix) or os.path.isdir(path):
@@ -58,22 +58,20 @@ def save_gif(path: str | os.PathLike | BinaryIO, images: np.ndarray,
              captions: Sequence[str] | None = None,
              seconds: float | Sequence[float] = _STEP_SECONDS,
              scale: int = 4) -> None:
-  """Writes an animation, which plays for ever.
+  """Writes an animated GIF that loops forever.
 
   Args:
-    path: The file, .gif; what was there is lost. Or an open one.
-    images: uint8 [N, H, W, 3], one a frame. A frame that equals the one before
-      makes that one stand longer.
-    captions: A text to stand below each image, wrapped to its width; None for
-      no text.
-    seconds: How long a frame stands, one number or one for each; GIF counts
-      hundredths, and many programs show none for less than .02.
-    scale: How many pixels on a side a pixel of the images gets: they stay
-      sharp.
+    path: The .gif file to write or replace, or an open file.
+    images: uint8 [N, H, W, 3], an image for each frame. Equal frames in a row
+      become one frame that lasts longer.
+    captions: A text below each image, wrapped to its width; None for no text.
+    seconds: How long a frame lasts: one number for all, or one for each. GIF
+      counts hundredths, and many programs show no frame for less than .02.
+    scale: Enlarges each pixel to a square of this many pixels on a side.
 
   Raises:
-    ValueError: The images are not such an array, there is not one caption or
-      time for each, or a number is out of range.
+    ValueError: `images` is not such an array, there is not one caption or time
+      for each image, or a number is out of range.
     OSError: The file cannot be written.
   """
   images = rendering.checked(images, captions)
@@ -93,7 +91,7 @@ def save_gif(path: str | os.PathLike | BinaryIO, images: np.ndarray,
           images[i:i + 1], None if captions is None else captions[i:i + 1],
           scale=scale)
       for i in range(count)]
-  # Captions have different numbers of lines; the frames of a GIF are alike.
+  # Captions differ in their numbers of lines; a GIF's frames have one size.
   height = max(len(frame) for frame in frames)
   pictures = [
       Image.fromarray(rendering.pad(frame, height, frame.shape[1]))
@@ -104,14 +102,14 @@ def save_gif(path: str | os.PathLike | BinaryIO, images: np.ndarray,
 
 
 class Recording:
-  """Keeps episodes, with a text for each state, to be saved as a GIF."""
+  """Collects episodes, with a caption for each state, to save as a GIF."""
 
   def __init__(self, episodes: int = RECORDED_EPISODES):
     """Makes an empty recording.
 
     Args:
-      episodes: How many to keep, the last ones. Episodes without a step do not
-        count.
+      episodes: How many of the last episodes to keep. Episodes without a step
+        do not count.
     """
     self._episodes: collections.deque[list[tuple[np.ndarray, str]]] = (
         collections.deque(maxlen=episodes))
@@ -130,7 +128,7 @@ class Recording:
     """Writes the GIF, unless nothing was played.
 
     Args:
-      path: The file; what was there is lost.
+      path: The file to write or replace.
 
     Returns:
       A sentence that says what was written.
@@ -157,7 +155,7 @@ class Recording:
 
 
 def finish(recording: Recording, path: str) -> None:
-  """Saves a program's recording and prints so, or exits with the reason."""
+  """Saves a program's recording and prints a report, or exits with an error."""
   try:
     print(recording.save(path))
   except OutputError as error:
