@@ -23,8 +23,8 @@ does:
 `InstructionError` for an instruction that is not in the grammar.
 
 To define the words of another task, derive a class from `Instruction` that sets
-`task` and `noun` and implements the two rules, and from it a class for each
-word. `parse` then knows these words.
+`task` and `noun` and implements `left_problem` and `right_problem`. From that,
+derive a class for each word. `parse` then knows these words.
 """
 
 from collections.abc import Sequence
@@ -153,12 +153,13 @@ class Instruction:
 
   # A class that sets these is the base of a task's words.
   task: ClassVar[str]  # The task's name in `tasks.TASKS`.
-  noun: ClassVar[str]  # What messages call one of the words: 'a relation'.
+  # What messages call one of its words, such as 'a relation'.
+  noun: ClassVar[str] = 'an instruction'
 
   def __init_subclass__(cls, **kwargs):
     super().__init_subclass__(**kwargs)
-    if 'task' in vars(cls):
-      return
+    if 'task' in vars(cls) or not hasattr(cls, 'task'):
+      return  # Not a word.
     other = _INSTRUCTIONS.setdefault(cls.__name__, cls)
     if other.task != cls.task:
       raise TypeError(f'The tasks {other.task!r} and {cls.task!r} both have '
@@ -462,7 +463,10 @@ def parse(text: str) -> Instruction:
   if not isinstance(text, str):
     raise InstructionError(f'a string, not {type(text).__name__}: {text!r}')
   parser = parser_lib.Parser(text, _FORMS)
-  cls = _INSTRUCTIONS[parser.name(_INSTRUCTIONS, _expected_word())]
+  cls = _INSTRUCTIONS.get(parser.token)
+  if cls is None:
+    parser.fail(_expected_word())
+  parser.advance()
   parser.symbol('(')
   position = parser.position
   # A rule says what it expects when it is asked for an operand that it does not

@@ -71,7 +71,8 @@ class Parser:
   """Recursive descent over one text.
 
   Attributes:
-    position: The position of the next token.
+    token: The next token, '' at the end of the text.
+    position: Its position.
   """
 
   def __init__(self, text: str, forms: Mapping[str, Form]):
@@ -84,10 +85,11 @@ class Parser:
     self._text = text
     self._forms = forms
     self._rest = _tokens(text)
-    self._advance()
+    self.advance()
 
-  def _advance(self) -> None:
-    self._token, self.position = next(self._rest)
+  def advance(self) -> None:
+    """Goes to the next token."""
+    self.token, self.position = next(self._rest)
 
   def fail(self, expected: str, position: int | None = None) -> NoReturn:
     """Raises an error that says what was expected.
@@ -104,33 +106,35 @@ class Parser:
 
   def name(self, names: Collection[str], expected: str) -> str:
     """Reads one of some names; fails with `expected` at anything else."""
-    name = self._token
+    name = self.token
     if name not in names:
       self.fail(expected)
-    self._advance()
+    self.advance()
     return name
 
   def symbol(self, symbol: str) -> None:
     """Reads a bracket or a comma."""
-    self.name((symbol,), f'{symbol!r}')
+    if self.token != symbol:
+      self.fail(f'{symbol!r}')
+    self.advance()
 
   def end(self) -> None:
     """Checks that nothing follows."""
-    if self._token:
+    if self.token:
       self.fail('the end of the instruction')
 
   def _word(self, argument: Word) -> str:
-    quoted = self._token != '' and self._token in _QUOTES
+    quoted = self.token != '' and self.token in _QUOTES
     if quoted:
-      self._advance()
-    word = argument.synonyms.get(self._token, self._token)
+      self.advance()
+    word = argument.synonyms.get(self.token, self.token)
     if word not in argument.words:
       self.fail(argument.expected)
-    self._advance()
+    self.advance()
     if quoted:
-      if self._token == '' or self._token not in _QUOTES:
+      if self.token == '' or self.token not in _QUOTES:
         self.fail('a closing quote')
-      self._advance()
+      self.advance()
     return word
 
   def term(self, names: Collection[str], expected: str) -> Any:

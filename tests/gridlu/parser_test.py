@@ -50,13 +50,14 @@ class ParserTest(parameterized.TestCase):
   def test_pieces(self):
     parser = parser_lib.Parser('one, two', {})
     self.assertEqual(parser.name(('one', 'two'), 'a number'), 'one')
-    self.assertEqual(parser.position, 3)
+    self.assertEqual((parser.token, parser.position), (',', 3))
     parser.symbol(',')
-    self.assertEqual(parser.position, 5)
+    self.assertEqual((parser.token, parser.position), ('two', 5))
     with self.assertRaisesRegex(parser_lib.InstructionError, 'expected three'):
       parser.fail('three')
-    parser.name(('two',), 'two')
+    parser.advance()
     parser.end()
+    self.assertEqual(parser.token, '')
 
 
 if __name__ == '__main__':
