@@ -16,7 +16,6 @@ import multiprocessing
 import multiprocessing.connection
 import re
 import resource
-import sys
 import time
 import traceback
 from typing import Any
@@ -388,14 +387,12 @@ def define_flags() -> None:
 @program.main()
 def main(argv: Sequence[str]) -> None:
   """Measures and prints."""
+  del argv
   values = flags.FLAGS
-  try:
-    if values.export:
-      export(values.export, config_lib.Config(model=values.model))
-      return
-    names = select(values.only)
-  except config_lib.ConfigError as error:
-    sys.exit(f'Error: {error}')
+  if values.export:
+    export(values.export, config_lib.Config(model=values.model))
+    return
+  names = select(values.only)
   results = measure(names, values.seconds, {
       name: getattr(values, name)
       for name in ('model', 'intra_op_threads', 'inter_op_threads')})

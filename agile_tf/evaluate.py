@@ -36,20 +36,25 @@ from gridlu import world as board
 
 
 def _groups(episode: played.Episode) -> list[str]:
-  """The rows of the table that an episode counts for."""
-  text = episode.instruction
+  """Returns the rows of the table that an episode counts for."""
+  text, start = episode.instruction, episode.start
   try:
     instruction = language.parse(text)
-  except language.InstructionError:  # Another world's, of terms or of words.
+  except language.InstructionError:  # Of a world other than GridLU.
     root, bracket, _ = text.partition('(')
     return ['all', root] if bracket else ['all']
-  root, start = type(instruction).__name__, episode.start
-  if instruction.task == 'relations':
-    return ['all', 'go to' if instruction.is_go_to else 'bring to', root]
-  if start is None or start.shape != (board.PACKED_SIZE,):
-    return ['all', root]
-  count = int(np.count_nonzero(board.unpack(start).blocks))
-  return ['all', f'{count} blocks', root]
+  packed = start is not None and start.shape == (board.PACKED_SIZE,)
+  task = tasks.find(instruction.task)
+  return ['all', *task.groups(
+      instruction, board.unpack(start) if packed else None)]
+
+
+def _order(group: str) -> tuple[int, str]:
+  """Returns the place of a row in the table, as a key to sort by."""
+  first = ['all']
+  for task in tasks.TASKS.values():
+    first += task.first_groups
+  return first.index(group) if group in first else len(first), group
 
 
 def solvable(episodes: Sequence[played.Episode], config: config_lib.Config
@@ -82,9 +87,9 @@ def summarize(episodes: Sequence[played.Episode],
     possible: bool [episodes], which could have succeeded, if that is known.
 
   Returns:
-    'success': by group (all; kind of instruction, or number of blocks; relation
-    or word) the episodes, the rate, its interval and the share that was
-    'solvable'; 'reward_model': accuracy, false positives and false negatives
+    'success': by group ('all', and those of the task, see `tasks.Task.groups`)
+    the episodes, the rate, its interval and the share that was 'solvable';
+    'reward_model': accuracy, false positives and false negatives
     as shares of all decisions, if both sides are known; and
     'modelled_success', the share of final states that the reward model
     accepts, and its 'modelled_interval', if there is one.
@@ -100,7 +105,6 @@ def summarize(episodes: Sequence[played.Episode],
         groups.setdefault(group, []).append(episode.success)
         if possible is not None:
           ceilings.setdefault(group, []).append(bool(possible[i]))
-    order = ['all', 'go to', 'bring to', '4 blocks', '8 blocks']
     report['success'] = {
         group: {
             'episodes': len(groups[group]),
@@ -109,8 +113,7 @@ def summarize(episodes: Sequence[played.Episode],
                 sum(groups[group]), len(groups[group])),
             'solvable': (
                 float(np.mean(ceilings[group])) if ceilings else None),
-        } for group in sorted(
-            groups, key=lambda g: (order.index(g) if g in order else 9, g))}
+        } for group in sorted(groups, key=_order)}
   decisions = [
       episode.decisions for episode in episodes
       if episode.decisions is not None]
@@ -183,6 +186,7 @@ def define_flags() -> None:
 @program.main()
 def main(argv: Sequence[str]) -> None:
   """Evaluates a run."""
+  del argv
   values = flags.FLAGS
   if values.picture:
     folder = os.path.dirname(os.path.abspath(values.picture))

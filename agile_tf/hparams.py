@@ -17,6 +17,7 @@ from gridlu import program
 @program.main()
 def main(argv: Sequence[str]) -> None:
   """Reads the flags and prints the tables."""
+  del argv
   print(comparison.table_text(config_lib.from_flags(flags.FLAGS)))
 
 

@@ -103,6 +103,7 @@ def judge(run_dir: str, checkpoint: int | None, series: judge_cases.Series,
 @program.main()
 def main(argv: Sequence[str]) -> None:
   """Has a run judged and prints the report."""
+  del argv
   values = flags.FLAGS
   machine.prepare(config_lib.Config())
   try:

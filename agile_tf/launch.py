@@ -31,8 +31,8 @@ from agile_tf.training import run_lock
 from agile_tf.training import schedule as schedule_lib
 from agile_tf.training import threads
 from agile_tf.training import trainer as trainer_lib
-from gridlu import pictures
 from gridlu import program
+from gridlu import recording
 from gridlu import rendering
 
 
@@ -163,7 +163,7 @@ class Run:
     self._writer.image('episode', rendering.contact_sheet(
         images, [episode.instruction, *notes[1:]]), steps)
     gif = io.BytesIO()
-    pictures.save_gif(
+    recording.save_gif(
         gif, images, [f'{episode.instruction}, {note}' for note in notes])
     with Image.open(gif) as animation:
       size = animation.size
@@ -324,6 +324,7 @@ def _train(config: config_lib.Config) -> None:
 @program.main()
 def main(argv: Sequence[str]) -> None:
   """Reads the flags and trains."""
+  del argv
   logging.set_verbosity(logging.INFO)
   train(config_lib.from_flags(flags.FLAGS))
 

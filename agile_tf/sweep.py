@@ -188,7 +188,7 @@ def table(todo: Sequence[Job]) -> str:
   for job in todo:
     try:
       steps, _, success = progress(job.run_dir)
-    except (config_lib.ConfigError, curves.CurveError) as error:
+    except program.UserError as error:
       lines.append(f'{job.run_dir:{width}} cannot be read: {error}')
       continue
     rate = '' if success is None else f'{100 * success:.1f} %'
@@ -276,7 +276,7 @@ def carry_out(todo: Sequence[Job]) -> bool:
     except subprocess.CalledProcessError as error:
       failures.append(f'{shlex.join(error.cmd)} failed with exit code '
                       f'{error.returncode}; see above.')
-    except (SweepError, config_lib.ConfigError, curves.CurveError) as error:
+    except program.UserError as error:
       failures.append(str(error))
   print(table(todo))
   for failure in failures:
@@ -317,14 +317,14 @@ def main(argv: Sequence[str]) -> None:
       f'  {name:15} {experiment.title}'
       for name, experiment in experiments.EXPERIMENTS.items())
   if len(argv) != 2 or argv[1] not in experiments.EXPERIMENTS:
-    sys.exit('Error: name one of the experiments, such as "python -m '
-             f'agile_tf.sweep figure4_left":\n{known}')
+    raise SweepError('name one of the experiments, such as "python -m '
+                     f'agile_tf.sweep figure4_left":\n{known}')
   values = flags.FLAGS
   experiment = experiments.EXPERIMENTS[argv[1]]
   names = experiment.names(values.laptop)
   if values.only not in (None, *names):
-    sys.exit(f'Error: --only={values.only} is not a setting of {argv[1]}: '
-             f'expected one of {", ".join(names)}.')
+    raise SweepError(f'--only={values.only} is not a setting of {argv[1]}: '
+                     f'expected one of {", ".join(names)}.')
   count = values.seeds or (3 if values.laptop else experiment.seeds)
   runs = values.runs or ('runs/laptop' if values.laptop else 'runs')
   todo = [
@@ -344,8 +344,8 @@ def main(argv: Sequence[str]) -> None:
           *(f'--set={flag}' for flag in values.set)])))
     elif not carry_out(todo):
       sys.exit(1)
-  except (config_lib.ConfigError, curves.CurveError, flags.Error) as error:
-    sys.exit(f'Error: {error}')
+  except flags.Error as error:  # A flag of --set.
+    raise SweepError(str(error)) from error
   except KeyboardInterrupt:
     sys.exit('Stopped; the same command goes on.')
 

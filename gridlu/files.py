@@ -1,4 +1,4 @@
-"""Files that are whole or not there."""
+"""Writes files atomically: whole or not at all."""
 
 from collections.abc import Iterator
 import contextlib
@@ -8,22 +8,21 @@ from typing import IO
 
 @contextlib.contextmanager
 def replacing(path: str, mode: str = 'w') -> Iterator[IO]:
-  """Opens a file that takes the place of `path` once it is on the disk.
+  """Opens a file that replaces `path` when it is complete and on the disk.
 
-  At no time does half a file stand at `path`, and what stood there remains if
-  the new one cannot be written.
+  `path` never holds half a file. If an error occurs, it stays as it was.
 
   Args:
-    path: What to write.
+    path: The file to write or replace.
     mode: 'w' for text in UTF-8, 'wb' for bytes.
 
   Yields:
     The file.
 
   Raises:
-    OSError: if it cannot be written.
+    OSError: The file cannot be written.
   """
-  temporary = f'{path}.{os.getpid()}.part'  # Nobody else writes to it.
+  temporary = f'{path}.{os.getpid()}.part'  # No other process writes to it.
   text = {} if 'b' in mode else {'encoding': 'utf-8', 'newline': ''}
   try:
     with open(temporary, mode, **text) as file:  # type: ignore[call-overload]

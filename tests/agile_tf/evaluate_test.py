@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+from unittest import mock
 
 from absl.testing import absltest
 import numpy as np
@@ -17,7 +18,9 @@ from agile_tf.evaluation import trained
 import gridlu
 from gridlu import arrangements
 from gridlu import language
+from gridlu import tasks
 from tests.agile_tf import tiny
+from tests.gridlu import corners
 
 
 class EvaluateTest(absltest.TestCase):
@@ -92,6 +95,23 @@ class EvaluateTest(absltest.TestCase):
       groups = evaluate.summarize([played.Episode(
           text, image, None, np.array([True]), start=image)])['success']
       self.assertEqual(list(groups), expected)
+
+  def test_groups_of_a_new_task_are_its_own(self):
+    drawn = corners.instances(np.random.default_rng(0), 40)
+    starts = gridlu.world.pack(drawn.state)
+    texts = [str(i) for i in corners.all_instructions()]
+    episodes = [
+        played.Episode(texts[drawn.instruction[i]], starts[i], None,
+                        np.array([True]), starts[i]) for i in range(40)]
+    with mock.patch.dict(
+        tasks.TASKS, corners=tasks.from_module(corners)):
+      groups = evaluate.summarize(episodes)['success']
+      possible = evaluate.solvable(episodes, config_lib.Config(
+          world='corners', episode_length=20))
+    self.assertEqual(list(groups), ['all', 'red', 'other'])
+    self.assertEqual(
+        groups['red']['episodes'], np.sum(drawn.instruction == 0))
+    self.assertTrue(np.all(possible))
 
   def test_ceilings_are_of_the_episodes_start_and_length(self):
     red = gridlu.world.block('rect', 'red')
