@@ -80,7 +80,7 @@ def solvable(episodes: Sequence[played.Episode], config: config_lib.Config
 
 def summarize(episodes: Sequence[played.Episode],
               possible: np.ndarray | None = None) -> dict[str, Any]:
-  """Counts successes and the reward model's errors.
+  """Returns the report on played episodes.
 
   Args:
     episodes: The played episodes.

@@ -130,7 +130,7 @@ def draw_curves(runs: _Runs, settings: Sequence[str],
 
 
 def draw_data_efficiency(runs: _Runs) -> figure.Figure | None:
-  """Draws figure 7: the best success rate against the number of examples."""
+  """Draws figure 7: success by number of goal examples; None without runs."""
   points, drawn = [], []
   for name, of_size in runs.items():
     match = re.fullmatch(r'data_(\d+)', name)

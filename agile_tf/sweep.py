@@ -314,7 +314,7 @@ def define_flags() -> None:
       'does not say which it does.')
   flags.DEFINE_multi_string(
       'set', [], 'A flag of agile_tf.launch for every run, without its dashes, '
-      'such as --set=policy_threads=3. May be repeated.')
+      'such as --set=policy_threads=3')
 
 
 @program.main(arguments=True)

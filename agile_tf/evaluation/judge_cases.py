@@ -1,4 +1,4 @@
-"""The final states that a person judges, and the file of the answers."""
+"""The final states that a person judges, and the file of their answers."""
 
 from collections.abc import Iterable, Sequence
 import glob

@@ -137,7 +137,7 @@ def _other_rows(config: config_lib.Config) -> list[list[str]]:
 
 
 def _why(config: config_lib.Config) -> list[str]:
-  """Returns the line with the run's reason, if anything differs."""
+  """Returns the line with --why, or that a run that differs gives none."""
   if config.why:
     return [f'Why: {config.why}']
   if differences(config):

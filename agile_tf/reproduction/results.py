@@ -34,7 +34,7 @@ class Run(NamedTuple):
 
 
 class ResultError(program.UserError):
-  """Runs that cannot be read, or do not belong together."""
+  """Runs that cannot be read, or cannot be averaged or drawn together."""
 
 
 def _evaluations(run_dir: str, setting: experiments.Setting

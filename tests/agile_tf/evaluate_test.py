@@ -1,4 +1,4 @@
-"""Tests for evaluating a run: what is played, counted and drawn."""
+"""Tests for evaluating a run: its episodes, its report and its picture."""
 
 import json
 import os
