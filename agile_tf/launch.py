@@ -97,10 +97,7 @@ class Run:
     self._trainer = trainer
     self._schedule = trainer.schedule
     self._image_steps = 0
-    checkpoint = checkpoints.recover(config.run_dir)
-    if checkpoint is not None:
-      trainer.load(checkpoint)
-      self._image_steps = checkpoint.values['image_steps']
+    if checkpoints.recover(config.run_dir, self._restore):
       logging.info('Going on from step %d.', self._schedule.steps)
     steps = self._schedule.steps
     self._writer = metrics.Writer(
@@ -116,6 +113,11 @@ class Run:
     self._save_time = self._row_time
     self._warned: set[str] = set()
     self._compiling_at: int | None = steps  # None: all is compiled.
+
+  def _restore(self, checkpoint: checkpoints.Checkpoint) -> None:
+    """Takes over what was saved; see `checkpoints.recover`."""
+    self._trainer.load(checkpoint)
+    self._image_steps = checkpoint.values.get('image_steps', 0)
 
   def tick(self) -> None:
     """Writes whatever is due. Only the main thread calls it."""

@@ -1,9 +1,10 @@
-"""Files that are whole or not there."""
+"""Files that are whole or not there, and JSON that anybody may have written."""
 
 from collections.abc import Iterator
 import contextlib
+import json
 import os
-from typing import IO
+from typing import Any, IO
 
 
 @contextlib.contextmanager
@@ -35,3 +36,15 @@ def replacing(path: str, mode: str = 'w') -> Iterator[IO]:
     with contextlib.suppress(FileNotFoundError):
       os.remove(temporary)
     raise
+
+
+def parse_json(text: str | bytes) -> Any:
+  """Returns the values of a JSON text.
+
+  Raises:
+    ValueError: if it is not JSON, or nested too deeply to read.
+  """
+  try:
+    return json.loads(text)
+  except RecursionError:
+    raise ValueError('it is nested too deeply') from None

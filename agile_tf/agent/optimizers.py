@@ -19,6 +19,7 @@ import numpy as np
 import tensorflow as tf
 
 from agile_tf.agent import parameters as parameters_lib
+from gridlu import archives
 
 
 class RMSProp(NamedTuple):
@@ -171,11 +172,19 @@ class SharedParameters:
           for name, part in self.layout.split(variable.read_value()).items()}
 
   def load(self, state: dict[str, np.ndarray]) -> None:
-    """Restores what `state` returned."""
+    """Restores what `state` returned.
+
+    Raises:
+      ArchiveError: if it is of other parameters; then nothing changes.
+    """
+    restored = [
+        (variable, {
+            name: archives.expect(state, name + suffix, np.float32, shape)
+            for name, shape in zip(self.layout.names, self.layout.shapes)})
+        for suffix, variable in self._variables()]
     with self._lock:
-      for suffix, variable in self._variables():
-        variable.assign(self.layout.join(
-            {name: state[name + suffix] for name in self.layout.names}))
+      for variable, parts in restored:
+        variable.assign(self.layout.join(parts))
 
   def _variables(self) -> list[tuple[str, tf.Variable]]:
     return [('', self._variable), ('/mean_square', self._mean_square),

@@ -193,7 +193,8 @@ def from_environment(
       observation_shape=image.shape,
       observe=lambda environment, timestep: timestep.observation['image'],
       images=_scale,
-      load_goal_examples=lambda *unused: goal_dataset.load(goal_examples),
+      load_goal_examples=lambda *unused: goal_dataset.load(
+          goal_examples, image.shape),
       has_ground_truth=has_ground_truth)
 
 

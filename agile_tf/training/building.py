@@ -108,7 +108,7 @@ def make_goal_examples(config: config_lib.Config, world: worlds.World
       world.
   """
   if config.dataset:
-    dataset = goal_dataset.load(config.dataset)
+    dataset = goal_dataset.load(config.dataset, world.observation_shape)
     if config.world in tasks.TASKS:
       dataset = _of_this_run(config, dataset)
       if dataset.states is not None:
@@ -212,10 +212,11 @@ def parameters(checkpoint: checkpoints.Checkpoint, network: networks.Network,
         f'{checkpoint.path} lacks the parameters {", ".join(missing)}: its '
         f'run had no {group}, or one of another --model.')
   for name, shape in zip(network.layout.names, network.layout.shapes):
-    if arrays[name].shape != shape:
+    if arrays[name].shape != shape or arrays[name].dtype != np.float32:
       raise checkpoints.CheckpointError(
-          f'{name} of {checkpoint.path} is {list(arrays[name].shape)}; here it '
-          f'is {list(shape)}: its run had other actions (see --noop).')
+          f'{name} of {checkpoint.path} is {arrays[name].dtype} '
+          f'{list(arrays[name].shape)}; here it is float32 {list(shape)}: its '
+          'run had other actions (see --noop).')
   return network.layout.join(arrays).numpy()
 
 

@@ -340,7 +340,8 @@ class Trainer:
     """Restores what `checkpoint` returned, in a run of the same settings.
 
     Raises:
-      CheckpointError: if it is of another world, or not whole.
+      DamagedError: if it is not what such a run writes.
+      CheckpointError: if it is of another world or of other settings.
     """
     building.check_tokens(checkpoint, self.world)
     try:
@@ -350,14 +351,19 @@ class Trainer:
         raise checkpoints.CheckpointError(
             f'{checkpoint.path} is of a run with other settings:\n  ' +
             '\n  '.join(differences))
-      self._load(checkpoint.arrays, checkpoint.values)
     except KeyError as error:
-      raise checkpoints.CheckpointError(
+      raise checkpoints.DamagedError(
           f'{checkpoint.path} lacks {error}: it is damaged, or another '
           "version's.") from error
     except TypeError as error:  # Other settings than this version has.
       raise checkpoints.CheckpointError(
           f"{checkpoint.path} is another version's: {error}.") from error
+    try:
+      self._load(checkpoint.arrays, checkpoint.values)
+    except (KeyError, ValueError) as error:
+      raise checkpoints.DamagedError(
+          f"{checkpoint.path} is damaged, or another version's "
+          f'({type(error).__name__}: {error}).') from error
 
   def _load(self, arrays: dict[str, np.ndarray],
             values: dict[str, Any]) -> None:

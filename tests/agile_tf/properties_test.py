@@ -103,7 +103,7 @@ class CheckpointsTest(absltest.TestCase):
     cls._run_dir = cls.enterClassContext(tempfile.TemporaryDirectory())
     rng = np.random.default_rng(0)
     cls._checkpoint = checkpoints.Checkpoint(
-        {'policy:w': rng.normal(size=[7, 5]).astype(np.float32),
+        {'policy:w': rng.normal(size=[70, 50]).astype(np.float32),
          'buffer:added': np.array(3)}, {'steps': 3, 'actors': [1.5, None]})
     checkpoints.save(cls._run_dir, 3, cls._checkpoint, keep=1)
 

@@ -7,7 +7,6 @@ from absl.testing import parameterized
 import numpy as np
 
 from agile_tf import config as config_lib
-from agile_tf.agent import worlds
 from agile_tf.training import building
 from gridlu import goal_dataset
 from gridlu import language
@@ -81,7 +80,8 @@ class BuildingTest(parameterized.TestCase):
         np.zeros([2], np.int32), images=np.zeros([2, 40, 40, 3], np.uint8)))
     config = tiny.config(dataset=path)
     with self.assertRaisesRegex(
-        worlds.WorldError, r'goals.npz: .*\[40, 40, 3\].*uint8 \[27\]'):
+        goal_dataset.GoalDatasetError,
+        r'goals.npz: .*\[40, 40, 3\].*uint8 \[27\]'):
       building.make_goal_examples(config, building.make_world(config))
 
   def test_instructions_that_cannot_be_held_out(self):

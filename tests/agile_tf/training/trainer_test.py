@@ -256,6 +256,31 @@ class TrainingTest(parameterized.TestCase):
       trainer_lib.Trainer(tiny.config(reward_prediction=True)).load(
           self.end._replace(values=values))
 
+  @parameterized.parameters(
+      ('policy:policy/hidden/w', lambda x: x[:-1]),
+      ('policy:policy/hidden/w/mean_square', lambda x: x.astype(np.float64)),
+      ('discriminator:discriminator/logit/w', lambda x: x.T),
+      ('buffer:observations', lambda x: x[:-1]),
+      ('buffer:codes', lambda x: x.astype(np.int64)),
+      ('buffer:added', lambda x: x[None]),
+      ('predictions:positive', lambda x: x.astype(np.uint8)))
+  def test_arrays_that_do_not_fit_are_damage(self, name, change):
+    self.assertIn(name, self.end.arrays)
+    trainer = trainer_lib.Trainer(tiny.config(reward_prediction=True))
+    changed = {**self.end.arrays, name: change(self.end.arrays[name])}
+    with self.assertRaisesRegex(
+        checkpoints.DamagedError, f'{name.partition(":")[2]} is .*; expected'):
+      trainer.load(self.end._replace(arrays=changed))
+    del changed[name]
+    with self.assertRaisesRegex(
+        checkpoints.DamagedError, f'lacks {name.partition(":")[2]}'):
+      trainer.load(self.end._replace(arrays=changed))
+    trainer.load(self.end)  # Whatever was restored of the damaged one.
+    restored = _saved(trainer)
+    self.assertEqual(restored.values, self.end.values)
+    for key, value in restored.arrays.items():
+      np.testing.assert_array_equal(value, self.end.arrays[key], key)
+
   def test_seeds_decide_the_initial_parameters(self):
     parameters = [
         trainer_lib.Trainer(tiny.config(seed=seed)).policy.state()
