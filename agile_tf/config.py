@@ -20,6 +20,10 @@ class ConfigError(ValueError):
   """A setting that cannot be: names the value, what was expected, the fix."""
 
 
+class MissingError(ConfigError):
+  """There is no file with the settings of a run."""
+
+
 def _setting(default: Any, text: str, *, low: float | None = None,
              high: float | None = None, above: float | None = None,
              choices: tuple[str, ...] = (), of_run: bool = False) -> Any:
@@ -329,14 +333,15 @@ def load(path: str) -> Config:
   """Reads what `save` wrote.
 
   Raises:
-    ConfigError: if there is no such file, or it is not a configuration.
+    MissingError: if there is no such file.
+    ConfigError: if it cannot be read, or is not a configuration.
   """
   try:
     with open(path, encoding='utf-8') as file:
-      values = json.load(file)
-    return Config(**values)
+      text = file.read()
+    return Config(**files.parse_json(text))
   except FileNotFoundError:
-    raise ConfigError(
+    raise MissingError(
         f'There is no {path}: expected a directory that agile_tf.launch '
         'wrote.') from None
   except OSError as error:

@@ -68,17 +68,21 @@ def check_same_run(config: config_lib.Config) -> str:
     ConfigError: if it is another.
   """
   path = os.path.join(config.run_dir, 'config.json')
-  if not os.path.exists(path) and checkpoints.steps(config.run_dir):
-    raise config_lib.ConfigError(
-        f'--run_dir={config.run_dir} has checkpoints and no config.json that '
-        'says what they are of: put it back, or choose another --run_dir.')
-  if os.path.exists(path):
-    differences = config_lib.differences(config_lib.load(path), config)
-    if differences:
+  try:
+    there = config_lib.load(path)
+  except config_lib.MissingError:
+    if checkpoints.steps(config.run_dir):
       raise config_lib.ConfigError(
-          f'--run_dir={config.run_dir} holds a run with other settings:\n  ' +
-          '\n  '.join(differences) +
-          '\nUse these settings to go on with it, or another --run_dir.')
+          f'--run_dir={config.run_dir} has checkpoints and no config.json that '
+          'says what they are of: put it back, or choose another --run_dir.'
+          ) from None
+    return path
+  differences = config_lib.differences(there, config)
+  if differences:
+    raise config_lib.ConfigError(
+        f'--run_dir={config.run_dir} holds a run with other settings:\n  ' +
+        '\n  '.join(differences) +
+        '\nUse these settings to go on with it, or another --run_dir.')
   return path
 
 

@@ -1,9 +1,11 @@
 """Tests for config: what it refuses, and that it comes back from JSON."""
 
 import dataclasses
+import errno
 import json
 import math
 import os
+from unittest import mock
 
 from absl import flags
 from absl.testing import absltest
@@ -190,12 +192,21 @@ class FileTest(parameterized.TestCase):
 
   def test_missing(self):
     with self.assertRaisesRegex(
-        config.ConfigError, 'There is no .*config.json: expected a directory'):
+        config.MissingError, 'There is no .*config.json: expected a directory'):
       config.load(self._path)
+
+  def test_an_error_of_the_system_is_not_missing(self):
+    error = OSError(errno.EIO, os.strerror(errno.EIO))
+    with mock.patch('builtins.open', side_effect=error):
+      with self.assertRaisesRegex(
+          config.ConfigError, 'cannot be read: .*Input/output') as caught:
+        config.load(self._path)
+    self.assertNotIsInstance(caught.exception, config.MissingError)
 
   @parameterized.parameters(
       '', '{', '[]', '3', 'null', '{"no_such_setting": 1}',
-      '{"steps": "many"}', '{"discount": null}', '{"steps": [1]}')
+      '{"steps": "many"}', '{"discount": null}', '{"steps": [1]}',
+      '[' * 100_000, '{"steps": ' + '9' * 5000 + '}')
   def test_no_configuration(self, text):
     with open(self._path, 'w', encoding='utf-8') as file:
       file.write(text)

@@ -150,6 +150,19 @@ class LaunchTest(parameterized.TestCase):
       _train(self.run_dir, batch_size=8)
     self.assertEqual(_rows(self.run_dir), before)
 
+  def test_a_configuration_that_cannot_be_read_is_not_replaced(self):
+    run_dir = self.create_tempdir().full_path
+    path = os.path.join(run_dir, 'config.json')
+    config_lib.save(tiny.config(batch_size=8), path)
+    error = OSError(errno.EIO, os.strerror(errno.EIO))
+    with mock.patch('os.stat', side_effect=error):
+      with self.assertRaisesRegex(
+          config_lib.ConfigError, 'batch_size: 8 there, 4 here'):
+        launch.check_same_run(tiny.config(run_dir=run_dir))
+    with mock.patch('builtins.open', side_effect=error):
+      with self.assertRaisesRegex(config_lib.ConfigError, 'Input/output'):
+        launch.check_same_run(tiny.config(run_dir=run_dir))
+
   def test_run_dir_must_be_given_and_writable(self):
     with self.assertRaisesRegex(config_lib.ConfigError, 'run_dir is empty'):
       _train('')
