@@ -12,6 +12,7 @@ import math
 from typing import Any
 
 from absl import flags
+import numpy as np
 
 from gridlu import files
 
@@ -26,7 +27,8 @@ class MissingError(ConfigError):
 
 def _setting(default: Any, text: str, *, low: float | None = None,
              high: float | None = None, above: float | None = None,
-             choices: tuple[str, ...] = (), of_run: bool = False) -> Any:
+             choices: tuple[str, ...] = (), of_run: bool = False,
+             double: bool = False) -> Any:
   """Declares a setting.
 
   Args:
@@ -38,10 +40,12 @@ def _setting(default: Any, text: str, *, low: float | None = None,
     choices: The values allowed.
     of_run: Whether it only says how a run is carried out, so that a resumed
       run may change it.
+    double: Of a float, whether Python alone computes with it. All others end
+      in TensorFlow, in float32.
   """
   return dataclasses.field(default=default, metadata={
       'text': text, 'low': low, 'high': high, 'above': above,
-      'choices': choices, 'of_run': of_run})
+      'choices': choices, 'of_run': of_run, 'double': double})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,7 +67,8 @@ class Config:
       'meanings, together with the other string that means the same.',
       choices=('none', 'strings', 'meanings'))
   held_out_share: float = _setting(
-      0.1, 'The share that --held_out holds out.', above=0, high=1)
+      0.1, 'The share that --held_out holds out.', above=0, high=1,
+      double=True)
   held_out_seed: int = _setting(
       0, 'Decides which ones.', low=0)
   physics: str = _setting(
@@ -161,7 +166,7 @@ class Config:
       low=2)
   anticipated_negative_rate: float = _setting(
       0.25, 'rho: the share of a draw from B that is taken for true negatives; '
-      '1 takes all.', above=0, high=1)
+      '1 takes all.', above=0, high=1, double=True)
   max_column_norm: float = _setting(
       1.0, "The L2 norm to which the incoming weights of each of the "
       "discriminator's units are clipped; 0 clips none.", low=0)
@@ -185,7 +190,7 @@ class Config:
       0, 'The seed from which D is generated.', low=0)
   dataset_carrying: float = _setting(
       0.0, "The share of D's goal states with the agent on a block in which it "
-      'carries that block.', low=0, high=1)
+      'carries that block.', low=0, high=1, double=True)
 
   # The run.
   steps: int = _setting(
@@ -212,10 +217,12 @@ class Config:
       500_000, 'Steps between two episodes as images in TensorBoard.', low=1,
       of_run=True)
   checkpoint_minutes: float = _setting(
-      10.0, 'Minutes between two checkpoints.', above=0, of_run=True)
+      10.0, 'Minutes between two checkpoints.', above=0, of_run=True,
+      double=True)
   stall_minutes: float = _setting(
       10.0, 'After how many minutes in one iteration a worker is reported, '
-      'with the place where it is. Nothing is ended.', above=0, of_run=True)
+      'with the place where it is. Nothing is ended.', above=0, of_run=True,
+      double=True)
   checkpoints_kept: int = _setting(
       3, 'How many checkpoints are kept, the newest ones.', low=1, of_run=True)
   why: str = _setting(
@@ -262,6 +269,12 @@ def _divisors(number: int) -> list[int]:
   return [i for i in range(1, number + 1) if number % i == 0]
 
 
+# What float32 holds with all its digits; less than the smallest becomes 0.
+_SMALLEST, _LARGEST = (
+    float(limit)
+    for limit in (np.finfo(np.float32).tiny, np.finfo(np.float32).max))
+
+
 def _check(field: dataclasses.Field, value: Any) -> None:
   """Raises ConfigError if a value is out of its range."""
   limits = field.metadata
@@ -283,6 +296,12 @@ def _check(field: dataclasses.Field, value: Any) -> None:
     raise ConfigError(
         f'--{field.name}={value}: expected '
         f'{" and ".join(wanted) or "a finite number"}.')
+  if isinstance(field.default, float) and not limits['double'] and value and (
+      not _SMALLEST <= abs(value) <= _LARGEST):
+    raise ConfigError(
+        f'--{field.name}={value}: expected what float32 can hold, from '
+        f'{_SMALLEST:.2g} to {_LARGEST:.2g}'
+        f'{"" if limits["above"] == 0 else ", or 0"}.')
 
 
 def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:

@@ -31,6 +31,24 @@ class RMSProp(NamedTuple):
   max_column_norm: float | None = None  # None: columns are left alone.
 
 
+def clip_gradient(gradient: tf.Tensor, max_norm: float
+                 ) -> tuple[tf.Tensor, tf.Tensor]:
+  """Scales a gradient to a norm of at most `max_norm`.
+
+  g <- g * max_norm / max(|g|, max_norm). Unlike tf.clip_by_global_norm this
+  has no 1 / max_norm, which of a large norm is 0 in float32.
+
+  Args:
+    gradient: float32 [P].
+    max_norm: positive.
+
+  Returns:
+    The clipped gradient, float32 [P], and its norm before, float32 [].
+  """
+  norm = tf.linalg.global_norm([gradient])
+  return gradient * (max_norm / tf.maximum(norm, max_norm)), norm
+
+
 def clip_columns(weight: tf.Tensor, max_norm: float) -> tf.Tensor:
   """Scales each unit's incoming weights to an L2 norm of at most `max_norm`.
 
@@ -78,7 +96,7 @@ def updated(
     The new parameters and slot, and the gradient's norm before clipping,
     float32 [].
   """
-  (clipped,), norm = tf.clip_by_global_norm([gradient], settings.gradient_norm)
+  clipped, norm = clip_gradient(gradient, settings.gradient_norm)
   mean_square += (1 - settings.decay) * (tf.square(clipped) - mean_square)
   parameters -= settings.learning_rate * clipped * tf.math.rsqrt(
       mean_square + settings.epsilon)
@@ -117,8 +135,7 @@ class SharedParameters:
 
   def _update(self, gradient: tf.Tensor) -> tf.Tensor:
     """Clips a gradient, applies it if it is finite; returns its norm."""
-    (clipped,), norm = tf.clip_by_global_norm(
-        [gradient], self._settings.gradient_norm)
+    clipped, norm = clip_gradient(gradient, self._settings.gradient_norm)
 
     def change() -> tf.Tensor:
       self._change(clipped)

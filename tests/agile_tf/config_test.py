@@ -40,6 +40,9 @@ _MORE_THAN_0 = (
     'discriminator_epsilon', 'discriminator_gradient_norm',
     'checkpoint_minutes', 'anticipated_negative_rate', 'held_out_share',
     'stall_minutes')
+_DOUBLE = (
+    'held_out_share', 'anticipated_negative_rate', 'dataset_carrying',
+    'checkpoint_minutes', 'stall_minutes')
 _AT_LEAST_0_AT_MOST_1 = (
     'policy_decay', 'discriminator_decay', 'discount', 'td_lambda',
     'dataset_carrying')
@@ -93,6 +96,27 @@ class ConfigTest(parameterized.TestCase):
   @parameterized.product(name=_NUMBERS, value=(math.nan, math.inf, -math.inf))
   def test_not_finite(self, name, value):
     self._assert_refused(name, value)
+
+  def test_which_floats_end_in_float32(self):
+    self.assertCountEqual(
+        [name for name in _NUMBERS if _FIELDS[name].metadata['double']],
+        _DOUBLE)
+
+  @parameterized.parameters(*[
+      name for name in _NUMBERS
+      if isinstance(_FIELDS[name].default, float) and name not in _DOUBLE])
+  def test_what_float32_cannot_hold(self, name):
+    for value in 1e39, 4e38, 1e-38, 1e-310:
+      if value < 1 or _FIELDS[name].metadata['high'] is None:
+        self._assert_refused(name, value, 'what float32 can hold')
+    config.Config(**{name: 2e-38})
+    if _FIELDS[name].metadata['high'] is None:
+      config.Config(**{name: 3e38})
+
+  @parameterized.parameters(*_DOUBLE)
+  def test_what_python_alone_computes_with(self, name):
+    if name != 'anticipated_negative_rate':  # One draw would be too large.
+      config.Config(**{name: 1e-310})
 
   @parameterized.parameters(*_CHOICES)
   def test_choices(self, name):
