@@ -85,7 +85,7 @@ def matching(pattern: str, instructions: tuple[language.Instruction, ...]
   """
   try:
     found = re.compile(pattern).search
-  except re.error as error:
+  except (re.error, OverflowError, RecursionError) as error:
     raise config_lib.ConfigError(
         f'--instructions={pattern} is not a regular expression: {error}.'
         ) from error

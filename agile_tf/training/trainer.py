@@ -17,7 +17,9 @@ from agile_tf.agent import workers
 from agile_tf.training import building
 from agile_tf.training import checkpoints
 from agile_tf.training import health
+from agile_tf.training import machine
 from agile_tf.training import metrics
+from agile_tf.training import resources
 from agile_tf.training import schedule as schedule_lib
 from gridlu import tasks
 
@@ -75,12 +77,13 @@ class Trainer:
       initial: Of the run that --initial_policy is from.
 
     Raises:
-      ConfigError: if the settings do not fit the world.
+      ConfigError: if the settings do not fit the world or the machine.
       CheckpointError: if `frozen` has no discriminator for this world, or
         `initial` no policy.
     """
     self._config = config
     self.world = world = building.make_world(config)
+    resources.check(config, world, machine.memory())
     if config.reward == 'environment' and not world.has_ground_truth:
       raise config_lib.ConfigError(
           '--reward=environment needs a ground truth, and this world has '

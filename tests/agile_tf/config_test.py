@@ -46,6 +46,11 @@ _DOUBLE = (
 _AT_LEAST_0_AT_MOST_1 = (
     'policy_decay', 'discriminator_decay', 'discount', 'td_lambda',
     'dataset_carrying')
+_AT_MOST = {
+    'episode_length': 2**31 - 1, 'rollout_length': 10_000,
+    'policy_workers': 10_000, 'policy_threads': 1000,
+    'steps': 900_000_000_000, 'intra_op_threads': 4096,
+    'inter_op_threads': 4096}
 _OF_RUN = (
     'strict_dataset', 'steps', 'run_dir', 'log_steps', 'image_steps',
     'stall_minutes', 'checkpoint_minutes', 'checkpoints_kept', 'why',
@@ -130,6 +135,41 @@ class ConfigTest(parameterized.TestCase):
     self.assertEqual(
         _FIELDS['physics'].metadata['choices'], tuple(world.PHYSICS))
 
+  @parameterized.parameters(*_AT_MOST.items())
+  def test_at_most(self, name, high):
+    self._assert_refused(name, high + 1, f'at most {high}')
+    changes = {'policy_threads': {'policy_workers': high},
+               'policy_workers': {'policy_threads': 1}}.get(name, {})
+    self.assertEqual(
+        getattr(config.Config(**{**changes, name: high}), name), high)
+
+  @parameterized.parameters(*_NUMBERS)
+  def test_huge_numbers(self, name):
+    self._assert_refused(name, 2**63 - 1 if name in _AT_MOST else 2**63)
+    for value in 10**400, -10**400, 16**6000:  # Python prints not each of them.
+      with self.assertRaisesRegex(
+          config.ConfigError, rf'--{name}=\(a number of \d+ bits\): expected'):
+        config.Config(**{name: value})
+
+  @parameterized.parameters('run_dir', 'why', 'world', 'instructions',
+                            'dataset', 'reward_model', 'initial_policy')
+  def test_what_is_no_text(self, name):
+    for value, problem in (
+        (os.fsdecode(b'a\xff'), r"'a\\udcff': expected text in UTF-8"),
+        ('a\0', r"'a\\x00': expected text without a null"),
+        ('x' * 300 + '\0', r"'x{199}\.\.\.: expected text without")):
+      with self.assertRaisesRegex(config.ConfigError, f'--{name}={problem}'):
+        config.Config(**{name: value})
+
+  def test_a_rate_that_is_almost_0(self):
+    with self.assertRaisesRegex(
+        config.ConfigError, r'one draw from B \(inf pairs'):
+      config.Config(anticipated_negative_rate=1e-310)
+
+  def test_many_workers_and_threads_that_do_not_divide_them(self):
+    with self.assertRaisesRegex(config.ConfigError, 'use one of 1, 2, 4, '):
+      config.Config(policy_workers=10_000, policy_threads=7)
+
   def test_threads_divide_workers(self):
     with self.assertRaisesRegex(
         config.ConfigError, '--policy_threads=4 does not divide '
@@ -148,7 +188,7 @@ class ConfigTest(parameterized.TestCase):
     config.Config(replay_size=512)
     with self.assertRaisesRegex(
         config.ConfigError, r'--replay_size=511 is less than one draw from B '
-        r'\(512 pairs.*make it larger'):
+        r'\(512 pairs.*make it.* larger'):
       config.Config(replay_size=511)
     config.Config(replay_size=511, anticipated_negative_rate=0.5)
 

@@ -96,7 +96,13 @@ class BuildingTest(parameterized.TestCase):
     for name, part in (('nowhere', 'nowhere'),
                        ('no.such.module:f', 'no.such'),
                        ('json:nothing', 'nothing'),
-                       ('builtins:list', 'returned list')):
+                       ('builtins:list', 'returned list'),
+                       ('.a:b', 'no name of a function'),
+                       ('..', 'no name of a function'),
+                       (':', 'no name of a function'),
+                       ('os:path', 'not a callable'),
+                       ('os:chmod', 'missing a required argument'),
+                       ('a.' * 5000 + 'a:b', 'too long')):
       with self.assertRaisesRegex(ValueError, part):
         building.make_world(config_lib.Config(world=name))
     with self.assertRaisesRegex(config_lib.ConfigError, 'setting of GridLU'):
@@ -116,6 +122,8 @@ class BuildingTest(parameterized.TestCase):
       self.assertLen(building.matching(
           pattern, language.relations_instructions()), count)
     for pattern, problem in (('(', 'not a regular expression'),
+                             ('(' * 5000, 'not a regular expression'),
+                             ('a{4294967296}', 'not a regular expression'),
                              ('purple', 'none of the 990')):
       with self.assertRaisesRegex(config_lib.ConfigError, problem):
         building.make_world(config_lib.Config(instructions=pattern))
