@@ -10,7 +10,6 @@ cluster's job array; --status prints how far each one is.
 """
 
 from collections.abc import Iterable, Sequence
-import json
 import os
 import shlex
 import signal
@@ -161,7 +160,8 @@ def _is_measured(path: str, arguments: Sequence[str]) -> bool:
              if argument.startswith('--run_dir=')][-1]
   try:
     with open(path, encoding='utf-8') as file:
-      return json.load(file)['steps'] == checkpoints.steps(run_dir)[-1]
+      steps = files.parse_json(file.read())['steps']
+    return steps == checkpoints.steps(run_dir)[-1]
   except (OSError, ValueError, KeyError, IndexError, TypeError):
     return False
 

@@ -86,13 +86,14 @@ class GoalDataset:
       if not isinstance(text, str) or not text.strip():
         raise GoalDatasetError(f'instructions[{i}] is {text!r}: expected a '
                                'string that is not empty.')
-    if len(set(self.instructions)) != len(self.instructions):
-      twice = next(text for text in self.instructions
-                   if self.instructions.count(text) > 1)
-      raise GoalDatasetError(
-          f'instructions has {twice!r} more than once: expected different '
-          'ones. np.unique(strings, return_inverse=True) makes instructions '
-          'and instruction out of one string an example.')
+    seen: set[str] = set()
+    for text in self.instructions:
+      if text in seen:
+        raise GoalDatasetError(
+            f'instructions has {text!r} more than once: expected different '
+            'ones. np.unique(strings, return_inverse=True) makes instructions '
+            'and instruction out of one string an example.')
+      seen.add(text)
 
   def _check_index(self, index: np.ndarray):
     """Checks and converts `instruction`."""

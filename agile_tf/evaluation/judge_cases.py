@@ -174,15 +174,19 @@ class Answers:
         return file.read()
     except FileNotFoundError:
       return None
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
       raise JudgeError(
-          f'{self._path} cannot be read: {error}. Expected the answers that '
+          f'{self._path} cannot be read: {error}. It is left as it is; try '
+          'again once the cause is gone.') from error
+    except UnicodeDecodeError as error:
+      raise JudgeError(
+          f'{self._path} is no text: {error}. Expected the answers that '
           'agile_tf.judge writes; move it away to begin again.') from error
 
   def _parse(self, text: str) -> None:
     """Takes the answers from the file's content."""
     try:
-      content = json.loads(text)
+      content = files.parse_json(text)
       expected = self._content(())
       if not isinstance(content, dict) or content.keys() != expected.keys():
         raise ValueError(f'expected the keys {", ".join(expected)}')
@@ -248,7 +252,7 @@ def other_answers(run_dir: str, series: Series) -> list[str]:
       continue
     try:
       with open(path, encoding='utf-8') as file:
-        count = len(json.load(file)['answers'])
+        count = len(files.parse_json(file.read())['answers'])
     except (OSError, ValueError, TypeError, KeyError):
       continue  # It is named once somebody wants to go on with it.
     if 0 < count < series.episodes:

@@ -18,12 +18,14 @@ from PIL import Image
 from agile_tf.evaluation import judge_cases
 from agile_tf.evaluation import judge_report
 from gridlu import arrangements
+from gridlu import files
 from gridlu import language
 from gridlu import rendering
 from gridlu import world as board
 
 _SIDE = 560  # Pixels that the longer side of a shown state may have.
 _MAX_BODY = 1000  # Bytes of a request.
+_IDLE_SECONDS = 10  # How long a connection may say nothing.
 
 
 class Session:
@@ -241,6 +243,8 @@ def make_server(session: Session,
   class Handler(http.server.BaseHTTPRequestHandler):
     """Answers the page's requests; a report ends the session."""
 
+    timeout = _IDLE_SECONDS
+
     def do_GET(self) -> None:  # noqa: N802, its name is the library's.
       if not self._is_from_here():
         return
@@ -292,11 +296,17 @@ def make_server(session: Session,
 
     def _is_from_here(self) -> bool:
       """Refuses requests that another site's page makes in the browser."""
-      name = re.sub(r':\d+$', '', self.headers.get('Host', ''))
-      if name in ('127.0.0.1', 'localhost'):
+      host = self.headers.get('Host', '')
+      name = re.sub(r':\d+$', '', host)
+      # Browsers say with it whose page sends an answer.
+      origin = self.headers.get('Origin', f'http://{host}')
+      if name not in ('127.0.0.1', 'localhost'):
+        error = f'{name} is not this machine: open http://127.0.0.1.'
+      elif origin != f'http://{host}':
+        error = f"{origin} is another site: answer on this machine's page."
+      else:
         return True
-      self._send_json(http.HTTPStatus.FORBIDDEN, {
-          'error': f'{name} is not this machine: open http://127.0.0.1.'})
+      self._send_json(http.HTTPStatus.FORBIDDEN, {'error': error})
       return False
 
     def _body(self) -> dict[str, Any] | None:
@@ -310,7 +320,7 @@ def make_server(session: Session,
           self.headers.get('Content-Type') != 'application/json'):
         return None
       try:
-        body = json.loads(self.rfile.read(int(length)))
+        body = files.parse_json(self.rfile.read(int(length)))
       except ValueError:
         return None
       if not isinstance(body, dict) or {
@@ -331,7 +341,8 @@ def make_server(session: Session,
       self.send_header(
           'Content-Security-Policy',
           "default-src 'none'; connect-src 'self'; img-src 'self' data:; "
-          "style-src 'unsafe-inline'; script-src 'unsafe-inline'")
+          "style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
+          "base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
       self.end_headers()
       self.wfile.write(data)
 

@@ -92,7 +92,9 @@ def save(run_dir: str, step: int, checkpoint: Checkpoint, keep: int) -> None:
       _remove(path)
     os.rename(temporary, path)
     _sync(_folder(run_dir))
-    for old in steps(run_dir)[:-keep]:
+    # A later one is not the run's own: it was put there.
+    own = [other for other in steps(run_dir) if other <= step]
+    for old in own[:-keep]:
       _remove(_path(run_dir, old))
   except OSError as error:
     shutil.rmtree(temporary, ignore_errors=True)
@@ -163,6 +165,9 @@ def load(run_dir: str, step: int | None = None) -> Checkpoint:
       with open(os.path.join(path, name), 'rb') as file:
         contents.append(file.read())
     arrays, values = _parse(*contents)
+    if values['steps'] != step:
+      raise ValueError(
+          f'it is of step {values["steps"]} and has been renamed')
   except (FileNotFoundError, NotADirectoryError, IsADirectoryError,
           ValueError) as error:
     raise DamagedError(

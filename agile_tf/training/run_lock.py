@@ -15,6 +15,8 @@ import time
 
 from absl import logging
 
+from gridlu import files
+
 _NAME = 'owner.json'
 
 
@@ -26,7 +28,7 @@ def _describe(path: str) -> str:
   """Says who holds a lock, as far as its file tells."""
   try:
     with open(path, encoding='utf-8') as file:
-      owner = json.load(file)
+      owner = files.parse_json(file.read())
     return (f'process {owner["pid"]} on {owner["host"]}, since '
             f'{owner["since"]}')
   except (OSError, ValueError, KeyError, TypeError):

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from unittest import mock
 
 from absl.testing import absltest
@@ -220,6 +221,16 @@ class FileTest(parameterized.TestCase):
     with self.assertRaisesRegex(goal_dataset.GoalDatasetError,
                                 'not a whole .npz file of plain arrays'):
       goal_dataset.load(self._path)
+
+  def test_many_instructions_are_refused_at_once(self):
+    texts = [f'open door {i}' for i in range(40_000)] + ['open door 39999']
+    start = time.process_time()
+    with self.assertRaisesRegex(
+        goal_dataset.GoalDatasetError, "'open door 39999' more than once"):
+      goal_dataset.GoalDataset(
+          tuple(texts), np.arange(len(texts)),
+          images=np.zeros([len(texts), 1, 1, 3], np.uint8))
+    self.assertLess(time.process_time() - start, 5)
 
   @parameterized.parameters('.', '/dev/zero')
   def test_what_is_no_file(self, path):

@@ -14,7 +14,7 @@ from agile_tf.training import checkpoints
 from gridlu import archives
 
 
-def _checkpoint(number=0):
+def _checkpoint(number=3, steps=None):
   rng = np.random.default_rng(number)
   return checkpoints.Checkpoint(
       arrays={
@@ -28,7 +28,8 @@ def _checkpoint(number=0):
           'empty': np.zeros([0, 27], np.uint8),
       },
       values={
-          'steps': number, 'seconds': 0.1 + 0.2, 'rows': [None, True, 'x'],
+          'steps': number if steps is None else steps, 'seconds': 0.1 + 0.2,
+          'rows': [None, True, 'x'],
           'generator': np.random.default_rng(1).bit_generator.state,
       })
 
@@ -62,8 +63,8 @@ class CheckpointsTest(parameterized.TestCase):
     self.assertEqual(one.values, other.values)
 
   def test_round_trip(self):
-    checkpoints.save(self._dir, 50_000, _checkpoint(), keep=1)
-    self._assert_equal(checkpoints.load(self._dir), _checkpoint())
+    checkpoints.save(self._dir, 50_000, _checkpoint(50_000), keep=1)
+    self._assert_equal(checkpoints.load(self._dir), _checkpoint(50_000))
     self.assertEqual(
         os.listdir(os.path.join(self._dir, 'checkpoints')),
         ['step_000000050000'])
@@ -92,10 +93,10 @@ class CheckpointsTest(parameterized.TestCase):
     self.assertEqual(checkpoints.steps(self._dir), expected)
 
   def test_same_step_is_replaced(self):
-    checkpoints.save(self._dir, 7, _checkpoint(1), keep=3)
-    checkpoints.save(self._dir, 7, _checkpoint(2), keep=3)
+    checkpoints.save(self._dir, 7, _checkpoint(1, 7), keep=3)
+    checkpoints.save(self._dir, 7, _checkpoint(2, 7), keep=3)
     self.assertEqual(checkpoints.steps(self._dir), [7])
-    self._assert_equal(checkpoints.load(self._dir), _checkpoint(2))
+    self._assert_equal(checkpoints.load(self._dir), _checkpoint(2, 7))
 
   def test_what_is_not_whole_is_no_checkpoint(self):
     checkpoints.save(self._dir, 7, _checkpoint(7), keep=3)
@@ -203,9 +204,9 @@ class CheckpointsTest(parameterized.TestCase):
     checkpoints.save(self._dir, 3, _checkpoint(), keep=3)
     with open(self._path(3, 'state.json'), encoding='utf-8') as file:
       content = file.read()
-    self.assertIn('"steps": 0', content)
+    self.assertIn('"steps": 3', content)
     with open(self._path(3, 'state.json'), 'w', encoding='utf-8') as file:
-      file.write(content.replace('"steps": 0', '"steps": 1'))
+      file.write(content.replace('"steps": 3', '"steps": 4'))
     self._assert_damaged()
 
   def test_a_single_array_is_no_archive(self):
@@ -258,6 +259,20 @@ class CheckpointsTest(parameterized.TestCase):
       self.assertIn(f'{self._path(step)} is damaged', text)
       self.assertTrue(os.path.exists(f'{self._path(step)}.damaged'))
     self.assertEqual(checkpoints.steps(self._dir), [1, 2])
+
+  def test_what_was_renamed_to_a_later_step_is_damaged(self):
+    for step in 1, 2:
+      checkpoints.save(self._dir, step, _checkpoint(step), keep=9)
+    os.rename(self._path(1), self._path(900))
+    with self.assertRaisesRegex(
+        checkpoints.DamagedError, 'it is of step 1 and has been renamed'):
+      checkpoints.load(self._dir)
+    # A run that was going on when that was done keeps its own.
+    checkpoints.save(self._dir, 3, _checkpoint(3), keep=1)
+    self.assertEqual(checkpoints.steps(self._dir), [3, 900])
+    with self.assertLogs('absl', 'WARNING'):
+      self._assert_equal(self._recover(), _checkpoint(3))
+    self.assertEqual(checkpoints.steps(self._dir), [3])
 
   def test_what_a_run_cannot_use_is_set_aside(self):
     for step in 1, 2:
