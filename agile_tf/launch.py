@@ -3,8 +3,9 @@
   python -m agile_tf.launch --flagfile=launch/relations.flags
 
 A run lives in one directory: `config.json`, `metrics.csv`, TensorBoard events
-and `checkpoints/`. The same command goes on where it stopped. Ctrl-C and
-SIGTERM save and end it; an exception in any thread ends it with its traceback.
+and `checkpoints/`. The same command goes on where it stopped. Ctrl-C, SIGTERM
+and SIGHUP (a terminal that is closed) save and end it; an exception in any
+thread ends it with its traceback.
 """
 
 from collections.abc import Sequence
@@ -209,7 +210,7 @@ _SAME_SIGNAL_SECONDS = 2.0
 
 
 class _Signals:
-  """What Ctrl-C and SIGTERM do: save and stop; a later one ends at once.
+  """What Ctrl-C, SIGTERM and SIGHUP do: save and stop; later ones end at once.
 
   Attributes:
     schedule: To be stopped. Before there is one, a KeyboardInterrupt is raised.
@@ -218,9 +219,11 @@ class _Signals:
   def __init__(self):
     self.schedule: schedule_lib.Schedule | None = None
     self._stopped_at: float | None = None
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # As by nohup.
+      numbers.append(signal.SIGHUP)
     self._handlers = {
-        number: signal.signal(number, self._stop)
-        for number in (signal.SIGINT, signal.SIGTERM)}
+        number: signal.signal(number, self._stop) for number in numbers}
 
   def _stop(self, number: int, _: Any) -> None:
     now = time.monotonic()

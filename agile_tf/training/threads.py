@@ -19,11 +19,16 @@ def drive(trainer: trainer_lib.Trainer, tick: Callable[[], None],
     stall_minutes: After how long in one iteration a worker is reported.
 
   Raises:
-    Exception: the first one of any thread.
+    Exception: the first one of any thread; RuntimeError if that was a
+      SystemExit, which would end the program as if all were well.
   """
   run = in_lockstep if len(trainer.policy_workers) == 1 else in_threads
   with health.Watchdog(60 * stall_minutes) as watchdog:
-    run(trainer, tick, watchdog)
+    try:
+      run(trainer, tick, watchdog)
+    except SystemExit as error:
+      raise RuntimeError(
+          f'Something in an iteration called exit({error.code!r}).') from error
 
 
 def in_lockstep(trainer: trainer_lib.Trainer, tick: Callable[[], None],

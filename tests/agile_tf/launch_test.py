@@ -213,8 +213,10 @@ class LaunchTest(parameterized.TestCase):
     other.tick()
     self.assertLen(_rows(config.run_dir), 1)
 
-  @parameterized.parameters('policy', 'discriminator', 'main')
-  def test_an_exception_in_a_thread_ends_the_run(self, where):
+  @parameterized.product(
+      where=('policy', 'discriminator', 'main'),
+      error=(RuntimeError('injected'), SystemExit(0)))
+  def test_an_exception_in_a_thread_ends_the_run(self, where, error):
     config = tiny.config(
         run_dir=self.create_tempdir().full_path, policy_workers=3,
         policy_threads=3, steps=100_000)
@@ -226,7 +228,7 @@ class LaunchTest(parameterized.TestCase):
     def fail():
       calls.append(1)
       if len(calls) == 3:
-        raise RuntimeError('injected')
+        raise error
 
     def iterate():
       fail()
@@ -234,7 +236,7 @@ class LaunchTest(parameterized.TestCase):
 
     if where != 'main':
       victim.iterate = iterate
-    with self.assertRaisesRegex(RuntimeError, 'injected'):
+    with self.assertRaisesRegex(RuntimeError, r'injected|called exit\(0\)'):
       threads.drive(trainer, fail if where == 'main' else lambda: None)
     self.assertEmpty([t.name for t in threading.enumerate()
                       if t.name.startswith(('policy', 'discriminator'))])
@@ -367,7 +369,8 @@ class LaunchTest(parameterized.TestCase):
       _train(self.create_tempdir().full_path, reward='frozen',
              reward_model=other)
 
-  def test_interrupt_saves_and_exits_with_zero(self):
+  @parameterized.parameters(signal.SIGINT, signal.SIGHUP)
+  def test_interrupt_saves_and_exits_with_zero(self, number):
     run_dir = self.create_tempdir().full_path
     process = subprocess.Popen(
         [sys.executable, '-m', 'agile_tf.launch',
@@ -379,8 +382,8 @@ class LaunchTest(parameterized.TestCase):
         os.path.exists(path) and len(_rows(run_dir)) > 2):
       time.sleep(.2)
     # Twice, as a wrapper does that also signals the process group.
-    process.send_signal(signal.SIGINT)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
+    process.send_signal(number)
     _, errors = process.communicate(timeout=60)
     self.assertEqual(process.returncode, 0, errors)
     self.assertIn('saving and stopping', errors)
