@@ -223,8 +223,9 @@ class Config:
       double=True)
   stall_minutes: float = _setting(
       10.0, 'After how many minutes in one iteration a worker is reported, '
-      'with the place where it is. Nothing is ended.', above=0, of_run=True,
-      double=True)
+      'with the place where it is. If the run has to be saved or stopped and '
+      'the worker does not come within as many, the run ends with an error.',
+      above=0, of_run=True, double=True)
   checkpoints_kept: int = _setting(
       3, 'How many checkpoints are kept, the newest ones.', low=1, of_run=True)
   why: str = _setting(

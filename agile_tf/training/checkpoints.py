@@ -11,6 +11,7 @@ as too many open files, says nothing about a checkpoint.
 """
 
 from collections.abc import Callable
+import contextlib
 import glob
 import json
 import os
@@ -87,6 +88,9 @@ def save(run_dir: str, step: int, checkpoint: Checkpoint, keep: int) -> None:
   try:
     for left_over in glob.glob(f'{glob.escape(_folder(run_dir))}/step_*.part'):
       shutil.rmtree(left_over)  # Of a run that was killed while it saved.
+    # The run's own directory is not made again where it has been removed.
+    with contextlib.suppress(FileExistsError):
+      os.mkdir(_folder(run_dir))
     _write(temporary, checkpoint)
     if os.path.exists(path):  # Its state is the same: nobody else writes here.
       _remove(path)
@@ -112,7 +116,7 @@ def _remove(path: str) -> None:
 
 def _write(folder: str, checkpoint: Checkpoint) -> None:
   """Writes a checkpoint's files, and waits until the disk has them."""
-  os.makedirs(folder)
+  os.mkdir(folder)
   state = json.dumps(checkpoint.values).encode()
   arrays: dict[str, Any] = {
       **checkpoint.arrays, _CHECKSUM: np.uint32(zlib.crc32(state))}
