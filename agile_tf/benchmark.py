@@ -16,26 +16,28 @@ import multiprocessing
 import multiprocessing.connection
 import re
 import resource
-import sys
 import time
 import traceback
 from typing import Any
 
-from absl import app
 from absl import flags
 import numpy as np
 import tensorflow as tf
 import tqdm
 
 from agile_tf import config as config_lib
+from agile_tf.agent import actors
+from agile_tf.agent import export as export_lib
 from agile_tf.agent import gradients as gradients_lib
 from agile_tf.agent import networks
-from agile_tf.agent import rollouts
+from agile_tf.agent import rewards
+from agile_tf.agent import signatures
 from agile_tf.training import building
 from agile_tf.training import machine
 from agile_tf.training import threads
 from agile_tf.training import trainer as trainer_lib
 import gridlu
+from gridlu import program
 from gridlu import vectorized
 
 # What one environment step costs: acting 14, the gradient 41, the reward 10;
@@ -188,16 +190,16 @@ def compiled_round(config: config_lib.Config) -> tuple[Any, tuple[Any, ...]]:
     config: Of the networks, the losses and the updates.
 
   Returns:
-    The program, a `tf.function` from `gradients.round_program`, and arguments
+    The program, a `tf.function` from `export.round_program`, and arguments
     for it.
   """
   world = building.make_world(config)
   rules = world.compiled
   assert rules is not None
-  policy, discriminator = building.make_networks(config.model, world)
-  program = gradients_lib.round_program(
-      rollouts.play_program(policy, world),
-      gradients_lib.modelled_rewards_program(
+  policy, discriminator = building.make_networks(config, world)
+  program = export_lib.round_program(
+      actors.play_program(policy, world),
+      rewards.modelled_program(
           discriminator, world, config.reward_form, config.reward_scale),
       gradients_lib.policy_gradients_program(
           policy, world, building.policy_loss(config)),
@@ -210,14 +212,14 @@ def compiled_round(config: config_lib.Config) -> tuple[Any, tuple[Any, ...]]:
   observations = np.stack([
       world.observe(*pair) for pair in zip(environments, timesteps)])
   codes = world.grammar.encode(texts)
-  gumbel = rollouts.noise(
+  gumbel = actors.noise(
       [np.random.default_rng(seed) for seed in range(width)], length,
       world.num_actions, greedy=False)
   played = np.ones([length, width])
   replayed = None
   if config.reward_prediction:
     count = config.reward_prediction_batch_size
-    replayed = gradients_lib.Replayed(
+    replayed = signatures.Replayed(
         np.repeat(codes[:, None], count, 1),
         np.repeat(observations[:, None], count, 1),
         np.arange(width * count).reshape([width, count]) % 2 == 0)
@@ -382,18 +384,15 @@ def define_flags() -> None:
       'inter_op_threads', 0, 'As for agile_tf.launch.', lower_bound=0)
 
 
+@program.main()
 def main(argv: Sequence[str]) -> None:
   """Measures and prints."""
-  if len(argv) > 1:
-    raise app.UsageError(f'Unknown arguments: {" ".join(argv[1:])}.')
+  del argv
   values = flags.FLAGS
-  try:
-    if values.export:
-      export(values.export, config_lib.Config(model=values.model))
-      return
-    names = select(values.only)
-  except config_lib.ConfigError as error:
-    sys.exit(f'Error: {error}')
+  if values.export:
+    export(values.export, config_lib.Config(model=values.model))
+    return
+  names = select(values.only)
   results = measure(names, values.seconds, {
       name: getattr(values, name)
       for name in ('model', 'intra_op_threads', 'inter_op_threads')})
@@ -401,5 +400,4 @@ def main(argv: Sequence[str]) -> None:
 
 
 if __name__ == '__main__':
-  define_flags()
-  app.run(main)
+  program.run(main, define_flags)

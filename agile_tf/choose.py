@@ -15,7 +15,6 @@ from collections.abc import Iterable, Sequence
 import dataclasses
 import functools
 import json
-import sys
 from typing import Any
 
 from absl import app
@@ -24,18 +23,19 @@ import numpy as np
 import tqdm
 
 from agile_tf import config as config_lib
-from agile_tf.agent import worlds
+from agile_tf.evaluation import played
 from agile_tf.evaluation import playing
 from agile_tf.evaluation import trained as trained_lib
 from agile_tf.training import checkpoints
 from agile_tf.training import machine
+from gridlu import program
 
 
-def _reward(episodes: Iterable[playing.Episode]) -> float:
+def _reward(episodes: Iterable[played.Episode]) -> float:
   """Returns the mean share of an episode's states that are rewarded."""
   return float(np.mean([
-      episode.rewarded.mean() for episode in episodes
-      if episode.rewarded is not None]))  # Never, as there is a reward model.
+      episode.decisions.mean() for episode in episodes
+      if episode.decisions is not None]))  # There is a reward model.
 
 
 def _kind(config: config_lib.Config) -> tuple:
@@ -84,7 +84,7 @@ def compare(run_dirs: Sequence[str], count: int, seed: int
             f'{run_dir} was trained without a reward model; name AGILE runs.')
       kind = _kind(last.config)
       if kind not in players:
-        players[kind] = playing.Player(last)
+        players[kind] = last.player()
       play = functools.partial(
           players[kind].play, count=count, seed=seed, greedy=False)
       for step in steps[run_dir]:
@@ -100,7 +100,7 @@ def compare(run_dirs: Sequence[str], count: int, seed: int
         if episodes[0].truth is not None:
           successes = sum(episode.success for episode in episodes)
           row['success'] = successes / count
-          row['interval'] = playing.interval(successes, count)
+          row['interval'] = played.interval(successes, count)
         rows.append(row)
         bar.update()
   return sorted(rows, key=lambda row: -row['modelled_reward'])
@@ -115,7 +115,7 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
     success = ''
     if row['success'] is not None:
       rate = f'{100 * row["success"]:.1f} %'
-      success = f'{rate:>8}   {playing.between(row["interval"])}'
+      success = f'{rate:>8}   {played.between(row["interval"])}'
     lines.append(
         f'{row["run_dir"]:{width}} {row["step"]:12} '
         f'{100 * row["modelled_reward"]:7.1f} % '
@@ -133,17 +133,14 @@ def define_flags() -> None:
   flags.DEFINE_bool('json', False, 'Print JSON instead of a table.')
 
 
+@program.main(arguments=True)
 def main(argv: Sequence[str]) -> None:
   """Compares the runs that are named."""
   if len(argv) < 2:
     raise app.UsageError('Name the directories of one or more AGILE runs.')
   values = flags.FLAGS
   machine.prepare(config_lib.Config())
-  try:
-    rows = compare(argv[1:], values.episodes, values.seed)
-  except (config_lib.ConfigError, checkpoints.CheckpointError,
-          worlds.WorldError) as error:
-    sys.exit(f'Error: {error}')
+  rows = compare(argv[1:], values.episodes, values.seed)
   if values.json:
     print(json.dumps(rows, indent=2))
     return
@@ -156,5 +153,4 @@ def main(argv: Sequence[str]) -> None:
 
 
 if __name__ == '__main__':
-  define_flags()
-  app.run(main)
+  program.run(main, define_flags)

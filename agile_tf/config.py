@@ -15,9 +15,13 @@ from absl import flags
 import numpy as np
 
 from gridlu import files
+from gridlu import program
+
+# Flags count as those of the program that defines them, for its --help.
+flags.disclaim_key_flags()
 
 
-class ConfigError(ValueError):
+class ConfigError(program.UserError):
   """A setting that cannot be: names the value, what was expected, the fix."""
 
 
@@ -85,9 +89,12 @@ class Config:
 
   # The networks.
   model: str = _setting(
-      'nmn', 'Both networks: "nmn", which follow the tree of the instruction '
-      '(FiLM-NMN), or "lstm", which read it as a sequence (FiLM-LSTM).',
+      'nmn', 'The networks: "nmn" follows the tree of the instruction '
+      '(FiLM-NMN), "lstm" reads it as a sequence (FiLM-LSTM).',
       choices=('nmn', 'lstm'))
+  discriminator_model: str = _setting(
+      'same', 'The network of the discriminator; "same" is that of --model.',
+      choices=('same', 'nmn', 'lstm'))
 
   # The reward.
   reward: str = _setting(

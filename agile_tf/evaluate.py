@@ -12,10 +12,8 @@ ground truth.
 from collections.abc import Sequence
 import json
 import os
-import sys
 from typing import Any
 
-from absl import app
 from absl import flags
 import numpy as np
 from PIL import Image
@@ -23,37 +21,43 @@ import tqdm
 
 from agile_tf import config as config_lib
 from agile_tf.agent import worlds
-from agile_tf.evaluation import playing
+from agile_tf.evaluation import options
+from agile_tf.evaluation import played
 from agile_tf.evaluation import trained as trained_lib
 from agile_tf.reproduction import curves
-from agile_tf.training import checkpoints
 from agile_tf.training import machine
 from agile_tf.training import metrics
 from gridlu import language
+from gridlu import program
 from gridlu import rendering
 from gridlu import solver
 from gridlu import tasks
 from gridlu import world as board
 
 
-def _groups(episode: playing.Episode) -> list[str]:
-  """The rows of the table that an episode counts for."""
-  text = episode.instruction
+def _groups(episode: played.Episode) -> list[str]:
+  """Returns the rows of the table that an episode counts for."""
+  text, start = episode.instruction, episode.start
   try:
     instruction = language.parse(text)
-  except language.InstructionError:  # Another world's, of terms or of words.
+  except language.InstructionError:  # Of a world other than GridLU.
     root, bracket, _ = text.partition('(')
     return ['all', root] if bracket else ['all']
-  root, start = type(instruction).__name__, episode.start
-  if instruction.task == 'relations':
-    return ['all', 'go to' if instruction.is_go_to else 'bring to', root]
-  if start is None or start.shape != (board.PACKED_SIZE,):
-    return ['all', root]
-  count = int(np.count_nonzero(board.unpack(start).blocks))
-  return ['all', f'{count} blocks', root]
+  packed = start is not None and start.shape == (board.PACKED_SIZE,)
+  task = tasks.find(instruction.task)
+  return ['all', *task.groups(
+      instruction, board.unpack(start) if packed else None)]
 
 
-def solvable(episodes: Sequence[playing.Episode], config: config_lib.Config
+def _order(group: str) -> tuple[int, str]:
+  """Returns the place of a row in the table, as a key to sort by."""
+  first = ['all']
+  for task in tasks.TASKS.values():
+    first += task.first_groups
+  return first.index(group) if group in first else len(first), group
+
+
+def solvable(episodes: Sequence[played.Episode], config: config_lib.Config
             ) -> np.ndarray | None:
   """Returns which episodes could have succeeded, by exact search.
 
@@ -74,7 +78,7 @@ def solvable(episodes: Sequence[playing.Episode], config: config_lib.Config
   return steps != solver.UNSOLVABLE
 
 
-def summarize(episodes: Sequence[playing.Episode],
+def summarize(episodes: Sequence[played.Episode],
               possible: np.ndarray | None = None) -> dict[str, Any]:
   """Counts successes and the reward model's errors.
 
@@ -83,9 +87,9 @@ def summarize(episodes: Sequence[playing.Episode],
     possible: bool [episodes], which could have succeeded, if that is known.
 
   Returns:
-    'success': by group (all; kind of instruction, or number of blocks; relation
-    or word) the episodes, the rate, its interval and the share that was
-    'solvable'; 'reward_model': accuracy, false positives and false negatives
+    'success': by group ('all', and those of the task, see `tasks.Task.groups`)
+    the episodes, the rate, its interval and the share that was 'solvable';
+    'reward_model': accuracy, false positives and false negatives
     as shares of all decisions, if both sides are known; and
     'modelled_success', the share of final states that the reward model
     accepts, and its 'modelled_interval', if there is one.
@@ -101,27 +105,25 @@ def summarize(episodes: Sequence[playing.Episode],
         groups.setdefault(group, []).append(episode.success)
         if possible is not None:
           ceilings.setdefault(group, []).append(bool(possible[i]))
-    order = ['all', 'go to', 'bring to', '4 blocks', '8 blocks']
     report['success'] = {
         group: {
             'episodes': len(groups[group]),
             'rate': float(np.mean(groups[group])),
-            'interval': playing.interval(
+            'interval': played.interval(
                 sum(groups[group]), len(groups[group])),
             'solvable': (
                 float(np.mean(ceilings[group])) if ceilings else None),
-        } for group in sorted(
-            groups, key=lambda g: (order.index(g) if g in order else 9, g))}
-  rewarded = [
-      episode.rewarded for episode in episodes
-      if episode.rewarded is not None]
-  if rewarded:
-    accepted = [bool(r[-1]) for r in rewarded]
+        } for group in sorted(groups, key=_order)}
+  decisions = [
+      episode.decisions for episode in episodes
+      if episode.decisions is not None]
+  if decisions:
+    accepted = [bool(values[-1]) for values in decisions]
     report['modelled_success'] = float(np.mean(accepted))
-    report['modelled_interval'] = playing.interval(sum(accepted), len(accepted))
+    report['modelled_interval'] = played.interval(sum(accepted), len(accepted))
     if truth:
-      report['reward_model'] = metrics.decisions(
-          np.concatenate(rewarded), np.concatenate(truth))
+      report['reward_model'] = metrics.decision_errors(
+          np.concatenate(decisions), np.concatenate(truth))
   return report
 
 
@@ -136,12 +138,12 @@ def table(report: dict[str, Any]) -> str:
           '' if row['solvable'] is None else f'{100 * row["solvable"]:5.1f} %')
       lines.append(
           f'{group:14} {row["episodes"]:8} {100 * row["rate"]:6.1f} %   '
-          f'{playing.between(row["interval"]):18} {ceiling}'.rstrip())
+          f'{played.between(row["interval"]):18} {ceiling}'.rstrip())
   if 'modelled_success' in report:
     lines.append('')
     lines.append('The reward model accepts '
                  f'{100 * report["modelled_success"]:.1f} % of final states '
-                 f'({playing.between(report["modelled_interval"])}).')
+                 f'({played.between(report["modelled_interval"])}).')
   if 'reward_model' in report:
     values = report['reward_model']
     lines.append(
@@ -152,7 +154,7 @@ def table(report: dict[str, Any]) -> str:
   return '\n'.join(lines)
 
 
-def picture(episodes: Sequence[playing.Episode],
+def picture(episodes: Sequence[played.Episode],
             world: worlds.World) -> np.ndarray:
   """Draws final states with their instructions, uint8 [H, W, 3]."""
   images = world.pixels(np.stack([episode.final for episode in episodes]))
@@ -167,7 +169,7 @@ def picture(episodes: Sequence[playing.Episode],
 
 def define_flags() -> None:
   """Defines the program's flags."""
-  playing.define_flags(episodes=1000)
+  options.define_flags(episodes=1000)
   flags.DEFINE_bool(
       'held_out', False, 'Play the instructions that the run held out, in '
       'place of those that it trained on.')
@@ -181,30 +183,27 @@ def define_flags() -> None:
       'picture', None, 'A PNG file for the final states of 24 episodes.')
 
 
+@program.main()
 def main(argv: Sequence[str]) -> None:
   """Evaluates a run."""
-  if len(argv) > 1:
-    raise app.UsageError(f'Unknown arguments: {" ".join(argv[1:])}.')
+  del argv
   values = flags.FLAGS
   if values.picture:
     folder = os.path.dirname(os.path.abspath(values.picture))
     if not values.picture.lower().endswith('.png') or not os.access(
         folder, os.W_OK):
-      sys.exit(f'Error: --picture={values.picture}: expected the name of a '
-               '.png file in a directory that can be written.')
+      raise program.UserError(
+          f'--picture={values.picture}: expected the name of a .png file in a '
+          'directory that can be written.')
   machine.prepare(config_lib.Config())
-  try:
-    trained = trained_lib.load(
-        values.run_dir, values.checkpoint, values.held_out,
-        values.instructions, values.physics or '')
-    best = None
-    if os.path.exists(os.path.join(values.run_dir, 'metrics.csv')):
-      best = curves.best(curves.read(values.run_dir))
-  except (config_lib.ConfigError, checkpoints.CheckpointError,
-          curves.CurveError, worlds.WorldError) as error:
-    sys.exit(f'Error: {error}')
+  trained = trained_lib.load(
+      values.run_dir, values.checkpoint, values.held_out,
+      values.instructions, values.physics or '')
+  best = None
+  if os.path.exists(os.path.join(values.run_dir, 'metrics.csv')):
+    best = curves.best(curves.read(values.run_dir))
   episodes = list(tqdm.tqdm(
-      playing.play(trained, values.episodes, values.seed, values.greedy),
+      trained.play(values.episodes, values.seed, values.greedy),
       total=values.episodes, unit=' episodes', disable=values.json,
       leave=False))
   report = {
@@ -228,5 +227,4 @@ def main(argv: Sequence[str]) -> None:
 
 
 if __name__ == '__main__':
-  define_flags()
-  app.run(main)
+  program.run(main, define_flags)

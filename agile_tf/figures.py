@@ -18,20 +18,18 @@ Figures are written as PNG and SVG, and the numbers as table.md.
 from collections.abc import Mapping, Sequence
 import os
 import re
-import sys
 from typing import NamedTuple
 
-from absl import app
 from absl import flags
 from matplotlib import axes
 from matplotlib import figure
 import numpy as np
 
-from agile_tf import config as config_lib
 from agile_tf.reproduction import curves
 from agile_tf.reproduction import experiments
 from agile_tf.reproduction import paper
 from agile_tf.reproduction import results
+from gridlu import program
 
 _Runs = Mapping[str, Sequence[results.Run]]  # By setting.
 
@@ -362,11 +360,12 @@ def define_flags() -> None:
       required=True)
 
 
+@program.main(arguments=True)
 def main(argv: Sequence[str]) -> None:
   """Draws figures of the runs that are named."""
   out = flags.FLAGS.out
   if len(argv) < 2:
-    sys.exit('Error: name runs, such as runs/*_seed*.')
+    raise results.ResultError('name runs, such as runs/*_seed*.')
   try:
     runs = results.load(argv[1:])
     drawings = draw(runs)
@@ -377,15 +376,12 @@ def main(argv: Sequence[str]) -> None:
     text = table(runs)
     with open(os.path.join(out, 'table.md'), 'w', encoding='utf-8') as file:
       file.write(f'{text}\n')
-  except (results.ResultError, config_lib.ConfigError,
-          curves.CurveError) as error:
-    sys.exit(f'Error: {error}')
   except OSError as error:
-    sys.exit(f'Error: --out={out} cannot be written: {error}.')
+    raise results.ResultError(
+        f'--out={out} cannot be written: {error}.') from error
   print(text)
   print(f'{", ".join(drawings) or "No figure"}: in {out}.')
 
 
 if __name__ == '__main__':
-  define_flags()
-  app.run(main)
+  program.run(main, define_flags)

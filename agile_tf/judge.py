@@ -21,24 +21,22 @@ import json
 import sys
 from typing import Any
 
-from absl import app
 from absl import flags
 import tqdm
 
 from agile_tf import config as config_lib
-from agile_tf.agent import worlds
 from agile_tf.evaluation import judge_cases
 from agile_tf.evaluation import judge_page
 from agile_tf.evaluation import judge_report
-from agile_tf.evaluation import playing
+from agile_tf.evaluation import options
 from agile_tf.evaluation import trained as trained_lib
-from agile_tf.training import checkpoints
 from agile_tf.training import machine
+from gridlu import program
 
 
 def define_flags() -> None:
   """Defines the program's flags."""
-  playing.define_flags(episodes=200)
+  options.define_flags(episodes=200)
   flags.DEFINE_bool(
       'automatic', False, "Report what the world's ground truth or checker "
       'says, without a page and without a person.')
@@ -84,11 +82,10 @@ def judge(run_dir: str, checkpoint: int | None, series: judge_cases.Series,
         f'--automatic: the world of {run_dir}, {trained.config.world!r}, has '
         'neither a ground truth nor a checker. Leave --automatic out and '
         'judge yourself.')
-  # Nobody asks the reward model here.
-  played = playing.play(
-      trained._replace(phi=None), series.episodes, series.seed, series.greedy)
+  episodes = trained._replace(phi=None).play(  # Asks no reward model.
+      series.episodes, series.seed, series.greedy)
   cases = judge_cases.make_cases(
-      list(tqdm.tqdm(played, total=series.episodes, unit=' episodes',
+      list(tqdm.tqdm(episodes, total=series.episodes, unit=' episodes',
                      disable=None, leave=False)), world)
   report = {'run_dir': run_dir, 'steps': trained.steps,
             'greedy': series.greedy, 'seed': series.seed}
@@ -103,10 +100,10 @@ def judge(run_dir: str, checkpoint: int | None, series: judge_cases.Series,
   return {**report, 'answers': answers.path, **session.report()}
 
 
+@program.main()
 def main(argv: Sequence[str]) -> None:
   """Has a run judged and prints the report."""
-  if len(argv) > 1:
-    raise app.UsageError(f'Unknown arguments: {" ".join(argv[1:])}.')
+  del argv
   values = flags.FLAGS
   machine.prepare(config_lib.Config())
   try:
@@ -114,9 +111,6 @@ def main(argv: Sequence[str]) -> None:
         values.run_dir, values.checkpoint,
         judge_cases.Series(-1, values.seed, values.episodes, values.greedy),
         values.automatic, values.port)
-  except (config_lib.ConfigError, checkpoints.CheckpointError,
-          worlds.WorldError, judge_cases.JudgeError) as error:
-    sys.exit(f'Error: {error}')
   except KeyboardInterrupt:
     sys.exit('Stopped before there was anything to judge; the answers are as '
              'they were.')
@@ -129,5 +123,4 @@ def main(argv: Sequence[str]) -> None:
 
 
 if __name__ == '__main__':
-  define_flags()
-  app.run(main)
+  program.run(main, define_flags)

@@ -14,30 +14,28 @@ import io
 import os
 import signal
 import socket
-import sys
 import tempfile
 import threading
 import time
 from typing import Any
 
-from absl import app
 from absl import flags
 from absl import logging
 from PIL import Image
 
 from agile_tf import config as config_lib
-from agile_tf.agent import worlds
 from agile_tf.reproduction import comparison
 from agile_tf.training import checkpoints
 from agile_tf.training import health
 from agile_tf.training import machine
 from agile_tf.training import metrics
+from agile_tf.training import recorder
 from agile_tf.training import run_lock
 from agile_tf.training import schedule as schedule_lib
 from agile_tf.training import threads
 from agile_tf.training import trainer as trainer_lib
-from gridlu import goal_dataset
-from gridlu import pictures
+from gridlu import program
+from gridlu import recording
 from gridlu import rendering
 
 
@@ -175,16 +173,16 @@ class Run:
         logging.warning('At step %d: %s', values['steps'], text)
     self._warned = set(warnings)
 
-  def _show(self, episode: trainer_lib.Episode, steps: int) -> None:
+  def _show(self, episode: recorder.Recording, steps: int) -> None:
     """Writes an episode as a picture and as an animation."""
     images = self._trainer.world.pixels(episode.observations)
     notes = ['start'] + [
-        f'{i + 1}: rewarded' if rewarded else f'{i + 1}'
-        for i, rewarded in enumerate(episode.rewarded)]
+        f'{i + 1}: goal' if decision else f'{i + 1}'
+        for i, decision in enumerate(episode.decisions)]
     self._writer.image('episode', rendering.contact_sheet(
         images, [episode.instruction, *notes[1:]]), steps)
     gif = io.BytesIO()
-    pictures.save_gif(
+    recording.save_gif(
         gif, images, [f'{episode.instruction}, {note}' for note in notes])
     with Image.open(gif) as animation:
       size = animation.size
@@ -337,7 +335,7 @@ def train(config: config_lib.Config) -> None:
 
   Raises:
     ConfigError, CheckpointError, GoalDatasetError, MetricsError,
-      OwnershipError or WorldError: if the run cannot be set up.
+      RunLockError or WorldError: if the run cannot be set up.
     CheckpointError or MetricsError: if its files cannot be written any more.
     TrainingError: if its numbers go wrong.
   """
@@ -370,21 +368,13 @@ def _train(config: config_lib.Config, check_lock: Callable[[], None]) -> None:
       config.steps, config.run_dir)
 
 
+@program.main()
 def main(argv: Sequence[str]) -> None:
   """Reads the flags and trains."""
-  if len(argv) > 1:
-    raise app.UsageError(f'Unknown arguments: {" ".join(argv[1:])}.')
+  del argv
   logging.set_verbosity(logging.INFO)
-  try:
-    train(config_lib.from_flags(flags.FLAGS))
-  except (config_lib.ConfigError, checkpoints.CheckpointError,
-          goal_dataset.GoalDatasetError, metrics.MetricsError,
-          run_lock.OwnershipError, trainer_lib.TrainingError,
-          worlds.WorldError) as error:
-    sys.exit(f'Error: {error}')
+  train(config_lib.from_flags(flags.FLAGS))
 
 
 if __name__ == '__main__':
-  config_lib.define_flags()
-  flags.adopt_module_key_flags(config_lib)  # For --help.
-  app.run(main)
+  program.run(main, config_lib.define_flags)

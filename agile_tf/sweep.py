@@ -17,7 +17,6 @@ import subprocess
 import sys
 from typing import NamedTuple
 
-from absl import app
 from absl import flags
 
 from agile_tf import config as config_lib
@@ -25,6 +24,7 @@ from agile_tf.reproduction import curves
 from agile_tf.reproduction import experiments
 from agile_tf.training import checkpoints
 from gridlu import files
+from gridlu import program
 
 
 class Job(NamedTuple):
@@ -38,12 +38,12 @@ class Job(NamedTuple):
   after: str = ''  # The directory of a run that has to be finished first.
 
 
-class SweepError(RuntimeError):
+class SweepError(program.UserError):
   """A run that cannot be made."""
 
 
 def jobs(experiment: str, runs: str, seeds: Sequence[int], laptop: bool,
-         extra: Sequence[str] = ()) -> list[Job]:
+         extra: Sequence[str] = (), vary_data: bool = False) -> list[Job]:
   """Lists the runs of an experiment, in an order in which they can be made.
 
   Args:
@@ -52,10 +52,15 @@ def jobs(experiment: str, runs: str, seeds: Sequence[int], laptop: bool,
     seeds: Which seeds.
     laptop: Whether to use the quickstart's job and hyperparameters.
     extra: Flags for every run.
+    vary_data: Whether the goal examples and the held-out instructions differ
+      from seed to seed.
   """
   names = experiments.EXPERIMENTS[experiment].names(laptop)
-  return [_job(name, seed, runs, laptop, extra)
-          for seed in seeds for name in names]
+  return [
+      _job(name, seed, runs, laptop, [*extra, *(
+          [f'--dataset_seed={seed}', f'--held_out_seed={seed}']
+          if vary_data else [])])
+      for seed in seeds for name in names]
 
 
 def _job(name: str, seed: int, runs: str, laptop: bool,
@@ -183,7 +188,7 @@ def table(todo: Sequence[Job]) -> str:
   for job in todo:
     try:
       steps, _, success = progress(job.run_dir)
-    except (config_lib.ConfigError, curves.CurveError) as error:
+    except program.UserError as error:
       lines.append(f'{job.run_dir:{width}} cannot be read: {error}')
       continue
     rate = '' if success is None else f'{100 * success:.1f} %'
@@ -271,7 +276,7 @@ def carry_out(todo: Sequence[Job]) -> bool:
     except subprocess.CalledProcessError as error:
       failures.append(f'{shlex.join(error.cmd)} failed with exit code '
                       f'{error.returncode}; see above.')
-    except (SweepError, config_lib.ConfigError, curves.CurveError) as error:
+    except program.UserError as error:
       failures.append(str(error))
   print(table(todo))
   for failure in failures:
@@ -296,32 +301,37 @@ def define_flags() -> None:
       'commands', False, 'Print a line for each run that is not finished, and '
       'do not run it.')
   flags.DEFINE_bool('status', False, 'Print how far each run is.')
+  flags.DEFINE_bool(
+      'vary_data', False, 'Let the goal examples and the held-out instructions '
+      'differ from seed to seed. By default all seeds share them. The paper '
+      'does not say which it did.')
   flags.DEFINE_multi_string(
       'set', [], 'A flag for every run, without dashes: '
       '--set=policy_threads=3.')
 
 
+@program.main(arguments=True)
 def main(argv: Sequence[str]) -> None:
   """Carries an experiment out."""
   known = '\n'.join(
       f'  {name:15} {experiment.title}'
       for name, experiment in experiments.EXPERIMENTS.items())
   if len(argv) != 2 or argv[1] not in experiments.EXPERIMENTS:
-    sys.exit('Error: name one of the experiments, such as "python -m '
-             f'agile_tf.sweep figure4_left":\n{known}')
+    raise SweepError('name one of the experiments, such as "python -m '
+                     f'agile_tf.sweep figure4_left":\n{known}')
   values = flags.FLAGS
   experiment = experiments.EXPERIMENTS[argv[1]]
   names = experiment.names(values.laptop)
   if values.only not in (None, *names):
-    sys.exit(f'Error: --only={values.only} is not a setting of {argv[1]}: '
-             f'expected one of {", ".join(names)}.')
+    raise SweepError(f'--only={values.only} is not a setting of {argv[1]}: '
+                     f'expected one of {", ".join(names)}.')
   count = values.seeds or (3 if values.laptop else experiment.seeds)
   runs = values.runs or ('runs/laptop' if values.laptop else 'runs')
   todo = [
       job for job in jobs(
           argv[1], runs,
           range(values.first_seed, values.first_seed + count), values.laptop,
-          [f'--{flag}' for flag in values.set])
+          [f'--{flag}' for flag in values.set], values.vary_data)
       if values.only in (None, job.name)]
   try:
     if values.status:
@@ -330,15 +340,15 @@ def main(argv: Sequence[str]) -> None:
       print('\n'.join(shell_lines(todo, [
           'python', '-m', 'agile_tf.sweep', argv[1], f'--runs={runs}',
           *(['--laptop'] if values.laptop else []),
+          *(['--vary_data'] if values.vary_data else []),
           *(f'--set={flag}' for flag in values.set)])))
     elif not carry_out(todo):
       sys.exit(1)
-  except (config_lib.ConfigError, curves.CurveError, flags.Error) as error:
-    sys.exit(f'Error: {error}')
+  except flags.Error as error:  # A flag of --set.
+    raise SweepError(str(error)) from error
   except KeyboardInterrupt:
     sys.exit('Stopped; the same command goes on.')
 
 
 if __name__ == '__main__':
-  define_flags()
-  app.run(main)
+  program.run(main, define_flags)

@@ -10,10 +10,8 @@ board.
 """
 
 from collections.abc import Sequence
-import sys
 from typing import NamedTuple
 
-from absl import app
 from absl import flags
 import numpy as np
 import tensorflow as tf
@@ -21,10 +19,10 @@ import tensorflow as tf
 from agile_tf import config as config_lib
 from agile_tf.agent import worlds
 from agile_tf.evaluation import trained as trained_lib
-from agile_tf.training import checkpoints
 from agile_tf.training import machine
 import gridlu
-from gridlu import pictures
+from gridlu import program
+from gridlu import recording as recording_lib
 from gridlu import screen
 from gridlu import world as board
 
@@ -69,7 +67,7 @@ class Show:
 
   def __init__(self, trained: trained_lib.Trained, name: str,
                seed: int | None = None, greedy: bool = False,
-               recording: pictures.Recording | None = None):
+               recording: recording_lib.Recording | None = None):
     """Begins with an episode, paused.
 
     Args:
@@ -243,37 +241,29 @@ def define_flags() -> None:
       'greedy', False, 'Take the likeliest action instead of sampling.')
   flags.DEFINE_string(
       'record', None, 'A GIF file for the episodes that are shown: the last '
-      f'{pictures.RECORDED_EPISODES} that have a step. It is written at the '
-      'end, over what was there.')
+      f'{recording_lib.RECORDED_EPISODES} that have a step. It is written at '
+      'the end, over what was there.')
 
 
+@program.main()
 def main(argv: Sequence[str]) -> None:
   """Shows a run."""
-  if len(argv) > 1:
-    raise app.UsageError(f'Unknown arguments: {" ".join(argv[1:])}.')
+  del argv
   values = flags.FLAGS
-  recording = None if values.record is None else pictures.Recording()
-  try:
-    if values.record is not None:
-      pictures.check_output('record', values.record, '.gif')
-    screen.check_terminal()
-    machine.prepare(config_lib.Config())
-    show = Show(
-        trained_lib.load(values.run_dir, values.checkpoint), values.run_dir,
-        values.seed, values.greedy, recording)
-  except (config_lib.ConfigError, checkpoints.CheckpointError,
-          worlds.WorldError, pictures.OutputError,
-          screen.TerminalError) as error:
-    sys.exit(f'Error: {error}')
+  recording = None if values.record is None else recording_lib.Recording()
+  if values.record is not None:
+    recording_lib.check_output('record', values.record, '.gif')
+  screen.check_terminal()
+  machine.prepare(config_lib.Config())
+  show = Show(
+      trained_lib.load(values.run_dir, values.checkpoint), values.run_dir,
+      values.seed, values.greedy, recording)
   try:
     screen.show(show)
-  except screen.TerminalError as error:
-    sys.exit(f'Error: {error}')
   finally:
     if recording is not None:
-      pictures.finish(recording, values.record)
+      print(recording.save(values.record))
 
 
 if __name__ == '__main__':
-  define_flags()
-  app.run(main)
+  program.run(main, define_flags)

@@ -1,8 +1,8 @@
 """GridLU: a small block world and its instruction language.
 
-`GridLU` is the environment and `satisfied` the ground truth; the rest is in
-the modules (`gridlu.goal_dataset`, which is also a program, is imported by
-name). Where gymnasium is installed it comes to know GridLU by this import.
+`GridLU` is the environment and `satisfied` the ground truth. The README beside
+this file lists the modules. If Gymnasium is installed, importing this package
+registers the environments with it.
 """
 
 import contextlib
@@ -15,33 +15,11 @@ from gridlu import rendering
 from gridlu import tasks
 from gridlu import world
 from gridlu.environment import GridLU
+from gridlu.tasks import satisfied
 
-with contextlib.suppress(ImportError):  # Where there is no gymnasium.
+with contextlib.suppress(ImportError):  # Gymnasium is not installed.
   from gridlu import gym_registration
   gym_registration.register()
 
 __all__ = ('GridLU', 'arrangements', 'environment', 'language', 'relations',
            'rendering', 'satisfied', 'tasks', 'world')
-
-
-def satisfied(instruction: language.Instruction | str,
-              states: world.State) -> world.Array:
-  """Returns which states satisfy an instruction: the ground truth.
-
-  For many different instructions at once see `relations.satisfied` and
-  `arrangements.satisfied`.
-
-  Args:
-    instruction: An instruction of either task, or its text.
-    states: A batch of states (NumPy).
-
-  Returns:
-    bool [...], with the batch dimensions of `states`.
-
-  Raises:
-    language.InstructionError: The text is not an instruction.
-  """
-  if isinstance(instruction, str):
-    instruction = language.parse(instruction)
-  task = tasks.find(instruction.task)
-  return task.satisfied(task.encode([instruction])[0], states)

@@ -1,22 +1,30 @@
 """The GridLU-Arrangements task: forms, instances, goal states and a checker.
 
-Implements section 3.4 and appendix G of the paper. The paper judged this task
-by eye and wrote no ground truth; `satisfied` is ours, for evaluation alone:
-nothing that trains may use it. An instruction holds if the blocks that fit its
-description (with SCENE: all blocks) are exactly four and stand in one of its
-word's placements, anywhere on the board, turned and mirrored as may be.
+Implements section 3.4 and appendix G of the paper. The paper has no ground
+truth for this task; people judged the results. `satisfied` is our checker for
+evaluation: do not train with it. An instruction holds if the blocks that fit
+its description (with SCENE: all blocks) are exactly four and stand in one of
+its word's placements: any position on the board, turned and mirrored in any
+way.
 
-`satisfied` takes any array module, like everything in `world`. The generators
-are NumPy and draw whole batches.
+`satisfied` takes any array module, like every function of `world`. The
+generators use NumPy and draw whole batches.
 """
 
 from collections.abc import Sequence
 
 import numpy as np
 
+from gridlu import instances as instances_lib
 from gridlu import language
 from gridlu import world
-from gridlu.relations import Instances
+
+TITLE = 'GridLU-Arrangements'
+EPISODE_LENGTH = 45
+HAS_GROUND_TRUTH = False
+TOKENS = language.ARRANGEMENTS_TOKENS
+FIRST_GROUPS = ('4 blocks', '8 blocks')  # Of `groups`.
+all_instructions = language.arrangements_instructions
 
 CODE_SIZE = 2  # Numbers in an encoded instruction.
 _FORM_SIZE = 4  # Blocks in a form.
@@ -31,7 +39,7 @@ _FORMS = {
     'Eel': ('x.', 'x.', 'xx'),
     'Snake': ('xx.', '.xx'),
 }
-# The forms among which a generator draws for each word.
+# The forms from which the generator draws for each word.
 _FORMS_OF = {
     **{form: (form,) for form in _FORMS},
     'Connected': ('Line', 'Square', 'Eel', 'Snake', 'Triangle'),
@@ -40,7 +48,7 @@ _FORMS_OF = {
 
 
 def _placements(form: str) -> np.ndarray:
-  """Returns every placement of a form, int32 [P, 4], cells in order."""
+  """Returns every placement of a form, int32 [P, 4], its cells in order."""
   example = np.array([[c == 'x' for c in row] for row in _FORMS[form]])
   found = set()
   for turned in range(4):
@@ -55,7 +63,7 @@ def _placements(form: str) -> np.ndarray:
 
 _FORM_PLACEMENTS = {form: _placements(form) for form in _FORMS}
 
-# A word's different placements: int32 [P, 4], cells 5 * row + column in order.
+# Each word's placements: int32 [P, 4], cells 5 * row + column in order.
 PLACEMENTS = {
     word: np.concatenate([_FORM_PLACEMENTS[form] for form in _FORMS_OF[word]])
     for word in language.ARRANGEMENTS}
@@ -74,10 +82,10 @@ def _sets() -> np.ndarray:
   return sets
 
 
-# int32 [words, placements]: each placement's set of cells; -1 fills up.
+# int32 [words, placements]: each placement's set of cells, padded with -1.
 _SETS = _sets()
-# Whether a block fits a colour or, at first, any: 0 or 1, at 10 * (1 + colour)
-# + block.
+# int32 [4 * 10]: 1 at 10 * (1 + colour) + block if the block fits the colour,
+# else 0. Colour -1 is any.
 _FITS = np.array([
     [block > 0 and color in (-1, (block - 1) % len(world.COLORS))
      for block in range(world.NUM_BLOCK_CODES)]
@@ -91,8 +99,8 @@ def encode(instructions: Sequence[language.Instruction]) -> np.ndarray:
     instructions: N GridLU-Arrangements instructions.
 
   Returns:
-    int32 [N, 2]: the word (index into `language.ARRANGEMENTS`) and the colour,
-    or -1.
+    int32 [N, 2]: the word (index into `language.ARRANGEMENTS`), and the colour
+    or -1 for any.
 
   Raises:
     ValueError: One of them is not a GridLU-Arrangements instruction.
@@ -114,7 +122,7 @@ def encode(instructions: Sequence[language.Instruction]) -> np.ndarray:
 
 def satisfied(codes: world.Array, states: world.State,
               xp: world.ArrayModule = np) -> world.Array:
-  """Returns which states satisfy their instruction, for evaluation.
+  """Returns which states satisfy their instruction: a checker for evaluation.
 
   Args:
     codes: int32 [..., 2], encoded instructions (see `encode`).
@@ -137,21 +145,37 @@ def satisfied(codes: world.Array, states: world.State,
 def _codes_of(instructions: Sequence[language.Instruction] | None
              ) -> np.ndarray:
   """Returns the encoded instructions, all 36 for None."""
-  return encode(language.chosen(
-      instructions, language.arrangements_instructions()))
+  return encode(language.chosen(instructions, all_instructions()))
+
+
+def groups(instruction: language.Instruction,
+           start: world.State | None) -> Sequence[str]:
+  """Returns the groups that reports count an episode for.
+
+  Args:
+    instruction: The episode's.
+    start: Its first state, without batch dimensions; None if it is unknown.
+
+  Returns:
+    The number of blocks ('4 blocks') unless it is unknown, and the word.
+  """
+  word = type(instruction).__name__
+  if start is None:
+    return (word,)
+  return f'{np.count_nonzero(start.blocks)} blocks', word
 
 
 def _propose(rng: np.random.Generator, count: int, codes: np.ndarray
             ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
   """Draws instructions and the blocks that they need.
 
-  Half of them name no colour, and have four rects of one; half name one, and
-  have four rects of it and four of another. If only one kind is left it gets
-  everything.
+  Half of the instructions name no colour and need four rects of one colour. The
+  other half name a colour and need four rects of it and four of another. If the
+  list has only one kind, all are of that kind.
 
   Returns:
-    int32 [N], the instructions; and int32 [N] each, the codes of the target
-    blocks and of the distractors, 0 where there are none.
+    int32 [N], the instructions; int32 [N], the code of the target blocks; and
+    int32 [N], the code of the distractors, 0 where there are none.
   """
   if count < 0:
     raise ValueError(f'count is {count}: expected at least 0.')
@@ -172,7 +196,7 @@ def _propose(rng: np.random.Generator, count: int, codes: np.ndarray
 
 
 def _states(blocks: np.ndarray, agent: np.ndarray) -> world.State:
-  """Makes states of int [N, 25] blocks and int [N] cells of a free agent."""
+  """Makes states from int [N, 25] blocks and int [N] cells of free agents."""
   shape = (len(blocks), world.SIZE, world.SIZE)
   return world.State(
       blocks.reshape(shape).astype(np.int32),
@@ -181,30 +205,31 @@ def _states(blocks: np.ndarray, agent: np.ndarray) -> world.State:
 
 
 def _put(board: np.ndarray, cells: np.ndarray, code: np.ndarray) -> None:
-  """Puts blocks of a code each into cells of int [N, 25] boards."""
+  """Puts blocks of one code [N] into cells of int [N, 25] boards."""
   np.put_along_axis(board, cells, code[:, None].astype(board.dtype), axis=1)
 
 
 def instances(
     rng: np.random.Generator, count: int,
-    instructions: Sequence[language.Instruction] | None = None) -> Instances:
+    instructions: Sequence[language.Instruction] | None = None
+) -> instances_lib.Instances:
   """Draws task instances: instructions and states to start from.
 
-  Half start with four rects of one colour and an instruction that names none;
-  half with four rects each of two colours, one of which the instruction names.
-  Blocks and agent are in different random cells.
+  Half have four rects of one colour and an instruction that names no colour.
+  The other half have four rects each of two colours, one of which the
+  instruction names. Blocks and agent are in different random cells.
 
   Args:
     rng: The generator to draw from.
     count: N, how many to draw.
-    instructions: The instructions to choose among; None for all 36.
+    instructions: The instructions to draw from; None for all 36.
 
   Returns:
     N instances; the agent is free.
 
   Raises:
-    ValueError: `count` is negative, or `instructions` is empty or has
-      something that is not a GridLU-Arrangements instruction.
+    ValueError: `count` is negative, or `instructions` is empty or contains
+      something other than GridLU-Arrangements instructions.
   """
   instruction, target, distractor = _propose(
       rng, count, _codes_of(instructions))
@@ -212,23 +237,25 @@ def instances(
   board = np.zeros((count, world.NUM_CELLS), np.int32)
   _put(board, cells[:, :_FORM_SIZE], target)
   _put(board, cells[:, _FORM_SIZE:2 * _FORM_SIZE], distractor)
-  return Instances(instruction, _states(board, cells[:, 2 * _FORM_SIZE]))
+  return instances_lib.Instances(
+      instruction, _states(board, cells[:, 2 * _FORM_SIZE]))
 
 
 def goal_states(
     rng: np.random.Generator, count: int,
-    instructions: Sequence[language.Instruction] | None = None) -> Instances:
+    instructions: Sequence[language.Instruction] | None = None
+) -> instances_lib.Instances:
   """Draws pairs of instruction and goal state, for the data set D.
 
   Each is an instance (see `instances`) whose target blocks stand in a form of
-  the instruction's word: the form is drawn uniformly (Connected and
+  the instruction's word. The form is drawn uniformly (Connected and
   Disconnected have several), then its placement. Distractors are uniform over
-  the other cells, the agent is uniform over all 25, and free.
+  the other cells. The agent is free and uniform over all 25 cells.
 
   Args:
     rng: The generator to draw from.
     count: N, how many to draw.
-    instructions: The instructions to choose among; None for all 36.
+    instructions: The instructions to draw from; None for all 36.
 
   Returns:
     N instances that satisfy their instructions.
@@ -249,7 +276,7 @@ def goal_states(
       placements = _FORM_PLACEMENTS[name]
       form[chosen] = placements[
           (uniform[1, chosen] * len(placements)).astype(np.int32)]
-  # The cells in random order, those of the form last.
+  # The cells in random order, with those of the form last.
   order = rng.random((count, world.NUM_CELLS))
   np.put_along_axis(order, form, 1.0, axis=1)
   others = np.argsort(order, axis=1)[:, :_FORM_SIZE]
@@ -257,4 +284,4 @@ def goal_states(
   _put(board, others, distractor)
   _put(board, form, target)
   agent = rng.integers(world.NUM_CELLS, size=count)
-  return Instances(instruction, _states(board, agent))
+  return instances_lib.Instances(instruction, _states(board, agent))

@@ -9,18 +9,18 @@ import dm_env
 from dm_env import specs
 import numpy as np
 
+from gridlu import instances
 from gridlu import language
-from gridlu import relations
 from gridlu import rendering
 from gridlu import tasks
 from gridlu import world
 
-# Instances are drawn this many at a time and served one by one.
+# How many instances are drawn at a time. They are served one by one.
 _BLOCK = 256
 
 
 class Setup(NamedTuple):
-  """What an environment plays by (see `set_up`)."""
+  """The checked arguments of an environment (see `set_up`)."""
   task: tasks.Task
   instructions: tuple[language.Instruction, ...]  # [N]
   texts: tuple[str, ...]  # [N], the instructions as strings.
@@ -37,14 +37,14 @@ def set_up(
   """Checks the arguments that environments have in common.
 
   Args:
-    task: As for `GridLU`, like all the others.
-    episode_length: None for the paper's.
+    task: As for `GridLU`, like the other arguments.
+    episode_length: None for the task's.
     instructions: None for all of the task's.
-    physics: What can be moved.
-    rewarded: None for the task's own way.
+    physics: Which blocks can be moved.
+    rewarded: None for the task's default.
 
   Returns:
-    The arguments with nothing left open.
+    The arguments, with defaults in place of None.
 
   Raises:
     ValueError: An argument is not as described.
@@ -82,8 +82,8 @@ class Supply:
     """Draws the first block.
 
     Args:
-      setup: What to draw instances of.
-      seed: Determines all that is drawn; None for a fresh start each time.
+      setup: The task and instructions to draw instances of.
+      seed: Determines what is drawn; None for a random seed.
       block: How many to draw at a time.
     """
     self._setup = setup
@@ -92,52 +92,52 @@ class Supply:
     self._draw()
 
   def _draw(self) -> None:
-    """Draws the next block, remembering where the generator stood."""
+    """Draws the next block and keeps the generator's state before it."""
     self._start = self._rng.bit_generator.state
     self._block = self._setup.task.instances(
         self._rng, self._size, self._setup.instructions)
     self._served = 0
 
-  def take(self, count: int) -> relations.Instances:
-    """Serves the next instances.
+  def take(self, count: int) -> instances.Instances:
+    """Returns the next instances.
 
     Args:
-      count: How many, always the same: the block is a multiple of it.
+      count: How many. Use the same count each time; it must divide the size of
+        a block.
 
     Returns:
-      Views of them; the batch dimensions are [count].
+      Views of `count` instances.
     """
     if self._served == self._size:
       self._draw()
     chosen = slice(self._served, self._served + count)
     self._served += count
-    return relations.Instances(
+    return instances.Instances(
         self._block.instruction[chosen],
         world.State(*(x[chosen] for x in self._block.state)))
 
   def get_state(self) -> dict[str, Any]:
-    """Returns what decides all that will be served, as JSON can hold it."""
-    # Where the generator stood before the block.
+    """Returns the supply's state, in values that JSON can hold."""
+    # The generator's state is that from before the block.
     return {'generator': self._start, 'served': self._served}
 
   def set_state(self, state: dict[str, Any]) -> None:
-    """Goes back to where `get_state` was called."""
+    """Restores what `get_state` returned."""
     self._rng.bit_generator.state = state['generator']
     self._draw()
     self._served = state['served']
 
 
 class GridLU(dm_env.Environment):
-  """One GridLU board and the instruction to carry out on it.
+  """One GridLU board with an instruction, as a `dm_env` environment.
 
-  An observation is `{'image': uint8 [56, 56, 3], 'instruction': str}`; an
-  action is a number from 0 to 5 (see `world.Action`). The reward in
-  GridLU-Relations is the ground truth: 1.0 if the state that the action leads
-  to satisfies the instruction, else 0.0. GridLU-Arrangements gives none, 0.0,
-  unless it is asked to. An episode runs its full length whether or not the goal
-  is reached on the way, 30 steps in Relations (31 time steps, the first one
-  included) and 45 in Arrangements; success is the ground truth of its last
-  state.
+  An observation is `{'image': uint8 [56, 56, 3], 'instruction': str}`, an
+  action a number from 0 to 5 (see `world.Action`). The reward in
+  GridLU-Relations is the ground truth: 1.0 if the state after the action
+  satisfies the instruction, else 0.0. In GridLU-Arrangements it is always 0.0
+  unless `rewarded` is true. An episode does not end when the goal is reached:
+  it always has 30 steps in Relations (31 time steps with the first) and 45 in
+  Arrangements. It succeeds if its last state satisfies the instruction.
   """
 
   def __init__(
@@ -149,19 +149,18 @@ class GridLU(dm_env.Environment):
     """Makes an environment.
 
     Args:
-      task: 'relations' or 'arrangements'.
-      seed: Determines all that the environment draws; None for a fresh start
-        each time.
-      episode_length: Steps of an episode; None for the paper's (30 or 45).
+      task: A name in `tasks.TASKS`.
+      seed: Determines what the environment draws; None for a random seed.
+      episode_length: Steps of an episode; None for the task's (the paper's 30
+        or 45).
       instructions: The instructions to draw from, as strings or instructions;
         None for all of the task's.
-      physics: What can be moved.
-      truncate: Whether the end of an episode counts as a truncation (discount
-        1: a learner bootstraps from the last state) rather than a termination
-        (discount 0).
-      rewarded: Whether the reward is that of the ground truth, or always 0;
-        None for the task's own way. The paper has no ground truth for
-        Arrangements: ours is there to evaluate, not to train.
+      physics: Which blocks can be moved.
+      truncate: Whether the end of an episode is a truncation (discount 1: a
+        learner bootstraps from the last state) or a termination (discount 0).
+      rewarded: Whether the reward is the ground truth, or always 0; None for
+        the task's default. The paper has no ground truth for Arrangements. Our
+        checker is for evaluation, not for training.
 
     Raises:
       ValueError: An argument is not as described.
@@ -169,7 +168,7 @@ class GridLU(dm_env.Environment):
     self._setup = set_up(task, episode_length, instructions, physics, rewarded)
     self._truncate = truncate
     self._supply = Supply(self._setup, seed, _BLOCK)
-    # The episode that is under way; no state before the first reset.
+    # The current episode; there is no state before the first reset.
     self._state: world.State | None = None
     self._index = 0
     self._num_steps = 0
@@ -177,23 +176,23 @@ class GridLU(dm_env.Environment):
 
   @property
   def state(self) -> world.State:
-    """The board, without batch dimensions. What it is made of is a copy."""
+    """A copy of the board, without batch dimensions."""
     return world.State(*(np.array(x) for x in self._current_state()))
 
   @property
   def instruction(self) -> language.Instruction:
-    """The instruction of the episode."""
+    """The episode's instruction."""
     self._current_state()
     return self._setup.instructions[self._index]
 
   @property
   def instructions(self) -> tuple[language.Instruction, ...]:
-    """The instructions that episodes draw from."""
+    """The instructions that episodes are drawn from."""
     return self._setup.instructions
 
   @property
   def physics(self) -> world.Physics:
-    """What can be moved."""
+    """Which blocks can be moved."""
     return self._setup.physics
 
   @property
@@ -220,10 +219,10 @@ class GridLU(dm_env.Environment):
     return dm_env.restart(self._observation())
 
   def step(self, action) -> dm_env.TimeStep:
-    """Acts; after an episode's last step, starts the next one.
+    """Takes an action; after an episode's last step, starts the next episode.
 
     Args:
-      action: From 0 to 5 (see `world.Action`); of no effect if this starts an
+      action: From 0 to 5 (see `world.Action`). Ignored if this starts an
         episode.
 
     Returns:
@@ -273,15 +272,15 @@ class GridLU(dm_env.Environment):
     return specs.BoundedArray((), float, 0, 1, name='reward')
 
   def _checksum(self) -> int:
-    """Returns a number that tells lists of instructions apart."""
+    """Returns a checksum of the list of instructions."""
     return zlib.crc32('\n'.join(self._setup.texts).encode())
 
   def get_state(self) -> dict[str, Any]:
-    """Returns all that decides how the environment goes on.
+    """Returns the state of the episode and of the generator.
 
     Returns:
-      A dict that JSON can hold, for `set_state` of an environment made with
-      the same arguments (the seed apart).
+      A dict that JSON can hold, for `set_state` of an environment with the same
+      arguments. The seed may differ.
     """
     return {
         **self._supply.get_state(),
@@ -294,14 +293,14 @@ class GridLU(dm_env.Environment):
     }
 
   def set_state(self, state: dict[str, Any]) -> dm_env.TimeStep:
-    """Goes back to where `get_state` was called.
+    """Restores what `get_state` returned.
 
     Args:
       state: What `get_state` returned.
 
     Returns:
-      The time step of the state, with a reward of 0; without an observation
-      if there has been no episode yet.
+      The time step of that state, with a reward of 0. It has no observation if
+      there was no episode yet.
 
     Raises:
       ValueError: It comes from an environment with other instructions.

@@ -1,4 +1,4 @@
-"""Files that are whole or not there, and JSON that anybody may have written."""
+"""Writes files whole or not at all, and reads JSON that anybody wrote."""
 
 from collections.abc import Iterator
 import contextlib
@@ -11,23 +11,22 @@ from typing import Any, IO
 
 @contextlib.contextmanager
 def replacing(path: str, mode: str = 'w') -> Iterator[IO]:
-  """Opens a file that takes the place of `path` once it is on the disk.
+  """Opens a file that replaces `path` when it is complete and on the disk.
 
-  At no time does half a file stand at `path`, and what stood there remains if
-  the new one cannot be written.
+  `path` never holds half a file. If an error occurs, it stays as it was.
 
   Args:
-    path: What to write.
+    path: The file to write or replace.
     mode: 'w' for text in UTF-8, 'wb' for bytes.
 
   Yields:
     The file.
 
   Raises:
-    OSError: if it cannot be written.
+    OSError: The file cannot be written.
   """
   _remove_left_overs(path)
-  # Nobody else writes to it.
+  # No other process writes to it.
   temporary = f'{path}.{socket.gethostname()}.{os.getpid()}.part'
   text = {} if 'b' in mode else {'encoding': 'utf-8', 'newline': ''}
   try:

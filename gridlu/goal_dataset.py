@@ -1,22 +1,22 @@
 r"""Pairs of instruction and goal state: the data set D of the paper.
 
-Build GridLU's with
+Generate one of GridLU with
 
     python -m gridlu.goal_dataset --task=relations --size=131072 --seed=0 \
         --output=goals.npz
 
-or write a file for a world of your own: any instructions, as strings, and
-images of states that satisfy them. The file is a NumPy archive (`np.savez`)
-of these arrays, and of no others:
+or write a file for another world: instructions as strings, and images of states
+that satisfy them. The file is a NumPy archive (`np.savez`) with exactly these
+arrays:
 
     format        str []: 'gridlu.goal_dataset'
     version       int []: 1
-    instructions  str [M]: the different instructions
-    instruction   int [N]: which of them belongs to each example, 0 to M - 1
+    instructions  str [M]: the instructions, without duplicates
+    instruction   int [N]: each example's index in `instructions`, 0 to M - 1
     images        uint8 [N, H, W, 3]: the goal states, 0 to 255
 
-GridLU's own files hold `states` in place of `images`, 27 bytes each in place
-of 9,408: uint8 [N, 27], as `world.pack` makes them. For example:
+Files of GridLU hold `states` instead of `images`: uint8 [N, 27], as
+`world.pack` makes them. A state takes 27 bytes, an image 9,408. For example:
 
     np.savez('goals.npz', format='gridlu.goal_dataset', version=1,
              instructions=np.array(['open the door', 'close the door']),
@@ -24,18 +24,18 @@ of 9,408: uint8 [N, 27], as `world.pack` makes them. For example:
              images=np.stack([open_1, open_2, closed]))
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 import dataclasses
 import os
 import time
 
-from absl import app
 from absl import flags
 import numpy as np
 
 from gridlu import archives
 from gridlu import files
 from gridlu import language
+from gridlu import program
 from gridlu import tasks
 from gridlu import world
 
@@ -47,8 +47,8 @@ _MAX_SMALL = 1000
 _MAX_TEXTS = 2**27
 
 
-class GoalDatasetError(ValueError):
-  """A data set or its file is not as it should be."""
+class GoalDatasetError(program.UserError):
+  """An invalid data set or file."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -56,13 +56,13 @@ class GoalDataset:
   """N pairs of instruction and goal state.
 
   Attributes:
-    instructions: The M different instructions.
-    instruction: int32 [N], the index in `instructions` of each example's.
+    instructions: The M instructions, without duplicates.
+    instruction: int32 [N], each example's index in `instructions`.
     states: uint8 [N, 27], packed GridLU states (see `world.pack`), or None.
-    images: uint8 [N, H, W, 3], or None. Just one of the two is given.
+    images: uint8 [N, H, W, 3], or None. Exactly one of the two is given.
 
   Raises:
-    GoalDatasetError: Something does not fit this description.
+    GoalDatasetError: An attribute is not as described.
   """
   instructions: tuple[str, ...]
   instruction: np.ndarray
@@ -157,8 +157,7 @@ def save(path: str | os.PathLike, dataset: GoalDataset) -> None:
   """Writes a data set in this module's format.
 
   Args:
-    path: The file, replaced if it exists: with the whole new one or not at
-      all.
+    path: The file. An existing one is replaced atomically.
     dataset: What to write.
   """
   arrays = {
@@ -212,7 +211,7 @@ def _check_headers(headers: dict[str, archives.Header],
 
 
 def _from_arrays(arrays: dict[str, np.ndarray]) -> GoalDataset:
-  """Makes a data set of a file's arrays, with every check of their values."""
+  """Checks the values of a file's arrays and makes a data set of them."""
   if arrays['format'].shape or str(arrays['format']) != FORMAT:
     raise GoalDatasetError(f'format is {arrays["format"]}: expected '
                            f'{FORMAT!r}.')
@@ -240,8 +239,8 @@ def load(path: str | os.PathLike,
 
   Raises:
     GoalDatasetError: There is no such file, it cannot be read or it is not in
-      the format; the message says what is wrong where, what was expected and
-      what helps.
+      the format. The message says what is wrong, what was expected and how to
+      fix it.
   """
   path = os.fspath(path)
   try:
@@ -278,21 +277,21 @@ def generate(
   """Draws a data set of GridLU goal states.
 
   Args:
-    task: 'relations' or 'arrangements'.
-    count: How many examples. Relations needs about 131,072 (figure 7), and
-      Arrangements 100,000 (section 3.4).
+    task: A name in `tasks.TASKS`.
+    count: How many examples. Relations needs about 131,072 (figure 7). The
+      paper uses 100,000 for Arrangements (section 3.4).
     seed: Determines the examples.
-    instructions: Which instructions to draw from; None for all of the task's.
-    carrying: The share of the goal states with the agent on a block in which it
-      carries that block. In the paper's Arrangements it never does; of
-      Relations the paper does not say.
+    instructions: The instructions to draw from; None for all of the task's.
+    carrying: Of the goal states where the agent is on a block, the share in
+      which it carries that block. In the paper it never does in Arrangements;
+      for Relations the paper does not say.
 
   Returns:
     A data set with packed states. Its `instructions` are those that occur.
 
   Raises:
-    ValueError: The task does not exist, or `count` or `instructions` is empty
-      or does not fit the task.
+    ValueError: The task does not exist, `count` is below 1, or `instructions`
+      is empty or does not fit the task.
   """
   kind = tasks.find(task)
   if count < 1:
@@ -308,7 +307,7 @@ def generate(
   rng = np.random.default_rng(seed)
   drawn = kind.goal_states(rng, count, parsed)
   state = drawn.state
-  if carrying:  # The ground truth looks at positions alone.
+  if carrying:  # The ground truth looks at positions only.
     row, column = state.agent[:, 0], state.agent[:, 1]
     lifted = rng.random(count) < carrying
     lifted &= state.blocks[np.arange(count), row, column] > 0
@@ -325,11 +324,11 @@ def violations(dataset: GoalDataset) -> int:
     dataset: A data set of packed GridLU states.
 
   Returns:
-    How many of its examples are wrong by GridLU's ground truth.
+    How many of its examples do not satisfy GridLU's ground truth.
 
   Raises:
-    ValueError: The data set holds images, or its instructions are not all of
-      one of GridLU's tasks.
+    ValueError: The data set holds images, or its instructions do not all
+      belong to one task of GridLU.
   """
   if dataset.states is None:
     raise ValueError('the data set holds images: only packed GridLU states '
@@ -340,50 +339,48 @@ def violations(dataset: GoalDataset) -> int:
       task.encode(parsed)[dataset.instruction], world.unpack(dataset.states))))
 
 
-def _main_with(values: flags.FlagValues) -> Callable[[list[str]], None]:
-  """Returns the program, with its flags defined in `values`."""
-  task = flags.DEFINE_enum(
+def define_flags() -> None:
+  """Defines the program's flags."""
+  flags.DEFINE_enum(
       'task', 'relations', tuple(tasks.TASKS),
-      'The task whose goal states to draw.', flag_values=values)
-  size = flags.DEFINE_integer(
+      'The task whose goal states to draw.')
+  flags.DEFINE_integer(
       'size', 131072, 'How many pairs of instruction and goal state to draw. '
       'The default suffices for the best performance (figure 7).',
-      lower_bound=1, flag_values=values)
-  seed = flags.DEFINE_integer(
+      lower_bound=1)
+  flags.DEFINE_integer(
       'seed', 0, 'Determines the pairs: the same seed gives the same file.',
-      lower_bound=0, flag_values=values)
-  carrying = flags.DEFINE_float(
-      'carrying', 0.0, 'The share of the goal states with the agent on a block '
-      'in which it carries that block.', lower_bound=0, upper_bound=1,
-      flag_values=values)
-  output = flags.DEFINE_string(
+      lower_bound=0)
+  flags.DEFINE_float(
+      'carrying', 0.0, 'Of the goal states where the agent is on a block, the '
+      'share in which it carries that block.', lower_bound=0, upper_bound=1)
+  flags.DEFINE_string(
       'output', None, 'The file to write, such as goals.npz. It must not '
-      'exist yet.', required=True, flag_values=values)
+      'exist yet.', required=True)
 
-  def main(argv: list[str]) -> None:
-    if len(argv) > 1:
-      raise app.UsageError(f'unexpected arguments {argv[1:]}: all options are '
-                           'flags such as --size=1000.')
-    if os.path.exists(output.value):
-      raise app.UsageError(f'--output={output.value} exists already: name '
-                           'another file, or remove it first.')
-    folder = os.path.dirname(output.value) or '.'
-    if not os.path.isdir(folder):
-      raise app.UsageError(f'--output={output.value}: there is no folder '
-                           f'{folder}; make it first.')
-    start = time.monotonic()
-    dataset = generate(
-        task.value, size.value, seed.value, carrying=carrying.value)
-    save(output.value, dataset)
-    print(f'{output.value}: {len(dataset):,} goal states for '
-          f'{len(dataset.instructions)} instructions, '
-          f'{os.path.getsize(output.value) / 1e6:.1f} MB, '
-          f'{time.monotonic() - start:.1f} s')
 
-  return main
+@program.main()
+def main(argv: Sequence[str]) -> None:
+  """Draws goal states and saves them."""
+  del argv
+  values = flags.FLAGS
+  output = values.output
+  if os.path.exists(output):
+    raise program.UserError(f'--output={output} exists already: name another '
+                            'file, or remove it first.')
+  folder = os.path.dirname(output) or '.'
+  if not os.path.isdir(folder):
+    raise program.UserError(f'--output={output}: there is no folder {folder}; '
+                            'make it first.')
+  start = time.monotonic()
+  dataset = generate(
+      values.task, values.size, values.seed, carrying=values.carrying)
+  save(output, dataset)
+  print(f'{output}: {len(dataset):,} goal states for '
+        f'{len(dataset.instructions)} instructions, '
+        f'{os.path.getsize(output) / 1e6:.1f} MB, '
+        f'{time.monotonic() - start:.1f} s')
 
 
 if __name__ == '__main__':
-  # Defined here and not on import: programs that import this module have flags
-  # of the same names.
-  app.run(_main_with(flags.FLAGS))
+  program.run(main, define_flags)

@@ -28,7 +28,7 @@ Observation = dict[str, Any]  # As `environment.GridLU` has them.
 
 
 class GridLUEnv(gymnasium.Env[Observation, Any]):
-  """`gridlu.GridLU` as Gymnasium has it.
+  """`gridlu.GridLU` with Gymnasium's interface.
 
   An observation is `{'image': uint8 [56, 56, 3], 'instruction': str}` and an
   action a number from 0 to 5 (see `world.Action`). `reset(seed=...)` starts
@@ -45,16 +45,17 @@ class GridLUEnv(gymnasium.Env[Observation, Any]):
     """Makes an environment.
 
     Args:
-      task: 'relations' or 'arrangements', as for `gridlu.GridLU`, like all
-        arguments but the last.
-      episode_length: Steps of an episode; None for the paper's (30 or 45).
+      task: A name in `tasks.TASKS`. This and all other arguments but the last
+        are those of `gridlu.GridLU`.
+      episode_length: Steps of an episode; None for the task's (the paper's 30
+        or 45).
       instructions: The instructions to draw from; None for all of the task's.
-      physics: What can be moved.
+      physics: Which blocks can be moved.
       truncate: Whether an episode's end is reported as `truncated` (a learner
-        bootstraps from the last state) rather than as `terminated`.
-      rewarded: Whether the reward is that of the ground truth, or always 0;
-        None for the task's own way.
-      render_mode: 'rgb_array', in which `render` returns the image; or None.
+        bootstraps from the last state) or as `terminated`.
+      rewarded: Whether the reward is the ground truth, or always 0; None for
+        the task's default.
+      render_mode: 'rgb_array' to make `render` return the image; or None.
 
     Raises:
       ValueError: An argument is not as described.
@@ -68,10 +69,10 @@ class GridLUEnv(gymnasium.Env[Observation, Any]):
     self._environment = environment.GridLU(**self._arguments)
     self._truncate = truncate
     self.render_mode = render_mode
-    # The image of the episode that is under way.
+    # The image of the current state.
     self._image: np.ndarray | None = None
     self._ended = True
-    # All of the task's, so that two lists of instructions have one space.
+    # Of all the task's instructions: the space is the same for every list.
     texts = [str(i) for i in tasks.find(task).instructions()]
     shape = (rendering.IMAGE_SIZE, rendering.IMAGE_SIZE, 3)
     self.observation_space = spaces.Dict({
@@ -84,12 +85,12 @@ class GridLUEnv(gymnasium.Env[Observation, Any]):
 
   @property
   def instruction(self) -> language.Instruction:
-    """The instruction of the episode."""
+    """The episode's instruction."""
     return self._environment.instruction
 
   @property
   def state(self) -> world.State:
-    """The board, without batch dimensions. What it is made of is a copy."""
+    """A copy of the board, without batch dimensions."""
     return self._environment.state
 
   def reset(self, *, seed: int | None = None,
@@ -98,9 +99,9 @@ class GridLUEnv(gymnasium.Env[Observation, Any]):
     """Starts an episode.
 
     Args:
-      seed: Determines it and those that follow; None to go on with what the
-        last seed began, or with a fresh start.
-      options: Ignored: there are none.
+      seed: Determines this episode and those that follow; None to continue
+        with the last seed, or with a random one if there was none.
+      options: Ignored.
 
     Returns:
       The observation and an empty dict.
@@ -116,14 +117,14 @@ class GridLUEnv(gymnasium.Env[Observation, Any]):
   def step(
       self, action: int
   ) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
-    """Acts.
+    """Takes an action.
 
     Args:
       action: From 0 to 5 (see `world.Action`).
 
     Returns:
-      The observation, the reward, whether the episode has been terminated,
-      whether it has been truncated, and an empty dict.
+      The observation, the reward, whether the episode is terminated, whether it
+      is truncated, and an empty dict.
 
     Raises:
       ValueError: There is no such action.

@@ -1,15 +1,14 @@
-"""Tells Gymnasium, if it is installed, of GridLU; see `gridlu.gym`."""
+"""Registers GridLU's tasks with Gymnasium, where it is installed."""
 
 from gymnasium.envs import registration
 
-_TASKS = {
-    'GridLU-Relations-v0': 'relations',
-    'GridLU-Arrangements-v0': 'arrangements'}
+from gridlu import tasks
 
 
 def register() -> None:
-  """Registers the environments, unless they are."""
-  for name, task in _TASKS.items():
-    if name not in registration.registry:
+  """Registers an environment for each task; see `gridlu.gym`."""
+  for name, task in tasks.TASKS.items():
+    if task.gym_id not in registration.registry:
       registration.register(
-          id=name, entry_point='gridlu.gym:GridLUEnv', kwargs={'task': task})
+          id=task.gym_id, entry_point='gridlu.gym:GridLUEnv',
+          kwargs={'task': name})

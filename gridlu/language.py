@@ -1,4 +1,4 @@
-"""GridLU's instruction language: a small typed tree and its surface form.
+"""GridLU's instruction language: typed trees, their text and their parser.
 
 GridLU-Relations has the grammar of appendix F.1,
 
@@ -8,72 +8,56 @@ GridLU-Relations has the grammar of appendix F.1,
                           | <relation2>(<obj>, AGENT)
     <bring_to_instruction> ::= <relation1>(<obj>, <obj>)
 
-where the operands of a bring-to instruction differ and SameLocation goes with
-AGENT alone: 15 objects, 150 go-to and 840 bring-to instructions.
+where the operands of a bring-to instruction differ and SameLocation relates an
+object to AGENT only: 15 objects, 150 go-to and 840 bring-to instructions.
 GridLU-Arrangements has `<word>(AGENT, SCENE)` and `<word>(AGENT,
 Color(<color>, SCENE))`: 36 instructions.
 
-An instruction is made of the classes below and `str` writes it as the paper
+An instruction is built from the classes below, and `str` writes it as the paper
 does:
 
     >>> str(NorthFrom(Color('red', Shape('circle', SCENE)), AGENT))
     "NorthFrom(Color('red', Shape('circle', SCENE)), AGENT)"
 
-`parse` inverts that. An instruction that the grammar does not have cannot be
-built: both ways raise `InstructionError`.
+`parse` is the inverse of `str`. Both constructors and `parse` raise
+`InstructionError` for an instruction that is not in the grammar.
+
+To define the words of another task, derive a class from `Instruction` that sets
+`task` and `noun` and implements `left_problem` and `right_problem`. From that,
+derive a class for each word. `parse` then knows these words.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 import dataclasses
 import functools
 import itertools
-import re
 from typing import ClassVar
 
+from gridlu import parser as parser_lib
 from gridlu import world
 
-# The tokens of a tree, from the outermost in: ('NorthFrom', ('red',
-# ('circle',)), ('AGENT',)). SCENE is ().
+# Nested tuples of tokens: ('NorthFrom', ('red', ('circle',)), ('AGENT',)).
+# SCENE is ().
 Tree = tuple
 
-
-class InstructionError(ValueError):
-  """An instruction that is not in the language.
-
-  Attributes:
-    expected: What was expected, as a phrase.
-    text: The text that was parsed, or None if no text was.
-    position: Where in `text` that was expected.
-  """
-
-  def __init__(self, expected: str, text: str | None = None,
-               position: int | None = None):
-    self.expected = expected
-    self.text = text
-    self.position = position
-    if text is None:
-      message = f'Not an instruction: expected {expected}.'
-    else:
-      # Line breaks and tabs would move the caret away from its place.
-      line = re.sub(r'\s', ' ', text)
-      message = (f'Not an instruction: expected {expected} at the caret:\n'
-                 f'  {line}\n  {" " * (position or 0)}^')
-    super().__init__(message)
+InstructionError = parser_lib.InstructionError
 
 
-def _words(words: tuple[str, ...]) -> str:
+def _words(words: Sequence[str]) -> str:
   """Lists words for a message: 'red, green or blue'."""
-  return f'{", ".join(words[:-1])} or {words[-1]}'
+  *others, last = words
+  return f'{", ".join(others)} or {last}' if others else last
 
 
 _EXPECTED_COLOR = f'a colour ({_words(world.COLORS)})'
 _EXPECTED_SHAPE = f'a shape ({_words(world.SHAPES)})'
 _EXPECTED_OBJECT = 'an object (Color(...) or Shape(...))'
+_EXPECTED_OPERAND = f'AGENT, SCENE or {_EXPECTED_OBJECT}'
 
 
 @dataclasses.dataclass(frozen=True)
 class Scene:
-  """The whole board; `SCENE` is the one to use."""
+  """The whole board. Use the instance `SCENE`."""
 
   def __str__(self) -> str:
     return 'SCENE'
@@ -86,7 +70,7 @@ class Scene:
 
 @dataclasses.dataclass(frozen=True)
 class Agent:
-  """The agent; `AGENT` is the one to use."""
+  """The agent. Use the instance `AGENT`."""
 
   def __str__(self) -> str:
     return 'AGENT'
@@ -150,28 +134,44 @@ Object = Shape | Color
 Operand = Agent | Object | Scene
 
 
+_INSTRUCTIONS: dict[str, type['Instruction']] = {}  # By their words.
+
+
 @dataclasses.dataclass(frozen=True)
 class Instruction:
-  """What every instruction has; use its subclasses.
+  """The base class of all instructions; use its subclasses.
 
   Attributes:
     left: The first operand.
     right: The second operand.
 
   Raises:
-    InstructionError: The grammar has no such instruction.
+    InstructionError: The instruction is not in the grammar.
   """
   left: Operand
   right: Operand
 
-  task: ClassVar[str]  # 'relations' or 'arrangements'.
+  # A class that sets these is the base of a task's words.
+  task: ClassVar[str]  # The task's name in `tasks.TASKS`.
+  # What messages call one of its words, such as 'a relation'.
+  noun: ClassVar[str] = 'an instruction'
+
+  def __init_subclass__(cls, **kwargs):
+    super().__init_subclass__(**kwargs)
+    if 'task' in vars(cls) or not hasattr(cls, 'task'):
+      return  # Not a word.
+    other = _INSTRUCTIONS.setdefault(cls.__name__, cls)
+    if other.task != cls.task:
+      raise TypeError(f'The tasks {other.task!r} and {cls.task!r} both have '
+                      f'the word {cls.__name__}: rename one of them.')
+    _INSTRUCTIONS[cls.__name__] = cls
 
   def __post_init__(self):
     if not hasattr(self, 'task'):
       raise TypeError('Instruction itself cannot be built: use a subclass such '
                       'as NorthFrom or Square.')
-    for expected in (self._left_problem(self.left),
-                     self._right_problem(self.left, self.right)):
+    for expected in (self.left_problem(self.left),
+                     self.right_problem(self.left, self.right)):
       if expected is not None:
         raise InstructionError(
             f'{expected} in {type(self).__name__}({self.left}, {self.right})')
@@ -183,51 +183,69 @@ class Instruction:
   def tree(self) -> Tree:
     """The tokens as a nested tuple, without Color, Shape and SCENE.
 
-    These three mean nothing by themselves: what is left are the modules of
-    section 3.1. Example: ('NorthFrom', ('red', ('circle',)), ('AGENT',)).
+    Each token that remains is a module of section 3.1. Example: ('NorthFrom',
+    ('red', ('circle',)), ('AGENT',)).
     """
     return (type(self).__name__, self.left.tree, self.right.tree)
 
   @property
   def is_go_to(self) -> bool:
-    """Whether this is a go-to instruction (a relation that names AGENT)."""
-    return self.task == 'relations' and AGENT in (self.left, self.right)
+    """Whether the agent's own position decides if the instruction holds."""
+    return False
 
   @property
   def twin(self) -> 'Instruction | None':
-    """The other instruction of the same meaning, if the language has one.
+    """The other instruction with the same meaning, or None if there is none.
 
-    That of EastFrom(a, b) is WestFrom(b, a).
+    The twin of EastFrom(a, b) is WestFrom(b, a).
     """
     return None
 
+  @property
+  def canonical(self) -> 'Instruction':
+    """This instruction or its twin: the same one for both."""
+    return self
+
   @classmethod
-  def _left_problem(cls, left: Operand) -> str | None:
-    """Returns what is expected as first operand, or None if `left` is fine."""
+  def left_problem(cls, left: Operand) -> str | None:
+    """Returns what is expected as first operand, or None if `left` is it."""
     raise NotImplementedError
 
   @classmethod
-  def _right_problem(cls, left: Operand, right: Operand) -> str | None:
-    """Returns what is expected after `left`, or None if `right` is fine."""
+  def right_problem(cls, left: Operand, right: Operand) -> str | None:
+    """Returns what is expected after `left`, or None if `right` is it."""
     raise NotImplementedError
 
 
 class Relation(Instruction):
-  """A GridLU-Relations instruction: immediate adjacency of two things."""
+  """A GridLU-Relations instruction: two things are immediately adjacent."""
   task = 'relations'
+  noun = 'a relation'
+
+  @property
+  def is_go_to(self) -> bool:
+    return AGENT in (self.left, self.right)
 
   @property
   def twin(self) -> 'Relation':
     return _OPPOSITES[type(self)](self.right, self.left)
 
+  @property
+  def canonical(self) -> 'Relation':
+    # NorthFrom, WestFrom, and SameLocation with AGENT on the left.
+    if isinstance(self, SouthFrom | EastFrom) or (
+        isinstance(self, SameLocation) and self.right == AGENT):
+      return self.twin
+    return self
+
   @classmethod
-  def _left_problem(cls, left):
+  def left_problem(cls, left):
     if isinstance(left, Agent | Shape | Color):
       return None
     return f'AGENT or {_EXPECTED_OBJECT}'
 
   @classmethod
-  def _right_problem(cls, left, right):
+  def right_problem(cls, left, right):
     if isinstance(left, Agent):
       if isinstance(right, Shape | Color):
         return None
@@ -259,22 +277,23 @@ class SameLocation(Relation):
   """The agent is in the object's cell."""
 
   @classmethod
-  def _right_problem(cls, left, right):
+  def right_problem(cls, left, right):
     if isinstance(left, Shape | Color) and not isinstance(right, Agent):
       return 'AGENT (SameLocation relates an object to AGENT alone)'
-    return super()._right_problem(left, right)
+    return super().right_problem(left, right)
 
 
 class Arrangement(Instruction):
   """A GridLU-Arrangements instruction: four blocks in a form (figure 3)."""
   task = 'arrangements'
+  noun = 'an arrangement'
 
   @classmethod
-  def _left_problem(cls, left):
+  def left_problem(cls, left):
     return None if isinstance(left, Agent) else 'AGENT'
 
   @classmethod
-  def _right_problem(cls, left, right):
+  def right_problem(cls, left, right):
     if isinstance(right, Scene):
       return None
     if isinstance(right, Color) and isinstance(right.blocks, Scene):
@@ -320,8 +339,7 @@ class Disconnected(Arrangement):
 
 _RELATIONS = (NorthFrom, SouthFrom, EastFrom, WestFrom, SameLocation)
 _ARRANGEMENTS = (Square, Line, Dline, Triangle, Circle, Eel, Snake, Connected,
-                 Disconnected)
-_CLASSES = {cls.__name__: cls for cls in _RELATIONS + _ARRANGEMENTS}
+             Disconnected)
 
 _OPPOSITES: dict[type, type[Relation]] = {
     NorthFrom: SouthFrom, SouthFrom: NorthFrom, EastFrom: WestFrom,
@@ -330,14 +348,14 @@ _OPPOSITES: dict[type, type[Relation]] = {
 RELATIONS = tuple(cls.__name__ for cls in _RELATIONS)
 ARRANGEMENTS = tuple(cls.__name__ for cls in _ARRANGEMENTS)
 
-# Every token that occurs in a task's trees.
+# The tokens that occur in each task's trees.
 RELATIONS_TOKENS = world.COLORS + world.SHAPES + RELATIONS + ('AGENT',)
 ARRANGEMENTS_TOKENS = ARRANGEMENTS + world.COLORS + ('AGENT',)
 
 
 @functools.cache
 def objects() -> tuple[Object, ...]:
-  """Returns the 15 ways to describe a block.
+  """Returns the 15 descriptions of a block.
 
   Returns:
     The 3 shapes, then the 3 colours, then the 9 kinds (colour by colour).
@@ -357,8 +375,8 @@ def relations_instructions() -> tuple[Instruction, ...]:
     The 150 go-to instructions: relation by relation (in the order of
     `RELATIONS`), first the 15 with AGENT on the left, then the 15 with AGENT
     on the right, each in the order of `objects()`. Then the 840 bring-to
-    instructions: relation by relation (without SameLocation), all pairs of
-    different objects, the left one varying slowest.
+    instructions: relation by relation (without SameLocation), all ordered pairs
+    of different objects, where the left one varies slowest.
   """
   go_to: list[Instruction] = []
   for relation in _RELATIONS:
@@ -376,7 +394,8 @@ def arrangements_instructions() -> tuple[Instruction, ...]:
   """Returns all 36 GridLU-Arrangements instructions.
 
   Returns:
-    Word by word (in the order of `ARRANGEMENTS`): SCENE, then each colour.
+    Word by word (in the order of `ARRANGEMENTS`): with SCENE, then with each
+    colour.
   """
   targets = (SCENE,) + tuple(Color(color, SCENE) for color in world.COLORS)
   return tuple(word(AGENT, target) for word in _ARRANGEMENTS
@@ -385,11 +404,14 @@ def arrangements_instructions() -> tuple[Instruction, ...]:
 
 def chosen(instructions: Sequence[Instruction] | None,
            every: Sequence[Instruction]) -> Sequence[Instruction]:
-  """Returns the instructions to choose among.
+  """Returns `instructions`, or `every` in place of None.
 
   Args:
     instructions: Some of a task's instructions, or None for all.
-    every: The task's instructions.
+    every: All instructions of the task.
+
+  Returns:
+    The instructions to draw from.
 
   Raises:
     ValueError: `instructions` is empty.
@@ -402,140 +424,65 @@ def chosen(instructions: Sequence[Instruction] | None,
   return instructions
 
 
-_QUOTES = '\'"`\u2018\u2019\u201c\u201d\u201e\u00b4'
-_TOKEN = re.compile(rf'\s*([A-Za-z]+|[(),]|[{_QUOTES}]|\S|\Z)')
+_FORMS = {
+    'SCENE': parser_lib.Form(lambda: SCENE),
+    'AGENT': parser_lib.Form(lambda: AGENT),
+    # The paper's text says `square` where its grammar says `rect`.
+    'Shape': parser_lib.Form(Shape, (
+        parser_lib.Word(world.SHAPES, _EXPECTED_SHAPE, {'square': 'rect'}),
+        parser_lib.Nested(('SCENE',), 'SCENE'))),
+    'Color': parser_lib.Form(Color, (
+        parser_lib.Word(world.COLORS, _EXPECTED_COLOR),
+        parser_lib.Nested(('Shape', 'SCENE'), 'Shape(...) or SCENE'))),
+}
 
 
-def _tokens(text: str) -> Iterator[tuple[str, int]]:
-  """Yields each token and its place; at the end ('', place) for ever."""
-  position = 0
-  while True:
-    match = _TOKEN.match(text, position)
-    assert match is not None
-    position = match.end()
-    yield match.group(1), match.start(1)
-
-
-class _Parser:
-  """Recursive descent over one text."""
-
-  def __init__(self, text: str):
-    self._text = text
-    self._rest = _tokens(text)
-    self._advance()
-
-  def _advance(self) -> None:
-    self._token, self._position = next(self._rest)
-
-  def _fail(self, expected: str, position: int | None = None):
-    raise InstructionError(
-        expected, self._text,
-        self._position if position is None else position)
-
-  def _symbol(self, symbol: str) -> None:
-    if self._token != symbol:
-      self._fail(f'{symbol!r}')
-    self._advance()
-
-  def _word(self, words: tuple[str, ...], expected: str,
-            synonyms: dict[str, str] | None = None) -> str:
-    """Reads one of `words`, in quotes or bare."""
-    quoted = self._token != '' and self._token in _QUOTES
-    if quoted:
-      self._advance()
-    word = (synonyms or {}).get(self._token, self._token)
-    if word not in words:
-      self._fail(expected)
-    self._advance()
-    if quoted:
-      if self._token == '' or self._token not in _QUOTES:
-        self._fail('a closing quote')
-      self._advance()
-    return word
-
-  def _operand(self, expected: str) -> Operand:
-    name = self._token
-    if name == 'SCENE':
-      self._advance()
-      return SCENE
-    if name == 'AGENT':
-      self._advance()
-      return AGENT
-    if name == 'Shape':
-      self._advance()
-      self._symbol('(')
-      shape = self._word(world.SHAPES, _EXPECTED_SHAPE, {'square': 'rect'})
-      self._symbol(',')
-      self._symbol_scene('SCENE')
-      self._symbol(')')
-      return Shape(shape, SCENE)
-    if name == 'Color':
-      self._advance()
-      self._symbol('(')
-      color = self._word(world.COLORS, _EXPECTED_COLOR)
-      self._symbol(',')
-      blocks: Shape | Scene = SCENE
-      if self._token == 'Shape':
-        inner = self._operand('')
-        assert isinstance(inner, Shape)
-        blocks = inner
-      else:
-        self._symbol_scene('Shape(...) or SCENE')
-      self._symbol(')')
-      return Color(color, blocks)
-    self._fail(expected)
-    raise AssertionError('unreachable')
-
-  def _symbol_scene(self, expected: str) -> None:
-    if self._token != 'SCENE':
-      self._fail(expected)
-    self._advance()
-
-  def instruction(self) -> Instruction:
-    """Reads the whole text."""
-    # pylint: disable=protected-access
-    cls = _CLASSES.get(self._token)
-    if cls is None:
-      self._fail(f'a relation ({_words(RELATIONS)}) or an arrangement '
-                 f'({_words(ARRANGEMENTS)})')
-      raise AssertionError('unreachable')
-    self._advance()
-    self._symbol('(')
-    position = self._position
-    # SCENE is never a first operand: its rule says what is expected there.
-    left = self._operand(cls._left_problem(SCENE) or '')
-    problem = cls._left_problem(left)
-    if problem is not None:
-      self._fail(problem, position)
-    self._symbol(',')
-    position = self._position
-    # Likewise a copy of `left` is never a second operand.
-    right = self._operand(
-        cls._right_problem(left, SCENE) or cls._right_problem(left, left) or '')
-    problem = cls._right_problem(left, right)
-    if problem is not None:
-      self._fail(problem, position)
-    self._symbol(')')
-    if self._token:
-      self._fail('the end of the instruction')
-    return cls(left, right)
+def _expected_word() -> str:
+  """Lists all words by task, for a message."""
+  words: dict[str, list[str]] = {}
+  for word, cls in _INSTRUCTIONS.items():
+    words.setdefault(cls.noun, []).append(word)
+  return ' or '.join(f'{noun} ({_words(row)})' for noun, row in words.items())
 
 
 def parse(text: str) -> Instruction:
-  """Reads an instruction; inverts `str`.
+  """Reads an instruction; the inverse of `str`.
 
   Args:
-    text: The instruction. Spaces and line breaks may stand anywhere between
-      words, shapes and colours may be in any quotes or in none, and `square`
-      (which the paper's text uses) is taken for `rect`.
+    text: The instruction. Spaces and line breaks may stand between any two
+      tokens. Shapes and colours may be in any quotes or in none, and `square`
+      means `rect`.
 
   Returns:
     The instruction.
 
   Raises:
-    InstructionError: The text is not an instruction. Its message shows the
-      place and what was expected there.
+    InstructionError: The text is not an instruction. The message shows where
+      and what was expected there.
   """
   if not isinstance(text, str):
     raise InstructionError(f'a string, not {type(text).__name__}: {text!r}')
-  return _Parser(text).instruction()
+  parser = parser_lib.Parser(text, _FORMS)
+  cls = _INSTRUCTIONS.get(parser.token)
+  if cls is None:
+    parser.fail(_expected_word())
+  parser.advance()
+  parser.symbol('(')
+  position = parser.position
+  # A rule says what it expects when it is asked for an operand that it does not
+  # allow: SCENE, or the same one twice.
+  left = parser.term(_FORMS, cls.left_problem(SCENE) or _EXPECTED_OPERAND)
+  problem = cls.left_problem(left)
+  if problem is not None:
+    parser.fail(problem, position)
+  parser.symbol(',')
+  position = parser.position
+  right = parser.term(
+      _FORMS, cls.right_problem(left, SCENE) or
+      cls.right_problem(left, left) or _EXPECTED_OPERAND)
+  problem = cls.right_problem(left, right)
+  if problem is not None:
+    parser.fail(problem, position)
+  parser.symbol(')')
+  parser.end()
+  return cls(left, right)

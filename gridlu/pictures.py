@@ -1,188 +1,32 @@
-"""Pictures for people: episodes as GIF, and the paper's figures of GridLU.
+"""Program: draws the figures of the paper that show GridLU.
 
   python -m gridlu.pictures --figure=6 --output=dynamics.png
 
-Figure 1 shows different states that carry out one instruction, figure 3 the
-two tasks and the vocabulary of GridLU-Arrangements, figure 6 the dynamics of
-the world. They are drawn by `gridlu.rendering`, so that they show just what an
-agent sees.
+Figure 1 shows different goal states of one instruction, figure 3 the two tasks
+and the vocabulary of GridLU-Arrangements, figure 6 the dynamics of the world.
+`gridlu.rendering` draws them: they show what an agent sees.
 """
 
-import collections
-from collections.abc import Callable, Sequence
-import os
-import sys
-import tempfile
-from typing import BinaryIO
+from collections.abc import Sequence
 
-from absl import app
 from absl import flags
 import numpy as np
 from PIL import Image
 
 from gridlu import language
+from gridlu import program
+from gridlu import recording
 from gridlu import rendering
 from gridlu import world
-
-RECORDED_EPISODES = 20  # How many a `Recording` keeps.
-_STEP_SECONDS = .5
-_END_SECONDS = 2.
-_LONGEST_SECONDS = 600.  # A GIF counts hundredths of seconds in 16 bits.
-
-
-class OutputError(ValueError):
-  """A file that cannot be written."""
-
-
-def check_output(flag: str, path: str, suffix: str) -> None:
-  """Checks that a picture can be written, before there is one.
-
-  Args:
-    flag: The flag that names the file, without its dashes.
-    path: The file; its folder must exist.
-    suffix: How its name must end, such as '.gif'.
-
-  Raises:
-    OutputError: It cannot; the message says why not.
-  """
-  folder = os.path.dirname(path) or '.'
-  if not path.lower().endswith(suffix) or os.path.isdir(path):
-    problem = f'expected the name of a {suffix} file'
-  elif not os.path.isdir(folder):
-    problem = f'there is no folder {folder}; make it first'
-  elif os.path.exists(path) and not os.access(path, os.W_OK):
-    problem = 'it may not be written; name another file'
-  else:
-    try:
-      with tempfile.TemporaryFile(dir=folder):
-        return
-    except OSError as error:
-      problem = f'it cannot be written ({error}); name another folder'
-  raise OutputError(f'--{flag}={path}: {problem}.')
-
-
-def _pad(image: np.ndarray, height: int, width: int) -> np.ndarray:
-  """Fills an image up with white, to the right and below."""
-  rows, columns = height - image.shape[0], width - image.shape[1]
-  return np.pad(image, ((0, rows), (0, columns), (0, 0)), constant_values=255)
-
-
-def save_gif(path: str | os.PathLike | BinaryIO, images: np.ndarray,
-             captions: Sequence[str] | None = None,
-             seconds: float | Sequence[float] = _STEP_SECONDS,
-             scale: int = 4) -> None:
-  """Writes an animation, which plays for ever.
-
-  Args:
-    path: The file, .gif; what was there is lost. Or an open one.
-    images: uint8 [N, H, W, 3], one a frame. A frame that equals the one before
-      makes that one stand longer.
-    captions: A text to stand below each image, wrapped to its width; None for
-      no text.
-    seconds: How long a frame stands, one number or one for each; GIF counts
-      hundredths, and many programs show none for less than .02.
-    scale: How many pixels on a side a pixel of the images gets: they stay
-      sharp.
-
-  Raises:
-    ValueError: The images are not such an array, there is not one caption or
-      time for each, or a number is out of range.
-    OSError: The file cannot be written.
-  """
-  images = rendering.checked(images, captions)
-  count = len(images)
-  times = np.asarray(seconds, np.float64)
-  if times.ndim == 0:
-    times = np.full(count, times)
-  if times.shape != (count,):
-    raise ValueError(f'seconds has the shape {times.shape} for {count} images: '
-                     'expected one number, or one for each.')
-  wrong = ~((times >= .01) & (times <= _LONGEST_SECONDS))
-  if wrong.any():
-    raise ValueError(f'seconds has {times[wrong][0]}: expected .01 to '
-                     f'{_LONGEST_SECONDS:g}.')
-  frames = [
-      rendering.contact_sheet(
-          images[i:i + 1], None if captions is None else captions[i:i + 1],
-          scale=scale)
-      for i in range(count)]
-  # Captions have different numbers of lines; the frames of a GIF are alike.
-  height = max(len(frame) for frame in frames)
-  pictures = [
-      Image.fromarray(_pad(frame, height, frame.shape[1])) for frame in frames]
-  pictures[0].save(
-      path, format='GIF', save_all=True, append_images=pictures[1:], loop=0,
-      duration=[int(x) for x in np.round(1000 * times)])
-
-
-class Recording:
-  """Keeps episodes, with a text for each state, to be saved as a GIF."""
-
-  def __init__(self, episodes: int = RECORDED_EPISODES):
-    """Makes an empty recording.
-
-    Args:
-      episodes: How many to keep, the last ones. Episodes without a step do not
-        count.
-    """
-    self._episodes: collections.deque[list[tuple[np.ndarray, str]]] = (
-        collections.deque(maxlen=episodes))
-
-  def begin(self) -> None:
-    """Begins an episode."""
-    if self._episodes and len(self._episodes[-1]) < 2:
-      self._episodes.pop()
-    self._episodes.append([])
-
-  def add(self, state: world.State, caption: str) -> None:
-    """Adds a state, without batch dimensions, to the episode."""
-    self._episodes[-1].append((world.pack(state), caption))
-
-  def save(self, path: str | os.PathLike) -> str:
-    """Writes the GIF, unless nothing was played.
-
-    Args:
-      path: The file; what was there is lost.
-
-    Returns:
-      A sentence that says what was written.
-
-    Raises:
-      OutputError: The file cannot be written.
-    """
-    episodes = [episode for episode in self._episodes if len(episode) > 1]
-    if not episodes:
-      return f'{os.fspath(path)} was not written: no step was made.'
-    frames = [frame for episode in episodes for frame in episode]
-    seconds = [
-        _END_SECONDS if frame is episode[-1] else _STEP_SECONDS
-        for episode in episodes for frame in episode]
-    images = rendering.render(
-        world.unpack(np.stack([packed for packed, _ in frames])))
-    try:
-      save_gif(path, images, [caption for _, caption in frames], seconds)
-    except OSError as error:
-      raise OutputError(
-          f'{os.fspath(path)} cannot be written ({error}).') from error
-    return (f'{os.fspath(path)}: {len(frames)} states of {len(episodes)} '
-            f'episode{"s" if len(episodes) > 1 else ""}')
-
-
-def finish(recording: Recording, path: str) -> None:
-  """Saves a program's recording and prints so, or exits with the reason."""
-  try:
-    print(recording.save(path))
-  except OutputError as error:
-    sys.exit(f'Error: {error}')
 
 
 def _draw(text: str) -> world.State:
   """Returns the state that a text shows.
 
   Args:
-    text: Rows from the top, divided by '/', each of 5 cells: '..' or a block
-      by the first letters of its colour and shape ('rc': a red circle), and
-      '@' after the cell where the free agent is.
+    text: Rows from the top, separated by '/', each of 5 cells. A cell is '..'
+      or a block, written as the first letters of its colour and shape ('rc' is
+      a red circle). '@' follows the cell of the free agent.
   """
   codes = {color[0] + shape[0]: world.block(shape, color)
            for color in world.COLORS for shape in world.SHAPES}
@@ -217,14 +61,14 @@ def figure_1_states() -> list[world.State]:
   """Returns figure 1's states.
 
   Returns:
-    Four goal states of `FIGURE_1_INSTRUCTION` that differ in place and
-    orientation of the L and in the places of the blue blocks.
+    Four goal states of `FIGURE_1_INSTRUCTION` that differ in the position and
+    orientation of the L and in the positions of the blue blocks.
   """
   return [_draw(text) for text in _FIGURE_1]
 
 
-# Instruction, initial state and goal state: the Relations episode; two of
-# Arrangements, with 4 and with 8 blocks.
+# Instruction, initial state and goal state: one episode of Relations, and two
+# of Arrangements with 4 and 8 blocks.
 _EPISODES = (
     ("WestFrom(Color('green', Shape('triangle', SCENE)), "
      "Color('red', Shape('circle', SCENE)))",
@@ -250,14 +94,14 @@ def figure_3_episodes(
   """Returns figure 3's episodes.
 
   Returns:
-    Instruction, initial state and goal state: one of GridLU-Relations, then
-    two of GridLU-Arrangements, with 4 and with 8 blocks.
+    Instruction, initial state and goal state of each: one of GridLU-Relations,
+    then two of GridLU-Arrangements with 4 and 8 blocks.
   """
   return [(language.parse(text), _draw(initial), _draw(goal))
           for text, initial, goal in _EPISODES]
 
 
-# Forms of four blocks, with mirror images where they differ.
+# Forms of four blocks, with their mirror images where these differ.
 _FORMS = {
     'Square': ('.. .. .. / .. xx xx / .. xx xx',),
     'Line': ('.. .. .. .. / .. .. .. .. / xx xx xx xx',),
@@ -270,7 +114,7 @@ _FORMS = {
     'Snake': ('.. .. .. / .. xx xx / .. .. xx xx',
               '.. .. .. / .. .. xx xx / .. xx xx'),
 }
-# The paper's figure has a name of its own for some words.
+# Names that the paper's figure uses for some words.
 _LABELS = {'Dline': 'Diagonal Line', 'Connected': 'Adjacent Connect',
            'Disconnected': 'Diagonal Connect'}
 _EXAMPLES = {
@@ -280,7 +124,7 @@ _EXAMPLES = {
             'Line', 'Square', 'Eel', 'Snake', 'Triangle')),
     'Disconnected': _FORMS['Dline'] + _FORMS['Circle'],
 }
-# The colour of a word's examples: any would do.
+# The colours of the examples that are not red. They have no meaning.
 _EXAMPLE_COLORS = {'Connected': 'green', 'Disconnected': 'blue'}
 
 
@@ -299,8 +143,8 @@ def figure_3_vocabulary() -> list[tuple[str, world.State]]:
   """Returns figure 3's vocabulary.
 
   Returns:
-    Words of GridLU-Arrangements (see `language.ARRANGEMENTS`), each once or
-    more, with a goal state.
+    Pairs of a word of GridLU-Arrangements (see `language.ARRANGEMENTS`) and a
+    goal state. Each word occurs at least once.
   """
   return [(word, _example(form, _EXAMPLE_COLORS.get(word, 'red')))
           for word, forms in _EXAMPLES.items() for form in forms]
@@ -312,7 +156,7 @@ FIGURE_6_ACTIONS = (
 
 
 def figure_6_states() -> list[world.State]:
-  """Returns figure 6's states: the first, and after each of its actions."""
+  """Returns figure 6's states: the first, and one after each action."""
   states = [_draw(""".. .. .. .. .. / .. .. .. .. .. / .. .. .. .. .. /
                      .. .. .. .. .. / .. .. gt ..@ ..""")]
   for action in FIGURE_6_ACTIONS:
@@ -340,7 +184,8 @@ def _figure_3() -> np.ndarray:
       _render([state for _, state in vocabulary]), labels, columns=5, scale=3)
   height = max(len(left), len(right))
   return np.concatenate(
-      [_pad(sheet, height, sheet.shape[1]) for sheet in (left, right)], axis=1)
+      [rendering.pad(sheet, height, sheet.shape[1])
+       for sheet in (left, right)], axis=1)
 
 
 def _figure_6() -> np.ndarray:
@@ -362,7 +207,7 @@ def figure(number: str) -> np.ndarray:
     uint8 [height, width, 3].
 
   Raises:
-    ValueError: It is another.
+    ValueError: The figure does not show GridLU.
   """
   if number not in _FIGURES:
     raise ValueError(f'number is {number!r}: expected one of '
@@ -370,34 +215,31 @@ def figure(number: str) -> np.ndarray:
   return _FIGURES[number]()
 
 
-def _main_with(values: flags.FlagValues) -> Callable[[list[str]], None]:
-  """Returns the program, with its flags defined in `values`."""
-  number = flags.DEFINE_enum(
+def define_flags() -> None:
+  """Defines the program's flags."""
+  flags.DEFINE_enum(
       'figure', None, tuple(_FIGURES), "Which of the paper's figures to draw.",
-      required=True, flag_values=values)
-  output = flags.DEFINE_string(
-      'output', None, 'The PNG file to write, over what was there.',
-      required=True, flag_values=values)
+      required=True)
+  flags.DEFINE_string(
+      'output', None, 'The PNG file to write. An existing one is replaced.',
+      required=True)
 
-  def main(argv: list[str]) -> None:
-    if len(argv) > 1:
-      raise app.UsageError(f'unexpected arguments {argv[1:]}: all options are '
-                           'flags such as --figure=6.')
-    try:
-      check_output('output', output.value, '.png')
-    except OutputError as error:
-      sys.exit(f'Error: {error}')
-    picture = figure(number.value)
-    try:
-      Image.fromarray(picture).save(output.value)
-    except OSError as error:
-      sys.exit(f'Error: --output={output.value} cannot be written: {error}.')
-    print(f'{output.value}: figure {number.value}, {picture.shape[1]}x'
-          f'{picture.shape[0]} pixels')
 
-  return main
+@program.main()
+def main(argv: Sequence[str]) -> None:
+  """Draws a figure."""
+  del argv
+  number, output = flags.FLAGS.figure, flags.FLAGS.output
+  recording.check_output('output', output, '.png')
+  picture = figure(number)
+  try:
+    Image.fromarray(picture).save(output)
+  except OSError as error:
+    raise program.UserError(
+        f'--output={output} cannot be written: {error}.') from error
+  print(f'{output}: figure {number}, {picture.shape[1]}x{picture.shape[0]} '
+        'pixels')
 
 
 if __name__ == '__main__':
-  # Defined here and not on import: other programs have flags of these names.
-  app.run(_main_with(flags.FLAGS))
+  program.run(main, define_flags)

@@ -1,25 +1,25 @@
-"""A person plays GridLU in the terminal.
+"""Program: play GridLU in the terminal, or record optimal solutions.
 
   python -m gridlu.play --task=arrangements
 
-Arrow keys move, space lifts a block or puts it down, `.` or w waits, r is a
-new instance and q quits. See `gridlu.screen` for how to read the board.
+The arrow keys move, space lifts a block or puts it down, `.` or w waits, r
+starts a new instance and q quits. `gridlu.screen` explains how to read the
+board.
 
   python -m gridlu.play --demonstrate=3 --record=expert.gif
 
-lets an expert play, who needs no more steps than there must be, and no
-terminal.
+Records optimal solutions; needs no terminal.
 """
 
-from collections.abc import Callable
-import sys
 
-from absl import app
+from collections.abc import Sequence
+
 from absl import flags
 
-import gridlu
+from gridlu import environment as environment_lib
 from gridlu import language
-from gridlu import pictures
+from gridlu import program
+from gridlu import recording as recording_lib
 from gridlu import screen
 from gridlu import solver
 from gridlu import tasks
@@ -39,26 +39,26 @@ _LEGEND = ('(r)   a red circle', '[g]   a green rect',
 
 
 def action(key: str) -> world.Action | None:
-  """Returns the action that a key means, None if it means none.
+  """Returns the action of a key, or None if the key has none.
 
   Args:
-    key: As `screen.key_name` names it.
+    key: A name as `screen.key_name` returns it.
   """
   return _ACTIONS.get(key)
 
 
 class Game:
-  """A person's episodes, one after another: a `screen.View`."""
+  """A `screen.View` of the episodes that a person plays."""
 
   delay = None
 
-  def __init__(self, environment: gridlu.GridLU,
-               recording: pictures.Recording | None = None):
-    """Begins with an instance.
+  def __init__(self, environment: environment_lib.GridLU,
+               recording: recording_lib.Recording | None = None):
+    """Starts the first episode.
 
     Args:
-      environment: Where to play. The game resets it.
-      recording: Gets every state.
+      environment: The environment to play in. The game resets it.
+      recording: If given, records every state.
     """
     self._environment = environment
     self._recording = recording
@@ -81,7 +81,7 @@ class Game:
   @property
   def reached(self) -> bool:
     """Whether the state is a goal state."""
-    return bool(gridlu.satisfied(
+    return bool(tasks.satisfied(
         self._environment.instruction, self._environment.state))
 
   @property
@@ -103,7 +103,7 @@ class Game:
     return True
 
   def tick(self) -> None:
-    """Does nothing: time does not count."""
+    """Does nothing: only keys change the game."""
 
   def lines(self) -> list[screen.Line]:
     """Returns the screen."""
@@ -112,7 +112,7 @@ class Game:
     left = environment.episode_length - self._num_steps
     reached = 'reached' if self.reached else 'not reached'
     panel = [
-        screen.line(f'GridLU-{environment.instruction.task.title()}'),
+        screen.line(tasks.find(environment.instruction.task).title),
         screen.line(''),
         screen.line(f'Steps  {self._num_steps} taken, {left} left'),
         screen.line(f'Agent  {screen.agent_text(state)}'),
@@ -130,18 +130,18 @@ class Game:
 _KEY_OF = {chosen: key for key, chosen in _ACTIONS.items()}
 
 
-def demonstrate(environment: gridlu.GridLU, episodes: int,
-                recording: pictures.Recording) -> list[str]:
+def demonstrate(environment: environment_lib.GridLU, episodes: int,
+                recording: recording_lib.Recording) -> list[str]:
   """Plays shortest solutions (see `gridlu.solver`).
 
   Args:
-    environment: Where to play; it is reset.
-    episodes: How many instances.
-    recording: Gets every state. Of an instance that is solved from the start,
-      or that has no solution, there is nothing to see.
+    environment: The environment to play in. It is reset.
+    episodes: How many instances to play.
+    recording: Records every state. It keeps nothing of an instance whose
+      solution has no step or that has no solution.
 
   Returns:
-    A sentence for each instance.
+    A sentence about each instance.
   """
   game = Game(environment, recording)
   sentences = []
@@ -165,76 +165,69 @@ def _instruction(text: str, task: str) -> language.Instruction:
   """Reads --instruction.
 
   Raises:
-    ValueError: It is not an instruction of the task.
+    UserError: It is not an instruction of the task.
   """
   try:
     parsed = language.parse(text)
   except language.InstructionError as error:
-    raise ValueError(f'--instruction: {error}') from error
+    raise program.UserError(f'--instruction: {error}') from error
   if parsed.task != task:
-    raise ValueError(
+    raise program.UserError(
         f'--instruction={text} is one of {parsed.task}, and --task={task}: '
         f'expected one such as {tasks.find(task).instructions()[0]}. Give '
         f'--task={parsed.task} with it, or another instruction.')
   return parsed
 
 
-def _main_with(values: flags.FlagValues) -> Callable[[list[str]], None]:
-  """Returns the program, with its flags defined in `values`."""
-  task = flags.DEFINE_enum(
-      'task', 'relations', tuple(tasks.TASKS), 'The task to play.',
-      flag_values=values)
-  instruction = flags.DEFINE_string(
-      'instruction', None, 'The instruction of every episode; default: any of '
-      "the task's. Example: --instruction=\"NorthFrom(AGENT, Color('red', "
-      'SCENE))".', flag_values=values)
-  seed = flags.DEFINE_integer(
-      'seed', None, 'Determines the instances; default: others each time.',
-      lower_bound=0, flag_values=values)
-  record = flags.DEFINE_string(
-      'record', None, 'A GIF file for the episodes that are played: the last '
-      f'{pictures.RECORDED_EPISODES} that have a step. It is written at the '
-      'end, over what was there.', flag_values=values)
-  expert = flags.DEFINE_integer(
-      'demonstrate', 0, 'So many instances are played by an expert in place of '
-      'a person; --record says where to.', lower_bound=0, flag_values=values)
+def define_flags() -> None:
+  """Defines the program's flags."""
+  flags.DEFINE_enum(
+      'task', 'relations', tuple(tasks.TASKS), 'The task to play.')
+  flags.DEFINE_string(
+      'instruction', None, 'The instruction of every episode; default: drawn '
+      "from the task's. Example: --instruction=\"NorthFrom(AGENT, Color('red', "
+      'SCENE))".')
+  flags.DEFINE_integer(
+      'seed', None, 'Determines the instances; default: a random seed.',
+      lower_bound=0)
+  flags.DEFINE_string(
+      'record', None, 'A GIF file that shows the last '
+      f'{recording_lib.RECORDED_EPISODES} episodes with at least one step. It '
+      'is written at the end and replaces an existing file.')
+  flags.DEFINE_integer(
+      'demonstrate', 0, 'Instead of playing, record optimal solutions of this '
+      'many instances to --record.', lower_bound=0)
 
-  def main(argv: list[str]) -> None:
-    if len(argv) > 1:
-      raise app.UsageError(f'unexpected arguments {argv[1:]}: all options are '
-                           'flags such as --task=arrangements.')
-    try:
-      instructions = (
-          None if instruction.value is None else
-          [_instruction(instruction.value, task.value)])
-      if record.value is not None:
-        pictures.check_output('record', record.value, '.gif')
-      if not expert.value:
-        screen.check_terminal()
-      elif record.value is None:
-        raise ValueError('--demonstrate needs a file for what is to be seen: '
-                         'give --record=expert.gif with it.')
-    except (ValueError, screen.TerminalError) as error:
-      sys.exit(f'Error: {error}')
-    recording = None if record.value is None else pictures.Recording()
-    environment = gridlu.GridLU(
-        task.value, seed.value, instructions=instructions)
-    if expert.value and recording is not None and record.value is not None:
-      print('\n'.join(demonstrate(environment, expert.value, recording)))
-      pictures.finish(recording, record.value)
-      return
-    game = Game(environment, recording)
-    try:
-      screen.show(game)
-    except screen.TerminalError as error:
-      sys.exit(f'Error: {error}')
-    finally:
-      if recording is not None and record.value is not None:
-        pictures.finish(recording, record.value)
 
-  return main
+@program.main()
+def main(argv: Sequence[str]) -> None:
+  """Lets a person play, or records optimal solutions."""
+  del argv
+  values = flags.FLAGS
+  instructions = None
+  if values.instruction is not None:
+    instructions = [_instruction(values.instruction, values.task)]
+  recording = None
+  if values.record is not None:
+    recording_lib.check_output('record', values.record, '.gif')
+    recording = recording_lib.Recording()
+  if values.demonstrate and recording is None:
+    raise program.UserError('--demonstrate needs a file to record to: give '
+                            '--record=expert.gif with it.')
+  if not values.demonstrate:
+    screen.check_terminal()
+  environment = environment_lib.GridLU(
+      values.task, values.seed, instructions=instructions)
+  if values.demonstrate and recording is not None:
+    print('\n'.join(demonstrate(environment, values.demonstrate, recording)))
+    print(recording.save(values.record))
+    return
+  try:
+    screen.show(Game(environment, recording))
+  finally:
+    if recording is not None:
+      print(recording.save(values.record))
 
 
 if __name__ == '__main__':
-  # Defined here and not on import: other programs have flags of these names.
-  app.run(_main_with(flags.FLAGS))
+  program.run(main, define_flags)

@@ -1,12 +1,12 @@
 """The GridLU-Relations task: ground truth, instances and goal states.
 
 Implements section 3.3 and appendix F.1 of the paper. The ground truth looks at
-positions only, so that a carried block counts as being in its cell, and
-relations mean immediate adjacency: NorthFrom(a, b) holds if some block that
-fits a is in the cell directly above some block that fits b.
+positions only: a carried block counts as being in its cell. Relations mean
+immediate adjacency: NorthFrom(a, b) holds if some block that fits a is in the
+cell directly above some block that fits b.
 
-`satisfied` takes any array module, like everything in `world`. The generators
-are NumPy: they draw whole batches and redraw what the paper rejects.
+`satisfied` takes any array module, like every function of `world`. The
+generators use NumPy. They draw whole batches and redraw what the paper rejects.
 """
 
 from collections.abc import Sequence
@@ -14,15 +14,23 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gridlu import instances as instances_lib
 from gridlu import language
 from gridlu import world
 
+TITLE = 'GridLU-Relations'
+EPISODE_LENGTH = 30
+HAS_GROUND_TRUTH = True
+TOKENS = language.RELATIONS_TOKENS
+FIRST_GROUPS = ('go to', 'bring to')  # Of `groups`.
+all_instructions = language.relations_instructions
+
 CODE_SIZE = 3  # Numbers in an encoded instruction.
 
-# With what probability the paper's generator proposes a go-to instruction is
-# not stated. It reports that 25 % of the accepted instances are go-to, and
-# this is the proposal that gives 25 % (rejection alone, from a uniform choice
-# among the 990 instructions, gives 15 %).
+# The probability that the generator proposes a go-to instruction. The paper
+# does not state it, but reports that 25 % of the accepted instances are go-to,
+# which this value gives. (A uniform choice among the 990 instructions gives
+# 15 %.)
 GO_TO_PROPOSAL = .2551
 
 # What a cell holds: a block's code, plus 10 if the agent is there.
@@ -41,26 +49,20 @@ def _fits() -> np.ndarray:
   return np.stack(rows + [agent]).astype(np.int32).reshape(-1)
 
 
-# Whether a cell's contents fit a description, 0 or 1, [17 * 20], at 20 *
-# description + contents. A description is 4 * (1 + shape) + 1 + colour, where
-# shape or colour is -1 if any will do, or 16 for the agent.
+# int32 [17 * 20]: 1 at 20 * description + contents if a cell's contents fit a
+# description, else 0. A description is 4 * (1 + shape) + 1 + colour, where -1
+# stands for any shape or colour, or 16 for the agent.
 _FITS = _fits()
 _AGENT_DESCRIPTION = (1 + len(world.SHAPES)) * (1 + len(world.COLORS))
 
-# Sets of cells are held in the bits of an int32, cell 5 * row + column in bit
-# 5 * row + column, so that the cell below is 5 bits up and the cell to the
-# right is 1 bit up (except from the last column, where a row ends).
+# The bits of an int32 hold a set of cells: bit 5 * row + column stands for the
+# cell in that row and column. The cell below is 5 bits up and the cell to the
+# right is 1 bit up, except from the last column.
 _BITS = 2**np.arange(world.NUM_CELLS, dtype=np.int32).reshape(
     world.SIZE, world.SIZE)
 _DOWN = 2**world.SIZE
 _RIGHT = 2
 _NOT_LAST_COLUMN = np.int32(np.sum(_BITS[:, :-1]))
-
-
-class Instances(NamedTuple):
-  """Instructions and states that go together."""
-  instruction: np.ndarray  # int32 [N], index into the list of instructions.
-  state: world.State  # Batch dimensions [N].
 
 
 def _description(operand: language.Operand) -> int:
@@ -119,8 +121,8 @@ def satisfied(codes: world.Array, states: world.State,
   cell = world.cell_index(xp.asarray(states.agent, np.int32))
   contents = (xp.asarray(states.blocks, np.int32) +
               world.cell_mask(cell, xp) * world.NUM_BLOCK_CODES)
-  # For the left and for the right operand the cells that hold what it
-  # describes, as a set. `[()]`: see `world.numbers`.
+  # For each operand the set of cells that hold what it describes. `[()]`: see
+  # `world.numbers`.
   rows = (codes[..., 1:] * _NUM_CONTENTS)[..., None, None]
   fits = world.take(_FITS, rows + contents[..., None, :, :], 0, xp)
   cells = xp.sum(fits * _BITS, axis=(-2, -1), dtype=np.int32)
@@ -136,16 +138,32 @@ def satisfied(codes: world.Array, states: world.State,
       (same & ((left & right) != 0)))
 
 
+def groups(instruction: language.Instruction,
+           start: world.State | None) -> Sequence[str]:
+  """Returns the groups that reports count an episode for.
+
+  Args:
+    instruction: The episode's.
+    start: Its first state. It does not matter here.
+
+  Returns:
+    'go to' or 'bring to', and the relation.
+  """
+  del start
+  return ('go to' if instruction.is_go_to else 'bring to',
+          type(instruction).__name__)
+
+
 class _Blocks(NamedTuple):
-  """What an instance has on the board, before it is placed."""
+  """Instructions and the blocks on their boards, before they are placed."""
   instruction: np.ndarray  # int32 [N]
-  # int32 [N, 3], block codes: one for each object that the instruction names
-  # (0 for the one that a go-to instruction lacks), and the distractor.
+  # int32 [N, 3], block codes: the two objects that the instruction names (0 in
+  # place of AGENT) and the distractor.
   blocks: np.ndarray
 
 
 class _Places(NamedTuple):
-  """Where they go."""
+  """The cells of blocks and agents."""
   cells: np.ndarray  # int32 [N, 3], the blocks' cells, from 0 to 24.
   agent: np.ndarray  # int32 [N], the agent's cell.
 
@@ -153,8 +171,7 @@ class _Places(NamedTuple):
 def _codes_of(instructions: Sequence[language.Instruction] | None
              ) -> np.ndarray:
   """Returns the encoded instructions, all 990 for None."""
-  return encode(language.chosen(
-      instructions, language.relations_instructions()))
+  return encode(language.chosen(instructions, all_instructions()))
 
 
 def _propose_blocks(rng: np.random.Generator, count: int,
@@ -163,7 +180,7 @@ def _propose_blocks(rng: np.random.Generator, count: int,
   names_agent = np.any(codes[:, 1:] == _AGENT_DESCRIPTION, axis=1)
   go_to = np.flatnonzero(names_agent)
   bring_to = np.flatnonzero(~names_agent)
-  # If only one kind is left, it gets everything.
+  # If the list has only one kind, all are of that kind.
   share = GO_TO_PROPOSAL if len(go_to) and len(bring_to) else float(
       len(go_to) > 0)
   is_go_to = rng.random(count) < share
@@ -230,8 +247,8 @@ def _draw(rng: np.random.Generator, count: int,
     raise ValueError(f'count is {count}: expected at least 0.')
   accepted: list[tuple[_Blocks, _Places]] = []
   missing = count
-  # Every instruction's proposals pass with probability 3/4 or more, whatever
-  # the list: this ends.
+  # This ends: a proposal passes with probability 3/4 or more, whatever the list
+  # of instructions.
   while missing > 0 or not accepted:
     proposals = missing + missing // 4 + 8
     blocks = _propose_blocks(rng, proposals, codes)
@@ -253,50 +270,53 @@ def _draw(rng: np.random.Generator, count: int,
 
 def instances(
     rng: np.random.Generator, count: int,
-    instructions: Sequence[language.Instruction] | None = None) -> Instances:
+    instructions: Sequence[language.Instruction] | None = None
+) -> instances_lib.Instances:
   """Draws task instances: instructions and states to start from (F.1).
 
-  A quarter are go-to instructions (see `GO_TO_PROPOSAL`), uniform within
-  their kind. The blocks that the instruction names get their unstated
-  attributes uniformly, one distractor is uniform over the 9 kinds, and all
-  blocks and the agent are placed uniformly over the 25 cells. An instance is
-  rejected, whole, if two blocks share a cell or all blocks are identical, and
-  for nothing else: a start may already satisfy its instruction.
+  A quarter are go-to instructions (see `GO_TO_PROPOSAL`). Within go-to and
+  bring-to, instructions are uniform. The attributes of the named blocks that
+  the instruction leaves open are uniform, one distractor is uniform over the 9
+  kinds, and all blocks and the agent are placed uniformly over the 25 cells. An
+  instance is rejected as a whole if two blocks share a cell or all blocks are
+  identical. There is no other check: a start may satisfy its instruction.
 
   Args:
     rng: The generator to draw from.
     count: N, how many to draw.
-    instructions: The instructions to choose among; None for all 990. If only
-      one kind (go-to or bring-to) is left, all instances are of that kind.
+    instructions: The instructions to draw from; None for all 990. If they are
+      all go-to or all bring-to, so are the instances.
 
   Returns:
     N instances; the agent is free.
 
   Raises:
-    ValueError: `count` is negative, or `instructions` is empty or has
-      something that is not a GridLU-Relations instruction.
+    ValueError: `count` is negative, or `instructions` is empty or contains
+      something other than GridLU-Relations instructions.
   """
   blocks, places = _draw(rng, count, _codes_of(instructions))
-  return Instances(blocks.instruction, _board(blocks.blocks, places))
+  return instances_lib.Instances(
+      blocks.instruction, _board(blocks.blocks, places))
 
 
-# How many placements are tried at once: some 10 MB of boards and masks.
+# Placements that are tried at once: some 10 MB of boards and masks.
 _TRIES = 8192
 
 
 def goal_states(
     rng: np.random.Generator, count: int,
-    instructions: Sequence[language.Instruction] | None = None) -> Instances:
+    instructions: Sequence[language.Instruction] | None = None
+) -> instances_lib.Instances:
   """Draws pairs of instruction and goal state, for the data set D.
 
-  Each is an instance (see `instances`) whose blocks and agent are placed
-  uniformly again and again until no two blocks share a cell and the ground
-  truth holds. The agent is free.
+  Each is an instance (see `instances`) whose blocks and agent are placed again,
+  uniformly, until no two blocks share a cell and the ground truth holds. The
+  agent is free.
 
   Args:
     rng: The generator to draw from.
     count: N, how many to draw.
-    instructions: The instructions to choose among; None for all 990.
+    instructions: The instructions to draw from; None for all 990.
 
   Returns:
     N instances that satisfy their instructions.
@@ -309,9 +329,9 @@ def goal_states(
   instruction, blocks = drawn
   cells = np.zeros((count, 3), np.int32)
   agent = np.zeros(count, np.int32)
-  # A round takes some of those that are left and tries one placement for each
-  # or, when few are left, several. Some 3 % of the placements or more satisfy
-  # an instruction, whichever it is: this ends.
+  # Each round takes some of the pairs that are left and tries one placement for
+  # each, or several when few are left. This ends: for every instruction some
+  # 3 % of the placements or more satisfy it.
   left = np.arange(count)
   while len(left):
     tried = left[:_TRIES]
@@ -328,4 +348,5 @@ def goal_states(
     agent[solved] = places.agent[hits[first]]
     still = np.isin(tried, solved, invert=True)
     left = np.concatenate([tried[still], left[_TRIES:]])
-  return Instances(instruction, _board(blocks, _Places(cells, agent)))
+  return instances_lib.Instances(
+      instruction, _board(blocks, _Places(cells, agent)))

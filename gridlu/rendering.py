@@ -1,16 +1,16 @@
-"""States as images, by a table of 8x8 tiles (appendix D, figures 3 and 6).
+"""Renders states from a table of 8x8 tiles (appendix D, figures 3 and 6).
 
-An image is 56x56 pixels: 7x7 cells of 8x8, the outer ring being the wall. The
-colours are those of the paper's figures: black floor, light grey wall, pure
-red, green and blue blocks, and the agent as a full-cell square behind the
-block, dark grey when it is free and white when it carries (so that an image
-shows the whole state). The sprites follow the figures' proportions at 8 pixels
-a cell: the rect is a centred square of half the cell's side, the circle is
-inscribed in the cell, the triangle has its apex at the top centre and its base
-along the bottom edge.
+An image is 56x56 pixels: 7x7 cells of 8x8, and the outer ring is the wall. The
+colours are those of the paper's figures: black floor, light grey wall, and pure
+red, green and blue blocks. The agent is a square that fills the cell behind the
+block, dark grey if it is free and white if it carries. An image thus shows the
+whole state. The sprites have the figures' proportions at 8 pixels a cell: the
+rect is a centred square of half the cell's side, the circle is inscribed in the
+cell, the triangle has its apex at the top centre and its base along the bottom
+edge.
 
-`render` and `tile_indices` run with any array module, like everything in
-`world`. `contact_sheet` is for people.
+`render` and `tile_indices` take any array module, like every function of
+`world`. `contact_sheet` lays images out for people.
 """
 
 from collections.abc import Sequence
@@ -63,21 +63,23 @@ def _tiles() -> np.ndarray:
   return tiles
 
 
-# uint8 [31, 8, 8, 3]: block code 0 to 9, plus 10 behind which a free agent
-# stands, plus 20 behind which a carrying one stands; then the wall.
+# uint8 [31, 8, 8, 3]: at 0 to 9 the block of that code (0: none), from 10 the
+# same with a free agent, from 20 with a carrying one, at 30 the wall.
 TILES = _tiles()
 
-# The tiles as rows of pixels, [8 * 31, 8, 3], all tiles' first rows at first;
-# for each of the image's 56 rows of pixels the row of cells it cuts, [56], and
-# where in the table the tiles' rows are that it shows, [56, 1].
+# The tiles as rows of pixels, [8 * 31, 8, 3]: first all tiles' first rows, then
+# their second rows, and so on. Of each of the image's 56 rows of pixels, the
+# row of cells that it is in, [56], and where the rows of tiles that it shows
+# begin in that table, [56, 1].
 _TILE_ROWS = np.ascontiguousarray(TILES.swapaxes(0, 1)).reshape(
     -1, TILE_SIZE, 3)
 _CELL_ROW = np.arange(IMAGE_SIZE, dtype=np.int32) // TILE_SIZE
 _FIRST_TILE_ROW = len(TILES) * (
     np.arange(IMAGE_SIZE, dtype=np.int32)[:, None] % TILE_SIZE)
 
-# For each row or column of the grid the board's, [7] (the wall takes its
-# neighbour's); 1 on the board and 0 in the wall, [7, 7]; the wall's tiles.
+# For each row or column of the grid the board's row or column, [7] (for the
+# wall that of its neighbour); 1 on the board and 0 in the wall, [7, 7]; the
+# wall's tiles, and 0 on the board, [7, 7].
 _INSIDE = np.clip(np.arange(GRID_SIZE, dtype=np.int32) - 1, 0, world.SIZE - 1)
 _BOARD = np.pad(np.ones((world.SIZE, world.SIZE), np.int32), 1)
 _WALL = WALL_TILE * (1 - _BOARD)
@@ -117,7 +119,7 @@ def render(state: world.State, xp: world.ArrayModule = np) -> world.Array:
   tiles = world.take(tile_indices(state, xp), _CELL_ROW, -2, xp)
   # [..., 56, 7, 8, 3]
   strips = world.take(_TILE_ROWS, tiles + _FIRST_TILE_ROW, 0, xp)
-  if xp is np:  # Where all sizes are known there is nothing to copy.
+  if xp is np:  # With all sizes known, this copies nothing.
     return strips.reshape(strips.shape[:-3] + (IMAGE_SIZE, 3))
   return xp.concatenate(
       [strips[..., column, :, :] for column in range(GRID_SIZE)], axis=-2)
@@ -125,7 +127,7 @@ def render(state: world.State, xp: world.ArrayModule = np) -> world.Array:
 
 def _wrap(text: str, font: ImageFont.FreeTypeFont | ImageFont.ImageFont,
           width: int) -> list[str]:
-  """Breaks text into lines of at most `width` pixels, where that can be."""
+  """Breaks text into lines of at most `width` pixels, if possible."""
   lines = ['']
   # Instructions have few spaces: a line may also end after a bracket.
   for piece in text.replace('(', '(\0').replace(' ', ' \0').split('\0'):
@@ -143,7 +145,7 @@ def checked(images: np.ndarray, captions: Sequence[str] | None) -> np.ndarray:
     captions: N texts, or None.
 
   Raises:
-    ValueError: They are not that, or there are none.
+    ValueError: They are not as described, or there are no images.
   """
   images = np.asarray(images)
   if images.ndim != 4 or images.shape[-1] != 3 or images.dtype != np.uint8:
@@ -160,21 +162,21 @@ def checked(images: np.ndarray, captions: Sequence[str] | None) -> np.ndarray:
 
 def contact_sheet(images: np.ndarray, captions: Sequence[str] | None = None,
                   columns: int = 8, scale: int = 3) -> np.ndarray:
-  """Lays many images out on one, for people.
+  """Arranges images in rows on one large image.
 
   Args:
     images: uint8 [N, H, W, 3].
-    captions: A text to stand below each image, such as its instruction; long
-      ones are wrapped. None leaves the room out.
-    columns: How many images stand in a row.
-    scale: How many pixels on a side a pixel of the images gets.
+    captions: A text below each image, such as its instruction, wrapped to the
+      image's width; None for no text and no space for it.
+    columns: The number of images in a row.
+    scale: Enlarges each pixel to a square of this many pixels on a side.
 
   Returns:
     uint8 [height, width, 3].
 
   Raises:
-    ValueError: The images are not such an array, there is not one caption for
-      each, or `columns` or `scale` is below 1.
+    ValueError: `images` is not such an array, there is not one caption for each
+      image, or `columns` or `scale` is below 1.
   """
   images = checked(images, captions)
   if columns < 1 or scale < 1:
@@ -206,3 +208,18 @@ def contact_sheet(images: np.ndarray, captions: Sequence[str] | None = None,
     for j, line in enumerate(texts[i] if texts else ()):
       draw.text((x, y + height + 2 + j * line_height), line, (0, 0, 0), font)
   return np.asarray(sheet)
+
+
+def pad(image: np.ndarray, height: int, width: int) -> np.ndarray:
+  """Adds white to the right of an image and below it.
+
+  Args:
+    image: uint8 [H, W, 3].
+    height: Rows of the result, at least H.
+    width: Columns of the result, at least W.
+
+  Returns:
+    uint8 [height, width, 3].
+  """
+  rows, columns = height - image.shape[0], width - image.shape[1]
+  return np.pad(image, ((0, rows), (0, columns), (0, 0)), constant_values=255)

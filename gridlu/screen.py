@@ -1,12 +1,11 @@
-r"""What `gridlu.play` and `agile_tf.watch` show on a terminal, and how.
+r"""Shows boards on a terminal, for `gridlu.play` and `agile_tf.watch`.
 
-What stands on the screen is a list of `Line`s, and a key is a word such as
-'up' or 'q': whoever shows something has the methods of `View` and needs no
-terminal, and `show` is the one function that talks to it (with the standard
-library's curses).
+A screen is a list of `Line`s and a key is a word such as 'up' or 'q'. A program
+implements `View`, which needs no terminal. Only `show` talks to the terminal,
+with curses from the standard library.
 
-The board can be read without colours: brackets tell the shape, a letter the
-colour, and a frame is the agent.
+The board can be read without colours: brackets show the shape, a letter shows
+the colour, and a frame is the agent.
 
   (r) red circle   [g] green rect   /b\ blue triangle
 
@@ -14,7 +13,7 @@ colour, and a frame is the agent.
   | (r) |  agent   * (r) *  agent
   '-----'          *******
 
-All of it is ASCII, for any locale.
+All text is ASCII, for any locale.
 """
 
 from collections.abc import Sequence
@@ -30,23 +29,24 @@ try:
 except ImportError:  # Windows.
   curses = None  # type: ignore[assignment]
 
+from gridlu import program
 from gridlu import world
 
-WIDTH = 76  # Columns of a screen, at most. A common terminal has 80 by 24.
-PANEL_WIDTH = 36  # Of these, to the right of the board.
+WIDTH = 76  # Most columns of a screen. A common terminal has 80 by 24.
+PANEL_WIDTH = 36  # Columns to the right of the board.
 _CELL_WIDTH, _CELL_HEIGHT = 7, 3
 _BOARD_WIDTH = world.SIZE * _CELL_WIDTH + 2
 _INSTRUCTION_LINES = 2
 
 
-class TerminalError(RuntimeError):
-  """There is no terminal, or none that a screen can be shown on."""
+class TerminalError(program.UserError):
+  """There is no terminal, or it cannot show a screen."""
 
 
 class Style(NamedTuple):
-  """How a text looks, where the terminal can do it."""
-  # 'black', 'red', 'green', 'blue', 'dark', 'wall' or 'white'; None: as the
-  # terminal shows text.
+  """How a text looks, if the terminal supports it."""
+  # 'black', 'red', 'green', 'blue', 'dark', 'wall' or 'white'; None for the
+  # terminal's default.
   foreground: str | None = None
   background: str | None = None
   bold: bool = False
@@ -84,7 +84,7 @@ def plain(lines: Sequence[Line]) -> list[str]:
 
 
 def size(lines: Sequence[Line]) -> tuple[int, int]:
-  """Returns how many columns and rows lines take."""
+  """Returns the numbers of columns and rows of lines."""
   return max(map(len, plain(lines)), default=0), len(lines)
 
 
@@ -147,7 +147,7 @@ def board(state: world.State) -> list[Line]:
 
 
 def agent_text(state: world.State) -> str:
-  """Says what the agent of a state does: 'free', 'carries a red circle'."""
+  """Describes the agent of a state: 'free' or 'carries a red circle'."""
   if not state.carrying:
     return 'free'
   color, shape = _kind(int(state.blocks[tuple(state.agent)]))
@@ -159,15 +159,15 @@ def compose(instruction: str, state: world.State, panel: Sequence[Line],
   """Lays a screen out.
 
   Args:
-    instruction: Stands at the top, in two lines.
+    instruction: Shown at the top, in two lines.
     state: The board, without batch dimensions.
-    panel: At most 17 lines of at most `PANEL_WIDTH` characters, to the right
-      of the board.
-    keys: Lines for the bottom, that say what keys do.
+    panel: At most 17 lines of at most `PANEL_WIDTH` characters, shown to the
+      right of the board.
+    keys: Lines for the bottom that say what keys do.
 
   Returns:
-    The screen's lines, which fit 80 columns and 24 rows if `panel` has that
-    size and there are at most two `keys`.
+    The screen's lines. They fit 80 columns and 24 rows if there are at most two
+    lines of `keys`.
   """
   lines = [line(text, bold=True) for text in textwrap.wrap(instruction, WIDTH)]
   while len(lines) < _INSTRUCTION_LINES:
@@ -176,7 +176,7 @@ def compose(instruction: str, state: world.State, panel: Sequence[Line],
   rows = board(state)
   notes = [*panel, *[line('')] * (len(rows) - len(panel))]
   for row, note in zip(rows, notes):
-    # Always as wide, so that the size which is needed does not change.
+    # The width is constant: the size that the screen needs does not change.
     filling = ' ' * (PANEL_WIDTH - size([note])[0])
     lines.append(row + (Segment('   '), *note, Segment(filling)))
   return lines + [line('')] + [line(text) for text in keys]
@@ -184,7 +184,7 @@ def compose(instruction: str, state: world.State, panel: Sequence[Line],
 
 def fit(lines: Sequence[Line], width: int, height: int
        ) -> tuple[list[Line], bool]:
-  """Returns what a terminal of some size shows.
+  """Returns what a terminal of a given size shows.
 
   Args:
     lines: The screen.
@@ -192,8 +192,8 @@ def fit(lines: Sequence[Line], width: int, height: int
     height: The terminal's rows.
 
   Returns:
-    The lines and True; if the terminal is too small for them, a message that
-    says which size it needs, and False.
+    The lines and True; or, if the terminal is too small for them, a message
+    that says which size they need, and False.
   """
   needed = size(lines)
   if needed[0] <= width and needed[1] <= height:
@@ -206,14 +206,14 @@ def fit(lines: Sequence[Line], width: int, height: int
 
 
 def key_name(key: int | str) -> str:
-  """Names what curses reads.
+  """Returns the name of a key that curses reads.
 
   Args:
     key: A key's code, or a character.
 
   Returns:
-    'up', 'down', 'left', 'right', 'space', 'resize' (the terminal has another
-    size), a lower-case character, or 'unknown'.
+    'up', 'down', 'left', 'right', 'space', 'resize' (the terminal's size has
+    changed), a lower-case character, or 'unknown'.
   """
   if isinstance(key, int):
     names = {curses.KEY_UP: 'up', curses.KEY_DOWN: 'down',
@@ -226,11 +226,11 @@ def key_name(key: int | str) -> str:
 
 
 class View(Protocol):
-  """Something that `show` shows."""
+  """What `show` can show."""
 
   @property
   def delay(self) -> float | None:
-    """Seconds from one `tick` to the next; None: only keys count."""
+    """Seconds from one `tick` to the next; None for no ticks."""
 
   def lines(self) -> list[Line]:
     """Returns the screen."""
@@ -239,14 +239,14 @@ class View(Protocol):
     """Acts on a key (see `key_name`); returns False to quit."""
 
   def tick(self) -> None:
-    """Acts when `delay` is over."""
+    """Acts when `delay` seconds have passed."""
 
 
 def check_terminal() -> None:
-  """Checks that there is a terminal to show a screen on.
+  """Checks that there is a terminal that can show a screen.
 
   Raises:
-    TerminalError: There is none; the message says what is missing.
+    TerminalError: There is none. The message says what is missing.
   """
   if curses is None:
     raise TerminalError(
@@ -255,9 +255,9 @@ def check_terminal() -> None:
   for name, stream in (('input', sys.stdin), ('output', sys.stdout)):
     if stream is None or not stream.isatty():
       raise TerminalError(
-          f'standard {name} is not a terminal: expected a person in front of '
-          'it. Run the program in a terminal, without a pipe or a redirection '
-          '(in a container, with "docker run -it").')
+          f'standard {name} is not a terminal. Run the program in a terminal, '
+          'without a pipe or a redirection (in a container, with "docker run '
+          '-it").')
   term = os.environ.get('TERM', '')
   try:
     curses.setupterm()
@@ -270,14 +270,14 @@ def check_terminal() -> None:
   if not can_move:
     raise TerminalError(
         f'TERM={term!r} is a terminal whose cursor cannot be moved. Use '
-        'another one, or set TERM to what it is, such as '
+        'another terminal, or set TERM to its real type, such as '
         'TERM=xterm-256color.')
 
 
 _LONGEST_WAIT = .25  # Seconds that curses waits for a key.
 
-# What the colours are on terminals that have at least so many. With 8 there
-# are no greys: the free agent's cell is black then, with its frame.
+# The colours' numbers on terminals with at least this many colours. With 8
+# there are no greys: the free agent's cell is black, with its frame.
 _PALETTES = (
     (256, {'black': 16, 'red': 196, 'green': 46, 'blue': 21, 'dark': 238,
            'wall': 252, 'white': 231}),
@@ -289,7 +289,7 @@ _PALETTES = (
 
 
 class _Painter:
-  """Paints lines on a curses window."""
+  """Paints lines on a window of curses."""
 
   def __init__(self, window: Any):
     self._window = window
@@ -322,7 +322,7 @@ class _Painter:
     return self._attributes[style]
 
   def paint(self, lines: Sequence[Line]) -> bool:
-    """Shows lines; returns whether the terminal is large enough for them."""
+    """Shows lines and returns whether the terminal is large enough for them."""
     height, width = self._window.getmaxyx()
     lines, fits = fit(lines, width, height)
     self._window.erase()
@@ -333,8 +333,9 @@ class _Painter:
         try:
           self._window.addstr(y, x, text, self._attribute(style))
         except curses.error:
-          # It has been written: the last cell of all leaves no place for the
-          # cursor. Or the terminal has just become smaller, and will say so.
+          # The text was written, but after the last cell there is no place for
+          # the cursor. Or the terminal has just become smaller, and a resize
+          # follows.
           pass
         x += len(text)
     self._window.refresh()
@@ -342,10 +343,10 @@ class _Painter:
 
 
 def _read_key(window: Any, seconds: float | None) -> str | None:
-  """Waits for a key, returns its name or None if the time is over.
+  """Waits for a key and returns its name, or None if the time is over.
 
-  A new size of the terminal arrives as a signal. One that comes just before
-  curses begins to wait is seen only when it begins again: so it does.
+  The terminal sends a signal when its size changes. Curses misses a signal that
+  comes just before it waits until it waits again. So it waits many times.
   """
   end = None if seconds is None else time.monotonic() + seconds
   while True:
@@ -361,7 +362,7 @@ def _read_key(window: Any, seconds: float | None) -> str | None:
 
 
 def _loop(window: Any, view: View) -> None:
-  """Shows a view until it wants to quit."""
+  """Shows a view until a key quits it."""
   painter = _Painter(window)
   delay = view.delay
   due = time.monotonic() + (delay or 0)
@@ -370,7 +371,7 @@ def _loop(window: Any, view: View) -> None:
     if view.delay != delay:
       delay = view.delay
       due = time.monotonic() + (delay or 0)
-    waits = delay is None or not fits  # Nothing happens that nobody sees.
+    waits = delay is None or not fits  # No ticks while nothing is visible.
     key = _read_key(window, None if waits else due - time.monotonic())
     if key is None:
       view.tick()
@@ -385,23 +386,23 @@ def _loop(window: Any, view: View) -> None:
 
 
 def _stop(number: int, frame: Any) -> None:
-  """Ends the program at a signal, in the way that cleans up."""
+  """Ends the program at a signal by an exception, which cleans up."""
   del frame
   sys.exit(128 + number)
 
 
 def show(view: View) -> None:
-  """Shows a view on the terminal until it wants to quit, or until Ctrl-C.
+  """Shows a view on the terminal until a key or Ctrl-C quits it.
 
-  However it ends, the terminal is left as it was found. Colours are used where
-  the terminal has them, unless NO_COLOR is set.
+  At the end it restores the terminal in every case. It uses colours if the
+  terminal has them and NO_COLOR is not set.
 
   Args:
     view: What to show.
 
   Raises:
-    TerminalError: There is no terminal (see `check_terminal`), or it has been
-      closed meanwhile.
+    TerminalError: There is no terminal (see `check_terminal`), or it was
+      closed.
   """
   check_terminal()
   signals = (signal.SIGTERM, signal.SIGHUP)
@@ -419,7 +420,7 @@ def show(view: View) -> None:
         pass  # This terminal cannot hide its cursor.
       _loop(window, view)
     except KeyboardInterrupt:
-      pass  # As good a way to quit as any.
+      pass  # Ctrl-C quits like a key.
     finally:
       window.keypad(False)
       curses.nocbreak()

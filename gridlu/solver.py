@@ -1,25 +1,32 @@
 """Shortest solutions of instances, by exact search.
 
-Says whether an instance (a state to start from and an instruction) can be
-solved, in how many steps and how: the ceiling for a success rate, or an
-expert's demonstration.
+Finds whether an instance (a state to start from and an instruction) can be
+solved, in how many steps, and by which actions. This gives the ceiling of a
+success rate, and demonstrations by an expert.
 
 A solution is a sequence of actions that ends in a state where the instruction
-holds. An episode judges its last state alone (section 3.2) and goes on after
-the goal is reached; but INTERACT moves nothing and the ground truth looks at
-positions only, so an agent there may repeat INTERACT, or NOOP if it has it,
-until the end. Hence an episode of T steps can succeed exactly if the shortest
-solution has at most T steps. None has a NOOP in it.
+holds. Success is decided by an episode's last state only (section 3.2), and the
+episode goes on after the goal is reached. But INTERACT moves nothing and the
+ground truth looks at positions only: an agent at the goal can repeat INTERACT,
+or NOOP if it has it, until the end. Hence an episode of T steps can succeed
+exactly if the shortest solution has at most T steps. No shortest solution
+contains a NOOP.
 
-What a block looks like matters only for which of the operands it fits and for
-whether it can be picked up: its role. Blocks of one role are interchangeable,
-so that a state is a set of cells for each role, the agent's cell, and whether
-it carries. Few blocks have few states: all instances of Relations and those of
-Arrangements with four blocks are read from a table of the steps from each
-state to the goal, made by breadth-first search back from all goal states at
-once, and shared by all instances whose instruction and roles amount to the
-same. More blocks need a search of their own (see `_search`) and may remain
-unknown.
+Two things matter of a block: which of the operands it fits, and whether it can
+be picked up. They are its role. Blocks of one role are interchangeable. A state
+is thus a set of cells for each role, the agent's cell, and whether it carries.
+
+Few blocks have few states. All instances of Relations, and those of
+Arrangements with four blocks, are read from a table of the steps from each
+state to the goal. Breadth-first search backwards from all goal states at once
+makes the table, and all instances with equivalent instructions and roles share
+it. More blocks need a search for each instance (see `_search`), which may be
+given up.
+
+Instances of another task can be solved if its ground truth looks at positions
+only, and if its grammar allows Shape('circle', SCENE) on the left and
+Color('red', SCENE) on the right wherever it allows an object or SCENE. Where
+the agent's cell matters, an instruction's `is_go_to` has to be true.
 """
 
 from collections.abc import Sequence
@@ -37,7 +44,7 @@ from gridlu import world
 UNSOLVABLE = -1  # There is no solution.
 UNKNOWN = -2  # The search was given up.
 
-# States that a search may visit: about a second's worth.
+# States that a search may visit, in about a second.
 MAX_STATES = 300_000
 
 # The most ways to place the blocks for which a table is made.
@@ -53,8 +60,8 @@ _BITS = 2**_CELLS  # Sets of cells in the bits of an int32, as in `relations`.
 # one, plus 1 if it can be picked up.
 _NUM_ROLES = 8
 _LIFTABLE = 1
-# A block that fits neither, the right, the left or both of the operands that
-# the instructions of `_Problem` have: circles and red things.
+# Blocks that fit neither, the right, the left and both of the operands of a
+# `_Problem`'s instruction, which are circles and red things.
 _EXAMPLES = (world.block('rect', 'green'), world.block('rect', 'red'),
              world.block('circle', 'green'), world.block('circle', 'red'))
 
@@ -62,21 +69,21 @@ _EXAMPLES = (world.block('rect', 'green'), world.block('rect', 'red'),
 class Solution(NamedTuple):
   """The answer for one instance."""
   steps: int  # Or `UNSOLVABLE`, or `UNKNOWN`.
-  # As many actions; None if there is no solution or none is known.
+  # As many actions; None if there is no solution or the search was given up.
   actions: tuple[world.Action, ...] | None
 
 
 class _Problem(NamedTuple):
-  """All that matters of an instance apart from where things are."""
-  # Relates AGENT, or circles, to AGENT, or red things: one instruction stands
-  # for all those that differ only in how their operands are described.
+  """An instance without its positions."""
+  # Relates AGENT or circles to AGENT or red things. It stands for all
+  # instructions that differ only in the descriptions of their operands.
   instruction: language.Instruction
   roles: tuple[int, ...]  # R different ones.
   counts: tuple[int, ...]  # How many blocks have each of them.
 
   @property
   def num_positions(self) -> int:
-    """In how many ways the roles' cells can be chosen."""
+    """The number of ways to choose the roles' cells."""
     return math.prod(math.comb(world.NUM_CELLS, n) for n in self.counts)
 
 
@@ -88,11 +95,12 @@ class _States(NamedTuple):
 
 
 class _Graph(NamedTuple):
-  """What is reached from where, for a number of blocks of each role."""
+  """All positions for a number of blocks of each role, and their moves."""
   sets: np.ndarray  # int32 [P, R], the cells of each role's blocks.
-  occupied: np.ndarray  # bool [25, P], all blocks; none if two share a cell.
+  # bool [25, P], the cells of all blocks; no cell if two blocks share one.
+  occupied: np.ndarray
   carried: np.ndarray  # int [K], where `occupied` (flattened) holds.
-  # int [4, K]: where each move leads from there, with the block.
+  # int [4, K]: where each move leads from there while carrying the block.
   after: np.ndarray
 
 
@@ -114,10 +122,10 @@ def _members(sets: np.ndarray) -> np.ndarray:
   return (sets & _BITS[:, None]) != 0
 
 
-# Sets of n cells are numbered from 0 up in the order of their int32: a set's
-# number is the sum of C(cell, i) over its cells, where `cell` is its i-th.
-# That is looked up by the lower 13 cells, and by the others and how many the
-# lower ones are.
+# Sets of n cells are numbered from 0 in the order of their int32: a set's
+# number is the sum of C(cell, i) over its cells, where `cell` is its i-th. Two
+# tables give it: one by the set's cells among the lower 13, and one by its
+# other cells and the number of its lower ones.
 _LOWER = 13
 
 
@@ -128,10 +136,10 @@ def _part_of_number(sets: np.ndarray, first: int, before: np.ndarray
   Args:
     sets: int [...], sets of cells counted from `first`.
     first: The cell in the lowest bit.
-    before: int [...], how many of the set's cells come before that.
+    before: int [...], how many of the set's cells come before `first`.
 
   Returns:
-    int64 of the shape of both broadcast together.
+    int64, with the shapes of both broadcast together.
   """
   number = np.zeros(np.broadcast_shapes(sets.shape, before.shape), np.int64)
   for cell in range(first, world.NUM_CELLS):
@@ -152,7 +160,7 @@ _NUMBER_UPPER = _part_of_number(
 
 
 def _position(sets: np.ndarray, counts: tuple[int, ...]) -> np.ndarray:
-  """Numbers positions: int64 [S] from 0 up, of sets int32 [S, R]."""
+  """Returns the positions' numbers, int64 [S], of sets int32 [S, R]."""
   lower, upper = sets & (2**_LOWER - 1), sets >> _LOWER
   numbers = _NUMBER_LOWER[lower] + _NUMBER_UPPER[_COUNT_LOWER[lower], upper]
   position = np.zeros(len(sets), np.int64)
@@ -173,7 +181,7 @@ def _after(states: _States, action: int, roles: tuple[int, ...]) -> _States:
   occupied = np.bitwise_or.reduce(states.sets, axis=1)
   blocked = states.carrying & ((occupied & _BITS[target]) != 0)
   target = np.where(blocked, states.agent, target)
-  # From the one cell to the other; nothing if they are the same.
+  # The bits of both cells, or none if they are the same.
   change = (_BITS[states.agent] ^ _BITS[target]) * states.carrying
   return _States(states.sets ^ here * change[:, None], target, states.carrying)
 
@@ -208,20 +216,19 @@ def _satisfied(problem: _Problem, sets: np.ndarray, agent: np.ndarray
   """Returns where the instruction holds, bool [S]."""
   blocks = np.zeros((world.NUM_CELLS, len(sets)), np.int32)
   for column, role in enumerate(problem.roles):
-    # Not a sum, for positions where two blocks share a cell.
+    # Not a sum: in some positions two blocks share a cell.
     np.maximum(blocks, _EXAMPLES[role // 2] * _members(sets[:, column]),
                out=blocks)
   states = world.State(
       blocks.T.reshape(len(sets), world.SIZE, world.SIZE),
       np.stack(np.divmod(agent, world.SIZE), axis=-1),
       np.zeros(len(sets), np.bool_))
-  task = tasks.find(problem.instruction.task)
-  return task.satisfied(task.encode([problem.instruction])[0], states)
+  return tasks.satisfied(problem.instruction, states)
 
 
 def _goals(problem: _Problem, sets: np.ndarray) -> np.ndarray:
   """Returns where the instruction holds, bool [25, P] by agent's cell."""
-  if not problem.instruction.is_go_to:  # The agent does not matter.
+  if not problem.instruction.is_go_to:  # The agent's cell does not matter.
     holds = _satisfied(problem, sets, np.zeros(len(sets), np.int32))
     return np.tile(holds, (world.NUM_CELLS, 1))
   holds = _satisfied(problem, np.tile(sets, (world.NUM_CELLS, 1)),
@@ -233,15 +240,15 @@ def _goals(problem: _Problem, sets: np.ndarray) -> np.ndarray:
 def _table(problem: _Problem) -> np.ndarray:
   """Returns the steps from every state to the nearest goal.
 
-  Breadth-first, from all goals at once and back along the actions: the
-  frontier is all states with an action that leads into the last one.
+  Searches breadth-first, backwards from all goals at once. Each frontier has
+  the states from which an action leads into the last frontier.
 
   Args:
-    problem: One with at most `_MAX_POSITIONS` positions.
+    problem: A problem with at most `_MAX_POSITIONS` positions.
 
   Returns:
-    int8 [2, 25, P], by whether the agent carries, its cell and position (see
-    `_position`); -1 where no goal can be reached.
+    int8 [2, 25, P], by whether the agent carries, its cell and the position
+    (see `_position`); -1 where no goal can be reached.
   """
   graph = _graph(problem.counts)
   exists = graph.occupied.any(axis=0) | (sum(problem.counts) == 0)
@@ -266,16 +273,17 @@ def _table(problem: _Problem) -> np.ndarray:
     carrying = (moving_it | putting_down) & (steps[1] < 0)
     if not (free.any() or carrying.any()):
       break
-  steps.flags.writeable = False  # It is shared.
+  steps.flags.writeable = False  # The cache shares it.
   return steps
 
 
 def _relaxed(problem: _Problem) -> _Problem | None:
   """Returns the problem whose table bounds the steps from below.
 
-  The problem itself if it has a table. Else it without the blocks that fit
-  neither operand: they are only in the way, so that a solution with them is
-  one without them too. None if that is too large as well.
+  Returns the problem itself if its table is small enough. Otherwise, leaves out
+  the blocks that fit neither operand. Such blocks can only be in the way: a
+  solution with them is also one without them. None if that is too large as
+  well.
   """
   if problem.num_positions <= _MAX_POSITIONS:
     return problem
@@ -289,13 +297,13 @@ def _lower_bound(problem: _Problem, states: _States) -> np.ndarray:
   """Returns how many steps are needed at least.
 
   Args:
-    problem: What the states belong to.
+    problem: The problem of the states.
     states: S states.
 
   Returns:
-    int32 [S]: 0 where the instruction holds and there only; `_NO_BOUND` where
-    it can never hold. Exact if the problem has a table. It falls by at most 1
-    from a state to the next.
+    int32 [S]: 0 exactly where the instruction holds; `_NO_BOUND` where it can
+    never hold. Exact if the problem has a table. It falls by at most 1 from a
+    state to the next.
   """
   relaxed = _relaxed(problem)
   if relaxed is None:
@@ -303,7 +311,7 @@ def _lower_bound(problem: _Problem, states: _States) -> np.ndarray:
     return np.where(holds, 0, 1).astype(np.int32)
   sets = states.sets[:, [problem.roles.index(role) for role in relaxed.roles]]
   occupied = np.bitwise_or.reduce(sets, axis=1)
-  # An agent that carries a block which was left out is free.
+  # An agent that carries a block that was left out counts as free.
   carrying = states.carrying & ((occupied & _BITS[states.agent]) != 0)
   steps = _table(relaxed)[carrying.astype(np.int32), states.agent,
                           _position(sets, relaxed.counts)]
@@ -319,18 +327,18 @@ def _search(problem: _Problem, start: _States, max_steps: int,
             max_states: int) -> Solution:
   """Solves one instance by breadth-first search within a bound.
 
-  The search goes layer by layer and leaves out states from which, by
-  `_lower_bound`, a solution would be longer in all than the bound. The bound
-  starts at what the start needs at least; when the search runs dry it becomes
-  the least that a state left out would need, and the search begins again. So
-  the first solution found is a shortest one. (Zhou and Hansen, "Breadth-first
-  heuristic search", 2006.)
+  The search goes layer by layer. It leaves out states whose solutions would, by
+  `_lower_bound`, be longer in all than the bound. The bound begins as the lower
+  bound of the start. If no state is left, it becomes the least that a state
+  left out would need, and the search begins again. Hence the first solution
+  found is a shortest one. (Zhou and Hansen, "Breadth-first heuristic search",
+  2006.)
 
   Args:
-    problem: What to solve.
+    problem: The problem to solve.
     start: One state, [1].
-    max_steps: Steps that a solution may have.
-    max_states: States that may be visited.
+    max_steps: The most steps of a solution.
+    max_states: The most states to visit.
 
   Returns:
     The answer.
@@ -401,12 +409,9 @@ def _meaning(instruction: language.Instruction, physics: world.Physics
             ) -> tuple[language.Instruction, tuple[int, ...]]:
   """Returns the instruction for `_Problem`, and every block code's role.
 
-  Of code 0, no block, the role is -1.
+  The role of code 0, no block, is -1.
   """
-  if isinstance(instruction, (language.SouthFrom, language.EastFrom)) or (
-      isinstance(instruction, language.SameLocation) and
-      instruction.right == language.AGENT):
-    instruction = instruction.twin  # Fewer tables.
+  instruction = instruction.canonical  # One table for both twins.
   roles = [4 * _fits(instruction.left, code) +
            2 * _fits(instruction.right, code) +
            _LIFTABLE * (code not in physics.immovable)
@@ -421,7 +426,7 @@ def _meaning(instruction: language.Instruction, physics: world.Physics
 
 def _checked_instruction(instruction: language.Instruction | str, name: str
                         ) -> language.Instruction:
-  """Returns the instruction, parsed."""
+  """Checks an instruction and parses it if it is a text."""
   if isinstance(instruction, str):
     return language.parse(instruction)
   if not isinstance(instruction, language.Instruction):
@@ -432,7 +437,7 @@ def _checked_instruction(instruction: language.Instruction | str, name: str
 
 def _checked_states(states: world.State, batch: tuple[int, ...], name: str
                    ) -> world.State:
-  """Returns states that can be, as NumPy arrays of the right dtypes."""
+  """Checks states and returns them as NumPy arrays of the right dtypes."""
   if not isinstance(states, world.State):
     raise ValueError(f'{name} is a {type(states).__name__}: expected a '
                      'world.State, such as world.unpack makes of packed ones.')
@@ -468,7 +473,7 @@ def _checked_states(states: world.State, batch: tuple[int, ...], name: str
 
 def _checked_limits(physics: world.Physics, max_steps: int | None,
                     max_states: int) -> int:
-  """Returns `max_steps`, as a number."""
+  """Checks the arguments and returns `max_steps` as a number."""
   if not isinstance(physics, world.Physics):
     raise ValueError(f'physics is {physics!r}: expected a world.Physics, such '
                      'as world.IMMOVABLE_RED_RECTS.')
@@ -484,10 +489,10 @@ def _checked_limits(physics: world.Physics, max_steps: int | None,
 def _problems(instructions: Sequence[language.Instruction],
               states: world.State, physics: world.Physics
              ) -> list[tuple[_Problem, np.ndarray, _States]]:
-  """Sorts instances by the problem that they amount to.
+  """Groups instances by problem.
 
   Returns:
-    For each problem, which instances have it, int [M], and their M states.
+    For each problem, the indices of its instances, int [M], and their M states.
   """
   meanings = [_meaning(instruction, physics) for instruction in instructions]
   roles = np.take_along_axis(
@@ -514,28 +519,26 @@ def shortest(
     instructions: Sequence[language.Instruction | str], states: world.State,
     physics: world.Physics = world.NORMAL, max_steps: int | None = None,
     max_states: int = MAX_STATES) -> np.ndarray:
-  """Returns how many steps each instance needs.
+  """Returns the steps of a shortest solution of each instance.
 
   Args:
-    instructions: N instructions of either task, or their texts, one for each
-      state.
+    instructions: N instructions, or their texts, one for each state.
     states: N states to start from, batch dimensions [N].
     physics: Which blocks cannot be picked up.
-    max_steps: The longest solution that counts, such as the steps of an
-      episode; None for any.
-    max_states: How many states the search for one instance may visit before it
-      is given up. Instances of Relations as the task draws them (two or three
-      blocks) and of Arrangements with four blocks do not need it: they are
+    max_steps: The most steps of a solution, such as an episode's; None for no
+      limit.
+    max_states: The number of states after which the search for one instance is
+      given up. Instances of Relations as the task draws them (two or three
+      blocks) and of Arrangements with four blocks have no such limit: they are
       never unknown.
 
   Returns:
     int32 [N]: the steps of a shortest solution, 0 where the start satisfies
-    its instruction; `UNSOLVABLE` where there is certainly none (with
-    `max_steps`: none of at most so many steps); `UNKNOWN` where the search was
-    given up.
+    its instruction; `UNSOLVABLE` where there is none of at most `max_steps`
+    steps; `UNKNOWN` where the search was given up.
 
   Raises:
-    ValueError: An argument is not as described, or a state cannot be.
+    ValueError: An argument is not as described, or a state is impossible.
     language.InstructionError: A text is not an instruction.
   """
   if isinstance(instructions, str | language.Instruction):
@@ -567,15 +570,15 @@ def solve(
   """Returns a shortest solution of one instance.
 
   Args:
-    instruction: An instruction of either task, or its text.
+    instruction: An instruction, or its text.
     state: A state to start from, without batch dimensions.
     physics: Which blocks cannot be picked up.
     max_steps: See `shortest`.
     max_states: See `shortest`.
 
   Returns:
-    The steps as `shortest` counts them, and the actions. The same each time,
-    although there may be many as short.
+    The steps, as `shortest` returns them, and the actions. Of several shortest
+    solutions it returns the same one each time.
 
   Raises:
     ValueError: See `shortest`.
@@ -587,5 +590,5 @@ def solve(
   batch = world.State(*(np.asarray(x)[None] for x in state))
   (problem, _, start), = _problems([checked], batch, physics)
   if _relaxed(problem) is problem:
-    max_states = _NO_BOUND  # It walks straight to the goal.
+    max_states = _NO_BOUND  # The table leads straight to the goal.
   return _search(problem, start, limit, max_states)

@@ -1,8 +1,8 @@
-"""Held-out instructions: those that an agent never sees while it learns.
+"""Splits off held-out instructions, which an agent does not see in training.
 
 The paper holds out a tenth of the instructions (section 3.3). But every
-instruction of GridLU-Relations has a twin of the same meaning, so that most of
-what is held out is known under another name. A second way of splitting keeps
+instruction of GridLU-Relations has a twin with the same meaning. The twins of
+most held-out instructions remain in training. A second way of splitting keeps
 twins together.
 """
 
@@ -23,15 +23,15 @@ def split(
   """Splits instructions at random.
 
   Args:
-    instructions: Different ones.
-    way: 'strings' draws instructions; 'meanings' draws instructions together
-      with their twins.
-    share: Of them, or of their meanings, that are held out; more than 0 and
-      less than 1.
-    seed: Which ones.
+    instructions: The instructions to split, without duplicates.
+    way: 'strings' draws single instructions; 'meanings' draws instructions
+      together with their twins.
+    share: The share of the instructions, or of their meanings, to hold out;
+      between 0 and 1.
+    seed: Determines which are held out.
 
   Returns:
-    The instructions to learn from, and the held-out ones, each in the order of
+    The instructions for training and the held-out ones, each in the order of
     `instructions`.
 
   Raises:

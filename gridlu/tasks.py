@@ -1,40 +1,80 @@
-"""The two tasks by name, for all that works on either of them."""
+"""The tasks by name, and what a program has to know of each.
+
+To add a task, write a module with the names that `from_module` reads, like
+`relations` and `arrangements`, and give it a line in `TASKS`.
+"""
 
 from collections.abc import Callable, Sequence
+import types
 from typing import NamedTuple
 
 import numpy as np
 
 from gridlu import arrangements
+from gridlu import instances as instances_lib
 from gridlu import language
 from gridlu import relations
 from gridlu import world
 
 
 class Task(NamedTuple):
-  """What a task is made of."""
+  """A task: its instructions, its ground truth and its generators."""
+  title: str  # Such as 'GridLU-Relations'.
   instructions: Callable[[], tuple[language.Instruction, ...]]
-  tokens: tuple[str, ...]  # Of the instructions' trees.
-  episode_length: int  # The paper's, in steps.
-  # Whether the paper has a ground truth for it, which may reward an agent. Of
-  # Arrangements there is only a checker, for evaluation.
+  tokens: tuple[str, ...]  # All tokens of the instructions' trees.
+  episode_length: int  # In steps.
+  # Whether `satisfied` may reward an agent. If not, it is a checker for
+  # evaluation.
   has_ground_truth: bool
-  # The rest are functions as in `relations`.
+  # Encodes instructions as numbers, int32 [N, code size].
   encode: Callable[[Sequence[language.Instruction]], np.ndarray]
+  # Of codes, states and an array module: which states satisfy their
+  # instruction, bool [...].
   satisfied: Callable[..., world.Array]
-  instances: Callable[..., relations.Instances]
-  goal_states: Callable[..., relations.Instances]
+  # Of a generator, a count and instructions (None for all): instructions and
+  # states to start from; instructions and states that satisfy them.
+  instances: Callable[..., instances_lib.Instances]
+  goal_states: Callable[..., instances_lib.Instances]
+  # The groups that reports count an episode for, of its instruction and of the
+  # state it starts from, without batch dimensions, or None if that is unknown.
+  groups: Callable[[language.Instruction, world.State | None], Sequence[str]]
+  # The groups that reports show first, in this order. The others follow in the
+  # order of the alphabet.
+  first_groups: tuple[str, ...]
+
+  @property
+  def gym_id(self) -> str:
+    """The task's Gymnasium id, such as 'GridLU-Relations-v0'."""
+    return f'{self.title}-v0'
 
 
+def from_module(module: types.ModuleType) -> Task:
+  """Returns the task that a module implements.
+
+  Args:
+    module: Like `relations`. It has every name that is read here.
+
+  Raises:
+    AttributeError: It lacks one.
+  """
+  return Task(
+      title=module.TITLE,
+      instructions=module.all_instructions,
+      tokens=module.TOKENS,
+      episode_length=module.EPISODE_LENGTH,
+      has_ground_truth=module.HAS_GROUND_TRUTH,
+      encode=module.encode,
+      satisfied=module.satisfied,
+      instances=module.instances,
+      goal_states=module.goal_states,
+      groups=module.groups,
+      first_groups=module.FIRST_GROUPS)
+
+
+# A task's name here is the `task` of its instructions.
 TASKS = {
-    'relations': Task(
-        language.relations_instructions, language.RELATIONS_TOKENS, 30, True,
-        relations.encode, relations.satisfied, relations.instances,
-        relations.goal_states),
-    'arrangements': Task(
-        language.arrangements_instructions, language.ARRANGEMENTS_TOKENS, 45,
-        False, arrangements.encode, arrangements.satisfied,
-        arrangements.instances, arrangements.goal_states),
+    'relations': from_module(relations),
+    'arrangements': from_module(arrangements),
 }
 
 
@@ -42,7 +82,7 @@ def find(name: str) -> Task:
   """Returns a task.
 
   Args:
-    name: 'relations' or 'arrangements'.
+    name: One of `TASKS`.
 
   Raises:
     ValueError: There is no such task.
@@ -50,3 +90,25 @@ def find(name: str) -> Task:
   if name not in TASKS:
     raise ValueError(f'task is {name!r}: expected one of {tuple(TASKS)}.')
   return TASKS[name]
+
+
+def satisfied(instruction: language.Instruction | str,
+              states: world.State) -> world.Array:
+  """Returns which states satisfy an instruction: the ground truth.
+
+  For a batch of different instructions see `Task.satisfied`.
+
+  Args:
+    instruction: An instruction of any task, or its text.
+    states: A batch of states (NumPy).
+
+  Returns:
+    bool [...], with the batch dimensions of `states`.
+
+  Raises:
+    language.InstructionError: The text is not an instruction.
+  """
+  if isinstance(instruction, str):
+    instruction = language.parse(instruction)
+  task = find(instruction.task)
+  return task.satisfied(task.encode([instruction])[0], states)

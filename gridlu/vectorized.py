@@ -1,7 +1,7 @@
 """Many GridLU boards at once, for learners that are written in NumPy.
 
-The rules are those of `gridlu.GridLU`, which is the same for one board: each
-function of `world`, `rendering` and of the tasks takes a whole batch.
+The rules are those of `gridlu.GridLU`: the functions of `world`, `rendering`
+and the tasks take whole batches.
 """
 
 from collections.abc import Sequence
@@ -15,20 +15,21 @@ from gridlu import language
 from gridlu import rendering
 from gridlu import world
 
-# Roughly so many instances are drawn at a time, or one for each board if that
-# is more. GridLU draws as many: one board plays as GridLU with its seed.
+# About this many instances are drawn at a time, or one for each board if that
+# is more. `GridLU` draws as many: a single board plays like `GridLU` with the
+# same seed.
 _BLOCK = 256
 
 
 class Step(NamedTuple):
-  """What W boards show after an action each, or after a reset.
+  """The state of W boards after an action on each, or after a reset.
 
-  An episode's last step is also the next one's first: `rewards`, `ended` and
-  `reached` are then of the episode that ended, and `images`, `states` and
-  `instruction` of the one that starts. The instruction that has been rewarded
-  is in the step before.
+  The last step of an episode is also the first of the next one. `rewards`,
+  `ended` and `reached` then belong to the episode that ended, and `images`,
+  `states` and `instruction` to the one that starts. The instruction that the
+  rewards are for is in the step before.
   """
-  # uint8 [W, 56, 56, 3], of `states`; None if there are to be none.
+  # uint8 [W, 56, 56, 3], of `states`; None if the boards render no images.
   images: np.ndarray | None
   states: world.State  # Batch dimensions [W], read-only.
   # int32 [W], read-only: the index of each board's instruction in
@@ -36,16 +37,16 @@ class Step(NamedTuple):
   instruction: np.ndarray
   rewards: np.ndarray  # float32 [W], for the actions; 0 after a reset.
   ended: np.ndarray  # bool [W]: whether the actions ended an episode.
-  # The states to which the actions led, and of which the rewards are: at the
-  # end of an episode its last ones, else `states`.
+  # The states that the actions led to and that the rewards are for: `states`,
+  # or the last states of the episodes that ended.
   reached: world.State
 
 
 class VectorGridLU:
   """W boards of GridLU, each with an instruction.
 
-  Rewards and instances are as in `gridlu.GridLU`. Since all episodes have the
-  same length and start together, they end together, and the next ones start at
+  Rewards and instances are as in `gridlu.GridLU`. All episodes have the same
+  length and start together, hence they end together. The next ones start at
   once.
   """
 
@@ -58,15 +59,16 @@ class VectorGridLU:
     """Makes the boards.
 
     Args:
-      num_boards: W, how many.
-      task: 'relations' or 'arrangements'.
-      seed: Determines all that is drawn; None for a fresh start each time.
-      episode_length: Steps of an episode; None for the paper's (30 or 45).
+      num_boards: W, the number of boards.
+      task: A name in `tasks.TASKS`.
+      seed: Determines what is drawn; None for a random seed.
+      episode_length: Steps of an episode; None for the task's (the paper's 30
+        or 45).
       instructions: The instructions to draw from, as strings or instructions;
         None for all of the task's.
-      physics: What can be moved.
-      rewarded: Whether the reward is that of the ground truth, or always 0;
-        None for the task's own way, as for `gridlu.GridLU`.
+      physics: Which blocks can be moved.
+      rewarded: Whether the reward is the ground truth, or always 0; None for
+        the task's default, as for `gridlu.GridLU`.
       images: Whether to render images, which takes most of the time.
 
     Raises:
@@ -82,7 +84,7 @@ class VectorGridLU:
     rounds = max(1, _BLOCK // self._num_boards)
     self._supply = environment.Supply(
         self._setup, seed, rounds * self._num_boards)
-    # The episodes that are under way; no states before the first reset.
+    # The current episodes; there are no states before the first reset.
     self._states: world.State | None = None
     self._instruction = np.zeros(self._num_boards, np.int32)
     self._codes = self._setup.codes[self._instruction]
@@ -90,22 +92,22 @@ class VectorGridLU:
 
   @property
   def num_boards(self) -> int:
-    """W, how many boards there are."""
+    """W, the number of boards."""
     return self._num_boards
 
   @property
   def instructions(self) -> tuple[language.Instruction, ...]:
-    """The instructions that episodes draw from."""
+    """The instructions that episodes are drawn from."""
     return self._setup.instructions
 
   @property
   def texts(self) -> tuple[str, ...]:
-    """The same as strings."""
+    """The same instructions as strings."""
     return self._setup.texts
 
   @property
   def physics(self) -> world.Physics:
-    """What can be moved."""
+    """Which blocks can be moved."""
     return self._setup.physics
 
   @property
@@ -122,9 +124,9 @@ class VectorGridLU:
 
   def _step(self, states: world.State, rewards: np.ndarray, ended: bool,
             reached: world.State) -> Step:
-    """Keeps the states that boards now are in, and shows them."""
+    """Keeps the boards' new states and returns what `Step` has of them."""
     for array in (self._instruction, *states, *reached):
-      # They are the boards: who writes into them would move blocks.
+      # These arrays are the boards: to write into them would move blocks.
       array.flags.writeable = False
     self._states = states
     return Step(
@@ -136,24 +138,24 @@ class VectorGridLU:
     """Starts an episode on each board, whether or not the last ones ended.
 
     Returns:
-      What the boards show, with rewards of 0.
+      The boards' first step, with rewards of 0.
     """
     states = self._start()
     return self._step(
         states, np.zeros(self._num_boards, np.float32), False, states)
 
   def step(self, actions: np.ndarray) -> Step:
-    """Acts on each board; at an episode's end, also starts the next one.
+    """Takes an action on each board; at an episode's end, starts the next one.
 
     Args:
       actions: int [W], each from 0 to 5 (see `world.Action`).
 
     Returns:
-      What the boards then show; see `Step` on the end of an episode.
+      The boards' next step. `Step` describes the end of an episode.
 
     Raises:
       ValueError: The actions are not as described.
-      RuntimeError: There has been no reset yet.
+      RuntimeError: `reset` has not been called yet.
     """
     if self._states is None:
       raise RuntimeError('There is no episode yet: call reset() first.')

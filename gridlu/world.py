@@ -116,7 +116,7 @@ class Physics:
 NORMAL = Physics()
 # The changed world of figure 5: "all red square objects immovable".
 IMMOVABLE_RED_RECTS = Physics(immovable=(block('rect', 'red'),))
-# By the name that flags use.
+# By their names in flags.
 PHYSICS = {'normal': NORMAL, 'immovable_red_rects': IMMOVABLE_RED_RECTS}
 
 
@@ -124,17 +124,18 @@ def take(values: Array, indices: Array, axis: int,
          xp: ArrayModule = np) -> Array:
   """Returns `xp.take(values, indices, axis)`.
 
-  NumPy's method takes from a table in half the time of NumPy's function, and
-  one board's step is made of such small things.
+  For NumPy this calls the array's method, which takes half the time of NumPy's
+  function. The time of one board's step consists of such small calls.
 
   Args:
     values: An array. Where `xp` is NumPy, a NumPy array.
-    indices: int [...], from 0 up.
-    axis: Along which axis of `values`.
+    indices: int [...], from 0.
+    axis: The axis of `values` to take along.
     xp: The array module.
 
   Returns:
-    The dtype of `values`; its shape with that of `indices` in place of `axis`.
+    An array of the dtype of `values`, whose shape has that of `indices` in
+    place of `axis`.
   """
   if xp is np:
     return values.take(indices, axis=axis)
@@ -144,8 +145,7 @@ def take(values: Array, indices: Array, axis: int,
 def numbers(values: Array, dtype: Any, xp: ArrayModule = np) -> Array:
   """Returns `xp.asarray(values, dtype)`; a NumPy scalar for a single number.
 
-  NumPy computes with its scalars ten times as fast as with arrays that have no
-  dimensions.
+  NumPy is ten times as fast with scalars as with arrays without dimensions.
 
   Args:
     values: Numbers of any shape.
@@ -185,7 +185,7 @@ def block_at(blocks: Array, cell: Array, xp: ArrayModule = np) -> Array:
   Returns:
     int32 [...], the block's code, 0 if there is none.
   """
-  if cell.ndim == 0:  # One board: a fifth of the time.
+  if cell.ndim == 0:  # One board: this takes a fifth of the time.
     return xp.reshape(blocks, NUM_CELLS)[cell]
   return xp.max(blocks * cell_mask(cell, xp), axis=(-2, -1))
 
@@ -203,8 +203,8 @@ def step(state: State, action: Array, physics: Physics = NORMAL,
 
   Args:
     state: A batch of states.
-    action: int [...], each from 0 to 5 (see `Action`). It is not checked: an
-      array module without bounds checks may do anything with other values.
+    action: int [...], each from 0 to 5 (see `Action`). It is not checked: the
+      result is undefined for other values.
     physics: Which blocks cannot be picked up.
     xp: The array module.
 
@@ -220,8 +220,8 @@ def step(state: State, action: Array, physics: Physics = NORMAL,
   target = take(_NEXT_CELL, action * NUM_CELLS + cell, 0, xp)
   block_here, block_there = (block_at(blocks, x, xp) for x in (cell, target))
 
-  # An agent that carries and does not move "finds" its own block in its way:
-  # it stays where it is all the same.
+  # A carrying agent that does not move counts as blocked by its own block. It
+  # stays where it is in either case.
   blocked = carrying & (block_there > 0)
   moved_block = block_here * numbers(carrying & ~blocked, np.int32, xp)
   moved = cell_mask(target, xp) - cell_mask(cell, xp)
@@ -232,7 +232,7 @@ def step(state: State, action: Array, physics: Physics = NORMAL,
   liftable = block_here > 0
   for code in physics.immovable:
     liftable = liftable & (block_here != code)
-  # INTERACT turns carrying into free, and free into carrying if there is
+  # INTERACT makes a carrying agent free, and a free one carry if there is
   # something to lift.
   new_carrying = (carrying & ~interact) | (~carrying & interact & liftable)
   return State(new_blocks, take(_ROW_AND_COLUMN, new_cell, 0, xp),

@@ -1,20 +1,16 @@
-"""The compiled programs of learning: rewards and both networks' gradients.
+"""The gradients of both networks, as compiled programs.
 
-Pure functions from tensors to tensors. Parameters come in as a snapshot and
-gradients go out; the updates are made outside, on the shared variables, by
-`agile_tf.agent.optimizers`.
+`signatures` says what the programs take and return.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import tensorflow as tf
 
 from agile_tf.agent import convolutions
 from agile_tf.agent import losses
-from agile_tf.agent import networks
-from agile_tf.agent import optimizers
-from agile_tf.agent import rewards as rewards_lib
+from agile_tf.agent import parameters
+from agile_tf.agent import signatures
 from agile_tf.agent import worlds
 
 
@@ -27,56 +23,13 @@ class PolicyLoss(NamedTuple):
   reward_prediction_cost: float  # 0: no reward prediction.
 
 
-class Replayed(NamedTuple):
-  """Reward prediction's samples, K for each of W workers."""
-  codes: tf.Tensor  # int32 [W, K, slots]
-  observations: tf.Tensor  # uint8 [W, K, ...]
-  positive: tf.Tensor  # bool [W, K]
-
-
-def _flatten(x: tf.Tensor) -> tf.Tensor:
-  """Folds the two leading dimensions into one."""
-  return tf.reshape(x, [x.shape[0] * x.shape[1], *x.shape[2:]])
-
-
-def modelled_rewards_program(
-    discriminator: networks.Network, world: worlds.World, form: str,
-    scale: float
-) -> Callable[..., tuple[tf.Tensor, tf.Tensor]]:
-  """Compiles line 6 of Algorithm 2.
-
-  Returns:
-    A function of phi, observations uint8 [T + 1, W, ...] and codes int32
-    [W, slots] that returns of s_1 ... s_T the rewards, float32 [T, W] (see
-    `rewards.modelled`), and whether D takes them for goal states, bool [T, W].
-  """
-  @tf.function(autograph=False, jit_compile=True)
-  def modelled_rewards(phi, observations, codes):
-    states = observations[1:]
-    length, width = states.shape[:2]
-    logits = discriminator(
-        phi, world.images(_flatten(states)), tf.tile(codes, [length, 1]))
-    logits = tf.reshape(logits, [length, width])
-    return (rewards_lib.modelled(logits, form, scale),
-            rewards_lib.decisions(logits))
-
-  return modelled_rewards
-
-
 def policy_gradients_program(
-    policy: networks.Network, world: worlds.World, weights: PolicyLoss
-) -> Callable[..., tuple[Sequence[tf.Tensor], dict[str, tf.Tensor]]]:
+    policy: parameters.Network, world: worlds.World, weights: PolicyLoss
+) -> signatures.PolicyGradients:
   """Compiles the gradient of line 7 of Algorithm 2, one a worker.
 
   The loss of a worker is summed over the steps of its rollout (equation 1 by
   A3C), and the mean over its replayed samples for reward prediction.
-
-  Returns:
-    A function of theta, observations uint8 [T + 1, W, ...], codes int32
-    [W, slots], actions int32 [T, W], rewards (0 where masked), discounts and
-    mask float32 [T, W], `results` as in `rollouts.Rollout`, and `Replayed` or
-    None, that returns W gradients, float32 [P], and the terms of the loss:
-    float32 [W], a mean a step.
   """
   predicts = weights.reward_prediction_cost > 0
 
@@ -126,7 +79,8 @@ def policy_gradients_program(
                        mask, results, replayed):
     length, width = actions.shape
     images = tf.reshape(
-        world.images(_flatten(observations)),
+        world.images(
+            tf.reshape(observations, [-1, *observations.shape[2:]])),
         [length + 1, width, *world.image_shape])
     bootstrap = policy(theta, images[-1], codes).baseline
     # A masked step hands on the return of the state after the rollout.
@@ -136,7 +90,7 @@ def policy_gradients_program(
             theta, images[:length, w], codes[w], actions[:, w], rewards[:, w],
             discounts[:, w], bootstrap[w], mask[:, w],
             [x[:, w] for x in results],
-            replayed and Replayed(*(x[w] for x in replayed)))
+            replayed and signatures.Replayed(*(x[w] for x in replayed)))
         for w in range(width)))
     return gradients, {
         name: tf.stack([extra[name] for extra in extras])
@@ -146,17 +100,9 @@ def policy_gradients_program(
 
 
 def discriminator_gradients_program(
-    discriminator: networks.Network, world: worlds.World
-) -> Callable[..., tuple[tf.Tensor, dict[str, tf.Tensor]]]:
-  """Compiles lines 9 to 11 of Algorithm 1.
-
-  Returns:
-    A function of phi, goals (codes int32 [N, slots], observations
-    uint8 [N, ...]) and candidates (codes int32 [M, slots], observations
-    uint8 [M, ...], M >= N) that returns the gradient, float32 [P], and the
-    terms to watch: the loss (the mean over the 2 N examples), and the shares
-    of goals and of negatives that D tells as such, float32 [].
-  """
+    discriminator: parameters.Network, world: worlds.World
+) -> signatures.DiscriminatorGradients:
+  """Compiles lines 9 to 11 of Algorithm 1."""
   @tf.function(autograph=False, jit_compile=True)
   def discriminator_gradients(phi, goals, candidates):
     goal_codes, goal_observations = goals
@@ -186,57 +132,3 @@ def discriminator_gradients_program(
     }
 
   return discriminator_gradients
-
-
-class Round(NamedTuple):
-  """What a round of training leaves."""
-  theta: tf.Tensor  # float32 [P], after each worker's own update.
-  mean_square: tf.Tensor  # float32 [P], RMSProp's slot.
-  observations: tf.Tensor  # uint8 [T + 1, W, ...]
-  actions: tf.Tensor  # int32 [T, W]
-  rewards: tf.Tensor  # float32 [T, W]
-  satisfied: tf.Tensor  # bool [T, W]
-  terms: dict[str, tf.Tensor]  # Of the loss, float32 [W].
-  norms: tf.Tensor  # float32 [W], of the gradients, before clipping.
-
-
-def round_program(
-    play: Callable[..., Any], modelled_rewards: Callable[..., Any],
-    policy_gradients: Callable[..., Any], settings: optimizers.RMSProp
-) -> Callable[..., Round]:
-  """Compiles a whole round of W workers in lockstep into one program.
-
-  It acts, rewards, and makes one update after another: Algorithm 2 from tensors
-  to tensors, with nothing shared, so that it can be profiled and exported by
-  itself. `agile_tf.launch` runs the same parts one by one.
-
-  Args:
-    play: From `rollouts.play_program`.
-    modelled_rewards: From `modelled_rewards_program`.
-    policy_gradients: From `policy_gradients_program`.
-    settings: The policy's updates.
-
-  Returns:
-    A function of theta, mean_square, phi, the arguments of `play` after theta
-    (observations, codes, truth codes, noise, mask), discounts float32 [T, W]
-    and `Replayed` or None, that returns a `Round`. All workers must be active.
-  """
-  @tf.function(autograph=False, jit_compile=True)
-  def one_round(theta, mean_square, phi, observations, codes, truth_codes,
-                gumbel, mask, discounts, replayed):
-    observations, actions, satisfied, results = play(
-        theta, observations, codes, truth_codes, gumbel, mask)
-    played = tf.cast(mask, tf.float32)
-    rewards = played * modelled_rewards(phi, observations, codes)[0]
-    gradients, terms = policy_gradients(
-        theta, observations, codes, actions, rewards, discounts, played,
-        results, replayed)
-    norms = []
-    for gradient in gradients:
-      theta, mean_square, norm = optimizers.updated(
-          settings, theta, mean_square, gradient)
-      norms.append(norm)
-    return Round(theta, mean_square, observations, actions, rewards,
-                 satisfied, terms, tf.stack(norms))
-
-  return one_round

@@ -1,22 +1,15 @@
-"""The policy and the discriminator (appendix H), as functions of parameters.
-
-Networks are written as Sonnet modules, and used as pure functions of a vector
-of parameters: one traced program then serves every thread, each with its own
-snapshot of the shared variables.
-"""
+"""The policy and the discriminator (appendix H)."""
 
 from collections.abc import Sequence
-import threading
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import numpy as np
 import sonnet as snt
 import tensorflow as tf
 
 from agile_tf.agent import convolutions
 from agile_tf.agent import instructions
 from agile_tf.agent import modules
-from agile_tf.agent import parameters as parameters_lib
+from agile_tf.agent import parameters
 
 HIDDEN_UNITS = 100
 
@@ -58,7 +51,8 @@ class PolicyNetwork(snt.Module):
     self._reward_prediction = snt.Linear(2, name='reward_prediction')
 
   def __call__(self, images: tf.Tensor, codes: tf.Tensor,
-               convolve: convolutions.Convolve) -> PolicyOutput:
+               convolve: convolutions.Convolve = convolutions.convolve
+              ) -> PolicyOutput:
     """Computes the policy.
 
     Args:
@@ -85,7 +79,8 @@ class Discriminator(snt.Module):
     self._logit = snt.Linear(1, with_bias=False, name='logit')
 
   def __call__(self, images: tf.Tensor, codes: tf.Tensor,
-               convolve: convolutions.Convolve) -> tf.Tensor:
+               convolve: convolutions.Convolve = convolutions.convolve
+              ) -> tf.Tensor:
     """Computes the logit of D(c, s).
 
     Args:
@@ -100,69 +95,35 @@ class Discriminator(snt.Module):
     return tf.squeeze(self._logit(tf.nn.relu(self._hidden(h_maxpool))), -1)
 
 
-class Network:
-  """A Sonnet network as a pure function of its parameters.
+def _example(grammar: instructions.Grammar, image_shape: Sequence[int]
+            ) -> tuple[tf.Tensor, tf.Tensor]:
+  return (tf.zeros([1, *image_shape]),
+          tf.zeros([1, len(grammar.slots)], tf.int32))
 
-  Attributes:
-    layout: Of the vector of its parameters.
+
+def policy(model: str, grammar: instructions.Grammar,
+           image_shape: Sequence[int], num_actions: int) -> parameters.Network:
+  """Makes pi, a function of theta, images and codes (see `PolicyNetwork`).
+
+  Args:
+    model: One of `MODELS`.
+    grammar: The instructions that it will read.
+    image_shape: [H, W, 3].
+    num_actions: How many actions it chooses among.
   """
+  return parameters.Network(
+      lambda: PolicyNetwork(model, grammar, num_actions),
+      _example(grammar, image_shape))
 
-  def __init__(self, module: type[snt.Module], model: str,
-               grammar: instructions.Grammar, image_shape: Sequence[int],
-               **kwargs):
-    """Wraps a module.
 
-    Args:
-      module: `PolicyNetwork` or `Discriminator`.
-      model: 'nmn' or 'lstm'.
-      grammar: The instructions that it will read.
-      image_shape: [H, W, 3].
-      **kwargs: The module's other arguments.
-    """
-    self._make = lambda: module(model=model, grammar=grammar, **kwargs)
-    # Applying sets the values of Sonnet's stand-in variables for a while; two
-    # threads that trace programs at the same time must take turns.
-    self._lock = threading.Lock()
-    self._example = (
-        tf.zeros([1, *image_shape]),
-        tf.zeros([1, len(grammar.slots)], tf.int32), convolutions.convolve)
-    self._transformed, parameters = self._build()
-    self._variables = tuple(parameters)
-    self.layout = parameters_lib.Layout(
-        [variable.deref().name.removesuffix(':0') for variable in parameters],
-        [value.shape for value in parameters.values()])
+def discriminator(model: str, grammar: instructions.Grammar,
+                  image_shape: Sequence[int]) -> parameters.Network:
+  """Makes D, a function of phi, images and codes (see `Discriminator`).
 
-  def _build(self) -> tuple[Any, dict[Any, tf.Tensor]]:
-    with snt.functional.variables():
-      transformed = snt.functional.transform(self._make())
-    return transformed, transformed.init(*self._example)
-
-  def initial(self, seed: int) -> np.ndarray:
-    """Draws initial parameters as the paper's appendix H says.
-
-    Args:
-      seed: The same seed gives the same parameters.
-
-    Returns:
-      float32 [P].
-    """
-    tf.random.set_seed(seed)
-    _, parameters = self._build()
-    return self.layout.join(
-        dict(zip(self.layout.names, parameters.values()))).numpy()
-
-  def __call__(self, parameters: tf.Tensor, images: tf.Tensor,
-               codes: tf.Tensor,
-               convolve: convolutions.Convolve = convolutions.convolve) -> Any:
-    """Applies the network with these parameters.
-
-    Args:
-      parameters: float32 [P]. It may be watched by a gradient tape.
-      images: float32 [B, H, W, 3] in [0, 1].
-      codes: int32 [B, slots].
-      convolve: See `agile_tf.agent.convolutions`.
-    """
-    parts = self.layout.split(parameters).values()
-    with self._lock:
-      return self._transformed.apply(
-          dict(zip(self._variables, parts)), images, codes, convolve)
+  Args:
+    model: One of `MODELS`.
+    grammar: The instructions that it will read.
+    image_shape: [H, W, 3].
+  """
+  return parameters.Network(
+      lambda: Discriminator(model, grammar), _example(grammar, image_shape))

@@ -70,37 +70,32 @@ def clip_columns(weight: tf.Tensor, max_norm: float) -> tf.Tensor:
       tf.maximum(squares, 1e-30)))
 
 
+# What a parameter's own name says: a weight matrix or a convolution kernel has
+# columns, each all incoming weights of one unit. Biases, the FiLM-NMN's gamma
+# and beta and the FiLM-LSTM's word embeddings have none. (The FiLM-LSTM makes
+# its gamma and beta with weight matrices.)
+_WITH_COLUMNS = ('w',)
+_WITHOUT_COLUMNS = ('b', 'gamma', 'beta', 'embeddings')
+
+
 def has_columns(name: str) -> bool:
-  """Whether a parameter is a weight matrix or a convolution kernel.
-
-  Biases, the FiLM-NMN's gamma and beta and the FiLM-LSTM's word embeddings are
-  not. The FiLM-LSTM makes its gamma and beta with weight matrices, which are.
-  """
-  return name.rsplit('/', 1)[-1] == 'w'
-
-
-def updated(
-    settings: RMSProp, parameters: tf.Tensor, mean_square: tf.Tensor,
-    gradient: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-  """Makes one update from tensors to tensors, for a compiled program.
-
-  It does what `SharedParameters.apply` does in place, without column norms.
+  """Returns whether the column norms of a parameter are clipped.
 
   Args:
-    settings: How it is made.
-    parameters: float32 [P].
-    mean_square: float32 [P], the optimiser's slot.
-    gradient: float32 [P].
+    name: The parameter's, such as 'features/stem/patches/w'.
 
-  Returns:
-    The new parameters and slot, and the gradient's norm before clipping,
-    float32 [].
+  Raises:
+    ValueError: if its last part is not one of the known names, so that no new
+      weight escapes by its name.
   """
-  clipped, norm = clip_gradient(gradient, settings.gradient_norm)
-  mean_square += (1 - settings.decay) * (tf.square(clipped) - mean_square)
-  parameters -= settings.learning_rate * clipped * tf.math.rsqrt(
-      mean_square + settings.epsilon)
-  return parameters, mean_square, norm
+  own = name.rsplit('/', 1)[-1]
+  if own not in _WITH_COLUMNS + _WITHOUT_COLUMNS:
+    raise ValueError(
+        f'Parameter {name!r}: expected a name that ends in one of '
+        f'{", ".join(_WITH_COLUMNS)} (its columns are clipped) or '
+        f'{", ".join(_WITHOUT_COLUMNS)} (they are not). Rename it, or add its '
+        'name to one of the two lists in agile_tf/agent/optimizers.py.')
+  return own in _WITH_COLUMNS
 
 
 class SharedParameters:
@@ -121,6 +116,9 @@ class SharedParameters:
     """
     self.layout = layout
     self._settings = settings
+    if settings.max_column_norm is not None:
+      for name in layout.names:
+        has_columns(name)  # Raises for a name that it does not know.
     self._lock = threading.Lock()
     self._variable = tf.Variable(initial)
     self._mean_square = tf.Variable(tf.ones_like(initial))

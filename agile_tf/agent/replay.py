@@ -10,6 +10,7 @@ import threading
 
 import numpy as np
 
+from agile_tf.agent import signatures
 from gridlu import archives
 
 
@@ -61,7 +62,7 @@ class ReplayBuffer:
       self._added += len(codes)
 
   def sample(self, rng: np.random.Generator,
-             count: int) -> tuple[np.ndarray, np.ndarray]:
+             count: int) -> signatures.Pairs:
     """Draws pairs uniformly with replacement.
 
     Args:
@@ -69,14 +70,14 @@ class ReplayBuffer:
       count: How many.
 
     Returns:
-      codes int32 [count, slots] and observations uint8 [count, ...].
+      `count` pairs.
 
     Raises:
       ValueError: if the buffer is empty.
     """
     with self._lock:
       rows = rng.integers(self._size(), size=count)
-      return self._codes[rows], self._observations[rows]
+      return signatures.Pairs(self._codes[rows], self._observations[rows])
 
   def sample_balanced(
       self, rng: np.random.Generator, count: int

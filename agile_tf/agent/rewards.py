@@ -1,6 +1,13 @@
 """The policy's reward: from D's output, or from the ground truth."""
 
+import numpy as np
 import tensorflow as tf
+
+from agile_tf.agent import optimizers
+from agile_tf.agent import parameters
+from agile_tf.agent import rollouts
+from agile_tf.agent import signatures
+from agile_tf.agent import worlds
 
 # The paper uses the decision; the others are its side remarks, and GAIL's.
 FORMS = ('decision', 'probability', 'log', 'gail')
@@ -56,14 +63,70 @@ def modelled(logits: tf.Tensor, form: str, scale: float) -> tf.Tensor:
   return scale * reward
 
 
-def ground_truth(rewards: tf.Tensor, scale: float) -> tf.Tensor:
-  """The reward of the baselines, scale * r.
+def _logits(discriminator: parameters.Network, world: worlds.World,
+            phi: tf.Tensor, observations: tf.Tensor,
+            codes: tf.Tensor) -> tf.Tensor:
+  """Computes D's logits of s_1 ... s_T, float32 [T, W]."""
+  states = observations[1:]
+  length, width = states.shape[:2]
+  images = world.images(tf.reshape(states, [-1, *states.shape[2:]]))
+  logits = discriminator(phi, images, tf.tile(codes, [length, 1]))
+  return tf.reshape(logits, [length, width])
+
+
+def decisions_program(discriminator: parameters.Network, world: worlds.World
+                     ) -> signatures.Decide:
+  """Compiles D's decisions on a rollout, for playing without learning."""
+  @tf.function(autograph=False, jit_compile=True)
+  def decide(phi, observations, codes):
+    return decisions(_logits(discriminator, world, phi, observations, codes))
+
+  return decide
+
+
+def modelled_program(discriminator: parameters.Network, world: worlds.World,
+                     form: str, scale: float) -> signatures.ModelReward:
+  """Compiles line 6 of Algorithm 2: D's rewards and its decisions.
 
   Args:
-    rewards: float32 [...], the environment's, 1 in a goal state and else 0.
+    discriminator: D.
+    world: Whose observations it sees.
+    form: One of `FORMS`.
     scale: The reward of a goal state.
-
-  Returns:
-    float32 [...].
   """
-  return scale * rewards
+  @tf.function(autograph=False, jit_compile=True)
+  def model_reward(phi, observations, codes):
+    logits = _logits(discriminator, world, phi, observations, codes)
+    return modelled(logits, form, scale), decisions(logits)
+
+  return model_reward
+
+
+class GroundTruth:
+  """The reward of the baselines, scale * r, with the environment's r."""
+
+  def __init__(self, scale: float):
+    """Takes the reward of a goal state."""
+    self._scale = scale
+
+  def __call__(self, rollout: rollouts.Rollout) -> rollouts.Reward:
+    """Rewards a rollout."""
+    return rollouts.Reward(
+        np.float32(self._scale) * rollout.true_rewards,
+        rollout.true_rewards > 0)
+
+
+class Modelled:
+  """AGILE's reward: what D gives, with phi as it is at that moment."""
+
+  def __init__(self, discriminator: optimizers.SharedParameters,
+               program: signatures.ModelReward):
+    """Takes phi, and a program from `modelled_program`."""
+    self._discriminator = discriminator
+    self._program = program
+
+  def __call__(self, rollout: rollouts.Rollout) -> rollouts.Reward:
+    """Rewards a rollout."""
+    values, decided = self._program(
+        self._discriminator.snapshot(), rollout.observations, rollout.codes)
+    return rollouts.Reward(values.numpy(), decided.numpy())

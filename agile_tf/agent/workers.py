@@ -1,33 +1,32 @@
 """The two kinds of workers: Algorithms 1 and 2 of appendix A.
 
-Each `iterate` is one pass of its algorithm's inner loop; the launcher calls it
-again and again, from one thread or from sixteen. Comments give the lines of
-the paper's boxes.
+Each `iterate` is one pass of its algorithm's inner loop; a run calls it again
+and again, from one thread or from sixteen. Comments give the lines of the
+paper's boxes.
 
 A worker object may play several of the paper's workers as rows of one batch.
 Every row is a worker of its own: it has its own episodes and generator, and
 its gradient is clipped and applied as its own.
 """
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from agile_tf.agent import gradients as gradients_lib
+from agile_tf.agent import numerics
 from agile_tf.agent import optimizers
 from agile_tf.agent import replay
 from agile_tf.agent import rollouts
+from agile_tf.agent import signatures
 from agile_tf.agent import worlds
-from agile_tf.training import health
 
 
-class Played(NamedTuple):
+class Iteration(NamedTuple):
   """What an iteration did."""
   rollout: rollouts.Rollout
   metrics: dict[str, float]  # Means over the iteration.
-  # bool [T, W], what was taken for a goal state; None: nobody judged.
-  rewarded: np.ndarray | None
+  # bool [T, W], which states count as goal states; None if none was rewarded.
+  decisions: np.ndarray | None
 
 
 class DiscriminatorWorker:
@@ -36,7 +35,7 @@ class DiscriminatorWorker:
   def __init__(self, actor: rollouts.Actor,
                policy: optimizers.SharedParameters,
                discriminator: optimizers.SharedParameters,
-               gradients: Callable[..., Any],
+               gradients: signatures.DiscriminatorGradients,
                goal_examples: worlds.GoalExamples,
                buffer: replay.ReplayBuffer, batch_size: int,
                anticipated_negative_rate: float, rng: np.random.Generator):
@@ -64,14 +63,14 @@ class DiscriminatorWorker:
     # The box's BS / (2 (1 - rho)) contradicts its own next line.
     self._num_candidates = round(batch_size / (2 * anticipated_negative_rate))
 
-  def iterate(self) -> Played:
+  def iterate(self) -> Iteration:
     """One pass of the inner loop, lines 4 to 13."""
     # 2, 5: Sample an instance where an episode has ended; act.
     rollout = self.actor.play(self._policy.snapshot())
     # 6: Add the (c, s) pairs to B, and remove old ones.
     self._buffer.add(*rollout.pairs())
     if len(self._buffer) < self._num_candidates:
-      return Played(rollout, {}, None)
+      return Iteration(rollout, {}, None)
     # 7: Sample BS / 2 positive examples from D.
     goals = self._goal_examples.sample(self.rng, self._num_goals)
     # 8: Sample BS / (2 rho) examples from B.
@@ -83,8 +82,15 @@ class DiscriminatorWorker:
     norms = self._discriminator.apply(gradient)
     values = {name: float(value) for name, value in metrics.items()}
     values['discriminator_gradient_norm'] = float(norms[0])
-    health.require_finite(values, rows=[0])
-    return Played(rollout, values, None)
+    numerics.require_finite(values, rows=[0])
+    return Iteration(rollout, values, None)
+
+
+class RewardFunction(Protocol):
+  """Line 6: `rewards.Modelled` for AGILE, `rewards.GroundTruth` for A3C."""
+
+  def __call__(self, rollout: rollouts.Rollout) -> rollouts.Reward:
+    """Rewards a rollout."""
 
 
 class PolicyWorker:
@@ -92,8 +98,8 @@ class PolicyWorker:
 
   def __init__(self, actor: rollouts.Actor,
                policy: optimizers.SharedParameters,
-               reward: Callable[[rollouts.Rollout], 'Reward'],
-               gradients: Callable[..., Any],
+               reward: RewardFunction,
+               gradients: signatures.PolicyGradients,
                predictions: 'RewardPrediction | None',
                buffer: replay.ReplayBuffer | None):
     """Takes everything that the worker needs.
@@ -101,8 +107,7 @@ class PolicyWorker:
     Args:
       actor: Plays the worker's episodes.
       policy: theta.
-      reward: Rewards a rollout: by the discriminator for AGILE, by the ground
-        truth for the baselines.
+      reward: Rewards its rollouts.
       gradients: From `gradients.policy_gradients_program`.
       predictions: The replay of reward prediction, if it is used.
       buffer: B, if all workers write to it.
@@ -114,22 +119,22 @@ class PolicyWorker:
     self._gradients = gradients
     self._buffer = buffer
 
-  def iterate(self) -> Played:
+  def iterate(self) -> Iteration:
     """One pass of the inner loop, lines 4 to 9, for each row."""
     # 2, 5: Sample an instance where an episode has ended; act.
     theta = self._policy.snapshot()
     rollout = self.actor.play(theta)
     if not rollout.steps:  # Sat out, to be out of step with others.
-      return Played(rollout, {}, None)
+      return Iteration(rollout, {}, None)
     if self._buffer is not None:
       self._buffer.add(*rollout.pairs())
     # 6: Compute the rewards.
-    rewards, is_goal = self._reward(rollout)
+    rewards, decisions = self._reward(rollout)
     rewards = rewards * rollout.mask
     # 7: The gradient of the RL objective, of the same theta that acted.
     replayed = None
     if self.predictions is not None:
-      replayed = self.predictions.exchange(rollout, is_goal)
+      replayed = self.predictions.exchange(rollout, decisions)
     gradients, terms = self._gradients(
         theta, rollout.observations, rollout.codes, rollout.actions, rewards,
         rollout.discounts, rollout.mask, rollout.results, replayed)
@@ -138,15 +143,9 @@ class PolicyWorker:
     norms = self._policy.apply(*[gradients[w] for w in active])
     values = {name: value.numpy()[active] for name, value in terms.items()}
     values['policy_gradient_norm'] = norms.numpy()
-    health.require_finite(values, rows=active)
-    return Played(rollout, {
-        name: float(value.mean()) for name, value in values.items()}, is_goal)
-
-
-class Reward(NamedTuple):
-  """What a rollout earns."""
-  values: np.ndarray  # float32 [T, W]
-  is_goal: np.ndarray  # bool [T, W], which states were taken for goal states
+    numerics.require_finite(values, rows=active)
+    return Iteration(rollout, {
+        name: float(value.mean()) for name, value in values.items()}, decisions)
 
 
 class RewardPrediction:
@@ -164,33 +163,16 @@ class RewardPrediction:
     self._batch_size = batch_size
 
   def exchange(self, rollout: rollouts.Rollout,
-               rewarded: np.ndarray) -> gradients_lib.Replayed:
+               decisions: np.ndarray) -> signatures.Replayed:
     """Adds a rollout and draws a batch for each of its workers.
 
     Args:
       rollout: T steps of W workers.
-      rewarded: bool [T, W].
+      decisions: bool [T, W].
     """
     codes, observations = rollout.pairs()
-    self._buffer.add(codes, observations, rollout.judged(rewarded))
+    self._buffer.add(codes, observations, rollout.played(decisions))
     batches = [
         self._buffer.sample_balanced(self.rng, self._batch_size)
         for _ in range(len(rollout.codes))]
-    return gradients_lib.Replayed(*(np.stack(parts) for parts in zip(*batches)))
-
-
-def modelled_reward(
-    discriminator: optimizers.SharedParameters, program: Callable[..., Any]
-) -> Callable[[rollouts.Rollout], Reward]:
-  """The reward that D gives, as it is at that moment.
-
-  Args:
-    discriminator: phi.
-    program: From `gradients.modelled_rewards_program`.
-  """
-  def reward(rollout: rollouts.Rollout) -> Reward:
-    values, is_goal = program(
-        discriminator.snapshot(), rollout.observations, rollout.codes)
-    return Reward(values.numpy(), is_goal.numpy())
-
-  return reward
+    return signatures.Replayed(*(np.stack(parts) for parts in zip(*batches)))

@@ -19,9 +19,12 @@ import numpy as np
 import tensorflow as tf
 
 from agile_tf.agent import instructions as instructions_lib
+from agile_tf.agent import rollouts
+from agile_tf.agent import signatures
 import gridlu
 from gridlu import goal_dataset
 from gridlu import language
+from gridlu import program
 from gridlu import rendering
 from gridlu import tasks
 from gridlu import world as board
@@ -29,7 +32,7 @@ from gridlu import world as board
 xnp = tf.experimental.numpy
 
 
-class WorldError(ValueError):
+class WorldError(program.UserError):
   """A world or goal examples that AGILE cannot be trained on."""
 
 
@@ -89,6 +92,19 @@ class World:
   compiled: CompiledWorld | None = None
   checker: Callable[[Sequence[str], np.ndarray], np.ndarray] | None = None
 
+  def truth(self, rollout: rollouts.Rollout) -> np.ndarray | None:
+    """Returns which of s_1 ... s_T are goal states, for metrics and evaluation.
+
+    Returns:
+      bool [T, W], by the ground truth or else by the world's checker; None if
+      it has neither. Masked steps hold no information.
+    """
+    if self.has_ground_truth:
+      return rollout.true_rewards > 0
+    if self.checker is not None:
+      return self.checker(rollout.instructions, rollout.observations[1:])
+    return None
+
   def pixels(self, observations: np.ndarray) -> np.ndarray:
     """Renders uint8 [N, *observation_shape] as uint8 [N, H, W, 3]."""
     images = self.images(tf.constant(observations))
@@ -130,14 +146,15 @@ class GoalExamples:
     return len(self._instruction)
 
   def sample(self, rng: np.random.Generator,
-             count: int) -> tuple[np.ndarray, np.ndarray]:
+             count: int) -> signatures.Pairs:
     """Draws pairs uniformly with replacement.
 
     Returns:
-      codes int32 [count, slots] and observations uint8 [count, ...].
+      `count` pairs.
     """
     rows = rng.integers(len(self), size=count)
-    return self._codes[self._instruction[rows]], self._observations[rows]
+    return signatures.Pairs(
+        self._codes[self._instruction[rows]], self._observations[rows])
 
 
 def _scale(images: tf.Tensor) -> tf.Tensor:

@@ -11,15 +11,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from agile_tf.agent import worlds
-from agile_tf.evaluation import playing
+from agile_tf.evaluation import played
 from agile_tf.training import checkpoints
 from gridlu import files
+from gridlu import program
 from gridlu import world as board
 
 _BATCH = 64  # States that are turned into images at a time.
 
 
-class JudgeError(ValueError):
+class JudgeError(program.UserError):
   """Something that keeps a person from judging: what, and the fix."""
 
 
@@ -69,7 +70,7 @@ def _describe(state: board.State) -> str:
           f'column {column} and carries {carries}.')
 
 
-def make_cases(episodes: Sequence[playing.Episode],
+def make_cases(episodes: Sequence[played.Episode],
                world: worlds.World) -> list[Case]:
   """Draws and counts what there is to judge.
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from agile_tf.evaluation import judge_cases
-from agile_tf.evaluation import playing
+from agile_tf.evaluation import played
 
 
 def rates(cases: Sequence[judge_cases.Case],
@@ -29,7 +29,7 @@ def rates(cases: Sequence[judge_cases.Case],
       name: {
           'episodes': len(values),
           'rate': sum(values) / len(values),
-          'interval': playing.interval(sum(values), len(values)),
+          'interval': played.interval(sum(values), len(values)),
       } for (_, name), values in sorted(groups.items())}
 
 
@@ -73,7 +73,7 @@ def summarize(cases: Sequence[judge_cases.Case], answers: Sequence[bool] | None,
     report['agreement'] = {
         'episodes': same,
         'rate': same / len(pairs),
-        'interval': playing.interval(same, len(pairs)),
+        'interval': played.interval(same, len(pairs)),
         'person_alone': pairs.count((True, False)),
         'automatic_alone': pairs.count((False, True)),
     }
@@ -83,7 +83,7 @@ def summarize(cases: Sequence[judge_cases.Case], answers: Sequence[bool] | None,
 def _percent(values: dict[str, Any]) -> tuple[str, str]:
   """Returns a rate and its interval for people."""
   return (f'{100 * values["rate"]:.1f} %',
-          playing.between(values['interval']))
+          played.between(values['interval']))
 
 
 def rows(report: dict[str, Any]) -> list[list[str]]:

@@ -1,72 +1,39 @@
-"""Episodes of a trained run, for programs that measure or show them."""
+"""Plays episodes with the networks of a run, without learning."""
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable
 
-from absl import flags
 import numpy as np
 import tensorflow as tf
 
-from agile_tf.agent import gradients as gradients_lib
-from agile_tf.agent import rollouts
-from agile_tf.evaluation import trained as trained_lib
+from agile_tf.agent import actors
+from agile_tf.agent import parameters
+from agile_tf.agent import rewards
+from agile_tf.agent import worlds
+from agile_tf.evaluation import played
 
 _BATCH = 64  # Episodes that are played at the same time.
-
-
-class Episode(NamedTuple):
-  """A played episode."""
-  instruction: str
-  final: np.ndarray  # uint8, the final state as the world observes it
-  rewarded: np.ndarray | None  # bool [n], the reward model's decisions
-  truth: np.ndarray | None  # bool [n], by the ground truth or the checker
-  start: np.ndarray | None = None  # uint8, the first state
-
-  @property
-  def success(self) -> bool:
-    """Whether the final state is a goal state; False if nobody knows."""
-    return self.truth is not None and bool(self.truth[-1])
-
-
-def interval(successes: int, count: int) -> tuple[float, float]:
-  """Returns Wilson's 95 % confidence interval of a rate.
-
-  Args:
-    successes: How many of them.
-    count: Of how many, at least 1.
-  """
-  z = 1.959964
-  rate = successes / count
-  center = (rate + z**2 / (2 * count)) / (1 + z**2 / count)
-  half = z / (1 + z**2 / count) * np.sqrt(
-      rate * (1 - rate) / count + z**2 / (4 * count**2))
-  return max(0.0, center - half), min(1.0, center + half)
-
-
-def between(ends: Sequence[float]) -> str:
-  """Formats an interval of a rate for people."""
-  low, high = ends
-  return f'{100 * low:.1f} to {100 * high:.1f} %'
 
 
 class Player:
   """Plays episodes with networks of one kind, whatever their parameters."""
 
-  def __init__(self, trained: trained_lib.Trained):
-    """Takes the world, the networks and the configuration of `trained`."""
-    self._world, self._config = trained.world, trained.config
-    self._make_actor: Callable[..., Any] = rollouts.CompiledActor
-    make_program = rollouts.play_program
-    if self._world.compiled is None:
-      self._make_actor = rollouts.EnvironmentActor
-      make_program = rollouts.act_program
-    self._act = make_program(trained.policy, self._world)
-    self._decide = gradients_lib.modelled_rewards_program(
-        trained.discriminator, self._world, self._config.reward_form,
-        self._config.reward_scale)
+  def __init__(self, world: worlds.World, policy: parameters.Network,
+               discriminator: parameters.Network, rollout_length: int):
+    """Compiles the programs.
+
+    Args:
+      world: What is played.
+      policy: Which acts.
+      discriminator: Which decides.
+      rollout_length: How many steps are played at a time.
+    """
+    self._world = world
+    self._length = rollout_length
+    self._make_actor = actors.factory(policy, world)
+    self._decide = rewards.decisions_program(discriminator, world)
 
   def play(self, theta: tf.Tensor, phi: tf.Tensor | None,
-           count: int, seed: int, greedy: bool) -> Iterable[Episode]:
+           count: int, seed: int, greedy: bool) -> Iterable[played.Episode]:
     """Plays episodes.
 
     Args:
@@ -88,58 +55,31 @@ class Player:
         for s in seeds[:width]]
     rngs = [np.random.default_rng(s) for s in seeds[width:]]
     actor = self._make_actor(
-        world, self._act, environments, rngs, self._config.rollout_length,
-        [False] * width, greedy)
+        environments, rngs, self._length, [False] * width, greedy)
     parts: list[list[tuple]] = [[] for _ in range(width)]
     starts: dict[int, np.ndarray] = {}
     missing = [count // width + (w < count % width) for w in range(width)]
     while any(missing):
       rollout = actor.play(theta)
-      rewarded = None
+      decisions = None
       if phi is not None:
-        _, decisions = self._decide(phi, rollout.observations, rollout.codes)
-        rewarded = decisions.numpy()
-      truth = rollouts.truth(world, rollout)
+        decisions = self._decide(
+            phi, rollout.observations, rollout.codes).numpy()
+      truth = world.truth(rollout)
       for w in range(width):
         steps = int(rollout.mask[:, w].sum())
         starts.setdefault(w, rollout.observations[0, w])
         parts[w].append(tuple(
             None if values is None else values[:steps, w]
-            for values in (rewarded, truth)))
+            for values in (decisions, truth)))
         if rollout.ended[w] and missing[w]:
-          judged, truths = (
+          decided, truths = (
               None if values[0] is None else np.concatenate(values)
               for values in zip(*parts[w]))
-          yield Episode(
-              rollout.instructions[w], rollout.observations[steps, w], judged,
-              truths, starts[w])
+          yield played.Episode(
+              rollout.instructions[w], rollout.observations[steps, w],
+              decided, truths, starts[w])
           missing[w] -= 1
         if rollout.ended[w]:
           parts[w] = []
           del starts[w]
-
-
-def play(trained: trained_lib.Trained, count: int, seed: int,
-         greedy: bool) -> Iterable[Episode]:
-  """Plays episodes of a run; see `Player.play`."""
-  return Player(trained).play(
-      trained.theta, trained.phi, count, seed, greedy)
-
-
-def define_flags(episodes: int) -> None:
-  """Defines the flags of programs that play a run's episodes and report.
-
-  Args:
-    episodes: How many they play by default.
-  """
-  flags.DEFINE_string(
-      'run_dir', None, "The run's directory.", required=True)
-  flags.DEFINE_integer(
-      'episodes', episodes, 'How many episodes to play.', lower_bound=1)
-  flags.DEFINE_integer(
-      'checkpoint', None, 'The step of the checkpoint; default: the newest.')
-  flags.DEFINE_integer(
-      'seed', 1_000_003, 'Decides instances and actions.', lower_bound=0)
-  flags.DEFINE_bool(
-      'greedy', False, 'Take the likeliest action instead of sampling.')
-  flags.DEFINE_bool('json', False, 'Print JSON instead of a table.')

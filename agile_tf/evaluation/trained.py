@@ -1,6 +1,6 @@
-"""What a run has learned, as plain functions of images and instructions."""
+"""What a run has learned: plain functions of images and instructions."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 import dataclasses
 import os
 from typing import Any, NamedTuple
@@ -9,8 +9,10 @@ import numpy as np
 import tensorflow as tf
 
 from agile_tf import config as config_lib
-from agile_tf.agent import networks
+from agile_tf.agent import parameters
 from agile_tf.agent import worlds
+from agile_tf.evaluation import played
+from agile_tf.evaluation import playing
 from agile_tf.training import building
 from agile_tf.training import checkpoints
 
@@ -20,10 +22,20 @@ class Trained(NamedTuple):
   config: config_lib.Config
   world: worlds.World
   steps: int  # Policy steps at the checkpoint.
-  policy: networks.Network
+  policy: parameters.Network
   theta: tf.Tensor  # float32 [P]
-  discriminator: networks.Network
+  discriminator: parameters.Network
   phi: tf.Tensor | None  # float32 [P]; None: it has no discriminator.
+
+  def player(self) -> playing.Player:
+    """Compiles what plays episodes with these networks."""
+    return playing.Player(self.world, self.policy, self.discriminator,
+                          self.config.rollout_length)
+
+  def play(self, count: int, seed: int, greedy: bool
+          ) -> Iterable[played.Episode]:
+    """Plays episodes; see `playing.Player.play`."""
+    return self.player().play(self.theta, self.phi, count, seed, greedy)
 
 
 def load(run_dir: str, step: int | None = None, held_out: bool = False,
@@ -46,7 +58,7 @@ def load(run_dir: str, step: int | None = None, held_out: bool = False,
   if physics:
     config = dataclasses.replace(config, physics=physics)
   world = building.make_world(config, held_out, only)
-  policy, discriminator = building.make_networks(config.model, world)
+  policy, discriminator = building.make_networks(config, world)
   return at(
       Trained(config, world, 0, policy, tf.zeros([0]), discriminator, None),
       run_dir, step)
@@ -66,11 +78,11 @@ def at(trained: Trained, run_dir: str, step: int | None = None) -> Trained:
   checkpoint = checkpoints.load(run_dir, step)
   building.check_tokens(checkpoint, trained.world)
 
-  def constant(network: networks.Network, group: str) -> tf.Tensor:
+  def constant(network: parameters.Network, group: str) -> tf.Tensor:
     return tf.constant(building.parameters(checkpoint, network, group))
 
   has_discriminator = bool(
-      checkpoints.unpack(checkpoint.arrays, 'discriminator'))
+      checkpoints.group(checkpoint.arrays, 'discriminator'))
   return trained._replace(
       steps=checkpoint.values['steps'],
       theta=constant(trained.policy, 'policy'),

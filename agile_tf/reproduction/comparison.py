@@ -29,7 +29,7 @@ _OF_GENERATED_GOALS = ('dataset_size', 'dataset_seed', 'dataset_carrying')
 _OF_DISCRIMINATOR = (
     'anticipated_negative_rate', 'all_workers_write',
     'steps_per_discriminator_update', 'dataset', *_OF_GENERATED_GOALS)
-_OF_MODELLED_REWARD = ('reward_form',)
+_OF_MODELLED_REWARD = ('reward_form', 'discriminator_model')
 _OF_REWARD_PREDICTION = (
     'reward_prediction_cost', 'reward_prediction_batch_size',
     'reward_prediction_replay_size')

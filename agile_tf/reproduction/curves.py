@@ -6,8 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gridlu import program
 
-class CurveError(ValueError):
+
+class CurveError(program.UserError):
   """A file of curves that cannot be read."""
 
 

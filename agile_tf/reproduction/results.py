@@ -12,6 +12,7 @@ from agile_tf import config as config_lib
 from agile_tf.reproduction import curves
 from agile_tf.reproduction import experiments
 from gridlu import files
+from gridlu import program
 
 _END_ROWS = 10  # The rows whose mean is a run's end.
 
@@ -32,7 +33,7 @@ class Run(NamedTuple):
             self.config.instructions not in experiments.PAPERS_INSTRUCTIONS)
 
 
-class ResultError(ValueError):
+class ResultError(program.UserError):
   """Runs that cannot be read, or do not belong together."""
 
 

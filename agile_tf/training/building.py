@@ -1,16 +1,26 @@
-"""What a configuration stands for: a world, a data set D, networks, a loss."""
+"""From a configuration to the parts of a run, wired together."""
 
+from collections.abc import Sequence
 import re
+from typing import NamedTuple
 
 from absl import logging
 import numpy as np
 
 from agile_tf import config as config_lib
+from agile_tf.agent import actors
 from agile_tf.agent import gradients as gradients_lib
 from agile_tf.agent import networks
 from agile_tf.agent import optimizers
+from agile_tf.agent import parameters as parameters_lib
+from agile_tf.agent import replay
+from agile_tf.agent import rewards
+from agile_tf.agent import rollouts
+from agile_tf.agent import workers
 from agile_tf.agent import worlds
 from agile_tf.training import checkpoints
+from agile_tf.training import machine
+from agile_tf.training import resources
 from gridlu import goal_dataset
 from gridlu import language
 from gridlu import splits
@@ -167,14 +177,15 @@ def _check_goals(config: config_lib.Config,
   logging.warning('%s', text)
 
 
-def make_networks(model: str, world: worlds.World
-                 ) -> tuple[networks.Network, networks.Network]:
-  """Makes the policy and the discriminator of a world."""
-  policy = networks.Network(
-      networks.PolicyNetwork, model, world.grammar, world.image_shape,
-      num_actions=world.num_actions)
-  discriminator = networks.Network(
-      networks.Discriminator, model, world.grammar, world.image_shape)
+def make_networks(config: config_lib.Config, world: worlds.World
+                 ) -> tuple[parameters_lib.Network, parameters_lib.Network]:
+  """Makes the policy and the discriminator of a configuration."""
+  policy = networks.policy(
+      config.model, world.grammar, world.image_shape, world.num_actions)
+  other = config.discriminator_model
+  discriminator = networks.discriminator(
+      config.model if other == 'same' else other, world.grammar,
+      world.image_shape)
   return policy, discriminator
 
 
@@ -195,8 +206,8 @@ def check_tokens(checkpoint: checkpoints.Checkpoint,
         f'has {here}. Use a checkpoint of the same world.')
 
 
-def parameters(checkpoint: checkpoints.Checkpoint, network: networks.Network,
-               group: str) -> np.ndarray:
+def parameters(checkpoint: checkpoints.Checkpoint,
+               network: parameters_lib.Network, group: str) -> np.ndarray:
   """Returns the parameters of a network, 'policy' or 'discriminator'.
 
   Returns:
@@ -205,7 +216,7 @@ def parameters(checkpoint: checkpoints.Checkpoint, network: networks.Network,
   Raises:
     CheckpointError: if the checkpoint does not have them.
   """
-  arrays = checkpoints.unpack(checkpoint.arrays, group)
+  arrays = checkpoints.group(checkpoint.arrays, group)
   missing = sorted(set(network.layout.names) - set(arrays))
   if missing:
     raise checkpoints.CheckpointError(
@@ -233,3 +244,142 @@ def policy_updates(config: config_lib.Config) -> optimizers.RMSProp:
   return optimizers.RMSProp(
       config.policy_learning_rate, config.policy_decay, config.policy_epsilon,
       config.policy_gradient_norm)
+
+
+def discriminator_updates(config: config_lib.Config) -> optimizers.RMSProp:
+  """Returns how the discriminator is updated."""
+  return optimizers.RMSProp(
+      config.discriminator_learning_rate, config.discriminator_decay,
+      config.discriminator_epsilon, config.discriminator_gradient_norm,
+      config.max_column_norm or None)
+
+
+def steps_per_discriminator_update(config: config_lib.Config) -> int:
+  """Returns the policy steps for one update; 0 lets threads run free."""
+  if not config.trains_discriminator:
+    return 0
+  if config.steps_per_discriminator_update or config.policy_threads > 1:
+    return config.steps_per_discriminator_update
+  # Lockstep cannot run free: all workers iterate equally often. The last
+  # rollout of a GridLU episode is shorter where T does not divide the episode.
+  length: float = config.rollout_length
+  if config.world in tasks.TASKS:
+    length = config.episode_length / -(-config.episode_length // length)
+  return round(config.policy_workers * length)
+
+
+class Parts(NamedTuple):
+  """The parts of a run."""
+  world: worlds.World
+  policy: optimizers.SharedParameters  # theta
+  discriminator: optimizers.SharedParameters | None  # phi
+  buffer: replay.ReplayBuffer | None  # B
+  predictions: replay.ReplayBuffer | None  # Reward prediction's.
+  policy_workers: tuple[workers.PolicyWorker, ...]  # One a thread.
+  discriminator_worker: workers.DiscriminatorWorker | None
+
+
+def make_parts(config: config_lib.Config,
+               frozen: checkpoints.Checkpoint | None = None,
+               initial: checkpoints.Checkpoint | None = None) -> Parts:
+  """Makes the parts of a run at step 0.
+
+  Args:
+    config: The run's settings.
+    frozen: Of the run that the discriminator of --reward=frozen is from.
+    initial: Of the run that --initial_policy is from.
+
+  Raises:
+    ConfigError: if the settings do not fit the world or the machine.
+    CheckpointError: if `frozen` has no discriminator for this world, or
+      `initial` no policy.
+  """
+  world = make_world(config)
+  _check_fit(config, world)
+  resources.check(config, world, machine.memory())
+  networks_seed, policy_seed, discriminator_seed, prediction_seed = (
+      np.random.SeedSequence(config.seed).spawn(4))
+  policy_network, discriminator_network = make_networks(config, world)
+  theta, phi = (
+      network.initial(int(seed)) for network, seed in zip(
+          (policy_network, discriminator_network),
+          networks_seed.generate_state(2, np.uint32)))
+  if initial is not None:
+    check_tokens(initial, world)
+    theta = parameters(initial, policy_network, 'policy')
+  if frozen is not None:
+    check_tokens(frozen, world)
+    phi = parameters(frozen, discriminator_network, 'discriminator')
+  policy = optimizers.SharedParameters(
+      policy_network.layout, theta, policy_updates(config))
+  discriminator = None
+  if config.reward != 'environment':
+    discriminator = optimizers.SharedParameters(
+        discriminator_network.layout, phi, discriminator_updates(config))
+  actor = actors.factory(
+      policy_network, world, compiled=config.rollouts != 'environment')
+
+  def make_actor(seeds: Sequence[np.random.SeedSequence],
+                 delayed: Sequence[bool]) -> rollouts.Actor:
+    pairs = [seed.spawn(2) for seed in seeds]
+    environments = [
+        world.make_environment(int(seed.generate_state(1)[0]))
+        for seed, _ in pairs]
+    rngs = [np.random.default_rng(seed) for _, seed in pairs]
+    return actor(environments, rngs, config.rollout_length, delayed)
+
+  def make_buffer(capacity: int) -> replay.ReplayBuffer:
+    return replay.ReplayBuffer(
+        capacity, len(world.grammar.slots), world.observation_shape)
+
+  buffer = discriminator_worker = None
+  if config.trains_discriminator:
+    assert discriminator is not None
+    buffer = make_buffer(config.replay_size)
+    actor_seed, draw_seed = discriminator_seed.spawn(2)
+    discriminator_worker = workers.DiscriminatorWorker(
+        make_actor([actor_seed], [False]), policy, discriminator,
+        gradients_lib.discriminator_gradients_program(
+            discriminator_network, world),
+        make_goal_examples(config, world), buffer, config.batch_size,
+        config.anticipated_negative_rate, np.random.default_rng(draw_seed))
+
+  reward: workers.RewardFunction = rewards.GroundTruth(config.reward_scale)
+  if discriminator is not None:
+    reward = rewards.Modelled(discriminator, rewards.modelled_program(
+        discriminator_network, world, config.reward_form, config.reward_scale))
+  predictions = None
+  if config.reward_prediction:
+    predictions = make_buffer(config.reward_prediction_replay_size)
+  gradients = gradients_lib.policy_gradients_program(
+      policy_network, world, policy_loss(config))
+  width = config.policy_workers // config.policy_threads
+  seeds = policy_seed.spawn(config.policy_workers)
+  policy_workers = []
+  for thread, draw_seed in enumerate(
+      prediction_seed.spawn(config.policy_threads)):
+    rows = range(thread * width, (thread + 1) * width)
+    prediction = None
+    if predictions is not None:
+      prediction = workers.RewardPrediction(
+          predictions, config.reward_prediction_batch_size,
+          np.random.default_rng(draw_seed))
+    policy_workers.append(workers.PolicyWorker(
+        # Half of the workers begin a rollout later: all would be in step.
+        make_actor([seeds[w] for w in rows], [w % 2 == 1 for w in rows]),
+        policy, reward, gradients, prediction,
+        buffer if config.all_workers_write else None))
+  return Parts(world, policy, discriminator, buffer, predictions,
+               tuple(policy_workers), discriminator_worker)
+
+
+def _check_fit(config: config_lib.Config, world: worlds.World) -> None:
+  """Raises ConfigError if the settings ask for what the world lacks."""
+  if config.reward == 'environment' and not world.has_ground_truth:
+    raise config_lib.ConfigError(
+        '--reward=environment needs a ground truth, and this world has none; '
+        'use --reward=discriminator.')
+  if config.rollouts == 'compiled' and world.compiled is None:
+    raise config_lib.ConfigError(
+        '--rollouts=compiled needs a world that has its rules in TensorFlow; '
+        'use --rollouts=environment.')

@@ -10,14 +10,14 @@ Only what was read whole and is wrong is damaged. An error of the system, such
 as too many open files, says nothing about a checkpoint.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 import contextlib
 import glob
 import json
 import os
 import re
 import shutil
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 import zlib
 
 from absl import logging
@@ -25,13 +25,14 @@ import numpy as np
 
 from gridlu import archives
 from gridlu import files
+from gridlu import program
 
 _NAME = re.compile(r'step_(\d{12})')
 # In arrays.npz, which has checksums of its own: that of state.json.
 _CHECKSUM = 'crc32_of_state'
 
 
-class CheckpointError(ValueError):
+class CheckpointError(program.UserError):
   """A checkpoint that is missing, damaged or of something else."""
 
 
@@ -253,16 +254,80 @@ def _set_aside(path: str, problem: str) -> None:
   logging.warning('%s It is now %s.', problem, aside)
 
 
-def pack(**groups: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-  """Joins groups of arrays under names 'group:name'."""
-  return {
-      f'{group}:{name}': value
-      for group, arrays in groups.items() for name, value in arrays.items()}
+class Saveable(Protocol):
+  """A part of a run that a checkpoint holds."""
+
+  def state(self) -> Any:
+    """Returns a dict of arrays, or something that JSON can hold."""
+
+  def load(self, state: Any) -> None:
+    """Restores what `state` returned."""
 
 
-def unpack(arrays: dict[str, np.ndarray], group: str) -> dict[str, np.ndarray]:
-  """Returns one group of what `pack` joined."""
-  prefix = f'{group}:'
+class Each:
+  """Several parts in a fixed order, as one."""
+
+  def __init__(self, parts: Sequence[Saveable]):
+    self._parts = tuple(parts)
+
+  def state(self) -> list[Any]:
+    """See `Saveable`."""
+    return [part.state() for part in self._parts]
+
+  def load(self, state: list[Any]) -> None:
+    """See `Saveable`."""
+    for part, its_state in zip(self._parts, state, strict=True):
+      part.load(its_state)
+
+
+class Generator:
+  """A NumPy generator's position."""
+
+  def __init__(self, rng: np.random.Generator):
+    self._rng = rng
+
+  def state(self) -> dict[str, Any]:
+    """See `Saveable`."""
+    return dict(self._rng.bit_generator.state)
+
+  def load(self, state: dict[str, Any]) -> None:
+    """See `Saveable`."""
+    self._rng.bit_generator.state = state
+
+
+def gather(parts: Mapping[str, Saveable], values: dict[str, Any]) -> Checkpoint:
+  """Makes a checkpoint of a run's parts.
+
+  Args:
+    parts: By name. A state that is a dict of arrays goes to `arrays`, under
+      names 'part:name'; any other goes to `values`.
+    values: What else the checkpoint says.
+  """
+  arrays: dict[str, np.ndarray] = {}
+  values = dict(values)
+  for name, part in parts.items():
+    state = part.state()
+    if isinstance(state, dict) and all(
+        isinstance(value, np.ndarray) for value in state.values()):
+      arrays.update({f'{name}:{key}': value for key, value in state.items()})
+    else:
+      values[name] = state
+  return Checkpoint(arrays, values)
+
+
+def restore(parts: Mapping[str, Saveable], checkpoint: Checkpoint) -> None:
+  """Gives each part the state that `gather` took.
+
+  Raises:
+    KeyError: if the checkpoint lacks a part's state.
+  """
+  for name, part in parts.items():
+    part.load(group(checkpoint.arrays, name) or checkpoint.values[name])
+
+
+def group(arrays: Mapping[str, np.ndarray], name: str) -> dict[str, np.ndarray]:
+  """Returns the arrays of one part; {} if there are none."""
+  prefix = f'{name}:'
   return {
-      name.removeprefix(prefix): value
-      for name, value in arrays.items() if name.startswith(prefix)}
+      key.removeprefix(prefix): value
+      for key, value in arrays.items() if key.startswith(prefix)}

@@ -17,6 +17,7 @@ import tensorflow as tf
 import tqdm
 
 from gridlu import files
+from gridlu import program
 
 # Every column of metrics.csv, in order; README.md says what each one means.
 COLUMNS = (
@@ -47,7 +48,7 @@ _CHECKED = ('success_rate', 'true_reward', 'reward_model_accuracy',
             'false_positives', 'false_negatives')
 
 
-class MetricsError(ValueError):
+class MetricsError(program.UserError):
   """A metrics.csv that cannot be read or written."""
 
 
@@ -89,11 +90,36 @@ class Tally:
       self._weights = dict(state['weights'])
 
 
-def decisions(rewarded: np.ndarray, truth: np.ndarray) -> dict[str, float]:
-  """Compares rewards that were given with the ground truth.
+class Totals:
+  """Counts since the start of the run."""
+
+  def __init__(self, *names: str):
+    self._lock = threading.Lock()
+    self._counts = dict.fromkeys(names, 0)
+
+  def add(self, **counts: int) -> None:
+    """Adds to counts."""
+    with self._lock:
+      for name, count in counts.items():
+        self._counts[name] += count
+
+  def state(self) -> dict[str, int]:
+    """Returns the counts by name."""
+    with self._lock:
+      return dict(self._counts)
+
+  def load(self, state: dict[str, int]) -> None:
+    """Restores what `state` returned."""
+    with self._lock:
+      self._counts.update(state)
+
+
+def decision_errors(decisions: np.ndarray, truth: np.ndarray
+                   ) -> dict[str, float]:
+  """Compares the reward model's decisions with the ground truth.
 
   Args:
-    rewarded: bool [N], the reward model's decisions.
+    decisions: bool [N], which states it takes for goal states.
     truth: bool [N], which states are goal states.
 
   Returns:
@@ -101,9 +127,9 @@ def decisions(rewarded: np.ndarray, truth: np.ndarray) -> dict[str, float]:
     (as figures 4 and 8 have them).
   """
   return {
-      'reward_model_accuracy': float(np.mean(rewarded == truth)),
-      'false_positives': float(np.mean(rewarded & ~truth)),
-      'false_negatives': float(np.mean(~rewarded & truth)),
+      'reward_model_accuracy': float(np.mean(decisions == truth)),
+      'false_positives': float(np.mean(decisions & ~truth)),
+      'false_negatives': float(np.mean(~decisions & truth)),
   }
 
 

@@ -16,11 +16,12 @@ import time
 from absl import logging
 
 from gridlu import files
+from gridlu import program
 
 _NAME = 'owner.json'
 
 
-class OwnershipError(ValueError):
+class RunLockError(program.UserError):
   """A run's directory that another process uses, or that is another now."""
 
 
@@ -43,11 +44,11 @@ def hold(run_dir: str) -> Iterator[Callable[[], None]]:
     run_dir: An existing directory.
 
   Yields:
-    A function that raises OwnershipError if the directory or the lock in it is
+    A function that raises RunLockError if the directory or the lock in it is
     not any more what is held.
 
   Raises:
-    OwnershipError: if another process holds it; the message says which.
+    RunLockError: if another process holds it; the message says which.
   """
   path = os.path.join(run_dir, _NAME)
   # Opened without truncating it: it may be somebody else's.
@@ -60,7 +61,7 @@ def hold(run_dir: str) -> Iterator[Callable[[], None]]:
             '%s cannot be locked (%s): see to it yourself that only one '
             'process uses it.', run_dir, error)
       else:
-        raise OwnershipError(
+        raise RunLockError(
             f'--run_dir={run_dir} is in use by {_describe(path)}. Wait for it, '
             'stop it, or choose another --run_dir.') from error
     text = json.dumps({
@@ -82,7 +83,7 @@ def hold(run_dir: str) -> Iterator[Callable[[], None]]:
       except OSError as error:
         problem = str(error)
       if problem:
-        raise OwnershipError(
+        raise RunLockError(
             f'--run_dir={run_dir} was removed or moved while the run used it '
             f'({problem}). Nothing more is written. What was saved last is '
             'where the directory went: move it back, and the same command '

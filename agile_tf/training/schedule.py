@@ -10,10 +10,12 @@ import contextlib
 import math
 import threading
 
+from gridlu import program
+
 _DISCRIMINATOR = 'discriminator'
 
 
-class StalledError(RuntimeError):
+class StalledError(program.UserError):
   """A worker that does not come to the end of its iteration."""
 
 

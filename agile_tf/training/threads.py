@@ -4,13 +4,32 @@ from collections.abc import Callable, Sequence
 import contextlib
 import functools
 import threading
+from typing import Any, Protocol
 
 from agile_tf.training import health
 from agile_tf.training import schedule as schedule_lib
-from agile_tf.training import trainer as trainer_lib
 
 
-def drive(trainer: trainer_lib.Trainer, tick: Callable[[], None],
+class Trainer(Protocol):
+  """What is driven: a `trainer.Trainer`."""
+  schedule: schedule_lib.Schedule
+
+  @property
+  def policy_workers(self) -> Sequence[Any]:
+    """One a thread."""
+
+  @property
+  def discriminator_worker(self) -> Any:
+    """None if there is none."""
+
+  def iterate_policy(self, worker: Any) -> int:
+    """Iterates a policy worker; returns the steps made."""
+
+  def iterate_discriminator(self) -> None:
+    """Iterates the discriminator's worker."""
+
+
+def drive(trainer: Trainer, tick: Callable[[], None],
           stall_minutes: float = 10.0) -> None:
   """Iterates all workers until the run is over, in as many threads as it has.
 
@@ -33,7 +52,7 @@ def drive(trainer: trainer_lib.Trainer, tick: Callable[[], None],
           f'Something in an iteration called exit({error.code!r}).') from error
 
 
-def in_lockstep(trainer: trainer_lib.Trainer, tick: Callable[[], None],
+def in_lockstep(trainer: Trainer, tick: Callable[[], None],
                 watchdog: health.Watchdog) -> None:
   """Iterates all workers in turn, in this thread, until the run is over."""
   schedule = trainer.schedule
@@ -54,12 +73,12 @@ def in_lockstep(trainer: trainer_lib.Trainer, tick: Callable[[], None],
     tick()
 
 
-def in_threads(trainer: trainer_lib.Trainer, tick: Callable[[], None],
+def in_threads(trainer: Trainer, tick: Callable[[], None],
                watchdog: health.Watchdog) -> None:
   """Iterates each worker in a thread of its own until the run is over.
 
   Raises:
-    TrainingError: if a worker hangs when the run is to be saved or to end.
+    StalledError: if a worker hangs when the run is to be saved or to end.
     Exception: the first one of any thread.
   """
   schedule = trainer.schedule
@@ -103,7 +122,7 @@ def in_threads(trainer: trainer_lib.Trainer, tick: Callable[[], None],
     _end(schedule, threads, watchdog.limit)
   except schedule_lib.StalledError as error:
     schedule.stop()
-    raise trainer_lib.TrainingError(
+    raise schedule_lib.StalledError(
         f'{error}\n{watchdog.stacks()}\nThe run has ended. It was not saved, '
         'as that would not be whole: its last checkpoint is as it was, and the '
         'same command goes on from there. If such iterations are no fault, '

@@ -13,9 +13,10 @@ import pytest
 
 from agile_tf import benchmark
 from agile_tf import config as config_lib
+from agile_tf.agent import actors
 from agile_tf.agent import gradients as gradients_lib
 from agile_tf.agent import optimizers
-from agile_tf.agent import rollouts
+from agile_tf.agent import rewards as rewards_lib
 from agile_tf.training import building
 import gridlu
 from tests.agile_tf import tiny
@@ -31,13 +32,13 @@ class BenchmarkTest(absltest.TestCase):
     (theta, _, phi, observations, codes, truth_codes, gumbel, mask, discounts,
      replayed) = arguments
     world = building.make_world(config)
-    policy, discriminator = building.make_networks(config.model, world)
-    observations, actions, satisfied, _ = rollouts.play_program(policy, world)(
+    policy, discriminator = building.make_networks(config, world)
+    observations, actions, satisfied, _ = actors.play_program(policy, world)(
         theta, observations, codes, truth_codes, gumbel, mask)
     np.testing.assert_array_equal(actual.observations, observations)
     np.testing.assert_array_equal(actual.actions, actions)
     np.testing.assert_array_equal(actual.satisfied, satisfied)
-    rewards, _ = gradients_lib.modelled_rewards_program(
+    rewards, _ = rewards_lib.modelled_program(
         discriminator, world, config.reward_form, config.reward_scale)(
             phi, observations, codes)
     np.testing.assert_array_equal(actual.rewards, rewards)

@@ -5,7 +5,6 @@ import numpy as np
 
 from agile_tf import choose
 from agile_tf import config as config_lib
-from agile_tf.evaluation import playing
 from agile_tf.evaluation import trained
 from agile_tf.training import checkpoints
 from tests.agile_tf import tiny
@@ -33,9 +32,9 @@ class ChooseTest(absltest.TestCase):
     rewards = [row['modelled_reward'] for row in rows]
     self.assertEqual(rewards, sorted(rewards, reverse=True))
     last, = (row for row in rows if row['step'] == steps[-1])
-    episodes = list(playing.play(trained.load(self.run_dir), 8, 0, False))
+    episodes = list(trained.load(self.run_dir).play(8, 0, False))
     self.assertEqual(
-        last['modelled_reward'], np.mean([e.rewarded for e in episodes]))
+        last['modelled_reward'], np.mean([e.decisions for e in episodes]))
     self.assertEqual(last['final_modelled_reward'], last['modelled_reward'])
     self.assertEqual(
         last['success'], np.mean([e.truth[-1] for e in episodes]))

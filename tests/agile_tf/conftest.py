@@ -8,8 +8,10 @@ import functools
 
 import pytest
 
+from agile_tf.agent import actors
 from agile_tf.agent import gradients as gradients_lib
-from agile_tf.agent import rollouts
+from agile_tf.agent import networks
+from agile_tf.agent import rewards
 from agile_tf.training import building
 from tests.agile_tf import tiny
 
@@ -36,8 +38,9 @@ def shared_programs():
   patch = pytest.MonkeyPatch()
   patch.setattr(building, 'make_world', _shared_worlds(building.make_world))
   for module, name in (
-      (building, 'make_networks'), (rollouts, 'play_program'),
-      (rollouts, 'act_program'), (gradients_lib, 'modelled_rewards_program'),
+      (networks, 'policy'), (networks, 'discriminator'),
+      (actors, 'play_program'), (actors, 'act_program'),
+      (rewards, 'modelled_program'), (rewards, 'decisions_program'),
       (gradients_lib, 'policy_gradients_program'),
       (gradients_lib, 'discriminator_gradients_program')):
     shared = functools.cache(getattr(module, name))

@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+from unittest import mock
 
 from absl.testing import absltest
 import numpy as np
@@ -12,12 +13,14 @@ from PIL import Image
 
 from agile_tf import config as config_lib
 from agile_tf import evaluate
-from agile_tf.evaluation import playing
+from agile_tf.evaluation import played
 from agile_tf.evaluation import trained
 import gridlu
 from gridlu import arrangements
 from gridlu import language
+from gridlu import tasks
 from tests.agile_tf import tiny
+from tests.gridlu import corners
 
 
 class EvaluateTest(absltest.TestCase):
@@ -60,7 +63,7 @@ class EvaluateTest(absltest.TestCase):
   def test_evaluation_is_repeatable(self):
     run = trained.load(self.run_dir)
     reports = [
-        evaluate.summarize(list(playing.play(run, 12, seed, False)))
+        evaluate.summarize(list(run.play(12, seed, False)))
         for seed in (3, 3)]
     self.assertEqual(*reports)
 
@@ -71,7 +74,7 @@ class EvaluateTest(absltest.TestCase):
     sizes = (drawn.state.blocks > 0).sum(axis=(1, 2))
     self.assertCountEqual(set(sizes), [4, 8])
     groups = evaluate.summarize([
-        playing.Episode(
+        played.Episode(
             texts[drawn.instruction[i]], starts[i], None,
             np.array([sizes[i] == 4]), starts[i])
         for i in range(20)])['success']
@@ -89,9 +92,26 @@ class EvaluateTest(absltest.TestCase):
          ['all', 'bring to', 'NorthFrom']),
         ('open(door)', ['all', 'open']), ('Line(door)', ['all', 'Line']),
         ('Line(AGENT, SCENE)', ['all', 'Line']), ('go to the door', ['all'])):
-      groups = evaluate.summarize([playing.Episode(
+      groups = evaluate.summarize([played.Episode(
           text, image, None, np.array([True]), start=image)])['success']
       self.assertEqual(list(groups), expected)
+
+  def test_groups_of_a_new_task_are_its_own(self):
+    drawn = corners.instances(np.random.default_rng(0), 40)
+    starts = gridlu.world.pack(drawn.state)
+    texts = [str(i) for i in corners.all_instructions()]
+    episodes = [
+        played.Episode(texts[drawn.instruction[i]], starts[i], None,
+                        np.array([True]), starts[i]) for i in range(40)]
+    with mock.patch.dict(
+        tasks.TASKS, corners=tasks.from_module(corners)):
+      groups = evaluate.summarize(episodes)['success']
+      possible = evaluate.solvable(episodes, config_lib.Config(
+          world='corners', episode_length=20))
+    self.assertEqual(list(groups), ['all', 'red', 'other'])
+    self.assertEqual(
+        groups['red']['episodes'], np.sum(drawn.instruction == 0))
+    self.assertTrue(np.all(possible))
 
   def test_ceilings_are_of_the_episodes_start_and_length(self):
     red = gridlu.world.block('rect', 'red')
@@ -101,7 +121,7 @@ class EvaluateTest(absltest.TestCase):
     start = gridlu.world.pack(gridlu.world.State(
         blocks, np.array([2, 0], np.int32), np.array(False)))
     # Two steps to the block, lift it, and one down and two to the right.
-    episode = playing.Episode(
+    episode = played.Episode(
         text, start, None, np.array([True]), start)
     for length, physics, expected in (
         (6, 'normal', True), (5, 'normal', False),

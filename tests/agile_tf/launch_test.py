@@ -267,7 +267,7 @@ class LaunchTest(parameterized.TestCase):
     trainer = mock.Mock(schedule=clock, policy_workers=list(range(4)),
                         discriminator_worker=None)
     trainer.iterate_policy.side_effect = iterate
-    expected = KeyError if what == 'error' else trainer_lib.TrainingError
+    expected = KeyError if what == 'error' else schedule.StalledError
     start = time.monotonic()
     with self.assertRaises(expected) as caught:
       threads.drive(trainer, tick, stall_minutes=0.2 / 60)
@@ -298,7 +298,7 @@ class LaunchTest(parameterized.TestCase):
 
     with mock.patch.object(trainer_lib.Trainer, 'iterate_policy', iterate):
       with self.assertRaisesRegex(
-          run_lock.OwnershipError, f'{run_dir} was removed or moved'):
+          run_lock.RunLockError, f'{run_dir} was removed or moved'):
         _train(run_dir, steps=10_000)
     if how == 'moved':  # There it goes on, and nothing was made here.
       self.assertEqual(os.listdir(folder), ['other'])
@@ -316,7 +316,7 @@ class LaunchTest(parameterized.TestCase):
       self.addCleanup(run.close)
       shutil.rmtree(run_dir)
       for _ in range(2):
-        with self.assertRaises(run_lock.OwnershipError):
+        with self.assertRaises(run_lock.RunLockError):
           run.save()
         os.makedirs(run_dir, exist_ok=True)
       self.assertEmpty(os.listdir(run_dir))

@@ -197,6 +197,15 @@ class ExperimentsTest(parameterized.TestCase):
              for job in sweep.jobs('figure7', 'runs', [0], laptop=False)]
     self.assertEqual(sizes, [2**n for n in range(9, 20)])
 
+  @parameterized.parameters((False, {0}), (True, {4, 5}))
+  def test_data_may_vary_with_the_seed(self, vary_data, expected):
+    todo = sweep.jobs('held_out', 'runs', [4, 5], laptop=False,
+                      vary_data=vary_data)
+    configs = [_config(job.launch) for job in todo]
+    self.assertEqual({config.seed for config in configs}, {4, 5})
+    for name in ('dataset_seed', 'held_out_seed'):
+      self.assertEqual({getattr(config, name) for config in configs}, expected)
+
   def test_fine_tuning_follows_its_own_seed(self):
     first, tuned = sweep.jobs('figure5', 'runs', [3], laptop=False)
     config = _config(tuned.launch)

@@ -16,7 +16,7 @@ from agile_tf import watch
 from agile_tf.agent import worlds
 from agile_tf.evaluation import trained as trained_lib
 import gridlu
-from gridlu import pictures
+from gridlu import recording as recording_lib
 from gridlu import rendering
 from gridlu import screen
 from tests.agile_tf import tiny
@@ -124,7 +124,7 @@ class WatchTest(absltest.TestCase):
     self.assertFalse(show.press('q'))
 
   def test_recording(self):
-    recording = pictures.Recording()
+    recording = recording_lib.Recording()
     show = self._show(recording=recording)
     for key in ('space', 'space', 'n', 'space'):
       show.press(key)

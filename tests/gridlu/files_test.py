@@ -39,7 +39,7 @@ class FilesTest(absltest.TestCase):
                      [os.path.basename(path)])
 
   def test_what_a_killed_process_left_goes_with_the_next_write(self):
-    path = self.create_tempfile().full_path
+    path = self.create_tempdir().create_file('file').full_path
     code = ('from gridlu import files; import os, signal\n'
             f'with files.replacing({path!r}) as file:\n'
             '  file.write("half"); file.flush()\n'

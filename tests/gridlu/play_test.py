@@ -12,8 +12,8 @@ import numpy as np
 from PIL import Image
 
 import gridlu
-from gridlu import pictures
 from gridlu import play
+from gridlu import recording as recording_lib
 from gridlu import screen
 from gridlu import solver
 from gridlu import world
@@ -43,7 +43,7 @@ class DemonstrationTest(absltest.TestCase):
 
   def test_shortest_solutions(self):
     environment = gridlu.GridLU(seed=3)
-    recording = mock.create_autospec(pictures.Recording, instance=True)
+    recording = mock.create_autospec(recording_lib.Recording, instance=True)
     sentences = play.demonstrate(environment, 5, recording)
     again = gridlu.GridLU(seed=3)
     calls = [call.args[1] for call in recording.add.call_args_list]
@@ -63,7 +63,7 @@ class DemonstrationTest(absltest.TestCase):
         seed=0, episode_length=1,
         instructions=["SameLocation(AGENT, Shape('rect', SCENE))"])
     sentences = play.demonstrate(
-        environment, 10, mock.create_autospec(pictures.Recording))
+        environment, 10, mock.create_autospec(recording_lib.Recording))
     self.assertIn('no solution within an episode', '\n'.join(sentences))
 
   def test_program(self):
@@ -134,7 +134,7 @@ class GameTest(absltest.TestCase):
     self.assertLen(said, 2)
 
   def test_recording(self):
-    recording = pictures.Recording()
+    recording = recording_lib.Recording()
     game = play.Game(gridlu.GridLU(seed=1), recording)
     for key in ('left', 'up', 'r', 'r', 'down'):
       game.press(key)
@@ -225,7 +225,7 @@ class ProgramTest(parameterized.TestCase):
       ('no_gif', ['--record=game.png'], 'expected the name of a .gif file'),
       ('no_folder', ['--record=/no/such/game.gif'],
        'there is no folder /no/such'),
-      ('argument', ['arrangements'], 'unexpected arguments'))
+      ('argument', ['arrangements'], 'Unknown arguments'))
   def test_bad_input_is_named(self, arguments, message):
     run = subprocess.run(
         [sys.executable, '-m', 'gridlu.play', *arguments], text=True,

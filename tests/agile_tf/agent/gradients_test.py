@@ -9,6 +9,8 @@ from agile_tf.agent import convolutions
 from agile_tf.agent import gradients as gradients_lib
 from agile_tf.agent import instructions
 from agile_tf.agent import networks
+from agile_tf.agent import rewards as rewards_lib
+from agile_tf.agent import signatures
 from agile_tf.agent import worlds
 
 _SHAPE = (24, 24, 3)
@@ -128,8 +130,7 @@ class PolicyGradientsTest(parameterized.TestCase):
   def setUp(self):
     super().setUp()
     self._world = _world()
-    self._policy = networks.Network(
-        networks.PolicyNetwork, 'nmn', self._world.grammar, _SHAPE,
+    self._policy = networks.policy('nmn', self._world.grammar, _SHAPE,
         num_actions=3)
     self._theta = _parameters(self._policy, 1)
     self._codes = self._world.grammar.encode(_TEXTS)
@@ -144,7 +145,7 @@ class PolicyGradientsTest(parameterized.TestCase):
     rollout = _rollout(rng, length)
     replayed = None
     if predicts:
-      replayed = gradients_lib.Replayed(
+      replayed = signatures.Replayed(
           codes=self._codes[rng.integers(4, size=[4, 2])],
           observations=_images(rng, 4, 2),
           positive=np.array([[False, True]] * 3 + [[False, False]]))
@@ -226,8 +227,8 @@ class DiscriminatorProgramsTest(parameterized.TestCase):
   def setUp(self):
     super().setUp()
     self._world = _world()
-    self._discriminator = networks.Network(
-        networks.Discriminator, 'nmn', self._world.grammar, _SHAPE)
+    self._discriminator = networks.discriminator(
+        'nmn', self._world.grammar, _SHAPE)
     self._phi = _parameters(self._discriminator, 2)
     self._codes = self._world.grammar.encode(_TEXTS)
 
@@ -292,7 +293,7 @@ class DiscriminatorProgramsTest(parameterized.TestCase):
     self.assertEqual(np.mean(decisions[:, 0]), 0.5)
     # Workers differ.
     self.assertGreater(len(np.unique(decisions, axis=1).T), 1)
-    program = gradients_lib.modelled_rewards_program(
+    program = rewards_lib.modelled_program(
         self._discriminator, self._world, 'decision', 0.1)
     rewards, is_goal = program(phi, observations, self._codes)
     np.testing.assert_array_equal(is_goal, decisions)

@@ -72,9 +72,8 @@ def _grammar():
 
 def _network(kind, model='nmn'):
   if kind == 'policy':
-    return networks.Network(
-        networks.PolicyNetwork, model, _grammar(), _SHAPE, num_actions=5)
-  return networks.Network(networks.Discriminator, model, _grammar(), _SHAPE)
+    return networks.policy(model, _grammar(), _SHAPE, num_actions=5)
+  return networks.discriminator(model, _grammar(), _SHAPE)
 
 
 def _parameters(network, seed):

@@ -7,6 +7,7 @@ from absl.testing import parameterized
 import numpy as np
 import tensorflow as tf
 
+from agile_tf.agent import export
 from agile_tf.agent import optimizers
 from agile_tf.agent import parameters as parameters_lib
 
@@ -86,7 +87,7 @@ class UpdateTest(parameterized.TestCase):
     for gradient, (norm, expected) in zip(
         gradients, _tensorflow_1(initial, gradients, settings), strict=True):
       actual, = parameters.apply(tf.constant(gradient))
-      *pure, pure_norm = optimizers.updated(
+      *pure, pure_norm = export.updated(
           settings, *pure, tf.constant(gradient))
       np.testing.assert_allclose([actual, pure_norm], norm, rtol=1e-6)
       np.testing.assert_allclose(
@@ -154,9 +155,18 @@ class ColumnsTest(parameterized.TestCase):
   @parameterized.parameters(
       ('discriminator/hidden/w', True), ('w', True), ('film_nmn/w', True),
       ('hidden/b', False), ('film_nmn/gamma', False), ('film_nmn/beta', False),
-      ('w/b', False), ('raw', False))
+      ('w/b', False))
   def test_which_parameters_have_columns(self, name, expected):
     self.assertEqual(optimizers.has_columns(name), expected)
+
+  def test_a_weight_of_an_unknown_name_is_refused(self):
+    layout = parameters_lib.Layout(['hidden/w', 'hidden/kernel'], [[2], [2]])
+    initial = np.zeros([4], np.float32)
+    with self.assertRaisesRegex(ValueError, "'hidden/kernel': expected a name"):
+      optimizers.SharedParameters(
+          layout, initial, _DISCRIMINATOR._replace(max_column_norm=1.0))
+    optimizers.SharedParameters(layout, initial, _POLICY)  # Clips no columns.
+
 
   @parameterized.parameters(((3, 4),), ((3, 3, 2, 4),))
   def test_columns_equal_a_loop_over_units(self, shape):

@@ -1,5 +1,7 @@
 """Tests for rewards: both sides of the threshold."""
 
+from unittest import mock
+
 from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
@@ -55,9 +57,11 @@ class RewardsTest(parameterized.TestCase):
       rewards.modelled(tf.constant([0.]), 'wgan', 0.1)
 
   def test_ground_truth(self):
-    np.testing.assert_array_equal(
-        rewards.ground_truth(tf.constant([0., 1]), 0.1),
-        np.array([0, .1], np.float32))
+    rollout = mock.Mock(true_rewards=np.array([[0, 1]], np.float32))
+    values, decisions = rewards.GroundTruth(0.1)(rollout)
+    self.assertEqual(values.dtype, np.float32)
+    np.testing.assert_array_equal(values, np.array([[0, .1]], np.float32))
+    np.testing.assert_array_equal(decisions, [[False, True]])
 
 
 if __name__ == '__main__':

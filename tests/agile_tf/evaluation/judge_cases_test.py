@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from agile_tf.agent import worlds
 from agile_tf.evaluation import judge_cases
-from agile_tf.evaluation import playing
+from agile_tf.evaluation import played
 from agile_tf.training import checkpoints
 from gridlu import rendering
 from tests.agile_tf.evaluation import judged
@@ -42,7 +42,7 @@ class CasesTest(absltest.TestCase):
     image = np.arange(24 * 30 * 3).reshape(24, 30, 3).astype(np.uint8)
     # More than are drawn at a time.
     cases = judge_cases.make_cases(
-        [playing.Episode('go home', image, None, None)] * 70, own)
+        [played.Episode('go home', image, None, None)] * 70, own)
     self.assertLen(cases, 70)
     np.testing.assert_array_equal(cases[69].image, image)
     self.assertEqual(

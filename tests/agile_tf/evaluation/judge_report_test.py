@@ -5,7 +5,7 @@ import json
 from absl.testing import absltest
 
 from agile_tf.evaluation import judge_report
-from agile_tf.evaluation import playing
+from agile_tf.evaluation import played
 from tests.agile_tf.evaluation import judged
 
 
@@ -18,17 +18,17 @@ class ReportTest(absltest.TestCase):
         'episodes': 4, 'judged': 4, 'automatic_judge': 'checker',
         'person': {
             'all': {'episodes': 4, 'rate': .5,
-                    'interval': playing.interval(2, 4)},
+                    'interval': played.interval(2, 4)},
             '4 blocks': {'episodes': 2, 'rate': 1.0,
-                         'interval': playing.interval(2, 2)},
+                         'interval': played.interval(2, 2)},
             '8 blocks': {'episodes': 2, 'rate': 0.0,
-                         'interval': playing.interval(0, 2)}},
+                         'interval': played.interval(0, 2)}},
         'automatic': {
             name: {'episodes': n, 'rate': .5,
-                   'interval': playing.interval(n // 2, n)}
+                   'interval': played.interval(n // 2, n)}
             for name, n in (('all', 4), ('4 blocks', 2), ('8 blocks', 2))},
         'agreement': {
-            'episodes': 2, 'rate': .5, 'interval': playing.interval(2, 4),
+            'episodes': 2, 'rate': .5, 'interval': played.interval(2, 4),
             'person_alone': 1, 'automatic_alone': 1}})
     self.assertEqual(list(report['person']), ['all', '4 blocks', '8 blocks'])
     json.dumps(report)

@@ -4,7 +4,7 @@ import numpy as np
 
 from agile_tf.agent import worlds
 from agile_tf.evaluation import judge_cases
-from agile_tf.evaluation import playing
+from agile_tf.evaluation import played
 from gridlu import world
 from tests.gridlu import boards
 
@@ -37,7 +37,7 @@ STATES = (DONE, CARRIED, EIGHT, SCATTERED)
 
 def episode(instruction, state, truth):
   """An episode that ends in a state."""
-  return playing.Episode(
+  return played.Episode(
       instruction, world.pack(state), None,
       None if truth is None else np.array([False, truth]))
 

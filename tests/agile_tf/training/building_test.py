@@ -41,6 +41,18 @@ class BuildingTest(parameterized.TestCase):
         goal_dataset.GoalDatasetError, 'no example of the instructions'):
       building.make_goal_examples(none, building.make_world(none))
 
+  @parameterized.parameters(
+      ('nmn', 'same', 'film_nmn', 'film_nmn'), ('lstm', 'same', 'lstm', 'lstm'),
+      ('nmn', 'lstm', 'film_nmn', 'lstm'), ('lstm', 'nmn', 'lstm', 'film_nmn'))
+  def test_networks_can_be_chosen_apart(self, model, other, *expected):
+    config = tiny.config(model=model, discriminator_model=other)
+    networks = building.make_networks(config, building.make_world(config))
+    for network, part in zip(networks, expected):
+      names = ' '.join(network.layout.names)
+      self.assertEqual(
+          ['film_nmn' in names, 'lstm' in names],
+          [part == 'film_nmn', part == 'lstm'])
+
   def test_held_out_instructions(self):
     for way, count in (('strings', 3), ('meanings', 4)):
       config = tiny.config(held_out=way)  # Of 30 instructions.

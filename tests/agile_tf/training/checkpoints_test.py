@@ -34,6 +34,19 @@ def _checkpoint(number=3, steps=None):
       })
 
 
+class _Part:
+  """Something that a checkpoint holds."""
+
+  def __init__(self, value):
+    self.value = value
+
+  def state(self):
+    return self.value
+
+  def load(self, state):
+    self.value = state
+
+
 class Touch:
   """Runs code when it is unpickled."""
 
@@ -348,18 +361,32 @@ class CheckpointsTest(parameterized.TestCase):
     checkpoints.save(self._dir, 4, _checkpoint(4), keep=1)
     self._assert_equal(checkpoints.load(self._dir), _checkpoint(4))
 
-  def test_pack_and_unpack(self):
-    one, two = np.zeros([1]), np.ones([2])
-    arrays = checkpoints.pack(
-        policy={'policy/w': one, 'a:b': two}, policy_replay={'codes': two})
+  def test_gathers_and_restores_parts(self):
+    weights = _Part({'policy/w': np.zeros([1]), 'a:b': np.ones([2])})
+    counts = _Part({'episodes': 3})
+    rng = np.random.default_rng(0)
+    parts = {'policy': weights, 'policy_replay': _Part({'codes': np.ones([2])}),
+             'totals': counts, 'generators': checkpoints.Each(
+                 [checkpoints.Generator(rng), counts])}
+    checkpoint = checkpoints.gather(parts, {'steps': 7})
     self.assertEqual(
-        list(arrays), ['policy:policy/w', 'policy:a:b', 'policy_replay:codes'])
-    policy = checkpoints.unpack(arrays, 'policy')
-    self.assertEqual(list(policy), ['policy/w', 'a:b'])
-    self.assertIs(policy['policy/w'], one)
-    self.assertEqual(
-        list(checkpoints.unpack(arrays, 'policy_replay')), ['codes'])
-    self.assertEmpty(checkpoints.unpack(arrays, 'none'))
+        list(checkpoint.arrays),
+        ['policy:policy/w', 'policy:a:b', 'policy_replay:codes'])
+    self.assertEqual(checkpoint.values['steps'], 7)
+    self.assertEqual(checkpoint.values['totals'], {'episodes': 3})
+    expected = rng.random()
+    loaded = {'policy': _Part(None), 'policy_replay': _Part(None),
+              'totals': _Part(None), 'generators': checkpoints.Each(
+                  [checkpoints.Generator(rng), _Part(None)])}
+    checkpoints.restore(loaded, checkpoint)
+    self.assertEqual(list(loaded['policy'].value), ['policy/w', 'a:b'])
+    self.assertIs(
+        loaded['policy'].value['a:b'], checkpoint.arrays['policy:a:b'])
+    self.assertEqual(loaded['totals'].value, {'episodes': 3})
+    self.assertEqual(rng.random(), expected)
+    with self.assertRaisesRegex(KeyError, 'more'):
+      checkpoints.restore({'more': counts}, checkpoint)
+    self.assertEmpty(checkpoints.group(checkpoint.arrays, 'none'))
 
 
 if __name__ == '__main__':

@@ -79,7 +79,7 @@ class DecisionsTest(parameterized.TestCase):
       else:
         counts['right'] += 1
     self.assertGreater(min(counts.values()), 0)
-    actual = metrics.decisions(rewarded, truth)
+    actual = metrics.decision_errors(rewarded, truth)
     for name, count in (('reward_model_accuracy', 'right'),
                         ('false_positives', 'false positive'),
                         ('false_negatives', 'false negative')):
@@ -88,7 +88,7 @@ class DecisionsTest(parameterized.TestCase):
 
   def test_by_hand(self):
     self.assertEqual(
-        metrics.decisions(
+        metrics.decision_errors(
             np.array([True, True, False, False]),
             np.array([True, False, False, False])),
         {'reward_model_accuracy': 0.75, 'false_positives': 0.25,

@@ -19,13 +19,12 @@ class ResourcesTest(parameterized.TestCase):
             for need in resources.needs(config, building.make_world(config))}
 
   def test_the_buffers_take_what_they_are_made_of(self):
-    trainer = trainer_lib.Trainer(tiny.config(reward_prediction=True))
     config = tiny.config(reward_prediction=True)
+    parts = building.make_parts(config)
     found = {need.flags[-1]: need.size
-             for need in resources.needs(config, trainer.world)}
-    for buffer, name in ((trainer.buffer, 'replay_size'),
-                         (trainer._predictions,
-                          'reward_prediction_replay_size')):
+             for need in resources.needs(config, parts.world)}
+    for buffer, name in ((parts.buffer, 'replay_size'),
+                         (parts.predictions, 'reward_prediction_replay_size')):
       arrays = buffer._codes.nbytes + buffer._observations.nbytes
       self.assertEqual(found[name], 2 * arrays)
 

@@ -1,4 +1,4 @@
-"""Tests for ownership: one process to a run, and no lock left behind."""
+"""Tests for run_lock: one process to a run, and no lock left behind."""
 
 import os
 import shutil
@@ -36,13 +36,13 @@ class OwnershipTest(parameterized.TestCase):
     run_dir = self.create_tempdir().full_path
     process = self._holder(run_dir)
     with self.assertRaisesRegex(
-        run_lock.OwnershipError,
+        run_lock.RunLockError,
         rf'in use by process {process.pid} on .*, since 20'):
       with run_lock.hold(run_dir):
         self.fail('two owners')
     # Trying has not taken anything from the owner.
     with self.assertRaisesRegex(
-        run_lock.OwnershipError, f'process {process.pid}'):
+        run_lock.RunLockError, f'process {process.pid}'):
       with run_lock.hold(run_dir):
         self.fail('two owners')
 
@@ -80,7 +80,7 @@ class OwnershipTest(parameterized.TestCase):
         with open(lock, 'w', encoding='utf-8'):
           pass
       with self.assertRaisesRegex(
-          run_lock.OwnershipError, f'{run_dir} was removed or moved while'):
+          run_lock.RunLockError, f'{run_dir} was removed or moved while'):
         check()
       if how == 'moved':
         os.rename(f'{run_dir}_2', run_dir)
@@ -93,7 +93,7 @@ class OwnershipTest(parameterized.TestCase):
     with open(os.path.join(run_dir, name), 'w', encoding='utf-8') as file:
       file.write('{')
     with self.assertRaisesRegex(
-        run_lock.OwnershipError, 'in use by another process'):
+        run_lock.RunLockError, 'in use by another process'):
       with run_lock.hold(run_dir):
         self.fail('two owners')
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from agile_tf.agent import actors
 from agile_tf.agent import networks
-from agile_tf.agent import rollouts
 from agile_tf.agent import worlds
 import gridlu
 from gridlu import world as board
@@ -51,8 +51,7 @@ class Countdown(dm_env.Environment):
 def _gridlu():
   """One world and policy for all tests, which compile for them once."""
   world = worlds.gridlu_world(episode_length=_EPISODE)
-  return world, networks.Network(
-      networks.PolicyNetwork, 'nmn', world.grammar, world.image_shape,
+  return world, networks.policy('nmn', world.grammar, world.image_shape,
       num_actions=world.num_actions)
 
 
@@ -61,15 +60,15 @@ def _gridlu_actors(delayed=(False,) * _WIDTH, greedy=False):
   world, policy = _gridlu()
   # Larger than the initial ones, so that actions depend on what is seen.
   theta = tf.constant(2 * policy.initial(3))
-  actors = [
+  both = [
       kind(world, program(policy, world),
            [world.make_environment(seed) for seed in range(_WIDTH)],
            [np.random.default_rng(seed) for seed in range(_WIDTH)], _LENGTH,
            delayed, greedy)
       for kind, program in (
-          (rollouts.CompiledActor, rollouts.play_program),
-          (rollouts.EnvironmentActor, rollouts.act_program))]
-  return actors, theta
+          (actors.CompiledActor, actors.play_program),
+          (actors.EnvironmentActor, actors.act_program))]
+  return both, theta
 
 
 class SavedCountdown(Countdown):
@@ -89,10 +88,9 @@ def _countdown():
   world = worlds.from_environment(
       lambda seed: Countdown([2, 5, 1]), 'none.npz',
       [f'wait {n}' for n in range(1, 6)])
-  policy = networks.Network(
-      networks.PolicyNetwork, 'nmn', world.grammar, world.image_shape,
+  policy = networks.policy('nmn', world.grammar, world.image_shape,
       num_actions=world.num_actions)
-  return (world, rollouts.act_program(policy, world),
+  return (world, actors.act_program(policy, world),
           tf.constant(policy.initial(0)))
 
 
@@ -159,15 +157,14 @@ class RolloutsTest(parameterized.TestCase):
   @pytest.mark.slow
   def test_long_play_equals_the_environment(self):
     world = worlds.gridlu_world(physics=board.IMMOVABLE_RED_RECTS)
-    policy = networks.Network(
-        networks.PolicyNetwork, 'nmn', world.grammar, world.image_shape,
+    policy = networks.policy('nmn', world.grammar, world.image_shape,
         num_actions=world.num_actions)
     width, length, seeds = 15, 15, np.random.SeedSequence(5)
     environments, twins = (
         [world.make_environment(seed) for seed in range(width)]
         for _ in range(2))
-    actor = rollouts.CompiledActor(
-        world, rollouts.play_program(policy, world), environments,
+    actor = actors.CompiledActor(
+        world, actors.play_program(policy, world), environments,
         [np.random.default_rng(seed) for seed in seeds.spawn(width)], length,
         [w % 2 == 1 for w in range(width)])
     theta = tf.constant(policy.initial(0))
@@ -211,7 +208,7 @@ class RolloutsTest(parameterized.TestCase):
     world, act, theta = _countdown()
 
     def make_actor():
-      return rollouts.EnvironmentActor(
+      return actors.EnvironmentActor(
           world, act, [SavedCountdown([5, 2, 1])], [np.random.default_rng(0)],
           _LENGTH, [False])
 
@@ -226,7 +223,7 @@ class RolloutsTest(parameterized.TestCase):
 
   def test_a_rollout_ends_with_an_episode_of_any_length(self):
     world, act, theta = _countdown()
-    actor = rollouts.EnvironmentActor(
+    actor = actors.EnvironmentActor(
         world, act, [Countdown([2, 5, 1])], [np.random.default_rng(0)],
         _LENGTH, [False])
     steps, lefts, discounts, rewards = [], [], [], []

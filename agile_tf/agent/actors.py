@@ -1,0 +1,296 @@
+"""Actors: they play the episodes of W workers, a rollout at a time.
+
+`CompiledActor` plays whole rollouts in one compiled program, in a world that
+has its rules in TensorFlow; `EnvironmentActor` steps any dm_env environment.
+Both draw their noise from their workers' own generators, so that they do the
+same with the same seeds.
+"""
+
+from collections.abc import Callable, Sequence
+import functools
+from typing import Any
+
+import dm_env
+import numpy as np
+import tensorflow as tf
+
+from agile_tf.agent import convolutions
+from agile_tf.agent import parameters
+from agile_tf.agent import rollouts
+from agile_tf.agent import signatures
+from agile_tf.agent import worlds
+
+
+def noise(rngs: Sequence[np.random.Generator], length: int,
+          num_actions: int, greedy: bool) -> np.ndarray:
+  """Draws Gumbel noise: argmax(logits + noise) is a sample of the policy.
+
+  Returns:
+    float32 [T, W, actions], each worker's from its own generator; zeros if
+    `greedy`, so that the likeliest action is taken.
+  """
+  if greedy:
+    return np.zeros([length, len(rngs), num_actions], np.float32)
+  return np.stack(
+      [rng.gumbel(size=[length, num_actions]).astype(np.float32)
+       for rng in rngs], axis=1)
+
+
+def act_program(policy: parameters.Network, world: worlds.World
+               ) -> signatures.Act:
+  """Compiles one step of acting."""
+  @tf.function(autograph=False, jit_compile=True)
+  def act(theta, observations, codes, gumbel):
+    logits = policy(theta, world.images(observations), codes).logits
+    return tf.argmax(logits + gumbel, axis=-1, output_type=tf.int32)
+
+  return act
+
+
+def play_program(policy: parameters.Network, world: worlds.World
+                ) -> signatures.Play:
+  """Compiles a whole rollout.
+
+  Raises:
+    ValueError: if the world does not have its rules in TensorFlow.
+  """
+  rules = world.compiled
+  if rules is None:
+    raise ValueError('This world has no rules in TensorFlow to compile.')
+
+  @tf.function(autograph=False, jit_compile=True)
+  def play(theta, observations, codes, truth_codes, gumbel, mask):
+    def step(carry, inputs):
+      state, *_ = carry
+      gumbel_t, alive = inputs
+      recorder = convolutions.Recorder()
+      logits = policy(theta, world.images(state), codes, recorder).logits
+      actions = tf.argmax(logits + gumbel_t, axis=-1, output_type=tf.int32)
+      following = tf.where(
+          alive[:, None], rules.step(state, actions), state)
+      return following, actions, recorder.results
+
+    # Of what is carried only the state is read; the rest has the right shape.
+    _, *shapes = step((observations,), (gumbel[0], mask[0]))
+    start = observations, *tf.nest.map_structure(tf.zeros_like, shapes)
+    states, actions, results = tf.scan(step, (gumbel, mask), start)
+    satisfied = (
+        tf.zeros(actions.shape, tf.bool) if rules.satisfied is None
+        else rules.satisfied(truth_codes, states))
+    return (tf.concat([observations[None], states], 0), actions, satisfied,
+            tuple(results))
+
+  return play
+
+
+class CompiledActor:
+  """Plays whole rollouts inside one compiled program.
+
+  The workers' environments draw the training instances, with their own seeds,
+  and are not stepped.
+  """
+
+  def __init__(self, world: worlds.World,
+               play: signatures.Play,
+               environments: Sequence[dm_env.Environment],
+               rngs: Sequence[np.random.Generator], rollout_length: int,
+               delayed: Sequence[bool], greedy: bool = False):
+    """Prepares W workers.
+
+    Args:
+      world: What the environments are; it has `compiled` rules.
+      play: From `play_program`.
+      environments: One a worker.
+      rngs: One a worker, for the choice of actions.
+      rollout_length: T.
+      delayed: W times, whether the worker sits out the first rollout, so that
+        a batch does not see the same half of all episodes.
+      greedy: Whether the likeliest action is taken and none is sampled.
+    """
+    assert world.compiled is not None
+    width = len(rngs)
+    self._world = world
+    self._rules = world.compiled
+    self._play = play
+    self._environments = list(environments)
+    self._rngs = list(rngs)
+    self._length = rollout_length
+    self._delayed = np.array(delayed)
+    self._greedy = greedy
+    self._steps_left = np.zeros([width], np.int32)
+    self._observations = np.zeros([width, *world.observation_shape], np.uint8)
+    self._instructions = [''] * width
+
+  def play(self, theta: tf.Tensor) -> rollouts.Rollout:
+    """See `rollouts.Actor`."""
+    rules, length = self._rules, self._length
+    for w in np.flatnonzero(self._steps_left == 0):
+      timestep = self._environments[w].reset()
+      self._instructions[w] = timestep.observation['instruction']
+      self._observations[w] = self._world.observe(
+          self._environments[w], timestep)
+      self._steps_left[w] = rules.episode_length
+    played = np.where(
+        self._delayed, 0, np.minimum(length, self._steps_left))
+    mask = np.arange(length)[:, None] < played
+    codes = self._world.grammar.encode(self._instructions)
+    *played_out, results = self._play(
+        theta, self._observations, codes,
+        rules.truth_codes(self._instructions),
+        noise(self._rngs, length, self._world.num_actions, self._greedy),
+        mask)
+    observations, actions, satisfied = (x.numpy() for x in played_out)
+    self._observations = observations[-1].copy()
+    self._steps_left = self._steps_left - played
+    ended = self._steps_left == 0
+    self._delayed = np.zeros_like(self._delayed)
+    last = np.arange(length)[:, None] == played - 1
+    return rollouts.Rollout(
+        observations, codes, actions,
+        true_rewards=np.where(mask, satisfied, False).astype(np.float32),
+        discounts=np.where(
+            last & ended, rules.final_discount, 1.0).astype(np.float32),
+        mask=mask.astype(np.float32), ended=ended,
+        instructions=tuple(self._instructions), results=results)
+
+  def state(self) -> list[Any]:
+    """See `rollouts.Actor`."""
+    return [{
+        'generator': rng.bit_generator.state,
+        'environment': environment.get_state(),  # type: ignore[attr-defined]
+        'observation': self._observations[w].tolist(),
+        'steps_left': int(self._steps_left[w]),
+        'instruction': self._instructions[w],
+        'delayed': bool(self._delayed[w]),
+    } for w, (rng, environment) in enumerate(
+        zip(self._rngs, self._environments))]
+
+  def load(self, state: list[Any]) -> None:
+    """See `rollouts.Actor`."""
+    for w, row in enumerate(state):
+      self._rngs[w].bit_generator.state = row['generator']
+      self._environments[w].set_state(  # type: ignore[attr-defined]
+          row['environment'])
+      self._observations[w] = row['observation']
+      self._steps_left[w] = row['steps_left']
+      self._instructions[w] = row['instruction']
+      self._delayed[w] = row['delayed']
+
+
+class EnvironmentActor:
+  """Steps dm_env environments in Python, any of them."""
+
+  def __init__(self, world: worlds.World, act: signatures.Act,
+               environments: Sequence[dm_env.Environment],
+               rngs: Sequence[np.random.Generator], rollout_length: int,
+               delayed: Sequence[bool], greedy: bool = False):
+    """Prepares W workers.
+
+    Args:
+      world: What the environments are.
+      act: From `act_program`.
+      environments: One a worker.
+      rngs: One a worker, for the choice of actions.
+      rollout_length: T.
+      delayed: As for `CompiledActor`.
+      greedy: As for `CompiledActor`.
+    """
+    self._world = world
+    self._act = act
+    self._environments = list(environments)
+    self._rngs = list(rngs)
+    self._length = rollout_length
+    self._delayed = np.array(delayed)
+    self._greedy = greedy
+    self._timesteps: list[dm_env.TimeStep | None] = [None] * len(rngs)
+
+  def play(self, theta: tf.Tensor) -> rollouts.Rollout:
+    """See `rollouts.Actor`."""
+    world = self._world
+    length, width = self._length, len(self._environments)
+    gumbel = noise(self._rngs, length, world.num_actions, self._greedy)
+    timesteps = [
+        environment.reset() if timestep is None or timestep.last() else timestep
+        for environment, timestep in zip(self._environments, self._timesteps)]
+    instructions = tuple(
+        str(timestep.observation['instruction']) for timestep in timesteps)
+    codes = world.grammar.encode(instructions)
+    observations = np.zeros(
+        [length + 1, width, *world.observation_shape], np.uint8)
+    observations[0] = self._observe(timesteps)
+    actions = np.zeros([length, width], np.int32)
+    rewards = np.zeros([length, width], np.float32)
+    discounts = np.ones([length, width], np.float32)
+    mask = np.zeros([length, width], np.float32)
+    for t in range(length):
+      actions[t] = self._act(theta, observations[t], codes, gumbel[t])
+      for w, environment in enumerate(self._environments):
+        if timesteps[w].last() or self._delayed[w]:
+          continue
+        timesteps[w] = environment.step(actions[t, w])
+        rewards[t, w] = timesteps[w].reward or 0.0
+        discounts[t, w] = timesteps[w].discount
+        mask[t, w] = 1
+      observations[t + 1] = self._observe(timesteps)
+    self._timesteps = list(timesteps)
+    self._delayed = np.zeros_like(self._delayed)
+    return rollouts.Rollout(
+        observations, codes, actions, rewards, discounts, mask,
+        np.array([timestep.last() for timestep in timesteps]), instructions)
+
+  def _observe(self, timesteps: Sequence[dm_env.TimeStep]) -> np.ndarray:
+    return np.stack([
+        self._world.observe(environment, timestep)
+        for environment, timestep in zip(self._environments, timesteps)])
+
+  def state(self) -> list[Any]:
+    """See `rollouts.Actor`.
+
+    An environment that cannot be saved begins a new episode after a resume.
+    """
+    rows = []
+    for environment, rng, timestep, delayed in zip(
+        self._environments, self._rngs, self._timesteps, self._delayed):
+      saved, in_episode = None, False
+      # Before its first episode an environment need not have a state.
+      if timestep is not None and hasattr(environment, 'get_state'):
+        saved, in_episode = environment.get_state(), not timestep.last()
+      rows.append({
+          'generator': rng.bit_generator.state,
+          'environment': saved,
+          'in_episode': in_episode,
+          'delayed': bool(delayed),
+      })
+    return rows
+
+  def load(self, state: list[Any]) -> None:
+    """See `rollouts.Actor`."""
+    for w, row in enumerate(state):
+      self._rngs[w].bit_generator.state = row['generator']
+      self._timesteps[w] = None
+      if row['environment'] is not None:
+        timestep = self._environments[w].set_state(  # type: ignore
+            row['environment'])
+        if row['in_episode']:
+          self._timesteps[w] = timestep
+      self._delayed[w] = row['delayed']
+
+
+def factory(policy: parameters.Network, world: worlds.World,
+            compiled: bool = True) -> Callable[..., rollouts.Actor]:
+  """Compiles the program that actors of a policy share.
+
+  Args:
+    policy: Whose actions they take.
+    world: What they play.
+    compiled: Whether to play whole rollouts in one program, where the world
+      has its rules in TensorFlow.
+
+  Returns:
+    A function from environments, generators, the rollout length and what else
+    `CompiledActor` takes, to an actor.
+  """
+  if compiled and world.compiled is not None:
+    return functools.partial(
+        CompiledActor, world, play_program(policy, world))
+  return functools.partial(EnvironmentActor, world, act_program(policy, world))

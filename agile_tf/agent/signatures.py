@@ -1,0 +1,151 @@
+"""The signatures of the compiled programs, and what travels between them.
+
+Each program is a pure function from tensors to tensors. Parameters come in as
+a snapshot and gradients go out; the updates are made on the shared parameters
+by `agile_tf.agent.optimizers`. T counts the steps of a rollout, W workers, P a
+network's parameters.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol, TypeAlias
+
+import numpy as np
+import tensorflow as tf
+
+Array: TypeAlias = np.ndarray | tf.Tensor
+
+
+class Pairs(NamedTuple):
+  """N pairs of instruction and state."""
+  codes: Array  # int32 [N, slots]
+  observations: Array  # uint8 [N, ...]
+
+
+class Replayed(NamedTuple):
+  """Reward prediction's samples, K for each of W workers."""
+  codes: Array  # int32 [W, K, slots]
+  observations: Array  # uint8 [W, K, ...]
+  positive: Array  # bool [W, K]
+
+
+class Act(Protocol):
+  """Chooses an action for each worker."""
+
+  def __call__(self, theta: tf.Tensor, observations: Array, codes: Array,
+               gumbel: Array) -> tf.Tensor:
+    """Acts.
+
+    Args:
+      theta: float32 [P].
+      observations: uint8 [W, ...].
+      codes: int32 [W, slots].
+      gumbel: float32 [W, actions], noise.
+
+    Returns:
+      int32 [W].
+    """
+
+
+class Play(Protocol):
+  """Plays a whole rollout."""
+
+  def __call__(
+      self, theta: tf.Tensor, observations: Array, codes: Array,
+      truth_codes: Array, gumbel: Array, mask: Array
+  ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tuple[tf.Tensor, ...]]:
+    """Plays.
+
+    Args:
+      theta: float32 [P].
+      observations: uint8 [W, ...], s_0.
+      codes: int32 [W, slots].
+      truth_codes: int32 [W, K], what the ground truth reads.
+      gumbel: float32 [T, W, actions], noise.
+      mask: bool [T, W]. Where it is False a state stays as it is.
+
+    Returns:
+      Observations uint8 [T + 1, W, ...]; actions int32 [T, W]; whether
+      s_1 ... s_T are goal states, bool [T, W] (all False if the world gives no
+      reward); and `results` as in `rollouts.Rollout`.
+    """
+
+
+class Decide(Protocol):
+  """Takes states for goal states, or not."""
+
+  def __call__(self, phi: tf.Tensor, observations: Array,
+               codes: Array) -> tf.Tensor:
+    """Decides.
+
+    Args:
+      phi: float32 [P].
+      observations: uint8 [T + 1, W, ...].
+      codes: int32 [W, slots].
+
+    Returns:
+      bool [T, W], of s_1 ... s_T.
+    """
+
+
+class ModelReward(Protocol):
+  """Line 6 of Algorithm 2."""
+
+  def __call__(self, phi: tf.Tensor, observations: Array,
+               codes: Array) -> tuple[tf.Tensor, tf.Tensor]:
+    """Rewards s_1 ... s_T.
+
+    Args:
+      phi: float32 [P].
+      observations: uint8 [T + 1, W, ...].
+      codes: int32 [W, slots].
+
+    Returns:
+      The rewards, float32 [T, W], and the decisions, bool [T, W].
+    """
+
+
+class PolicyGradients(Protocol):
+  """Line 7 of Algorithm 2, for each worker."""
+
+  def __call__(
+      self, theta: tf.Tensor, observations: Array, codes: Array,
+      actions: Array, rewards: Array, discounts: Array, mask: Array,
+      results: Sequence[tf.Tensor], replayed: Replayed | None
+  ) -> tuple[Sequence[tf.Tensor], dict[str, tf.Tensor]]:
+    """Computes a gradient for each worker.
+
+    Args:
+      theta: float32 [P].
+      observations: uint8 [T + 1, W, ...].
+      codes: int32 [W, slots].
+      actions: int32 [T, W].
+      rewards: float32 [T, W], 0 where masked.
+      discounts: float32 [T, W].
+      mask: float32 [T, W].
+      results: As in `rollouts.Rollout`.
+      replayed: None without reward prediction.
+
+    Returns:
+      W gradients, float32 [P]; and the terms of the loss by name, float32 [W],
+      a mean a step.
+    """
+
+
+class DiscriminatorGradients(Protocol):
+  """Lines 9 to 11 of Algorithm 1."""
+
+  def __call__(self, phi: tf.Tensor, goals: Pairs, candidates: Pairs
+              ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
+    """Computes the gradient.
+
+    Args:
+      phi: float32 [P].
+      goals: N goal examples.
+      candidates: M >= N pairs from B, of which the N least like goal states
+        are trained on.
+
+    Returns:
+      The gradient, float32 [P]; and by name the loss (the mean over the 2 N
+      examples) and the shares of goals and of negatives that D tells as such,
+      float32 [].
+    """

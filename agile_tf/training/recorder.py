@@ -1,0 +1,100 @@
+"""Keeps an episode of a run now and then, for a picture of it."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from agile_tf.agent import rollouts
+from gridlu import archives
+
+# A longer episode is shown in parts: one that never ends would fill the memory.
+_MOST_STEPS = 300
+
+
+class Recording(NamedTuple):
+  """A finished training episode of n steps, or part of a long one."""
+  instruction: str
+  observations: np.ndarray  # uint8 [n + 1, ...]
+  decisions: np.ndarray  # bool [n], which states counted as goal states
+
+
+class Recorder:
+  """Follows the episodes of one worker and keeps the last finished one."""
+
+  def __init__(self, from_start: bool):
+    """Begins.
+
+    Args:
+      from_start: Whether the first rollout begins an episode.
+    """
+    self._waits = not from_start
+    self._observations: list[np.ndarray] = []
+    self._decisions: list[np.ndarray] = []
+    self._recording: Recording | None = None
+
+  def add(self, rollout: rollouts.Rollout, decisions: np.ndarray) -> None:
+    """Adds a rollout's first worker.
+
+    Args:
+      rollout: T steps; only row 0 is kept.
+      decisions: bool [T, W].
+    """
+    steps = int(rollout.mask[:, 0].sum())
+    if not self._waits and steps:
+      first = 1 if self._observations else 0
+      # Copies: a part of an array would keep all workers' rollouts.
+      self._observations.append(
+          rollout.observations[first:steps + 1, 0][-_MOST_STEPS - 1:].copy())
+      self._decisions.append(decisions[:steps, 0][-_MOST_STEPS:].copy())
+      if rollout.ended[0] or sum(map(len, self._decisions)) >= _MOST_STEPS:
+        self._recording = Recording(
+            rollout.instructions[0],
+            np.concatenate(self._observations)[-_MOST_STEPS - 1:],
+            np.concatenate(self._decisions)[-_MOST_STEPS:])
+        self._observations, self._decisions = [], []
+    if rollout.ended[0]:
+      self._waits = False
+
+  def take(self) -> Recording | None:
+    """Returns a finished episode, if there is a new one."""
+    recording, self._recording = self._recording, None
+    return recording
+
+  def state(self) -> dict[str, np.ndarray]:
+    """Returns what was recorded, for a checkpoint."""
+    state = {'waits': np.array(self._waits)}
+    if self._observations:
+      state['frames'] = np.concatenate(self._observations)
+      state['decisions'] = np.concatenate(self._decisions)
+    if self._recording is not None:
+      instruction, frames, decisions = self._recording
+      state['episode_instruction'] = np.array(instruction)
+      state['episode_frames'] = frames
+      state['episode_decisions'] = decisions
+    return state
+
+  def load(self, state: dict[str, np.ndarray]) -> None:
+    """Restores what `state` returned.
+
+    Raises:
+      ArchiveError: if that is no recording.
+    """
+    self._waits = bool(archives.expect(state, 'waits', np.bool_, []))
+    self._observations, self._decisions = [], []
+    if 'frames' in state:
+      frames, decisions = _parts(state, '')
+      self._observations, self._decisions = [frames], [decisions]
+    self._recording = None
+    if 'episode_frames' in state:
+      self._recording = Recording(
+          str(state['episode_instruction']), *_parts(state, 'episode_'))
+
+
+def _parts(state: dict[str, np.ndarray], prefix: str
+          ) -> tuple[np.ndarray, np.ndarray]:
+  """Returns the frames and the decisions of a saved recording."""
+  frames = state[f'{prefix}frames']
+  archives.expect(
+      state, f'{prefix}frames', np.uint8, [None, *frames.shape[1:]])
+  return frames, archives.expect(
+      state, f'{prefix}decisions', np.bool_, [len(frames) - 1])

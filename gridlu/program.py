@@ -1,0 +1,61 @@
+"""How the project's programs start, and how they report a user's mistakes."""
+
+from collections.abc import Callable, Sequence
+import functools
+import sys
+
+from absl import app
+from absl import flags
+
+# The flags that `run` defines count as those of the program, for its --help.
+flags.disclaim_key_flags()
+
+
+class UserError(ValueError):
+  """An error that the user can mend.
+
+  Its message names the value, what was expected and the fix. A program prints
+  it as one line and exits with code 1, without a traceback.
+  """
+
+
+Main = Callable[[Sequence[str]], None]
+
+
+def main(arguments: bool = False) -> Callable[[Main], Main]:
+  """Makes a program of a function of `sys.argv`; use as `@program.main()`.
+
+  Args:
+    arguments: Whether it takes arguments that are not flags.
+
+  Returns:
+    A decorator. The decorated function exits with the message of a
+    `UserError`, and refuses arguments that it does not take.
+  """
+  def decorate(function: Main) -> Main:
+    @functools.wraps(function)
+    def reporting(argv: Sequence[str]) -> None:
+      if len(argv) > 1 and not arguments:
+        raise app.UsageError(f'Unknown arguments: {" ".join(argv[1:])}.')
+      try:
+        function(argv)
+      except UserError as error:
+        sys.exit(f'Error: {error}')
+
+    return reporting
+
+  return decorate
+
+
+def run(function: Main, define_flags: Callable[[], None]) -> None:
+  """Starts a program.
+
+  Flags are defined here and not on import, because programs are imported by
+  tests, and two of them may have flags of the same name.
+
+  Args:
+    function: Its main function.
+    define_flags: Defines its flags.
+  """
+  define_flags()
+  app.run(function)

@@ -1,0 +1,154 @@
+"""Records episodes as animated GIFs.
+
+`save_gif` writes any images. A program that plays episodes calls `check_output`
+at its start, collects states in a `Recording`, and calls `finish` at its end.
+"""
+
+import collections
+from collections.abc import Sequence
+import os
+import tempfile
+from typing import BinaryIO
+
+import numpy as np
+from PIL import Image
+
+from gridlu import program
+from gridlu import rendering
+from gridlu import world
+
+RECORDED_EPISODES = 20  # How many episodes a `Recording` keeps by default.
+_STEP_SECONDS = .5
+_END_SECONDS = 2.
+_LONGEST_SECONDS = 600.  # A GIF counts hundredths of seconds in 16 bits.
+
+
+class OutputError(program.UserError):
+  """A file that cannot be written."""
+
+
+def check_output(flag: str, path: str, suffix: str) -> None:
+  """Checks that a file can be written, before the work that fills it.
+
+  Args:
+    flag: The flag that names the file, without its dashes.
+    path: The file. Its folder must exist.
+    suffix: The end that its name must have, such as '.gif'.
+
+  Raises:
+    OutputError: The file cannot be written. The message says why.
+  """
+  folder = os.path.dirname(path) or '.'
+  if not path.lower().endswith(suffix) or os.path.isdir(path):
+    problem = f'expected the name of a {suffix} file'
+  elif not os.path.isdir(folder):
+    problem = f'there is no folder {folder}; make it first'
+  elif os.path.exists(path) and not os.access(path, os.W_OK):
+    problem = 'it may not be written; name another file'
+  else:
+    try:
+      with tempfile.TemporaryFile(dir=folder):
+        return
+    except OSError as error:
+      problem = f'it cannot be written ({error}); name another folder'
+  raise OutputError(f'--{flag}={path}: {problem}.')
+
+
+def save_gif(path: str | os.PathLike | BinaryIO, images: np.ndarray,
+             captions: Sequence[str] | None = None,
+             seconds: float | Sequence[float] = _STEP_SECONDS,
+             scale: int = 4) -> None:
+  """Writes an animated GIF that loops forever.
+
+  Args:
+    path: The .gif file to write or replace, or an open file.
+    images: uint8 [N, H, W, 3], an image for each frame. Equal frames in a row
+      become one frame that lasts longer.
+    captions: A text below each image, wrapped to its width; None for no text.
+    seconds: How long a frame lasts: one number for all, or one for each. GIF
+      counts hundredths, and many programs show no frame for less than .02.
+    scale: Enlarges each pixel to a square of this many pixels on a side.
+
+  Raises:
+    ValueError: `images` is not such an array, there is not one caption or time
+      for each image, or a number is out of range.
+    OSError: The file cannot be written.
+  """
+  images = rendering.checked(images, captions)
+  count = len(images)
+  times = np.asarray(seconds, np.float64)
+  if times.ndim == 0:
+    times = np.full(count, times)
+  if times.shape != (count,):
+    raise ValueError(f'seconds has the shape {times.shape} for {count} images: '
+                     'expected one number, or one for each.')
+  wrong = ~((times >= .01) & (times <= _LONGEST_SECONDS))
+  if wrong.any():
+    raise ValueError(f'seconds has {times[wrong][0]}: expected .01 to '
+                     f'{_LONGEST_SECONDS:g}.')
+  frames = [
+      rendering.contact_sheet(
+          images[i:i + 1], None if captions is None else captions[i:i + 1],
+          scale=scale)
+      for i in range(count)]
+  # Captions differ in their numbers of lines; a GIF's frames have one size.
+  height = max(len(frame) for frame in frames)
+  pictures = [
+      Image.fromarray(rendering.pad(frame, height, frame.shape[1]))
+      for frame in frames]
+  pictures[0].save(
+      path, format='GIF', save_all=True, append_images=pictures[1:], loop=0,
+      duration=[int(x) for x in np.round(1000 * times)])
+
+
+class Recording:
+  """Collects episodes, with a caption for each state, to save as a GIF."""
+
+  def __init__(self, episodes: int = RECORDED_EPISODES):
+    """Makes an empty recording.
+
+    Args:
+      episodes: How many of the last episodes to keep. Episodes without a step
+        do not count.
+    """
+    self._episodes: collections.deque[list[tuple[np.ndarray, str]]] = (
+        collections.deque(maxlen=episodes))
+
+  def begin(self) -> None:
+    """Begins an episode."""
+    if self._episodes and len(self._episodes[-1]) < 2:
+      self._episodes.pop()
+    self._episodes.append([])
+
+  def add(self, state: world.State, caption: str) -> None:
+    """Adds a state, without batch dimensions, to the episode."""
+    self._episodes[-1].append((world.pack(state), caption))
+
+  def save(self, path: str | os.PathLike) -> str:
+    """Writes the GIF, unless nothing was played.
+
+    Args:
+      path: The file to write or replace.
+
+    Returns:
+      A sentence that says what was written.
+
+    Raises:
+      OutputError: The file cannot be written.
+    """
+    episodes = [episode for episode in self._episodes if len(episode) > 1]
+    if not episodes:
+      return f'{os.fspath(path)} was not written: no step was made.'
+    frames = [frame for episode in episodes for frame in episode]
+    seconds = [
+        _END_SECONDS if frame is episode[-1] else _STEP_SECONDS
+        for episode in episodes for frame in episode]
+    images = rendering.render(
+        world.unpack(np.stack([packed for packed, _ in frames])))
+    try:
+      save_gif(path, images, [caption for _, caption in frames], seconds)
+    except OSError as error:
+      raise OutputError(
+          f'{os.fspath(path)} cannot be written ({error}).') from error
+    return (f'{os.fspath(path)}: {len(frames)} states of {len(episodes)} '
+            f'episode{"s" if len(episodes) > 1 else ""}')

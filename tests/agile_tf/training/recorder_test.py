@@ -1,0 +1,101 @@
+"""Tests for recorder."""
+
+from absl.testing import absltest
+import numpy as np
+
+from agile_tf.agent import rollouts
+from agile_tf.training import recorder
+
+
+def _rollout(first, steps, ended, workers=3):
+  """States are numbered from `first` on; of two actions `steps` are played."""
+  observations = np.zeros([3, workers, 1], np.uint8)
+  observations[:, 0, 0] = first + np.minimum(np.arange(3), steps)
+  return rollouts.Rollout(
+      observations, np.zeros([workers, 1], np.int32),
+      np.zeros([2, workers], np.int32), np.zeros([2, workers], np.float32),
+      np.ones([2, workers], np.float32),
+      (np.arange(2)[:, None] < steps).repeat(workers, 1).astype(np.float32),
+      np.full([workers], ended), ('go',) * workers)
+
+
+class RecorderTest(absltest.TestCase):
+
+  def test_joins_the_rollouts_of_an_episode(self):
+    followed = recorder.Recorder(from_start=True)
+    decisions = np.zeros([2, 3], bool)
+    decisions[0, 0] = True
+    followed.add(_rollout(0, 2, False), decisions)
+    self.assertIsNone(followed.take())
+    followed.add(_rollout(2, 1, True), decisions)
+    episode = followed.take()
+    assert episode is not None
+    self.assertEqual(episode.instruction, 'go')
+    np.testing.assert_array_equal(episode.observations[:, 0], [0, 1, 2, 3])
+    np.testing.assert_array_equal(episode.decisions, [True, False, True])
+    self.assertIsNone(followed.take())
+
+  def test_an_episode_without_end_comes_in_parts(self):
+    followed = recorder.Recorder(from_start=True)
+    decisions = np.zeros([2, 3], bool)
+    parts = []
+    for i in range(1000):
+      rollout = _rollout(0, 2, False)
+      rollout.observations[:, 0, 0] = np.arange(2 * i, 2 * i + 3) % 256
+      followed.add(rollout, decisions)
+      held = sum(x.nbytes for x in followed.state().values())
+      self.assertLess(held, 2 * 700)
+      part = followed.take()
+      if part is not None:
+        parts.append(part)
+    self.assertLen(parts, 6)
+    for i, part in enumerate(parts):
+      self.assertLen(part.decisions, 300)
+      np.testing.assert_array_equal(
+          part.observations[:, 0], np.arange(300 * i, 300 * i + 301) % 256)
+
+  def test_a_part_of_a_rollout_does_not_keep_all_of_it(self):
+    followed = recorder.Recorder(from_start=True)
+    followed.add(_rollout(0, 2, False, workers=100), np.zeros([2, 100], bool))
+    for kept in *followed._observations, *followed._decisions:
+      self.assertIsNone(kept.base)
+
+  def test_after_a_resume_waits_for_an_episode_to_begin(self):
+    followed = recorder.Recorder(from_start=False)
+    decisions = np.zeros([2, 3], bool)
+    followed.add(_rollout(7, 2, True), decisions)
+    self.assertIsNone(followed.take())
+    followed.add(_rollout(0, 2, True), decisions)
+    episode = followed.take()
+    assert episode is not None
+    np.testing.assert_array_equal(episode.observations[:, 0], [0, 1, 2])
+
+  def test_goes_on_from_its_state(self):
+    decisions = np.array([[True] * 3, [False] * 3])
+    first, second = (recorder.Recorder(from_start) for from_start in (1, 0))
+    first.add(_rollout(0, 2, True), decisions)
+    first.add(_rollout(0, 2, False), decisions)
+    second.load(first.state())
+    episode = second.take()
+    assert episode is not None
+    self.assertEqual(episode.instruction, 'go')
+    np.testing.assert_array_equal(episode.decisions, [True, False])
+    for one in (first, second):
+      one.add(_rollout(2, 1, True), decisions)
+    first_episode, second_episode = first.take(), second.take()
+    assert first_episode is not None
+    assert second_episode is not None
+    for one, other in zip(first_episode, second_episode):
+      np.testing.assert_array_equal(one, other)
+
+  def test_keeps_nothing_of_the_other_workers(self):
+    followed = recorder.Recorder(from_start=True)
+    rollout = _rollout(0, 2, False, workers=1000)
+    followed.add(rollout, np.zeros([2, 1000], bool))
+    for kept in (*followed._observations, *followed._decisions):
+      self.assertIsNone(kept.base)
+      self.assertLess(kept.nbytes, 10)
+
+
+if __name__ == '__main__':
+  absltest.main()

@@ -1,0 +1,84 @@
+"""A third task in one file: a block of a colour has to be in a corner."""
+
+import functools
+
+import numpy as np
+
+from gridlu import instances as instances_lib
+from gridlu import language
+from gridlu import world
+
+TITLE = 'GridLU-Corners'
+EPISODE_LENGTH = 12
+HAS_GROUND_TRUTH = True
+TOKENS = ('InCorner', *world.COLORS, 'AGENT')
+FIRST_GROUPS = ('red', 'other')
+
+_CORNERS = np.zeros((world.SIZE, world.SIZE), np.bool_)
+_CORNERS[::world.SIZE - 1, ::world.SIZE - 1] = True
+
+
+class _Corner(language.Instruction):
+  task = 'corners'
+  noun = 'a corner'
+
+  @classmethod
+  def left_problem(cls, left):
+    return None if left == language.AGENT else 'AGENT'
+
+  @classmethod
+  def right_problem(cls, left, right):
+    if isinstance(right, language.Color) and right.blocks == language.SCENE:
+      return None
+    return 'Color(..., SCENE)'
+
+
+class InCorner(_Corner):
+  """A block of the colour is in a corner."""
+
+
+@functools.cache
+def all_instructions():
+  return tuple(
+      InCorner(language.AGENT, language.Color(color, language.SCENE))
+      for color in world.COLORS)
+
+
+def encode(instructions):
+  return np.array(
+      [[world.COLORS.index(i.right.color)] for i in instructions], np.int32)
+
+
+def satisfied(codes, states, xp=np):
+  blocks = xp.asarray(states.blocks, np.int32)
+  colors = (blocks + len(world.COLORS) - 1) % len(world.COLORS)
+  fits = (blocks > 0) & (colors == codes[..., 0][..., None, None])
+  return xp.any(fits & _CORNERS, axis=(-2, -1))
+
+
+def instances(rng, count, instructions=None):
+  """A rect of each colour and the agent, in four different cells."""
+  chosen = language.chosen(instructions, all_instructions())
+  cells = np.argsort(rng.random((count, world.NUM_CELLS)), axis=1)
+  blocks = np.zeros((count, world.NUM_CELLS), np.int32)
+  for column, color in enumerate(world.COLORS):
+    blocks[np.arange(count), cells[:, column]] = world.block('rect', color)
+  agent = np.stack(np.divmod(cells[:, 3], world.SIZE), axis=-1)
+  return instances_lib.Instances(
+      rng.integers(len(chosen), size=count, dtype=np.int32),
+      world.State(blocks.reshape(count, world.SIZE, world.SIZE),
+                  agent.astype(np.int32), np.zeros(count, np.bool_)))
+
+
+def goal_states(rng, count, instructions=None):
+  codes = encode(language.chosen(instructions, all_instructions()))
+  drawn = instances(rng, 20 * count + 100, instructions)
+  goals = np.flatnonzero(
+      satisfied(codes[drawn.instruction], drawn.state))[:count]
+  return instances_lib.Instances(
+      drawn.instruction[goals], world.State(*(x[goals] for x in drawn.state)))
+
+
+def groups(instruction, start):
+  color = instruction.right.color
+  return ('red' if color == 'red' else 'other',)

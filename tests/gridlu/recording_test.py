@@ -1,0 +1,126 @@
+"""Tests for gridlu.recording."""
+
+import os
+
+from absl.testing import absltest
+from absl.testing import parameterized
+import numpy as np
+from PIL import Image
+
+from gridlu import recording as recording_lib
+from gridlu import rendering
+from gridlu import world
+from tests.gridlu import boards
+
+_LONG = ("NorthFrom(Color('red', Shape('circle', SCENE)), "
+         "Color('blue', Shape('rect', SCENE)))")
+
+
+class SaveGifTest(parameterized.TestCase):
+
+  def setUp(self):
+    super().setUp()
+    self._path = os.path.join(self.create_tempdir().full_path, 'out.gif')
+    self._images = rendering.render(
+        boards.random_states(np.random.default_rng(0), 5))
+
+  def _frames(self):
+    with Image.open(self._path) as gif:
+      self.assertEqual(gif.info['loop'], 0)
+      for i in range(gif.n_frames):
+        gif.seek(i)
+        yield np.asarray(gif.convert('RGB')), gif.info['duration']
+
+  @parameterized.parameters(1, 3)
+  def test_images_are_scaled_without_blur(self, scale):
+    recording_lib.save_gif(self._path, self._images, scale=scale)
+    frames = list(self._frames())
+    self.assertLen(frames, 5)
+    for (frame, duration), image in zip(frames, self._images):
+      large = np.repeat(np.repeat(image, scale, axis=0), scale, axis=1)
+      np.testing.assert_array_equal(
+          frame[8:8 + len(large), 8:8 + len(large)], large)
+      self.assertEqual(duration, 500)
+
+  def test_captions_of_any_length(self):
+    captions = ['', 'short', _LONG, _LONG + _LONG, 'short']
+    recording_lib.save_gif(self._path, self._images, captions, scale=3)
+    below = [(frame[8 + 168:] < 128).any(axis=(1, 2)).sum()
+             for frame, _ in self._frames()]
+    self.assertEqual(below[0], 0)
+    self.assertLess(below[0], below[1])
+    self.assertLess(below[1], below[2])
+    self.assertLess(below[2], below[3])
+    self.assertEqual(below[4], below[1])
+    for i, (frame, _) in enumerate(self._frames()):
+      np.testing.assert_array_equal(
+          frame[8:176:3, 8:176:3], self._images[i])
+
+  def test_times(self):
+    recording_lib.save_gif(
+        self._path, self._images, seconds=[.1, .2, .3, 1, 2.5], scale=1)
+    self.assertEqual([duration for _, duration in self._frames()],
+                     [100, 200, 300, 1000, 2500])
+
+  def test_a_single_image(self):
+    recording_lib.save_gif(self._path, self._images[:1], ['one'])
+    self.assertLen(list(self._frames()), 1)
+
+  @parameterized.named_parameters(
+      ('one_image', dict(images=np.zeros((56, 56, 3), np.uint8)),
+       r'uint8 \[56, 56, 3\]: expected uint8 \[N, H, W, 3\]'),
+      ('dtype', dict(images=np.zeros((1, 56, 56, 3))), 'images are float64'),
+      ('empty', dict(images=np.zeros((0, 56, 56, 3), np.uint8)), 'length 0'),
+      ('captions', dict(captions=['one']), '1 captions for 5 images'),
+      ('seconds', dict(seconds=[1., 2.]), r'seconds has the shape \(2,\)'),
+      ('no_time', dict(seconds=0), 'seconds has 0.0: expected .01 to 600'),
+      ('not_a_number', dict(seconds=np.nan), 'seconds has nan'),
+      ('scale', dict(scale=0), 'scale is 0'))
+  def test_bad_arguments_are_named(self, changes, message):
+    with self.assertRaisesRegex(ValueError, message):
+      recording_lib.save_gif(self._path, **({'images': self._images} | changes))
+    self.assertFalse(os.path.exists(self._path))
+
+
+class RecordingTest(absltest.TestCase):
+
+  def setUp(self):
+    super().setUp()
+    self._path = os.path.join(self.create_tempdir().full_path, 'out.gif')
+    self._states = boards.random_states(np.random.default_rng(0), 40)
+
+  def _play(self, recording, lengths):
+    number = 0
+    for length in lengths:
+      recording.begin()
+      for _ in range(length):
+        recording.add(
+            world.State(*(x[number] for x in self._states)), str(number))
+        number += 1
+
+  def test_keeps_the_last_episodes_that_have_a_step(self):
+    recording = recording_lib.Recording(episodes=2)
+    self._play(recording, [3, 2, 1, 3, 1])
+    # The last, without a step, has taken the place of the episode of 2.
+    self.assertEqual(recording.save(self._path),
+                     f'{self._path}: 3 states of 1 episode')
+    self._play(recording, [2])
+    self.assertEqual(recording.save(self._path),
+                     f'{self._path}: 5 states of 2 episodes')
+    with Image.open(self._path) as gif:
+      durations = []
+      for i in range(gif.n_frames):
+        gif.seek(i)
+        durations.append(gif.info['duration'])
+    self.assertEqual(durations, [500, 500, 2000, 500, 2000])
+
+  def test_nothing_played_leaves_no_file(self):
+    recording = recording_lib.Recording()
+    self.assertIn('was not written', recording.save(self._path))
+    self._play(recording, [1, 1])
+    self.assertIn('was not written', recording.save(self._path))
+    self.assertFalse(os.path.exists(self._path))
+
+
+if __name__ == '__main__':
+  absltest.main()

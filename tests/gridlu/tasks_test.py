@@ -1,0 +1,124 @@
+"""Tests for gridlu.tasks: what a task says, and what a third one takes."""
+
+from unittest import mock
+
+from absl.testing import absltest
+from absl.testing import parameterized
+import numpy as np
+
+import gridlu
+from gridlu import goal_dataset
+from gridlu import language
+from gridlu import play
+from gridlu import screen
+from gridlu import solver
+from gridlu import tasks
+from gridlu import vectorized
+from gridlu import world
+from tests.gridlu import corners
+
+_RED = "InCorner(AGENT, Color('red', SCENE))"
+
+
+class TaskTest(parameterized.TestCase):
+
+  @parameterized.parameters(*tasks.TASKS)
+  def test_the_name_is_that_of_the_instructions(self, name):
+    task = tasks.find(name)
+    self.assertEqual({i.task for i in task.instructions()}, {name})
+
+  def test_what_reports_and_gymnasium_ask(self):
+    relations, arrangements = tasks.TASKS.values()
+    self.assertEqual((relations.gym_id, arrangements.gym_id),
+                     ('GridLU-Relations-v0', 'GridLU-Arrangements-v0'))
+    self.assertEqual((relations.episode_length, arrangements.episode_length),
+                     (30, 45))
+    environment = gridlu.GridLU('arrangements', seed=0)
+    environment.reset()
+    start = environment.state
+    for task, text, state, expected in (
+        (relations, "NorthFrom(AGENT, Color('red', SCENE))", None,
+         ['go to', 'NorthFrom']),
+        (relations, "EastFrom(Shape('rect', SCENE), Color('red', SCENE))",
+         start, ['bring to', 'EastFrom']),
+        (arrangements, 'Line(AGENT, SCENE)', None, ['Line']),
+        (arrangements, 'Line(AGENT, SCENE)', start,
+         [f'{np.count_nonzero(start.blocks)} blocks', 'Line'])):
+      self.assertSequenceEqual(
+          task.groups(language.parse(text), state), expected)
+
+  def test_unknown_names_are_told_the_others(self):
+    with self.assertRaisesRegex(
+        ValueError, r"'chess': expected one of \('relations', 'arrangements'"):
+      tasks.find('chess')
+
+
+class ThirdTaskTest(absltest.TestCase):
+  """One new file and one entry in `TASKS` are all that a task takes."""
+
+  def setUp(self):
+    super().setUp()
+    self.enter_context(mock.patch.dict(
+        tasks.TASKS, corners=tasks.from_module(corners)))
+
+  def test_is_spoken(self):
+    self.assertIs(type(language.parse(_RED)), corners.InCorner)
+    for instruction in corners.all_instructions():
+      self.assertEqual(language.parse(str(instruction)), instruction)
+    with self.assertRaisesRegex(
+        language.InstructionError, r'or a corner \(InCorner\)'):
+      language.parse('InMiddle(AGENT, SCENE)')
+    with self.assertRaisesRegex(
+        language.InstructionError, r'expected Color\(..., SCENE\)'):
+      language.parse("InCorner(AGENT, Shape('rect', SCENE))")
+
+  def test_a_word_belongs_to_one_task(self):
+    with self.assertRaisesRegex(TypeError, 'both have the word Line'):
+      type('Line', (corners.InCorner,), {})
+    self.assertEqual(language.parse('Line(AGENT, SCENE)').task, 'arrangements')
+
+  def test_is_played(self):
+    environment = gridlu.GridLU('corners', seed=0)
+    self.assertEqual(environment.episode_length, 12)
+    rewards = set()
+    step = environment.reset()
+    for i in range(1000):
+      step = environment.step(i % 5)
+      if not step.first():
+        self.assertEqual(step.reward, gridlu.satisfied(
+            environment.instruction, environment.state))
+        rewards.add(step.reward)
+    self.assertEqual(rewards, {0, 1})
+    boards = vectorized.VectorGridLU(4, 'corners', seed=0)
+    boards.reset()
+    self.assertEqual(boards.step(np.zeros(4, np.int32)).rewards.shape, (4,))
+
+  def test_is_shown_on_the_screen(self):
+    game = play.Game(gridlu.GridLU('corners', seed=0))
+    text = '\n'.join(screen.plain(game.lines()))
+    self.assertIn('GridLU-Corners', text)
+    self.assertIn('12 left', text)
+
+  def test_has_goal_states(self):
+    dataset = goal_dataset.generate('corners', 50, seed=0)
+    self.assertLen(dataset, 50)
+    self.assertEqual(goal_dataset.violations(dataset), 0)
+
+  def test_is_solved(self):
+    drawn = corners.instances(np.random.default_rng(0), 20)
+    instructions = [
+        corners.all_instructions()[i] for i in drawn.instruction]
+    steps = solver.shortest(instructions, drawn.state)
+    self.assertTrue(np.all(steps >= 0))
+    for i, instruction in enumerate(instructions):
+      state = world.State(*(x[i] for x in drawn.state))
+      solution = solver.solve(instruction, state)
+      self.assertEqual(solution.steps, steps[i])
+      for action in solution.actions:
+        self.assertFalse(gridlu.satisfied(instruction, state))
+        state = world.step(state, action)
+      self.assertTrue(gridlu.satisfied(instruction, state))
+
+
+if __name__ == '__main__':
+  absltest.main()

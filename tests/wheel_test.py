@@ -1,0 +1,49 @@
+"""Tests for the wheel: what `pip install .` leaves is whole."""
+
+import pathlib
+import shutil
+import subprocess
+import sys
+import zipfile
+
+from absl.testing import absltest
+import pytest
+
+_ROOT = pathlib.Path(__file__).parent.parent
+
+
+def _source() -> set[str]:
+  """Returns the files of both packages that belong into the wheel."""
+  return {
+      path.relative_to(_ROOT).as_posix()
+      for package in ('agile_tf', 'gridlu')
+      for path in (_ROOT / package).rglob('*')
+      if path.suffix in ('.py', '.html', '.csv', '.typed')}
+
+
+class WheelTest(absltest.TestCase):
+
+  @pytest.mark.slow
+  def test_has_every_module_page_curve_and_marker(self):
+    folder = pathlib.Path(self.create_tempdir().full_path)
+    # A copy: a build leaves files beside the source, and takes up old ones.
+    for name in ('setup.cfg', 'pyproject.toml', 'README.md', 'LICENSE'):
+      shutil.copy(_ROOT / name, folder)
+    for name in ('agile_tf', 'gridlu'):
+      shutil.copytree(_ROOT / name, folder / name)
+    subprocess.run(
+        [sys.executable, '-m', 'pip', 'wheel', '--quiet', '--no-deps',
+         f'--wheel-dir={folder}', str(folder)], check=True)
+    wheel, = folder.glob('*.whl')
+    with zipfile.ZipFile(wheel) as archive:
+      content = {name for name in archive.namelist()
+                 if '.dist-info/' not in name}
+    self.assertEqual(content, _source())
+    for name in ('agile_tf/py.typed', 'gridlu/py.typed',
+                 'agile_tf/evaluation/judge_page.html',
+                 'agile_tf/reproduction/paper_curves/fig4_right_rho25.csv'):
+      self.assertIn(name, content)
+
+
+if __name__ == '__main__':
+  absltest.main()
