@@ -12,6 +12,7 @@ import math
 from typing import Any
 
 from absl import flags
+import numpy as np
 
 from gridlu import files
 from gridlu import program
@@ -24,9 +25,14 @@ class ConfigError(program.UserError):
   """A setting that cannot be: names the value, what was expected, the fix."""
 
 
+class MissingError(ConfigError):
+  """There is no file with the settings of a run."""
+
+
 def _setting(default: Any, text: str, *, low: float | None = None,
              high: float | None = None, above: float | None = None,
-             choices: tuple[str, ...] = (), of_run: bool = False) -> Any:
+             choices: tuple[str, ...] = (), of_run: bool = False,
+             double: bool = False) -> Any:
   """Declares a setting.
 
   Args:
@@ -38,10 +44,12 @@ def _setting(default: Any, text: str, *, low: float | None = None,
     choices: The values allowed.
     of_run: Whether it only says how a run is carried out, so that a resumed
       run may change it.
+    double: Of a float, whether Python alone computes with it. All others end
+      in TensorFlow, in float32.
   """
   return dataclasses.field(default=default, metadata={
       'text': text, 'low': low, 'high': high, 'above': above,
-      'choices': choices, 'of_run': of_run})
+      'choices': choices, 'of_run': of_run, 'double': double})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,13 +71,15 @@ class Config:
       'meanings, together with the other string that means the same.',
       choices=('none', 'strings', 'meanings'))
   held_out_share: float = _setting(
-      0.1, 'The share that --held_out holds out.', above=0, high=1)
+      0.1, 'The share that --held_out holds out.', above=0, high=1,
+      double=True)
   held_out_seed: int = _setting(
       0, 'Decides which ones.', low=0)
   physics: str = _setting(
       'normal', "GridLU's physics: every block can be carried, or red rects "
       'cannot (figure 5).', choices=('normal', 'immovable_red_rects'))
-  episode_length: int = _setting(30, 'Steps in a GridLU episode.', low=1)
+  episode_length: int = _setting(
+      30, 'Steps in a GridLU episode.', low=1, high=2**31 - 1)
   truncate: bool = _setting(
       False, "Whether a GridLU episode's end is a truncation (returns "
       'bootstrap there) and not a termination.')
@@ -131,7 +141,7 @@ class Config:
       above=0)
   rollout_length: int = _setting(
       15, 'Steps from one update to the next; a rollout ends with its episode.',
-      low=1)
+      low=1, high=10_000)
   discount: float = _setting(0.99, 'gamma.', low=0, high=1)
   td_lambda: float = _setting(
       1.0, 'lambda of the returns; 1 is the n-step returns of A3C.', low=0,
@@ -141,11 +151,11 @@ class Config:
   entropy_weight: float = _setting(
       0.01, "alpha, the weight of the policy's entropy.", low=0)
   policy_workers: int = _setting(
-      15, 'Workers that train the policy.', low=1)
+      15, 'Workers that train the policy.', low=1, high=10_000)
   policy_threads: int = _setting(
       15, 'Threads over which these workers are dealt; they divide the '
       "workers. 1 plays all workers in lockstep, the discriminator's too, and "
-      'makes a run on a CPU repeatable.', low=1)
+      'makes a run on a CPU repeatable.', low=1, high=1000)
 
   # The discriminator.
   discriminator_learning_rate: float = _setting(
@@ -164,7 +174,7 @@ class Config:
       low=2)
   anticipated_negative_rate: float = _setting(
       0.25, 'rho: the share of a draw from B that is taken for true negatives; '
-      '1 takes all.', above=0, high=1)
+      '1 takes all.', above=0, high=1, double=True)
   max_column_norm: float = _setting(
       1.0, "The L2 norm to which the incoming weights of each of the "
       "discriminator's units are clipped; 0 clips none.", low=0)
@@ -188,12 +198,12 @@ class Config:
       0, 'The seed from which D is generated.', low=0)
   dataset_carrying: float = _setting(
       0.0, "The share of D's goal states with the agent on a block in which it "
-      'carries that block.', low=0, high=1)
+      'carries that block.', low=0, high=1, double=True)
 
   # The run.
   steps: int = _setting(
       500_000_000, 'Policy steps to train for, over all workers.', low=1,
-      of_run=True)
+      high=900_000_000_000, of_run=True)  # Checkpoints have twelve digits.
   seed: int = _setting(0, 'The seed of everything but D.', low=0)
   rollouts: str = _setting(
       'auto', 'How episodes are played: "compiled" whole rollouts in one '
@@ -205,20 +215,24 @@ class Config:
       'resumed.', of_run=True)
   intra_op_threads: int = _setting(
       0, 'Threads within one TensorFlow operation or compiled program; 0 is '
-      'one for each CPU core that the process may use.', low=0, of_run=True)
+      'one for each CPU core that the process may use.', low=0, high=4096,
+      of_run=True)
   inter_op_threads: int = _setting(
       0, 'Threads that run several operations at a time; 0 as above.', low=0,
-      of_run=True)
+      high=4096, of_run=True)
   log_steps: int = _setting(
       10_000, 'Steps between two rows of metrics.', low=1, of_run=True)
   image_steps: int = _setting(
       500_000, 'Steps between two episodes as images in TensorBoard.', low=1,
       of_run=True)
   checkpoint_minutes: float = _setting(
-      10.0, 'Minutes between two checkpoints.', above=0, of_run=True)
+      10.0, 'Minutes between two checkpoints.', above=0, of_run=True,
+      double=True)
   stall_minutes: float = _setting(
       10.0, 'After how many minutes in one iteration a worker is reported, '
-      'with the place where it is. Nothing is ended.', above=0, of_run=True)
+      'with the place where it is. If the run has to be saved or stopped and '
+      'the worker does not come within as many, the run ends with an error.',
+      above=0, of_run=True, double=True)
   checkpoints_kept: int = _setting(
       3, 'How many checkpoints are kept, the newest ones.', low=1, of_run=True)
   why: str = _setting(
@@ -227,13 +241,7 @@ class Config:
 
   def __post_init__(self):
     for field in dataclasses.fields(self):
-      value = getattr(self, field.name)
-      kinds = (int, float) if isinstance(field.default, float) else (
-          type(field.default),)
-      if type(value) not in kinds:
-        raise ConfigError(
-            f'--{field.name}={value!r}: expected {kinds[-1].__name__}.')
-      _check(field, value)
+      _check(field, getattr(self, field.name))
     if self.policy_workers % self.policy_threads:
       raise ConfigError(
           f'--policy_threads={self.policy_threads} does not divide '
@@ -243,12 +251,12 @@ class Config:
       raise ConfigError(
           f'--batch_size={self.batch_size} is odd; half of a batch are goals, '
           'so use an even number.')
-    draw = round(self.batch_size / (2 * self.anticipated_negative_rate))
-    if draw > self.replay_size:
+    draw = self.batch_size / (2 * self.anticipated_negative_rate)
+    if not math.isfinite(draw) or round(draw) > self.replay_size:
       raise ConfigError(
           f'--replay_size={self.replay_size} is less than one draw from B '
-          f'({draw} pairs = batch_size / (2 anticipated_negative_rate)); make '
-          'it larger.')
+          f'({draw:.15g} pairs = batch_size / (2 anticipated_negative_rate)); '
+          'make it, or --anticipated_negative_rate, larger.')
     if (self.reward == 'frozen') != bool(self.reward_model):
       raise ConfigError(
           f'--reward={self.reward} with --reward_model={self.reward_model!r}: '
@@ -265,27 +273,73 @@ def _divisors(number: int) -> list[int]:
   return [i for i in range(1, number + 1) if number % i == 0]
 
 
+# What float32 holds with all its digits; less than the smallest becomes 0.
+_SMALLEST, _LARGEST = (
+    float(limit)
+    for limit in (np.finfo(np.float32).tiny, np.finfo(np.float32).max))
+
+
+# The largest whole number that NumPy and TensorFlow hold.
+_MOST = 2**63 - 1
+
+
+def _shown(value: Any) -> str:
+  """Returns a value as an error may show it, however large it is."""
+  if isinstance(value, int) and value.bit_length() > 400:
+    return f'(a number of {value.bit_length()} bits)'
+  text = value if isinstance(value, str) and value.isprintable() else (
+      repr(value))
+  return text if len(text) <= 200 else f'{text[:200]}...'
+
+
 def _check(field: dataclasses.Field, value: Any) -> None:
-  """Raises ConfigError if a value is out of its range."""
-  limits = field.metadata
-  wanted = []
-  if limits['choices']:
-    wanted.append('one of ' + ', '.join(limits['choices']))
-  if limits['low'] is not None:
-    wanted.append(f'at least {limits["low"]}')
-  if limits['above'] is not None:
-    wanted.append(f'more than {limits["above"]}')
-  if limits['high'] is not None:
-    wanted.append(f'at most {limits["high"]}')
-  number = isinstance(value, (int, float)) and not isinstance(value, bool)
-  if ((limits['choices'] and value not in limits['choices']) or
-      number and not math.isfinite(value) or
-      limits['low'] is not None and value < limits['low'] or
-      limits['above'] is not None and value <= limits['above'] or
-      limits['high'] is not None and value > limits['high']):
+  """Raises ConfigError if a value is of another type or out of its range."""
+  kinds = (int, float) if isinstance(field.default, float) else (
+      type(field.default),)
+  if type(value) not in kinds:
     raise ConfigError(
-        f'--{field.name}={value}: expected '
-        f'{" and ".join(wanted) or "a finite number"}.')
+        f'--{field.name}={_shown(value)}: expected {kinds[-1].__name__}.')
+  problem = (
+      _text_problem(field, value) if isinstance(value, str) else
+      _number_problem(field, value))
+  if problem:
+    raise ConfigError(f'--{field.name}={_shown(value)}: expected {problem}.')
+
+
+def _text_problem(field: dataclasses.Field, value: str) -> str:
+  """Returns what was expected in place of a text, '' if it is good."""
+  choices = field.metadata['choices']
+  if choices and value not in choices:
+    return 'one of ' + ', '.join(choices)
+  try:
+    value.encode()
+  except UnicodeEncodeError:  # What Python makes of other bytes.
+    return 'text in UTF-8'
+  return 'text without a null character' if '\0' in value else ''
+
+
+def _number_problem(field: dataclasses.Field, value: float) -> str:
+  """Returns what was expected in place of a number, '' if it is good."""
+  limits = field.metadata
+  low, above, high = limits['low'], limits['above'], limits['high']
+  if high is None and isinstance(value, int):
+    high = _MOST
+  if (isinstance(value, float) and not math.isfinite(value) or
+      low is not None and value < low or
+      above is not None and value <= above or
+      high is not None and value > high):
+    wanted = [f'{words} {limit}'
+              for words, limit in (('at least', low), ('more than', above),
+                                   ('at most', limits['high']))
+              if limit is not None]
+    if limits['high'] is None and high is not None and value > high:
+      wanted.append(f'at most {high}')
+    return ' and '.join(wanted) or 'a finite number'
+  if isinstance(field.default, float) and not limits['double'] and value and (
+      not _SMALLEST <= abs(value) <= _LARGEST):
+    return (f'what float32 can hold, from {_SMALLEST:.2g} to {_LARGEST:.2g}'
+            f'{"" if above == 0 else ", or 0"}')
+  return ''
 
 
 def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
@@ -336,14 +390,15 @@ def load(path: str) -> Config:
   """Reads what `save` wrote.
 
   Raises:
-    ConfigError: if there is no such file, or it is not a configuration.
+    MissingError: if there is no such file.
+    ConfigError: if it cannot be read, or is not a configuration.
   """
   try:
     with open(path, encoding='utf-8') as file:
-      values = json.load(file)
-    return Config(**values)
+      text = file.read()
+    return Config(**files.parse_json(text))
   except FileNotFoundError:
-    raise ConfigError(
+    raise MissingError(
         f'There is no {path}: expected a directory that agile_tf.launch '
         'wrote.') from None
   except OSError as error:

@@ -3,16 +3,19 @@
   python -m agile_tf.launch --flagfile=launch/relations.flags
 
 A run lives in one directory: `config.json`, `metrics.csv`, TensorBoard events
-and `checkpoints/`. The same command goes on where it stopped. Ctrl-C and
-SIGTERM save and end it; an exception in any thread ends it with its traceback.
+and `checkpoints/`. The same command goes on where it stopped. Ctrl-C, SIGTERM
+and SIGHUP (a terminal that is closed) save and end it; an exception in any
+thread ends it with its traceback.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 import dataclasses
 import io
 import os
 import signal
+import socket
 import tempfile
+import threading
 import time
 from typing import Any
 
@@ -66,17 +69,21 @@ def check_same_run(config: config_lib.Config) -> str:
     ConfigError: if it is another.
   """
   path = os.path.join(config.run_dir, 'config.json')
-  if not os.path.exists(path) and checkpoints.steps(config.run_dir):
-    raise config_lib.ConfigError(
-        f'--run_dir={config.run_dir} has checkpoints and no config.json that '
-        'says what they are of: put it back, or choose another --run_dir.')
-  if os.path.exists(path):
-    differences = config_lib.differences(config_lib.load(path), config)
-    if differences:
+  try:
+    there = config_lib.load(path)
+  except config_lib.MissingError:
+    if checkpoints.steps(config.run_dir):
       raise config_lib.ConfigError(
-          f'--run_dir={config.run_dir} holds a run with other settings:\n  ' +
-          '\n  '.join(differences) +
-          '\nUse these settings to go on with it, or another --run_dir.')
+          f'--run_dir={config.run_dir} has checkpoints and no config.json that '
+          'says what they are of: put it back, or choose another --run_dir.'
+          ) from None
+    return path
+  differences = config_lib.differences(there, config)
+  if differences:
+    raise config_lib.ConfigError(
+        f'--run_dir={config.run_dir} holds a run with other settings:\n  ' +
+        '\n  '.join(differences) +
+        '\nUse these settings to go on with it, or another --run_dir.')
   return path
 
 
@@ -89,16 +96,22 @@ def _threads_for(num_workers: int, cores: int) -> int:
 class Run:
   """A trainer, its files, and what has to happen now and then."""
 
-  def __init__(self, config: config_lib.Config, trainer: trainer_lib.Trainer):
-    """Opens the files; goes on from the newest checkpoint, if there is one."""
+  def __init__(self, config: config_lib.Config, trainer: trainer_lib.Trainer,
+               check_lock: Callable[[], None]):
+    """Opens the files; goes on from the newest checkpoint, if there is one.
+
+    Args:
+      config: The run's settings.
+      trainer: At step 0.
+      check_lock: Raises an error if the run's directory is not the run's own
+        any more, see `run_lock.hold`. It is called before each row and save.
+    """
     self._config = config
+    self._check_lock = check_lock
     self._trainer = trainer
     self._schedule = trainer.schedule
     self._image_steps = 0
-    checkpoint = checkpoints.recover(config.run_dir)
-    if checkpoint is not None:
-      trainer.load(checkpoint)
-      self._image_steps = checkpoint.values['image_steps']
+    if checkpoints.recover(config.run_dir, self._restore):
       logging.info('Going on from step %d.', self._schedule.steps)
     steps = self._schedule.steps
     self._writer = metrics.Writer(
@@ -114,6 +127,11 @@ class Run:
     self._save_time = self._row_time
     self._warned: set[str] = set()
     self._compiling_at: int | None = steps  # None: all is compiled.
+
+  def _restore(self, checkpoint: checkpoints.Checkpoint) -> None:
+    """Takes over what was saved; see `checkpoints.recover`."""
+    self._trainer.load(checkpoint)
+    self._image_steps = checkpoint.values.get('image_steps', 0)
 
   def tick(self) -> None:
     """Writes whatever is due. Only the main thread calls it."""
@@ -137,6 +155,7 @@ class Run:
     log_steps = self._config.log_steps
     if self._schedule.steps // log_steps <= self._row_steps // log_steps:
       return
+    self._check_lock()
     values, now = self._trainer.row(), time.monotonic()
     steps = values['steps']
     values['seconds'] = now - self._start_time
@@ -174,8 +193,9 @@ class Run:
 
     Raises:
       TrainingError: if a number in it is not finite; nothing is saved.
+      StalledError: if a worker hangs.
     """
-    with self._schedule.paused():
+    with self._schedule.paused(60 * self._config.stall_minutes):
       if self._schedule.error is not None:
         return
       # Before the checkpoint, which says from where its rows are still due.
@@ -184,6 +204,7 @@ class Run:
     trainer_lib.require_finite(checkpoint)
     checkpoint.values['image_steps'] = self._image_steps
     step = checkpoint.values['steps']
+    self._check_lock()
     if step > self._saved_steps or not checkpoints.steps(self._config.run_dir):
       checkpoints.save(
           self._config.run_dir, step, checkpoint,
@@ -201,7 +222,7 @@ _SAME_SIGNAL_SECONDS = 2.0
 
 
 class _Signals:
-  """What Ctrl-C and SIGTERM do: save and stop; a later one ends at once.
+  """What Ctrl-C, SIGTERM and SIGHUP do: save and stop; later ones end at once.
 
   Attributes:
     schedule: To be stopped. Before there is one, a KeyboardInterrupt is raised.
@@ -209,18 +230,37 @@ class _Signals:
 
   def __init__(self):
     self.schedule: schedule_lib.Schedule | None = None
-    self._stopped_at: float | None = None
+    self._stopped = False
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # As by nohup.
+      numbers.append(signal.SIGHUP)
     self._handlers = {
-        number: signal.signal(number, self._stop)
-        for number in (signal.SIGINT, signal.SIGTERM)}
+        number: signal.signal(number, self._stop) for number in numbers}
+    # Python calls a handler once the main thread is back from a program of
+    # TensorFlow, which may hang; what it writes here can be read before.
+    reader, self._writer = socket.socketpair()
+    self._writer.setblocking(False)
+    self._wakeup = signal.set_wakeup_fd(self._writer.fileno())
+    threading.Thread(
+        target=self._end_at_the_second, args=(reader,), name='signals',
+        daemon=True).start()
+
+  def _end_at_the_second(self, reader: socket.socket) -> None:
+    first = None
+    with reader:
+      while number := reader.recv(1):
+        if number[0] not in self._handlers:
+          continue
+        now = time.monotonic()
+        if first is None:
+          first = now
+        elif now - first > _SAME_SIGNAL_SECONDS:
+          os._exit(128 + number[0])
 
   def _stop(self, number: int, _: Any) -> None:
-    now = time.monotonic()
-    if self._stopped_at is not None:
-      if now - self._stopped_at > _SAME_SIGNAL_SECONDS:
-        raise KeyboardInterrupt
+    if self._stopped:
       return
-    self._stopped_at = now
+    self._stopped = True
     if self.schedule is None:
       raise KeyboardInterrupt
     self.schedule.stop()
@@ -231,14 +271,21 @@ class _Signals:
 
     Its second half may still come, and must not spoil the exit.
     """
-    if self._stopped_at is not None:
+    if self._stopped:
       return
     for number, handler in self._handlers.items():
       signal.signal(number, handler)
+    signal.set_wakeup_fd(self._wakeup)
+    self._writer.close()  # Ends the thread.
 
 
-def build(config: config_lib.Config) -> tuple[trainer_lib.Trainer, Run]:
+def build(config: config_lib.Config, check_lock: Callable[[], None]
+         ) -> tuple[trainer_lib.Trainer, Run]:
   """Sets a run up, from its start or from its newest checkpoint.
+
+  Args:
+    config: The run's settings.
+    check_lock: See `Run`.
 
   Raises:
     ConfigError, CheckpointError, GoalDatasetError, MetricsError or WorldError:
@@ -254,7 +301,7 @@ def build(config: config_lib.Config) -> tuple[trainer_lib.Trainer, Run]:
       initial = _load_result('initial_policy', config.initial_policy)
   started = time.monotonic()
   trainer = trainer_lib.Trainer(config, frozen, initial)
-  run = Run(config, trainer)
+  run = Run(config, trainer, check_lock)
   config_lib.save(config, config_path)  # Only now is it a run.
   logging.info(
       'Built in %.0f s: %d policy workers in %d threads%s on %s.',
@@ -293,15 +340,15 @@ def train(config: config_lib.Config) -> None:
     TrainingError: if its numbers go wrong.
   """
   make_run_dir(config)
-  with run_lock.hold(config.run_dir):
-    _train(config)
+  with run_lock.hold(config.run_dir) as check_lock:
+    _train(config, check_lock)
 
 
-def _train(config: config_lib.Config) -> None:
+def _train(config: config_lib.Config, check_lock: Callable[[], None]) -> None:
   signals = _Signals()
   try:
     try:
-      trainer, run = build(config)
+      trainer, run = build(config, check_lock)
       signals.schedule = trainer.schedule
     except KeyboardInterrupt:
       logging.info('Stopped before the run began; there is nothing to save.')

@@ -11,7 +11,6 @@ run.
 """
 
 from collections.abc import Iterable, Sequence
-import json
 import os
 import shlex
 import signal
@@ -167,7 +166,8 @@ def _is_measured(path: str, arguments: Sequence[str]) -> bool:
              if argument.startswith('--run_dir=')][-1]
   try:
     with open(path, encoding='utf-8') as file:
-      return json.load(file)['steps'] == checkpoints.steps(run_dir)[-1]
+      steps = files.parse_json(file.read())['steps']
+    return steps == checkpoints.steps(run_dir)[-1]
   except (OSError, ValueError, KeyError, IndexError, TypeError):
     return False
 

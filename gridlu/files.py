@@ -1,9 +1,12 @@
-"""Writes files atomically: whole or not at all."""
+"""Writes files whole or not at all, and reads JSON that anybody wrote."""
 
 from collections.abc import Iterator
 import contextlib
+import glob
+import json
 import os
-from typing import IO
+import socket
+from typing import Any, IO
 
 
 @contextlib.contextmanager
@@ -22,7 +25,9 @@ def replacing(path: str, mode: str = 'w') -> Iterator[IO]:
   Raises:
     OSError: The file cannot be written.
   """
-  temporary = f'{path}.{os.getpid()}.part'  # No other process writes to it.
+  _remove_left_overs(path)
+  # No other process writes to it.
+  temporary = f'{path}.{socket.gethostname()}.{os.getpid()}.part'
   text = {} if 'b' in mode else {'encoding': 'utf-8', 'newline': ''}
   try:
     with open(temporary, mode, **text) as file:  # type: ignore[call-overload]
@@ -34,3 +39,36 @@ def replacing(path: str, mode: str = 'w') -> Iterator[IO]:
     with contextlib.suppress(FileNotFoundError):
       os.remove(temporary)
     raise
+
+
+def _remove_left_overs(path: str) -> None:
+  """Removes what killed processes of this machine left."""
+  start = f'{path}.{socket.gethostname()}.'
+  for left_over in glob.glob(f'{glob.escape(start)}*.part'):
+    number = left_over.removeprefix(start).removesuffix('.part')
+    if number.isdecimal() and not _is_running(int(number)):
+      with contextlib.suppress(OSError):  # Another process was faster.
+        os.remove(left_over)
+
+
+def _is_running(process: int) -> bool:
+  """Whether this machine has a process of this number."""
+  try:
+    os.kill(process, 0)
+  except (ProcessLookupError, OverflowError):
+    return False
+  except PermissionError:  # Somebody else's.
+    return True
+  return True
+
+
+def parse_json(text: str | bytes) -> Any:
+  """Returns the values of a JSON text.
+
+  Raises:
+    ValueError: if it is not JSON, or nested too deeply to read.
+  """
+  try:
+    return json.loads(text)
+  except RecursionError:
+    raise ValueError('it is nested too deeply') from None

@@ -28,11 +28,11 @@ from collections.abc import Sequence
 import dataclasses
 import os
 import time
-import zipfile
 
 from absl import flags
 import numpy as np
 
+from gridlu import archives
 from gridlu import files
 from gridlu import language
 from gridlu import program
@@ -41,6 +41,10 @@ from gridlu import world
 
 FORMAT = 'gridlu.goal_dataset'
 VERSION = 1
+# What a file's small arrays and its texts may take, in bytes. A compressed file
+# can be a thousand times smaller than what it says.
+_MAX_SMALL = 1000
+_MAX_TEXTS = 2**27
 
 
 class GoalDatasetError(program.UserError):
@@ -67,39 +71,32 @@ class GoalDataset:
 
   def __post_init__(self):
     self._check_instructions()
-    if (self.states is None) == (self.images is None):
-      raise GoalDatasetError(
-          f'{"neither" if self.states is None else "both"} of states and '
-          'images given: expected one of them.')
+    index = np.asarray(self.instruction)
+    _check_shapes(index, self.states, self.images)
+    self._check_index(index)
     if self.states is not None:
       self._check_states(self.states)
-    if self.images is not None:
-      self._check_images(self.images)
 
   def __len__(self) -> int:
     return len(self.instruction)
 
   def _check_instructions(self):
-    """Checks `instructions`, and converts and checks `instruction`."""
+    """Checks `instructions`."""
     for i, text in enumerate(self.instructions):
       if not isinstance(text, str) or not text.strip():
         raise GoalDatasetError(f'instructions[{i}] is {text!r}: expected a '
                                'string that is not empty.')
-    if len(set(self.instructions)) != len(self.instructions):
-      twice = next(text for text in self.instructions
-                   if self.instructions.count(text) > 1)
-      raise GoalDatasetError(
-          f'instructions has {twice!r} more than once: expected different '
-          'ones. np.unique(strings, return_inverse=True) makes instructions '
-          'and instruction out of one string an example.')
-    index = np.asarray(self.instruction)
-    if index.ndim != 1 or not np.issubdtype(index.dtype, np.integer):
-      raise GoalDatasetError(
-          f'instruction is {index.dtype} {list(index.shape)}: expected whole '
-          'numbers, [N].')
-    if len(index) == 0:
-      raise GoalDatasetError('the data set is empty: expected one example or '
-                             'more.')
+    seen: set[str] = set()
+    for text in self.instructions:
+      if text in seen:
+        raise GoalDatasetError(
+            f'instructions has {text!r} more than once: expected different '
+            'ones. np.unique(strings, return_inverse=True) makes instructions '
+            'and instruction out of one string an example.')
+      seen.add(text)
+
+  def _check_index(self, index: np.ndarray):
+    """Checks and converts `instruction`."""
     if index.min() < 0 or index.max() >= len(self.instructions):
       bad = int(np.argmax((index < 0) | (index >= len(self.instructions))))
       raise GoalDatasetError(
@@ -108,12 +105,6 @@ class GoalDataset:
     object.__setattr__(self, 'instruction', index.astype(np.int32))
 
   def _check_states(self, states: np.ndarray):
-    if (states.dtype != np.uint8 or
-        states.shape != (len(self), world.PACKED_SIZE)):
-      raise GoalDatasetError(
-          f'states is {states.dtype} {list(states.shape)}: expected uint8 '
-          f'[{len(self)}, {world.PACKED_SIZE}], a row for each of instruction. '
-          'world.pack makes such rows.')
     limits = np.array([world.NUM_BLOCK_CODES] * world.NUM_CELLS +
                       [world.NUM_CELLS, 2])
     bad = np.flatnonzero(np.any(states >= limits, axis=1))
@@ -123,15 +114,42 @@ class GoalDataset:
           f'states[{bad[0]}, {column}] is {states[bad[0], column]}: expected '
           f'less than {limits[column]}. world.pack makes such rows.')
 
-  def _check_images(self, images: np.ndarray):
-    if images.ndim != 4 or images.shape[-1] != 3 or images.dtype != np.uint8:
+
+# An array, or what a file's header says of one.
+_Described = np.ndarray | archives.Header
+
+
+def _check_shapes(index: _Described, states: _Described | None,
+                  images: _Described | None) -> None:
+  """Checks the kinds and shapes of a data set's arrays of N rows."""
+  if len(index.shape) != 1 or not np.issubdtype(index.dtype, np.integer):
+    raise GoalDatasetError(
+        f'instruction is {index.dtype} {list(index.shape)}: expected whole '
+        'numbers, [N].')
+  count = index.shape[0]
+  if not count:
+    raise GoalDatasetError('the data set is empty: expected one example or '
+                           'more.')
+  if (states is None) == (images is None):
+    raise GoalDatasetError(
+        f'{"neither" if states is None else "both"} of states and images '
+        'given: expected one of them.')
+  if states is not None and (states.dtype != np.uint8 or
+                             states.shape != (count, world.PACKED_SIZE)):
+    raise GoalDatasetError(
+        f'states is {states.dtype} {list(states.shape)}: expected uint8 '
+        f'[{count}, {world.PACKED_SIZE}], a row for each of instruction. '
+        'world.pack makes such rows.')
+  if images is not None:
+    if (len(images.shape) != 4 or images.shape[-1] != 3 or
+        images.dtype != np.uint8):
       raise GoalDatasetError(
           f'images is {images.dtype} {list(images.shape)}: expected uint8 '
           '[N, H, W, 3], from 0 to 255. Scale images from 0 to 1 with '
           'np.round(255 * images).astype(np.uint8).')
-    if len(images) != len(self):
+    if images.shape[0] != count:
       raise GoalDatasetError(
-          f'images has length {len(images)} and instruction {len(self)}: '
+          f'images has length {images.shape[0]} and instruction {count}: '
           'expected one instruction for each image.')
 
 
@@ -156,19 +174,44 @@ def save(path: str | os.PathLike, dataset: GoalDataset) -> None:
     np.savez_compressed(file, allow_pickle=False, **arrays)
 
 
-def _from_arrays(arrays: dict[str, np.ndarray]) -> GoalDataset:
-  """Checks a file's arrays and makes a data set of them."""
+def _check_headers(headers: dict[str, archives.Header],
+                   shape: Sequence[int] | None) -> None:
+  """Checks what a file says of its arrays, before they are expanded."""
   required = {'format', 'version', 'instructions', 'instruction'}
-  missing = sorted(required - set(arrays))
+  missing = sorted(required - set(headers))
   if missing:
     raise GoalDatasetError(
         f'it has no {", ".join(missing)}, only '
-        f'{", ".join(sorted(arrays)) or "nothing"}: expected '
+        f'{", ".join(sorted(headers)) or "nothing"}: expected '
         f'{", ".join(sorted(required))} and either states or images.')
-  unknown = sorted(set(arrays) - required - {'states', 'images'})
+  unknown = sorted(set(headers) - required - {'states', 'images'})
   if unknown:
     raise GoalDatasetError(f'it has {", ".join(unknown)}, which the format '
                            'does not know: leave it out.')
+  texts = headers['instructions']
+  if len(texts.shape) != 1 or texts.dtype.kind != 'U':
+    raise GoalDatasetError(
+        f'instructions is {texts.dtype} {list(texts.shape)}: expected '
+        'strings [M]. np.array(list_of_str) makes such an array.')
+  for name, limit in (('format', _MAX_SMALL), ('version', _MAX_SMALL),
+                      ('instructions', _MAX_TEXTS)):
+    if headers[name].size > limit:
+      raise GoalDatasetError(
+          f'{name} takes {headers[name].size:,} bytes: expected at most '
+          f'{limit:,}.')
+  states, images = headers.get('states'), headers.get('images')
+  _check_shapes(headers['instruction'], states, images)
+  examples = images if states is None else states
+  assert examples is not None  # Just one of them is.
+  if shape is not None and examples.shape[1:] != tuple(shape):
+    raise GoalDatasetError(
+        f'a goal example has the shape {list(examples.shape[1:])}; this world '
+        f'needs uint8 {list(shape)}. Write the file again with what this world '
+        'observes (gridlu/goal_dataset.py says how).')
+
+
+def _from_arrays(arrays: dict[str, np.ndarray]) -> GoalDataset:
+  """Checks the values of a file's arrays and makes a data set of them."""
   if arrays['format'].shape or str(arrays['format']) != FORMAT:
     raise GoalDatasetError(f'format is {arrays["format"]}: expected '
                            f'{FORMAT!r}.')
@@ -178,50 +221,50 @@ def _from_arrays(arrays: dict[str, np.ndarray]) -> GoalDataset:
     raise GoalDatasetError(
         f'version is {version}: this program reads version {VERSION}. Make '
         'the file again, or use the program that made it.')
-  strings = arrays['instructions']
-  if strings.ndim != 1 or strings.dtype.kind != 'U':
-    raise GoalDatasetError(
-        f'instructions is {strings.dtype} {list(strings.shape)}: expected '
-        'strings [M]. np.array(list_of_str) makes such an array.')
-  return GoalDataset(tuple(map(str, strings)), arrays['instruction'],
-                     arrays.get('states'), arrays.get('images'))
+  return GoalDataset(
+      tuple(map(str, arrays['instructions'])), arrays['instruction'],
+      arrays.get('states'), arrays.get('images'))
 
 
-def load(path: str | os.PathLike) -> GoalDataset:
+def load(path: str | os.PathLike,
+         shape: Sequence[int] | None = None) -> GoalDataset:
   """Reads a data set from a file in this module's format.
 
   Args:
     path: The file.
+    shape: Of one goal state or image, if it has to be this one.
 
   Returns:
     The data set.
 
   Raises:
-    GoalDatasetError: There is no such file or it is not in the format. The
-      message says what is wrong, what was expected and how to fix it.
+    GoalDatasetError: There is no such file, it cannot be read or it is not in
+      the format. The message says what is wrong, what was expected and how to
+      fix it.
   """
   path = os.fspath(path)
   try:
-    # np.load would guess the format of a file that is not an archive.
-    with zipfile.ZipFile(path):
-      pass
-    with np.load(path, allow_pickle=False) as archive:
-      arrays = {name: archive[name] for name in archive.files}
-    for name, array in arrays.items():
-      if not isinstance(array, np.ndarray):  # Not written by NumPy.
-        raise ValueError(f'{name} is not an array')
+    if not os.path.isfile(path) and os.path.exists(path):
+      raise GoalDatasetError('this is no file. Expected what np.savez writes.')
+    with open(path, 'rb') as file:
+      content = file.read()
+    _check_headers(archives.headers(content), shape)
+    return _from_arrays(archives.arrays(content))
   except FileNotFoundError as error:
     raise GoalDatasetError(
         f'{path}: there is no such file. "python -m gridlu.goal_dataset '
         f'--output={path}" makes one of GridLU; another world has to write '
         'its own.') from error
-  except Exception as error:  # NumPy raises many kinds for damaged files.
+  except (OSError, MemoryError) as error:
+    raise GoalDatasetError(
+        f'{path}: the system cannot read it '
+        f'({str(error) or type(error).__name__}); the file itself may be whole.'
+        ) from error
+  except archives.ArchiveError as error:
     raise GoalDatasetError(
         f'{path}: not a whole .npz file of plain arrays ({error}). Expected '
         'what np.savez writes, without arrays of objects; make or copy the '
         'file again.') from error
-  try:
-    return _from_arrays(arrays)
   except GoalDatasetError as error:
     raise GoalDatasetError(f'{path}: {error}') from error
 

@@ -30,7 +30,7 @@ def updated(
     The new parameters and slot, and the gradient's norm before clipping,
     float32 [].
   """
-  (clipped,), norm = tf.clip_by_global_norm([gradient], settings.gradient_norm)
+  clipped, norm = optimizers.clip_gradient(gradient, settings.gradient_norm)
   mean_square += (1 - settings.decay) * (tf.square(clipped) - mean_square)
   parameters -= settings.learning_rate * clipped * tf.math.rsqrt(
       mean_square + settings.epsilon)

@@ -61,19 +61,32 @@ def chain(text: str) -> Tree:
   return functools.reduce(lambda tree, word: (word, tree), words[::-1], ())
 
 
-def _positions(tree: Tree, path: str = '') -> Iterable[tuple[str, Tree]]:
+# Each level is a module more that runs one after another.
+_DEEPEST = 1000
+
+
+def _positions(tree: Tree) -> Iterable[tuple[str, Tree]]:
   """Yields each position of a tree ('' the root, 'lr' below it) and subtree."""
-  yield path, tree
-  if not tree:
-    return
-  token, *operands = tree
-  if not isinstance(token, str) or len(operands) > 2:
-    raise ValueError(
-        f'{tree!r} is not an instruction tree: expected a tuple of a token '
-        '(str) and at most two operands.')
-  for side, operand in zip('lr', operands):
-    if operand or side == 'r':  # A module's first operand is the scene anyway.
-      yield from _positions(operand, path + side)
+  todo = [('', tree)]
+  while todo:
+    path, tree = todo.pop()
+    yield path, tree
+    if not tree:
+      continue
+    token, *operands = tree
+    if not isinstance(token, str) or len(operands) > 2:
+      raise ValueError(
+          f'{tree!r} is not an instruction tree: expected a tuple of a token '
+          '(str) and at most two operands.')
+    if len(path) >= _DEEPEST:
+      raise ValueError(
+          f'An instruction has more than {_DEEPEST:,} modules one after '
+          f'another; its last ones begin with {token!r}. Expected shorter '
+          'ones.')
+    todo += [
+        (path + side, operand) for side, operand in zip('lr', operands)
+        # A module's first operand is the scene anyway.
+        if operand or side == 'r']
 
 
 class Grammar:

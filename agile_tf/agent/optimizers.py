@@ -19,6 +19,7 @@ import numpy as np
 import tensorflow as tf
 
 from agile_tf.agent import parameters as parameters_lib
+from gridlu import archives
 
 
 class RMSProp(NamedTuple):
@@ -28,6 +29,24 @@ class RMSProp(NamedTuple):
   epsilon: float
   gradient_norm: float  # Larger gradients are scaled down to this norm.
   max_column_norm: float | None = None  # None: columns are left alone.
+
+
+def clip_gradient(gradient: tf.Tensor, max_norm: float
+                 ) -> tuple[tf.Tensor, tf.Tensor]:
+  """Scales a gradient to a norm of at most `max_norm`.
+
+  g <- g * max_norm / max(|g|, max_norm). Unlike tf.clip_by_global_norm this
+  has no 1 / max_norm, which of a large norm is 0 in float32.
+
+  Args:
+    gradient: float32 [P].
+    max_norm: positive.
+
+  Returns:
+    The clipped gradient, float32 [P], and its norm before, float32 [].
+  """
+  norm = tf.linalg.global_norm([gradient])
+  return gradient * (max_norm / tf.maximum(norm, max_norm)), norm
 
 
 def clip_columns(weight: tf.Tensor, max_norm: float) -> tf.Tensor:
@@ -114,8 +133,7 @@ class SharedParameters:
 
   def _update(self, gradient: tf.Tensor) -> tf.Tensor:
     """Clips a gradient, applies it if it is finite; returns its norm."""
-    (clipped,), norm = tf.clip_by_global_norm(
-        [gradient], self._settings.gradient_norm)
+    clipped, norm = clip_gradient(gradient, self._settings.gradient_norm)
 
     def change() -> tf.Tensor:
       self._change(clipped)
@@ -169,11 +187,19 @@ class SharedParameters:
           for name, part in self.layout.split(variable.read_value()).items()}
 
   def load(self, state: dict[str, np.ndarray]) -> None:
-    """Restores what `state` returned."""
+    """Restores what `state` returned.
+
+    Raises:
+      ArchiveError: if it is of other parameters; then nothing changes.
+    """
+    restored = [
+        (variable, {
+            name: archives.expect(state, name + suffix, np.float32, shape)
+            for name, shape in zip(self.layout.names, self.layout.shapes)})
+        for suffix, variable in self._variables()]
     with self._lock:
-      for suffix, variable in self._variables():
-        variable.assign(self.layout.join(
-            {name: state[name + suffix] for name in self.layout.names}))
+      for variable, parts in restored:
+        variable.assign(self.layout.join(parts))
 
   def _variables(self) -> list[tuple[str, tf.Variable]]:
     return [('', self._variable), ('/mean_square', self._mean_square),

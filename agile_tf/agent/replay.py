@@ -11,6 +11,7 @@ import threading
 import numpy as np
 
 from agile_tf.agent import signatures
+from gridlu import archives
 
 
 class ReplayBuffer:
@@ -121,10 +122,20 @@ class ReplayBuffer:
       }
 
   def load(self, state: dict[str, np.ndarray]) -> None:
-    """Restores what `state` returned, of a buffer of the same capacity."""
+    """Restores what `state` returned, of a buffer of the same capacity.
+
+    Raises:
+      ArchiveError: if it is of another buffer; then nothing changes.
+    """
+    added = int(archives.expect(state, 'added', np.int64, []))
+    size = min(added, len(self._positive))
+    restored = [
+        (array, archives.expect(
+            state, name, array.dtype, [size, *array.shape[1:]]))
+        for name, array in (
+            ('codes', self._codes), ('observations', self._observations),
+            ('positive', self._positive))]
     with self._lock:
-      size = len(state['positive'])
-      self._codes[:size] = state['codes']
-      self._observations[:size] = state['observations']
-      self._positive[:size] = state['positive']
-      self._added = int(state['added'])
+      for array, part in restored:
+        array[:size] = part
+      self._added = added

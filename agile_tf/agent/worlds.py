@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 import dataclasses
 import functools
 import importlib
+import inspect
 from typing import Any, NamedTuple
 
 import dm_env
@@ -210,7 +211,8 @@ def from_environment(
       observation_shape=image.shape,
       observe=lambda environment, timestep: timestep.observation['image'],
       images=_scale,
-      load_goal_examples=lambda *unused: goal_dataset.load(goal_examples),
+      load_goal_examples=lambda *unused: goal_dataset.load(
+          goal_examples, image.shape),
       has_ground_truth=has_ground_truth)
 
 
@@ -286,6 +288,9 @@ def gridlu_world(
       checker=None if kind.has_ground_truth else checker)
 
 
+_LONGEST_NAME = 200  # Python imports a package in a package by recursion.
+
+
 def load(name: str) -> World:
   """Calls a user's function that makes a world.
 
@@ -297,12 +302,19 @@ def load(name: str) -> World:
   """
   module_name, _, function_name = name.partition(':')
   try:
+    if len(name) > _LONGEST_NAME:
+      raise ValueError('the name is too long')
+    if not all(map(str.isidentifier,
+                   [*module_name.split('.'), function_name])):
+      raise ValueError('that is no name of a function in a module')
     function = getattr(importlib.import_module(module_name), function_name)
-  except (ImportError, AttributeError, ValueError) as error:
+    inspect.signature(function).bind()
+  except (ImportError, AttributeError, TypeError, ValueError) as error:
     raise WorldError(
-        f'World {name!r} cannot be loaded ({error}). Expected "relations", '
-        '"arrangements", or "package.module:function" of an importable '
-        'function that returns an agile_tf.worlds.World.') from error
+        f'World {name[:_LONGEST_NAME]!r} cannot be loaded ({error}). Expected '
+        '"relations", "arrangements", or "package.module:function" of an '
+        'importable function without arguments that returns an '
+        'agile_tf.worlds.World.') from error
   world = function()
   if not isinstance(world, World):
     raise WorldError(

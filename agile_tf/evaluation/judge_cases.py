@@ -183,15 +183,19 @@ class Answers:
         return file.read()
     except FileNotFoundError:
       return None
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
       raise JudgeError(
-          f'{self._path} cannot be read: {error}. Expected the answers that '
+          f'{self._path} cannot be read: {error}. It was not changed. Try again '
+          'when the cause is gone.') from error
+    except UnicodeDecodeError as error:
+      raise JudgeError(
+          f'{self._path} is not text: {error}. Expected the answers that '
           'agile_tf.judge writes. Move it away to start again.') from error
 
   def _parse(self, text: str) -> None:
     """Reads the answers from the file's content."""
     try:
-      content = json.loads(text)
+      content = files.parse_json(text)
       expected = self._content(())
       if not isinstance(content, dict) or content.keys() != expected.keys():
         raise ValueError(f'expected the keys {", ".join(expected)}')
@@ -258,7 +262,7 @@ def other_answers(run_dir: str, series: Series) -> list[str]:
       continue
     try:
       with open(path, encoding='utf-8') as file:
-        count = len(json.load(file)['answers'])
+        count = len(files.parse_json(file.read())['answers'])
     except (OSError, ValueError, TypeError, KeyError):
       continue  # Opening this file for judging reports the error.
     if 0 < count < series.episodes:

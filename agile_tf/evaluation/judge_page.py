@@ -18,12 +18,14 @@ from PIL import Image
 from agile_tf.evaluation import judge_cases
 from agile_tf.evaluation import judge_report
 from gridlu import arrangements
+from gridlu import files
 from gridlu import language
 from gridlu import rendering
 from gridlu import world as board
 
 _SIDE = 560  # The longer side of a shown state, in pixels at most.
 _MAX_BODY = 1000  # Largest body of a request, in bytes.
+_IDLE_SECONDS = 10  # A connection that is silent for longer is closed.
 
 
 class Session:
@@ -245,6 +247,8 @@ def make_server(session: Session,
   class Handler(http.server.BaseHTTPRequestHandler):
     """Answers the page's requests; sending the report ends the session."""
 
+    timeout = _IDLE_SECONDS
+
     def do_GET(self) -> None:  # noqa: N802, the library's name.
       if not self._is_from_here():
         return
@@ -295,15 +299,21 @@ def make_server(session: Session,
         self._send_json(status, {'error': str(error), 'view': session.view()})
 
     def _is_from_here(self) -> bool:
-      """Returns whether a request names this machine; else refuses it.
+      """Returns whether a request comes from this page; else refuses it.
 
-      A page of another site in the same browser names its own host.
+      A page of another site in the same browser names its own host or origin.
       """
-      name = re.sub(r':\d+$', '', self.headers.get('Host', ''))
-      if name in ('127.0.0.1', 'localhost'):
+      host = self.headers.get('Host', '')
+      name = re.sub(r':\d+$', '', host)
+      # Browsers send the origin of the page that makes a request.
+      origin = self.headers.get('Origin', f'http://{host}')
+      if name not in ('127.0.0.1', 'localhost'):
+        error = f'{name} is not this machine. Open http://127.0.0.1.'
+      elif origin != f'http://{host}':
+        error = f"{origin} is another site. Answer on this machine's page."
+      else:
         return True
-      self._send_json(http.HTTPStatus.FORBIDDEN, {
-          'error': f'{name} is not this machine. Open http://127.0.0.1.'})
+      self._send_json(http.HTTPStatus.FORBIDDEN, {'error': error})
       return False
 
     def _body(self) -> dict[str, Any] | None:
@@ -317,7 +327,7 @@ def make_server(session: Session,
           self.headers.get('Content-Type') != 'application/json'):
         return None
       try:
-        body = json.loads(self.rfile.read(int(length)))
+        body = files.parse_json(self.rfile.read(int(length)))
       except ValueError:
         return None
       if not isinstance(body, dict) or {
@@ -338,7 +348,8 @@ def make_server(session: Session,
       self.send_header(
           'Content-Security-Policy',
           "default-src 'none'; connect-src 'self'; img-src 'self' data:; "
-          "style-src 'unsafe-inline'; script-src 'unsafe-inline'")
+          "style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
+          "base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
       self.end_headers()
       self.wfile.write(data)
 

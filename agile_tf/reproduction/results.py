@@ -1,7 +1,6 @@
 """Reads the runs of experiments by setting, and averages them over seeds."""
 
 from collections.abc import Iterable, Sequence
-import json
 import os
 import re
 from typing import Any, NamedTuple
@@ -12,6 +11,7 @@ import numpy as np
 from agile_tf import config as config_lib
 from agile_tf.reproduction import curves
 from agile_tf.reproduction import experiments
+from gridlu import files
 from gridlu import program
 
 _END_ROWS = 10  # The end of a run is the mean of this many last rows.
@@ -47,7 +47,7 @@ def _evaluations(run_dir: str, setting: experiments.Setting
       continue
     try:
       with open(path, encoding='utf-8') as file:
-        found[evaluation.name] = json.load(file)
+        found[evaluation.name] = files.parse_json(file.read())
       float(found[evaluation.name]['success']['all']['rate'])
     except (OSError, ValueError, TypeError, KeyError) as error:
       raise ResultError(

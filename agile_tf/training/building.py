@@ -19,6 +19,8 @@ from agile_tf.agent import rollouts
 from agile_tf.agent import workers
 from agile_tf.agent import worlds
 from agile_tf.training import checkpoints
+from agile_tf.training import machine
+from agile_tf.training import resources
 from gridlu import goal_dataset
 from gridlu import language
 from gridlu import splits
@@ -93,7 +95,7 @@ def matching(pattern: str, instructions: tuple[language.Instruction, ...]
   """
   try:
     found = re.compile(pattern).search
-  except re.error as error:
+  except (re.error, OverflowError, RecursionError) as error:
     raise config_lib.ConfigError(
         f'--instructions={pattern} is not a regular expression: {error}.'
         ) from error
@@ -116,7 +118,7 @@ def make_goal_examples(config: config_lib.Config, world: worlds.World
       world.
   """
   if config.dataset:
-    dataset = goal_dataset.load(config.dataset)
+    dataset = goal_dataset.load(config.dataset, world.observation_shape)
     if config.world in tasks.TASKS:
       dataset = _of_this_run(config, dataset)
       if dataset.states is not None:
@@ -221,10 +223,11 @@ def parameters(checkpoint: checkpoints.Checkpoint,
         f'{checkpoint.path} lacks the parameters {", ".join(missing)}: its '
         f'run had no {group}, or one of another --model.')
   for name, shape in zip(network.layout.names, network.layout.shapes):
-    if arrays[name].shape != shape:
+    if arrays[name].shape != shape or arrays[name].dtype != np.float32:
       raise checkpoints.CheckpointError(
-          f'{name} of {checkpoint.path} is {list(arrays[name].shape)}; here it '
-          f'is {list(shape)}: its run had other actions (see --noop).')
+          f'{name} of {checkpoint.path} is {arrays[name].dtype} '
+          f'{list(arrays[name].shape)}; here it is float32 {list(shape)}: its '
+          'run had other actions (see --noop).')
   return network.layout.join(arrays).numpy()
 
 
@@ -287,12 +290,13 @@ def make_parts(config: config_lib.Config,
     initial: Of the run that --initial_policy is from.
 
   Raises:
-    ConfigError: if the settings do not fit the world.
+    ConfigError: if the settings do not fit the world or the machine.
     CheckpointError: if `frozen` has no discriminator for this world, or
       `initial` no policy.
   """
   world = make_world(config)
   _check_fit(config, world)
+  resources.check(config, world, machine.memory())
   networks_seed, policy_seed, discriminator_seed, prediction_seed = (
       np.random.SeedSequence(config.seed).spawn(4))
   policy_network, discriminator_network = make_networks(config, world)

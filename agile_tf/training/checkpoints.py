@@ -3,22 +3,28 @@
 A checkpoint is a directory `checkpoints/step_000000050000` with `arrays.npz`
 and `state.json`. It is written under another name and renamed when it is
 whole, so that a directory with that name always is one. Both files are
-checksummed. Reading them runs no code from them: neither can hold any.
+checksummed, and compared with their checksums before anything in them is
+believed. Reading them runs no code from them: neither can hold any.
+
+Only what was read whole and is wrong is damaged. An error of the system, such
+as too many open files, says nothing about a checkpoint.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+import contextlib
 import glob
 import json
 import os
 import re
 import shutil
 from typing import Any, NamedTuple, Protocol
-import zipfile
 import zlib
 
 from absl import logging
 import numpy as np
 
+from gridlu import archives
+from gridlu import files
 from gridlu import program
 
 _NAME = re.compile(r'step_(\d{12})')
@@ -28,6 +34,10 @@ _CHECKSUM = 'crc32_of_state'
 
 class CheckpointError(program.UserError):
   """A checkpoint that is missing, damaged or of something else."""
+
+
+class DamagedError(CheckpointError):
+  """A checkpoint that was read, and is not what a run writes."""
 
 
 class Checkpoint(NamedTuple):
@@ -42,11 +52,20 @@ def _folder(run_dir: str) -> str:
 
 
 def steps(run_dir: str) -> list[int]:
-  """Returns the steps of a run's checkpoints, oldest first."""
-  if not os.path.isdir(_folder(run_dir)):
+  """Returns the steps of a run's checkpoints, oldest first.
+
+  Raises:
+    CheckpointError: if the system cannot say which there are.
+  """
+  try:
+    names = os.listdir(_folder(run_dir))
+  except (FileNotFoundError, NotADirectoryError):
     return []
-  matches = map(_NAME.fullmatch, os.listdir(_folder(run_dir)))
-  return sorted(int(match[1]) for match in matches if match)
+  except OSError as error:
+    raise CheckpointError(
+        f'{_folder(run_dir)} cannot be read: {error}.') from error
+  return sorted(
+      int(match[1]) for match in map(_NAME.fullmatch, names) if match)
 
 
 def _path(run_dir: str, step: int) -> str:
@@ -70,12 +89,17 @@ def save(run_dir: str, step: int, checkpoint: Checkpoint, keep: int) -> None:
   try:
     for left_over in glob.glob(f'{glob.escape(_folder(run_dir))}/step_*.part'):
       shutil.rmtree(left_over)  # Of a run that was killed while it saved.
+    # The run's own directory is not made again where it has been removed.
+    with contextlib.suppress(FileExistsError):
+      os.mkdir(_folder(run_dir))
     _write(temporary, checkpoint)
     if os.path.exists(path):  # Its state is the same: nobody else writes here.
       _remove(path)
     os.rename(temporary, path)
     _sync(_folder(run_dir))
-    for old in steps(run_dir)[:-keep]:
+    # A later one is not the run's own: it was put there.
+    own = [other for other in steps(run_dir) if other <= step]
+    for old in own[:-keep]:
       _remove(_path(run_dir, old))
   except OSError as error:
     shutil.rmtree(temporary, ignore_errors=True)
@@ -93,7 +117,7 @@ def _remove(path: str) -> None:
 
 def _write(folder: str, checkpoint: Checkpoint) -> None:
   """Writes a checkpoint's files, and waits until the disk has them."""
-  os.makedirs(folder)
+  os.mkdir(folder)
   state = json.dumps(checkpoint.values).encode()
   arrays: dict[str, Any] = {
       **checkpoint.arrays, _CHECKSUM: np.uint32(zlib.crc32(state))}
@@ -125,7 +149,8 @@ def load(run_dir: str, step: int | None = None) -> Checkpoint:
     step: Which one; default: the newest.
 
   Raises:
-    CheckpointError: if it does not exist or cannot be read.
+    DamagedError: if it is not what was written.
+    CheckpointError: if it does not exist, or the system cannot read it.
   """
   known = steps(run_dir)
   if not known:
@@ -140,55 +165,93 @@ def load(run_dir: str, step: int | None = None) -> Checkpoint:
         f'{", ".join(map(str, known))}.')
   path = _path(run_dir, step)
   try:
-    with open(os.path.join(path, 'arrays.npz'), 'rb') as file:
-      if not zipfile.is_zipfile(file):  # np.load takes other files too.
-        raise zipfile.BadZipFile('arrays.npz is not a whole archive')
-      file.seek(0)
-      with np.load(file, allow_pickle=False) as archive:
-        arrays = dict(archive)
-    with open(os.path.join(path, 'state.json'), 'rb') as file:
-      state = file.read()
-    if zlib.crc32(state) != arrays.pop(_CHECKSUM):
-      raise ValueError('state.json is not what was written')
-    values = json.loads(state)
-  except Exception as error:  # Whatever NumPy's parsers raise on damage.
-    raise CheckpointError(
-        f'{path} cannot be read ({error}). Move it away to go on from the '
+    contents = []
+    for name in ('arrays.npz', 'state.json'):
+      with open(os.path.join(path, name), 'rb') as file:
+        contents.append(file.read())
+    arrays, values = _parse(*contents)
+    if values['steps'] != step:
+      raise ValueError(
+          f'it is of step {values["steps"]} and has been renamed')
+  except (FileNotFoundError, NotADirectoryError, IsADirectoryError,
+          ValueError) as error:
+    raise DamagedError(
+        f'{path} is damaged ({error}). Move it away to go on from the '
         'checkpoint before it.') from error
+  except (OSError, MemoryError) as error:
+    raise CheckpointError(
+        f'{path} cannot be read: {str(error) or type(error).__name__}. This is '
+        'an error of the system, and the checkpoint may be whole: it is left '
+        'as it is. Try again once the cause is gone.') from error
   return Checkpoint(arrays, values, path)
 
 
-def recover(run_dir: str) -> Checkpoint | None:
-  """Reads the newest whole checkpoint, from which a run goes on.
+def _parse(content: bytes, state: bytes
+          ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+  """Returns what a checkpoint's two files hold.
+
+  Raises:
+    ValueError: if they are not what was written.
+  """
+  headers = archives.headers(content)
+  # They are written as they are: what expands is something else.
+  if sum(header.size for header in headers.values()) > len(content):
+    raise ValueError('arrays.npz says that it holds more than it can')
+  arrays = archives.arrays(content)
+  checksum = arrays.pop(_CHECKSUM, None)
+  if checksum is None or zlib.crc32(state) != checksum:
+    raise ValueError('state.json is not what was written')
+  values = files.parse_json(state)
+  if not isinstance(values, dict) or not isinstance(values.get('steps'), int):
+    raise ValueError("state.json is not a run's")
+  return arrays, values
+
+
+def recover(run_dir: str, restore: Callable[[Checkpoint], None]) -> bool:
+  """Restores the newest whole checkpoint, from which a run goes on.
 
   Newer ones that are damaged are named and set aside, under other names.
 
+  Args:
+    run_dir: The run's directory.
+    restore: Takes a checkpoint over. It raises DamagedError if that has not
+      what a run of these settings writes; then it gets the one before it.
+
   Returns:
-    None if the run has no checkpoint.
+    Whether the run has a checkpoint.
 
   Raises:
-    CheckpointError: if it has some, and none of them is whole.
+    CheckpointError: if it has some and none of them is whole, or one cannot be
+      read: then all stay where they are.
   """
-  errors: list[CheckpointError] = []
+  errors: dict[int, DamagedError] = {}
   for step in reversed(steps(run_dir)):
     try:
-      checkpoint = load(run_dir, step)
-    except CheckpointError as error:
-      errors.append(error)
+      restore(load(run_dir, step))
+    except DamagedError as error:
+      errors[step] = error
       continue
-    for problem, damaged in zip(errors, reversed(steps(run_dir))):
-      logging.warning('%s', problem)
-      aside = f'{_path(run_dir, damaged)}.damaged'
-      shutil.rmtree(aside, ignore_errors=True)
-      os.rename(_path(run_dir, damaged), aside)
-      logging.warning('It is now %s; the run goes on from step %d.', aside,
-                      step)
-    return checkpoint
+    for damaged, problem in errors.items():
+      _set_aside(_path(run_dir, damaged), str(problem))
+      logging.warning('The run goes on from step %d.', step)
+    return True
   if errors:
     raise CheckpointError(
         f'None of the checkpoints of {run_dir!r} is whole; the newest: '
-        f'{errors[0]}')
-  return None
+        f'{next(iter(errors.values()))}')
+  return False
+
+
+def _set_aside(path: str, problem: str) -> None:
+  """Gives a checkpoint that is not to be used another name."""
+  aside = f'{path}.damaged'
+  try:
+    shutil.rmtree(aside, ignore_errors=True)
+    os.rename(path, aside)
+  except OSError as error:
+    raise CheckpointError(
+        f'{problem} It cannot be renamed: {error}.') from error
+  logging.warning('%s It is now %s.', problem, aside)
 
 
 class Saveable(Protocol):

@@ -53,6 +53,9 @@ class Watchdog:
 
   Used as a context manager around a run; a thread of its own looks after the
   workers, so that it also sees the main thread hang.
+
+  Attributes:
+    limit: In seconds.
   """
 
   def __init__(self, limit_seconds: float,
@@ -64,7 +67,7 @@ class Watchdog:
         passed again there is a report.
       report: Where messages go.
     """
-    self._limit = limit_seconds
+    self.limit = limit_seconds
     self._report = report
     self._lock = threading.Lock()
     # By thread: the worker's name, when it began, how often it was reported.
@@ -93,8 +96,18 @@ class Watchdog:
       with self._lock:
         del self._running[thread]
 
+  def stacks(self) -> str:
+    """Says which workers are in an iteration, and where."""
+    with self._lock:
+      running = [(thread, name, start)
+                 for thread, (name, start, _) in self._running.items()]
+    now = time.monotonic()
+    return '\n'.join(
+        f'{name} has been in one iteration for {now - start:.0f} seconds. It '
+        f'is here:\n{_stack(thread)}' for thread, name, start in running)
+
   def _watch(self) -> None:
-    while not self._closed.wait(min(1.0, self._limit / 4)):
+    while not self._closed.wait(min(1.0, self.limit / 4)):
       for text in self._late():
         self._report(text)
 
@@ -103,14 +116,16 @@ class Watchdog:
     now = time.monotonic()
     with self._lock:
       for thread, (name, start, reports) in self._running.items():
-        if now - start > (reports + 1) * self._limit:
+        if now - start > (reports + 1) * self.limit:
           self._running[thread] = (name, start, reports + 1)
           late.append((thread, name, now - start))
-    frames = sys._current_frames()  # pylint: disable=protected-access
-    texts = []
-    for thread, name, seconds in late:
-      stack = ''.join(traceback.format_stack(frames.get(thread)))
-      texts.append(
-          f'{name} has been in one iteration for {seconds:.0f} seconds, more '
-          f'than --stall_minutes. It goes on; it is here:\n{stack}')
-    return texts
+    return [
+        f'{name} has been in one iteration for {seconds:.0f} seconds, more '
+        f'than --stall_minutes. It goes on; it is here:\n{_stack(thread)}'
+        for thread, name, seconds in late]
+
+
+def _stack(thread: int) -> str:
+  """Returns where a thread is."""
+  frames = sys._current_frames()  # pylint: disable=protected-access
+  return ''.join(traceback.format_stack(frames.get(thread)))

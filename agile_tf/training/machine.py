@@ -16,6 +16,19 @@ def cores() -> int:
   return os.cpu_count() or 1
 
 
+def memory() -> int:
+  """Returns how many bytes of memory this process may use at most."""
+  most = os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES')
+  for path in ('/sys/fs/cgroup/memory.max',
+               '/sys/fs/cgroup/memory/memory.limit_in_bytes'):
+    try:
+      with open(path, encoding='utf-8') as file:
+        most = min(most, int(file.read()))
+    except (OSError, ValueError):  # No such limit.
+      continue
+  return most
+
+
 class Machine(NamedTuple):
   """What TensorFlow has been set up for."""
   description: str

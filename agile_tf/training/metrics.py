@@ -156,10 +156,14 @@ class Writer:
     self._path = os.path.join(run_dir, 'metrics.csv')
     try:
       rows = [row for row in self._read() if int(row['steps']) <= steps]
-    except (KeyError, TypeError, ValueError, csv.Error, OSError) as error:
+    except (KeyError, TypeError, ValueError, csv.Error) as error:
       raise MetricsError(
-          f'{self._path} cannot be read ({error}); move it away, and a new '
-          'one will be begun.') from error
+          f'{self._path} is not what a run writes ({error}); move it away, and '
+          'a new one will be begun.') from error
+    except OSError as error:
+      raise MetricsError(
+          f'{self._path} cannot be read: {error}. It is left as it is; try '
+          'again once the cause is gone.') from error
     try:
       with files.replacing(self._path) as file:
         writer = csv.DictWriter(file, COLUMNS)
@@ -178,11 +182,12 @@ class Writer:
         unit_scale=True)
 
   def _read(self) -> Iterable[dict[str, str]]:
-    if not os.path.exists(self._path):
+    try:
+      with open(self._path, newline='', encoding='utf-8') as file:
+        # A row that was cut off in the middle of writing has no end of line.
+        lines = [line for line in file if line.endswith('\n')]
+    except FileNotFoundError:
       return []
-    with open(self._path, newline='', encoding='utf-8') as file:
-      # A row that was cut off in the middle of writing has no end of line.
-      lines = [line for line in file if line.endswith('\n')]
     rows = list(csv.DictReader(lines))
     strange = set().union(*rows) - set(COLUMNS)
     if strange:

@@ -5,10 +5,14 @@ from typing import NamedTuple
 import numpy as np
 
 from agile_tf.agent import rollouts
+from gridlu import archives
+
+# A longer episode is shown in parts: one that never ends would fill the memory.
+_MOST_STEPS = 300
 
 
 class Recording(NamedTuple):
-  """A finished training episode of n steps."""
+  """A finished training episode of n steps, or part of a long one."""
   instruction: str
   observations: np.ndarray  # uint8 [n + 1, ...]
   decisions: np.ndarray  # bool [n], which states counted as goal states
@@ -38,13 +42,15 @@ class Recorder:
     steps = int(rollout.mask[:, 0].sum())
     if not self._waits and steps:
       first = 1 if self._observations else 0
+      # Copies: a part of an array would keep all workers' rollouts.
       self._observations.append(
-          rollout.observations[first:steps + 1, 0].copy())
-      self._decisions.append(decisions[:steps, 0].copy())
-      if rollout.ended[0]:
+          rollout.observations[first:steps + 1, 0][-_MOST_STEPS - 1:].copy())
+      self._decisions.append(decisions[:steps, 0][-_MOST_STEPS:].copy())
+      if rollout.ended[0] or sum(map(len, self._decisions)) >= _MOST_STEPS:
         self._recording = Recording(
-            rollout.instructions[0], np.concatenate(self._observations),
-            np.concatenate(self._decisions))
+            rollout.instructions[0],
+            np.concatenate(self._observations)[-_MOST_STEPS - 1:],
+            np.concatenate(self._decisions)[-_MOST_STEPS:])
         self._observations, self._decisions = [], []
     if rollout.ended[0]:
       self._waits = False
@@ -68,12 +74,27 @@ class Recorder:
     return state
 
   def load(self, state: dict[str, np.ndarray]) -> None:
-    """Restores what `state` returned."""
-    self._waits = bool(state['waits'])
-    self._observations = [state['frames']] if 'frames' in state else []
-    self._decisions = [state['decisions']] if 'frames' in state else []
+    """Restores what `state` returned.
+
+    Raises:
+      ArchiveError: if that is no recording.
+    """
+    self._waits = bool(archives.expect(state, 'waits', np.bool_, []))
+    self._observations, self._decisions = [], []
+    if 'frames' in state:
+      frames, decisions = _parts(state, '')
+      self._observations, self._decisions = [frames], [decisions]
     self._recording = None
     if 'episode_frames' in state:
       self._recording = Recording(
-          str(state['episode_instruction']), state['episode_frames'],
-          state['episode_decisions'])
+          str(state['episode_instruction']), *_parts(state, 'episode_'))
+
+
+def _parts(state: dict[str, np.ndarray], prefix: str
+          ) -> tuple[np.ndarray, np.ndarray]:
+  """Returns the frames and the decisions of a saved recording."""
+  frames = state[f'{prefix}frames']
+  archives.expect(
+      state, f'{prefix}frames', np.uint8, [None, *frames.shape[1:]])
+  return frames, archives.expect(
+      state, f'{prefix}decisions', np.bool_, [len(frames) - 1])

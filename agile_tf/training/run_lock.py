@@ -4,7 +4,7 @@ The operating system holds the lock for the process and gives it up when that
 ends, however it ends: a lock that somebody left behind blocks nobody.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 import contextlib
 import errno
 import fcntl
@@ -15,20 +15,21 @@ import time
 
 from absl import logging
 
+from gridlu import files
 from gridlu import program
 
 _NAME = 'owner.json'
 
 
 class RunLockError(program.UserError):
-  """A run's directory that another process uses."""
+  """A run's directory that another process uses, or that is another now."""
 
 
 def _describe(path: str) -> str:
   """Says who holds a lock, as far as its file tells."""
   try:
     with open(path, encoding='utf-8') as file:
-      owner = json.load(file)
+      owner = files.parse_json(file.read())
     return (f'process {owner["pid"]} on {owner["host"]}, since '
             f'{owner["since"]}')
   except (OSError, ValueError, KeyError, TypeError):
@@ -36,11 +37,15 @@ def _describe(path: str) -> str:
 
 
 @contextlib.contextmanager
-def hold(run_dir: str) -> Iterator[None]:
+def hold(run_dir: str) -> Iterator[Callable[[], None]]:
   """Holds a run's directory, so that no other process writes there.
 
   Args:
     run_dir: An existing directory.
+
+  Yields:
+    A function that raises RunLockError if the directory or the lock in it is
+    not any more what is held.
 
   Raises:
     RunLockError: if another process holds it; the message says which.
@@ -67,4 +72,22 @@ def hold(run_dir: str) -> Iterator[None]:
       os.pwrite(file.fileno(), text.encode(), 0)
     except OSError as error:  # The lock holds all the same.
       logging.warning('%s cannot be written: %s.', path, error)
-    yield
+    folder = os.stat(run_dir)
+
+    def check() -> None:
+      problem = ''
+      try:
+        if not (os.path.samestat(os.stat(run_dir), folder) and
+                os.path.samestat(os.stat(path), os.fstat(file.fileno()))):
+          problem = 'another directory, or another lock, is there now'
+      except OSError as error:
+        problem = str(error)
+      if problem:
+        raise RunLockError(
+            f'--run_dir={run_dir} was removed or moved while the run used it '
+            f'({problem}). Nothing more is written. What was saved last is '
+            'where the directory went: move it back, and the same command '
+            'goes on.')
+
+    check()
+    yield check

@@ -7,9 +7,16 @@ between two iterations so that a checkpoint is consistent.
 
 from collections.abc import Iterator
 import contextlib
+import math
 import threading
 
+from gridlu import program
+
 _DISCRIMINATOR = 'discriminator'
+
+
+class StalledError(program.UserError):
+  """A worker that does not come to the end of its iteration."""
 
 
 class Schedule:
@@ -93,12 +100,24 @@ class Schedule:
       self._changed.notify_all()
 
   @contextlib.contextmanager
-  def paused(self) -> Iterator[None]:
-    """Holds everybody between two iterations."""
+  def paused(self, seconds: float = math.inf) -> Iterator[None]:
+    """Holds everybody between two iterations.
+
+    Args:
+      seconds: How long those that are in one may take.
+
+    Raises:
+      StalledError: if one takes longer.
+    """
     with self._changed:
       self._paused = True
-      self._changed.wait_for(lambda: not self._running)
     try:
+      with self._changed:
+        if not self._changed.wait_for(
+            lambda: not self._running, min(seconds, threading.TIMEOUT_MAX)):
+          raise StalledError(
+              f'{self._running} of the workers did not end their iterations in '
+              f'{seconds:.0f} seconds.')
       yield
     finally:
       with self._changed:

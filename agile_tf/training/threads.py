@@ -36,14 +36,20 @@ def drive(trainer: Trainer, tick: Callable[[], None],
   Args:
     trainer: The run.
     tick: Is called now and then, by this thread.
-    stall_minutes: After how long in one iteration a worker is reported.
+    stall_minutes: After how long in one iteration a worker is reported, and
+      how long the end of the run waits for one.
 
   Raises:
-    Exception: the first one of any thread.
+    Exception: the first one of any thread; RuntimeError if that was a
+      SystemExit, which would end the program as if all were well.
   """
   run = in_lockstep if len(trainer.policy_workers) == 1 else in_threads
   with health.Watchdog(60 * stall_minutes) as watchdog:
-    run(trainer, tick, watchdog)
+    try:
+      run(trainer, tick, watchdog)
+    except SystemExit as error:
+      raise RuntimeError(
+          f'Something in an iteration called exit({error.code!r}).') from error
 
 
 def in_lockstep(trainer: Trainer, tick: Callable[[], None],
@@ -72,6 +78,7 @@ def in_threads(trainer: Trainer, tick: Callable[[], None],
   """Iterates each worker in a thread of its own until the run is over.
 
   Raises:
+    StalledError: if a worker hangs when the run is to be saved or to end.
     Exception: the first one of any thread.
   """
   schedule = trainer.schedule
@@ -102,7 +109,7 @@ def in_threads(trainer: Trainer, tick: Callable[[], None],
   if trainer.discriminator_worker is not None:
     jobs.append(
         ('discriminator', 'discriminator', trainer.iterate_discriminator))
-  # Daemons: a second Ctrl-C need not wait for an iteration that hangs.
+  # Daemons: one that hangs does not keep the process.
   threads = [
       threading.Thread(target=work, name=name, args=job, daemon=True)
       for name, *job in jobs]
@@ -112,9 +119,30 @@ def in_threads(trainer: Trainer, tick: Callable[[], None],
     while not schedule.finished:
       tick()
       schedule.wait(0.2)
-  finally:
+    _end(schedule, threads, watchdog.limit)
+  except schedule_lib.StalledError as error:
     schedule.stop()
-    for thread in threads:
-      thread.join()
+    raise schedule_lib.StalledError(
+        f'{error}\n{watchdog.stacks()}\nThe run has ended. It was not saved, '
+        'as that would not be whole: its last checkpoint is as it was, and the '
+        'same command goes on from there. If such iterations are no fault, '
+        'make --stall_minutes larger.') from error
+  except BaseException:
+    with contextlib.suppress(schedule_lib.StalledError):
+      _end(schedule, threads, watchdog.limit)
+    raise
   if schedule.error is not None:
     raise schedule.error
+
+
+def _end(schedule: schedule_lib.Schedule, threads: Sequence[threading.Thread],
+         seconds: float) -> None:
+  """Stops all threads.
+
+  Raises:
+    StalledError: if one takes longer than this for its last iteration.
+  """
+  schedule.stop()
+  with schedule.paused(seconds):
+    for thread in threads:
+      thread.join()

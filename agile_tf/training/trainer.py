@@ -57,7 +57,7 @@ class Trainer:
       initial: Of the run that --initial_policy is from.
 
     Raises:
-      ConfigError: if the settings do not fit the world.
+      ConfigError: if the settings do not fit the world or the machine.
       CheckpointError: if `frozen` has no discriminator for this world, or
         `initial` no policy.
     """
@@ -203,7 +203,8 @@ class Trainer:
     """Restores what `checkpoint` returned, in a run of the same settings.
 
     Raises:
-      CheckpointError: if it is of another world, or not whole.
+      DamagedError: if it is not what such a run writes.
+      CheckpointError: if it is of another world or of other settings.
     """
     building.check_tokens(checkpoint, self.world)
     try:
@@ -213,17 +214,22 @@ class Trainer:
         raise checkpoints.CheckpointError(
             f'{checkpoint.path} is of a run with other settings:\n  ' +
             '\n  '.join(differences))
-      checkpoints.restore(self._saveable, checkpoint)
-      self.schedule.steps = checkpoint.values['steps']
-      self.schedule.iterations = checkpoint.values['iterations']
     except KeyError as error:
-      raise checkpoints.CheckpointError(
+      raise checkpoints.DamagedError(
           f'{checkpoint.path} lacks {error}: it is damaged, or another '
           "version's.") from error
     except TypeError as error:  # Other settings than this version has.
       raise checkpoints.CheckpointError(
           f"{checkpoint.path} is another version's: {error}.") from error
-    self._load_recorder(checkpoint)
+    try:
+      checkpoints.restore(self._saveable, checkpoint)
+      self.schedule.steps = checkpoint.values['steps']
+      self.schedule.iterations = checkpoint.values['iterations']
+      self._load_recorder(checkpoint)
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+      raise checkpoints.DamagedError(
+          f"{checkpoint.path} is damaged, or another version's "
+          f'({type(error).__name__}: {error}).') from error
 
   def _load_recorder(self, checkpoint: checkpoints.Checkpoint) -> None:
     """Goes on with the recording, which is for pictures alone."""

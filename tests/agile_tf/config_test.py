@@ -1,9 +1,11 @@
 """Tests for config: what it refuses, and that it comes back from JSON."""
 
 import dataclasses
+import errno
 import json
 import math
 import os
+from unittest import mock
 
 from absl import flags
 from absl.testing import absltest
@@ -38,9 +40,17 @@ _MORE_THAN_0 = (
     'discriminator_epsilon', 'discriminator_gradient_norm',
     'checkpoint_minutes', 'anticipated_negative_rate', 'held_out_share',
     'stall_minutes')
+_DOUBLE = (
+    'held_out_share', 'anticipated_negative_rate', 'dataset_carrying',
+    'checkpoint_minutes', 'stall_minutes')
 _AT_LEAST_0_AT_MOST_1 = (
     'policy_decay', 'discriminator_decay', 'discount', 'td_lambda',
     'dataset_carrying')
+_AT_MOST = {
+    'episode_length': 2**31 - 1, 'rollout_length': 10_000,
+    'policy_workers': 10_000, 'policy_threads': 1000,
+    'steps': 900_000_000_000, 'intra_op_threads': 4096,
+    'inter_op_threads': 4096}
 _OF_RUN = (
     'strict_dataset', 'steps', 'run_dir', 'log_steps', 'image_steps',
     'stall_minutes', 'checkpoint_minutes', 'checkpoints_kept', 'why',
@@ -92,6 +102,27 @@ class ConfigTest(parameterized.TestCase):
   def test_not_finite(self, name, value):
     self._assert_refused(name, value)
 
+  def test_which_floats_end_in_float32(self):
+    self.assertCountEqual(
+        [name for name in _NUMBERS if _FIELDS[name].metadata['double']],
+        _DOUBLE)
+
+  @parameterized.parameters(*[
+      name for name in _NUMBERS
+      if isinstance(_FIELDS[name].default, float) and name not in _DOUBLE])
+  def test_what_float32_cannot_hold(self, name):
+    for value in 1e39, 4e38, 1e-38, 1e-310:
+      if value < 1 or _FIELDS[name].metadata['high'] is None:
+        self._assert_refused(name, value, 'what float32 can hold')
+    config.Config(**{name: 2e-38})
+    if _FIELDS[name].metadata['high'] is None:
+      config.Config(**{name: 3e38})
+
+  @parameterized.parameters(*_DOUBLE)
+  def test_what_python_alone_computes_with(self, name):
+    if name != 'anticipated_negative_rate':  # One draw would be too large.
+      config.Config(**{name: 1e-310})
+
   @parameterized.parameters(*_CHOICES)
   def test_choices(self, name):
     choices = _FIELDS[name].metadata['choices']
@@ -103,6 +134,41 @@ class ConfigTest(parameterized.TestCase):
     self.assertEqual(_FIELDS['reward_form'].metadata['choices'], rewards.FORMS)
     self.assertEqual(
         _FIELDS['physics'].metadata['choices'], tuple(world.PHYSICS))
+
+  @parameterized.parameters(*_AT_MOST.items())
+  def test_at_most(self, name, high):
+    self._assert_refused(name, high + 1, f'at most {high}')
+    changes = {'policy_threads': {'policy_workers': high},
+               'policy_workers': {'policy_threads': 1}}.get(name, {})
+    self.assertEqual(
+        getattr(config.Config(**{**changes, name: high}), name), high)
+
+  @parameterized.parameters(*_NUMBERS)
+  def test_huge_numbers(self, name):
+    self._assert_refused(name, 2**63 - 1 if name in _AT_MOST else 2**63)
+    for value in 10**400, -10**400, 16**6000:  # Python prints not each of them.
+      with self.assertRaisesRegex(
+          config.ConfigError, rf'--{name}=\(a number of \d+ bits\): expected'):
+        config.Config(**{name: value})
+
+  @parameterized.parameters('run_dir', 'why', 'world', 'instructions',
+                            'dataset', 'reward_model', 'initial_policy')
+  def test_what_is_no_text(self, name):
+    for value, problem in (
+        (os.fsdecode(b'a\xff'), r"'a\\udcff': expected text in UTF-8"),
+        ('a\0', r"'a\\x00': expected text without a null"),
+        ('x' * 300 + '\0', r"'x{199}\.\.\.: expected text without")):
+      with self.assertRaisesRegex(config.ConfigError, f'--{name}={problem}'):
+        config.Config(**{name: value})
+
+  def test_a_rate_that_is_almost_0(self):
+    with self.assertRaisesRegex(
+        config.ConfigError, r'one draw from B \(inf pairs'):
+      config.Config(anticipated_negative_rate=1e-310)
+
+  def test_many_workers_and_threads_that_do_not_divide_them(self):
+    with self.assertRaisesRegex(config.ConfigError, 'use one of 1, 2, 4, '):
+      config.Config(policy_workers=10_000, policy_threads=7)
 
   def test_threads_divide_workers(self):
     with self.assertRaisesRegex(
@@ -122,7 +188,7 @@ class ConfigTest(parameterized.TestCase):
     config.Config(replay_size=512)
     with self.assertRaisesRegex(
         config.ConfigError, r'--replay_size=511 is less than one draw from B '
-        r'\(512 pairs.*make it larger'):
+        r'\(512 pairs.*make it.* larger'):
       config.Config(replay_size=511)
     config.Config(replay_size=511, anticipated_negative_rate=0.5)
 
@@ -190,12 +256,21 @@ class FileTest(parameterized.TestCase):
 
   def test_missing(self):
     with self.assertRaisesRegex(
-        config.ConfigError, 'There is no .*config.json: expected a directory'):
+        config.MissingError, 'There is no .*config.json: expected a directory'):
       config.load(self._path)
+
+  def test_an_error_of_the_system_is_not_missing(self):
+    error = OSError(errno.EIO, os.strerror(errno.EIO))
+    with mock.patch('builtins.open', side_effect=error):
+      with self.assertRaisesRegex(
+          config.ConfigError, 'cannot be read: .*Input/output') as caught:
+        config.load(self._path)
+    self.assertNotIsInstance(caught.exception, config.MissingError)
 
   @parameterized.parameters(
       '', '{', '[]', '3', 'null', '{"no_such_setting": 1}',
-      '{"steps": "many"}', '{"discount": null}', '{"steps": [1]}')
+      '{"steps": "many"}', '{"discount": null}', '{"steps": [1]}',
+      '[' * 100_000, '{"steps": ' + '9' * 5000 + '}')
   def test_no_configuration(self, text):
     with open(self._path, 'w', encoding='utf-8') as file:
       file.write(text)

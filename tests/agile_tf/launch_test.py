@@ -6,6 +6,7 @@ import glob
 import itertools
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -150,6 +151,19 @@ class LaunchTest(parameterized.TestCase):
       _train(self.run_dir, batch_size=8)
     self.assertEqual(_rows(self.run_dir), before)
 
+  def test_a_configuration_that_cannot_be_read_is_not_replaced(self):
+    run_dir = self.create_tempdir().full_path
+    path = os.path.join(run_dir, 'config.json')
+    config_lib.save(tiny.config(batch_size=8), path)
+    error = OSError(errno.EIO, os.strerror(errno.EIO))
+    with mock.patch('os.stat', side_effect=error):
+      with self.assertRaisesRegex(
+          config_lib.ConfigError, 'batch_size: 8 there, 4 here'):
+        launch.check_same_run(tiny.config(run_dir=run_dir))
+    with mock.patch('builtins.open', side_effect=error):
+      with self.assertRaisesRegex(config_lib.ConfigError, 'Input/output'):
+        launch.check_same_run(tiny.config(run_dir=run_dir))
+
   def test_run_dir_must_be_given_and_writable(self):
     with self.assertRaisesRegex(config_lib.ConfigError, 'run_dir is empty'):
       _train('')
@@ -183,7 +197,7 @@ class LaunchTest(parameterized.TestCase):
     config = tiny.config(run_dir=self.create_tempdir().full_path,
                          steps_per_discriminator_update=100)
     trainer = trainer_lib.Trainer(config)
-    run = launch.Run(config, trainer)
+    run = launch.Run(config, trainer, lambda: None)
     self.addCleanup(run.close)
     worker, = trainer.policy_workers
     while trainer.schedule.steps < 20:  # There is a row every 16.
@@ -194,14 +208,16 @@ class LaunchTest(parameterized.TestCase):
     steps = trainer.schedule.steps
     self.assertEqual(int(row['steps']), steps)
     resumed = trainer_lib.Trainer(config)
-    other = launch.Run(config, resumed)
+    other = launch.Run(config, resumed, lambda: None)
     self.addCleanup(other.close)
     self.assertEqual(resumed.schedule.steps, steps)
     other.tick()
     self.assertLen(_rows(config.run_dir), 1)
 
-  @parameterized.parameters('policy', 'discriminator', 'main')
-  def test_an_exception_in_a_thread_ends_the_run(self, where):
+  @parameterized.product(
+      where=('policy', 'discriminator', 'main'),
+      error=(RuntimeError('injected'), SystemExit(0)))
+  def test_an_exception_in_a_thread_ends_the_run(self, where, error):
     config = tiny.config(
         run_dir=self.create_tempdir().full_path, policy_workers=3,
         policy_threads=3, steps=100_000)
@@ -213,7 +229,7 @@ class LaunchTest(parameterized.TestCase):
     def fail():
       calls.append(1)
       if len(calls) == 3:
-        raise RuntimeError('injected')
+        raise error
 
     def iterate():
       fail()
@@ -221,29 +237,114 @@ class LaunchTest(parameterized.TestCase):
 
     if where != 'main':
       victim.iterate = iterate
-    with self.assertRaisesRegex(RuntimeError, 'injected'):
+    with self.assertRaisesRegex(RuntimeError, r'injected|called exit\(0\)'):
       threads.drive(trainer, fail if where == 'main' else lambda: None)
     self.assertEmpty([t.name for t in threading.enumerate()
                       if t.name.startswith(('policy', 'discriminator'))])
+
+  @parameterized.parameters('save', 'stop', 'error')
+  def test_a_worker_that_hangs_ends_a_run_that_needs_it(self, what):
+    release = threading.Event()
+    self.addCleanup(release.set)
+
+    def iterate(worker):
+      if worker == 2 and clock.steps > 20:
+        release.wait(60)
+      time.sleep(0.001)
+      return 1
+
+    def tick():
+      if clock.steps > 40:
+        if what == 'stop':
+          clock.stop()
+        elif what == 'error':
+          raise KeyError('injected')
+        else:
+          with clock.paused(0.2):
+            self.fail('paused')
+
+    clock = schedule.Schedule(10**9, 0)
+    trainer = mock.Mock(schedule=clock, policy_workers=list(range(4)),
+                        discriminator_worker=None)
+    trainer.iterate_policy.side_effect = iterate
+    expected = KeyError if what == 'error' else schedule.StalledError
+    start = time.monotonic()
+    with self.assertRaises(expected) as caught:
+      threads.drive(trainer, tick, stall_minutes=0.2 / 60)
+    self.assertLess(time.monotonic() - start, 30)
+    self.assertTrue(clock.finished)
+    if what != 'error':
+      message = str(caught.exception)
+      self.assertIn('policy-2 has been in one iteration for', message)
+      self.assertIn('release.wait(60)', message)
+      self.assertIn('The run has ended. It was not saved', message)
+      self.assertNotIn('policy-1 ', message)
+
+  @parameterized.parameters('removed', 'moved')
+  def test_a_directory_that_goes_ends_the_run(self, how):
+    folder = self.create_tempdir().full_path
+    run_dir = os.path.join(folder, 'run')
+    _train(run_dir, steps=16)
+    saved = checkpoints.load(run_dir)
+    original = trainer_lib.Trainer.iterate_policy
+
+    def iterate(trainer, worker):
+      if trainer.schedule.steps > 40 and os.path.exists(run_dir):
+        if how == 'moved':
+          os.rename(run_dir, os.path.join(folder, 'other'))
+        else:
+          shutil.rmtree(run_dir)
+      return original(trainer, worker)
+
+    with mock.patch.object(trainer_lib.Trainer, 'iterate_policy', iterate):
+      with self.assertRaisesRegex(
+          run_lock.RunLockError, f'{run_dir} was removed or moved'):
+        _train(run_dir, steps=10_000)
+    if how == 'moved':  # There it goes on, and nothing was made here.
+      self.assertEqual(os.listdir(folder), ['other'])
+      self.assertEqual(
+          checkpoints.load(os.path.join(folder, 'other')).values, saved.values)
+      _train(os.path.join(folder, 'other'), steps=32)
+    else:
+      self.assertEmpty(os.listdir(folder))
+
+  def test_nothing_is_saved_in_another_directory(self):
+    run_dir = os.path.join(self.create_tempdir().full_path, 'run')
+    os.mkdir(run_dir)
+    with run_lock.hold(run_dir) as check_lock:
+      _, run = launch.build(tiny.config(run_dir=run_dir), check_lock)
+      self.addCleanup(run.close)
+      shutil.rmtree(run_dir)
+      for _ in range(2):
+        with self.assertRaises(run_lock.RunLockError):
+          run.save()
+        os.makedirs(run_dir, exist_ok=True)
+      self.assertEmpty(os.listdir(run_dir))
 
   @parameterized.parameters((2, 1), (3, 3))
   def test_a_slow_worker_is_reported_and_goes_on(self, count, num_threads):
     config = tiny.config(
         run_dir=self.create_tempdir().full_path, policy_workers=count,
-        policy_threads=num_threads, steps=12)
+        policy_threads=num_threads, steps=100_000)
     trainer = trainer_lib.Trainer(config)
     slow = trainer.policy_workers[-1]
-    original = slow.iterate
+    original, calls = slow.iterate, []
 
     def iterate():
-      time.sleep(1)
+      calls.append(1)
+      if len(calls) == 1:
+        time.sleep(1)
       return original()
+
+    def tick():
+      if len(calls) > 2:
+        trainer.schedule.stop()
 
     slow.iterate = iterate
     with self.assertLogs('absl', 'WARNING') as logs:
-      threads.drive(trainer, lambda: None, stall_minutes=0.2 / 60)
+      threads.drive(trainer, tick, stall_minutes=0.5 / 60)
     self.assertRegex('\n'.join(logs.output), 'policy.* has been in one iter')
-    self.assertGreaterEqual(trainer.schedule.steps, 12)
+    self.assertGreater(len(calls), 2)
 
   def test_first_iterations_are_one_at_a_time(self):
     """The first one compiles for the others."""
@@ -267,7 +368,7 @@ class LaunchTest(parameterized.TestCase):
   def test_nothing_is_saved_once_a_worker_has_failed(self):
     config = tiny.config(run_dir=self.create_tempdir().full_path)
     trainer = trainer_lib.Trainer(config)
-    run = launch.Run(config, trainer)
+    run = launch.Run(config, trainer, lambda: None)
     self.addCleanup(run.close)
     trainer.schedule.begin('policy')
     trainer.schedule.abandon(RuntimeError('injected'))
@@ -277,7 +378,7 @@ class LaunchTest(parameterized.TestCase):
   def test_what_is_not_finite_is_not_saved(self):
     config = tiny.config(run_dir=self.create_tempdir().full_path)
     trainer = trainer_lib.Trainer(config)
-    run = launch.Run(config, trainer)
+    run = launch.Run(config, trainer, lambda: None)
     self.addCleanup(run.close)
     state = trainer.policy.state()
     name = trainer.policy.layout.names[0]
@@ -346,7 +447,7 @@ class LaunchTest(parameterized.TestCase):
                     'of step 8 of 64', '\n'.join(logs.output))
     # A run without a discriminator has none to give.
     other = self.create_tempdir().full_path
-    checkpoints.save(other, 8, end._replace(arrays={
+    checkpoints.save(other, 66, end._replace(arrays={
         name: value for name, value in end.arrays.items()
         if not name.startswith('discriminator')}), keep=1)
     with self.assertRaisesRegex(
@@ -354,7 +455,8 @@ class LaunchTest(parameterized.TestCase):
       _train(self.create_tempdir().full_path, reward='frozen',
              reward_model=other)
 
-  def test_interrupt_saves_and_exits_with_zero(self):
+  @parameterized.parameters(signal.SIGINT, signal.SIGHUP)
+  def test_interrupt_saves_and_exits_with_zero(self, number):
     run_dir = self.create_tempdir().full_path
     process = subprocess.Popen(
         [sys.executable, '-m', 'agile_tf.launch',
@@ -366,13 +468,49 @@ class LaunchTest(parameterized.TestCase):
         os.path.exists(path) and len(_rows(run_dir)) > 2):
       time.sleep(.2)
     # Twice, as a wrapper does that also signals the process group.
-    process.send_signal(signal.SIGINT)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
+    process.send_signal(number)
     _, errors = process.communicate(timeout=60)
     self.assertEqual(process.returncode, 0, errors)
     self.assertIn('saving and stopping', errors)
     self.assertGreaterEqual(
         checkpoints.steps(run_dir)[-1], int(_rows(run_dir)[-1]['steps']))
+
+  @parameterized.parameters(1, 3)
+  def test_a_second_signal_ends_a_run_that_hangs_at_once(self, num_threads):
+    """Also where the main thread is in a program that does not come back."""
+    run_dir = self.create_tempdir().full_path
+    code = """
+import ctypes, sys
+from agile_tf import config
+from agile_tf import launch
+from agile_tf.training import trainer as trainer_lib
+
+def iterate(self, worker):
+  print('hangs', flush=True)
+  mutex = ctypes.create_string_buffer(64)
+  for _ in range(2):  # Signals do not end the second.
+    ctypes.CDLL(None).pthread_mutex_lock(mutex)
+
+trainer_lib.Trainer.iterate_policy = iterate
+launch.train(config.Config(run_dir=sys.argv[1], dataset_size=10,
+                           policy_workers=3, policy_threads=int(sys.argv[2])))
+"""
+    with subprocess.Popen(
+        [sys.executable, '-c', code, run_dir, str(num_threads)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+      try:
+        self.assertEqual(process.stdout.readline(), 'hangs\n')
+        process.send_signal(signal.SIGTERM)
+        time.sleep(0.2)
+        process.send_signal(signal.SIGTERM)  # Of the same wrapper.
+        time.sleep(2.5)
+        self.assertIsNone(process.poll())
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=30)
+      finally:
+        process.kill()
+    self.assertEqual(process.returncode, 128 + signal.SIGTERM)
 
   @pytest.mark.slow
   def test_fifteen_workers_in_one_thread_repeat_themselves(self):

@@ -1,5 +1,6 @@
 """Properties of what reads bad input: a result, or the module's own error."""
 
+import contextlib
 import dataclasses
 import math
 import os
@@ -7,20 +8,31 @@ import tempfile
 
 from absl import flags
 from absl.testing import absltest
+from absl.testing import parameterized
 import hypothesis
 from hypothesis import strategies as st
 import numpy as np
 
 from agile_tf import config as config_lib
+from agile_tf.agent import worlds
+from agile_tf.training import building
 from agile_tf.training import checkpoints
+from agile_tf.training import resources
 
 _FIELDS = dataclasses.fields(config_lib.Config)
 _settings = hypothesis.settings(
     max_examples=200, deadline=None, derandomize=True)
+_EXTREMES = [
+    'true', 'nan', 'inf', '-1', '0', '1e400', 'None', '0x10', '1_0', '', ' ',
+    '1e-310', '1e38', '1e39', '-0.0', '9' * 400, '9' * 5000, '0x' + 'f' * 5000,
+    '9' * 18, '9223372036854775808', '2147483648', '1000000007', '(' * 5000,
+    'a{4294967296}', '.a:b', '..', ':', 'os:path', 'a.' * 5000 + ':b',
+    '/dev/null', 'x' * 100_000, '\udcff', '\0', '\u202eé\U0001f600']
 _VALUES = st.one_of(
     st.text(max_size=8), st.integers(-10**12, 10**12).map(str),
-    st.floats().map(str), st.sampled_from(
-        ['true', 'nan', 'inf', '-1', '0', '1e400', 'None', '0x10', '1_0']))
+    st.integers(0, 10**20).map(str), st.floats().map(str),
+    st.binary(max_size=8).map(os.fsdecode), st.sampled_from(_EXTREMES))
+_MEMORY = 2**34  # Of some machine.
 
 
 def _read(arguments):
@@ -34,25 +46,49 @@ def _read(arguments):
     return None if str(error) else error
 
 
-class FlagsTest(absltest.TestCase):
+class FlagsTest(parameterized.TestCase):
 
-  @_settings
-  @hypothesis.given(st.sampled_from(_FIELDS), _VALUES)
-  def test_any_value(self, field, text):
-    config = _read([f'--{field.name}={text}'])
+  @hypothesis.settings(_settings, deadline=60_000)
+  @hypothesis.given(st.dictionaries(
+      st.sampled_from([field.name for field in _FIELDS]), _VALUES,
+      min_size=1, max_size=3))
+  @hypothesis.example({'policy_workers': '1000000000', 'policy_threads': '7'})
+  @hypothesis.example({'dataset_size': '10000000000'})
+  @hypothesis.example({'replay_size': '100000000000000'})
+  def test_any_values(self, values):
+    """They make a configuration and a world, or a clear error; none hangs."""
+    config = _read([f'--{name}={text}' for name, text in values.items()])
     if config is None:
       return
-    value = getattr(config, field.name)
-    self.assertIs(type(value), type(field.default))
-    limits = field.metadata
-    if isinstance(value, float):
-      self.assertTrue(math.isfinite(value))
-    if limits['choices']:
-      self.assertIn(value, limits['choices'])
-    if limits['low'] is not None:
-      self.assertGreaterEqual(value, limits['low'])
-    if limits['high'] is not None:
-      self.assertLessEqual(value, limits['high'])
+    for field in _FIELDS:
+      value = getattr(config, field.name)
+      self.assertIs(type(value), type(field.default))
+      limits = field.metadata
+      if isinstance(value, float):
+        self.assertTrue(math.isfinite(value))
+        self.assertTrue(limits['double'] or math.isfinite(np.float32(value)))
+      if limits['choices']:
+        self.assertIn(value, limits['choices'])
+      if limits['low'] is not None:
+        self.assertGreaterEqual(value, limits['low'])
+      if limits['high'] is not None:
+        self.assertLessEqual(value, limits['high'])
+    try:
+      world = building.make_world(config)
+      resources.check(config, world, _MEMORY)
+    except (config_lib.ConfigError, worlds.WorldError) as error:
+      self.assertNotEmpty(str(error))
+      return
+    self.assertLessEqual(
+        sum(need.size for need in resources.needs(config, world)), _MEMORY)
+
+  @parameterized.parameters(*[field.name for field in _FIELDS])
+  def test_every_flag_with_every_extreme(self, name):
+    for text in _EXTREMES:
+      config = _read([f'--{name}={text}'])
+      if config is not None:
+        with contextlib.suppress(config_lib.ConfigError, worlds.WorldError):
+          resources.check(config, building.make_world(config), _MEMORY)
 
   @_settings
   @hypothesis.given(st.sampled_from(_FIELDS), st.integers(0, 30),
@@ -81,6 +117,7 @@ class FlagsTest(absltest.TestCase):
   @_settings
   @hypothesis.given(st.sampled_from(_FIELDS), st.one_of(
       st.none(), st.booleans(), st.integers(), st.floats(), st.text(),
+      st.integers(60, 20_000).map(lambda bits: 2**bits),
       st.lists(st.integers(), max_size=2)))
   def test_any_configuration_file(self, field, value):
     with tempfile.TemporaryDirectory() as folder:
@@ -103,7 +140,7 @@ class CheckpointsTest(absltest.TestCase):
     cls._run_dir = cls.enterClassContext(tempfile.TemporaryDirectory())
     rng = np.random.default_rng(0)
     cls._checkpoint = checkpoints.Checkpoint(
-        {'policy:w': rng.normal(size=[7, 5]).astype(np.float32),
+        {'policy:w': rng.normal(size=[70, 50]).astype(np.float32),
          'buffer:added': np.array(3)}, {'steps': 3, 'actors': [1.5, None]})
     checkpoints.save(cls._run_dir, 3, cls._checkpoint, keep=1)
 

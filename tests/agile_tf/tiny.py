@@ -47,7 +47,8 @@ def save_for(test_class: type[absltest.TestCase], **changes) -> str:
   nothing of training is compiled.
   """
   run_dir = _folder(test_class)
-  _, run = launch.build(config(run_dir=run_dir, **changes))
+  _, run = launch.build(
+      config(run_dir=run_dir, **changes), lambda: None)
   run.save()
   run.close()
   return run_dir

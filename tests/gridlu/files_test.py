@@ -1,6 +1,9 @@
 """Tests for files that are whole or not there."""
 
 import os
+import socket
+import subprocess
+import sys
 
 from absl.testing import absltest
 
@@ -34,6 +37,32 @@ class FilesTest(absltest.TestCase):
     self.assertEqual(content(), b'\xff')
     self.assertEqual(os.listdir(os.path.dirname(path)),
                      [os.path.basename(path)])
+
+  def test_what_a_killed_process_left_goes_with_the_next_write(self):
+    path = self.create_tempdir().create_file('file').full_path
+    code = ('from gridlu import files; import os, signal\n'
+            f'with files.replacing({path!r}) as file:\n'
+            '  file.write("half"); file.flush()\n'
+            '  os.kill(os.getpid(), signal.SIGKILL)')
+    subprocess.run([sys.executable, '-c', code], check=False)
+    folder = os.path.dirname(path)
+    self.assertLen(os.listdir(folder), 2)
+    # Those of running processes and of other machines stay.
+    kept = [f'{path}.{socket.gethostname()}.{os.getppid()}.part',
+            f'{path}.elsewhere.999999999.part', f'{path}.notes.part']
+    for name in kept:
+      with open(name, 'w', encoding='utf-8'):
+        pass
+    with files.replacing(path) as file:
+      file.write('new')
+    self.assertCountEqual(
+        os.listdir(folder), map(os.path.basename, [path, *kept]))
+
+  def test_json(self):
+    self.assertEqual(files.parse_json('{"a": [1]}'), {'a': [1]})
+    for text in '{', b'\xff', '[' * 990, '[' * 100_000, '9' * 5000:
+      with self.assertRaises(ValueError):
+        files.parse_json(text)
 
 
 if __name__ == '__main__':

@@ -1,15 +1,18 @@
 """Tests for gridlu.goal_dataset."""
 
+import errno
 import os
 import subprocess
 import sys
 import tempfile
+import time
 from unittest import mock
 
 from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
 
+from gridlu import archives
 from gridlu import goal_dataset
 from gridlu import language
 from gridlu import world
@@ -219,10 +222,66 @@ class FileTest(parameterized.TestCase):
                                 'not a whole .npz file of plain arrays'):
       goal_dataset.load(self._path)
 
-  def test_folder(self):
-    with self.assertRaisesRegex(goal_dataset.GoalDatasetError,
-                                'not a whole .npz file'):
-      goal_dataset.load(os.path.dirname(self._path))
+  def test_many_instructions_are_refused_at_once(self):
+    texts = [f'open door {i}' for i in range(40_000)] + ['open door 39999']
+    start = time.process_time()
+    with self.assertRaisesRegex(
+        goal_dataset.GoalDatasetError, "'open door 39999' more than once"):
+      goal_dataset.GoalDataset(
+          tuple(texts), np.arange(len(texts)),
+          images=np.zeros([len(texts), 1, 1, 3], np.uint8))
+    self.assertLess(time.process_time() - start, 5)
+
+  @parameterized.parameters('.', '/dev/zero')
+  def test_what_is_no_file(self, path):
+    with self.assertRaisesRegex(
+        goal_dataset.GoalDatasetError, f'{path}: this is no file'):
+      goal_dataset.load(path)
+
+  def test_a_changed_header_is_seen(self):
+    """Of an array of which NumPy would read the first part alone."""
+    rng = np.random.default_rng(0)
+    np.savez(self._path, **_arrays(
+        instructions=np.array([f'open door {i:03}' for i in range(700)]),
+        instruction=np.arange(700),
+        images=rng.integers(0, 256, [700, 9, 8, 3], dtype=np.uint8)))
+    with open(self._path, 'rb') as file:
+      content = file.read()
+    for old, new in (
+        (b'(700, 9, 8, 3)', b'(700, 1, 8, 3)'), (b"'<U13'", b"'<U12'"),
+        (b"'|u1'", b"'|i1'"), (b"'<i8'", b"'>i8'")):
+      self.assertIn(old, content)
+      with open(self._path, 'wb') as file:
+        file.write(content.replace(old, new))
+      with self.assertRaisesRegex(goal_dataset.GoalDatasetError, 'goals.npz'):
+        goal_dataset.load(self._path)
+
+  @parameterized.parameters(
+      (dict(instruction=np.zeros([10**7], int)), 'images has length 3'),
+      (dict(format=np.array('x' * 10**6)), 'format takes 4,000,000 bytes'),
+      (dict(instructions=np.array(['x' * 10**6] * 40)),
+       'instructions takes 160,000,000 bytes: expected at most'),
+      (dict(images=np.zeros([3, 10**6, 3, 3], np.uint8)),
+       r'shape \[1000000, 3, 3\]; this world needs uint8 \[4, 6, 3\]'))
+  def test_sizes_are_checked_before_anything_expands(self, changes, problem):
+    np.savez_compressed(self._path, **_arrays(**changes))
+    self.assertLess(os.path.getsize(self._path), 300_000)
+    with mock.patch.object(archives, 'arrays') as expand:
+      with self.assertRaisesRegex(goal_dataset.GoalDatasetError, problem):
+        goal_dataset.load(self._path, [4, 6, 3])
+      expand.assert_not_called()
+
+  @parameterized.parameters(
+      OSError(errno.EMFILE, os.strerror(errno.EMFILE)),
+      OSError(errno.EIO, os.strerror(errno.EIO)), MemoryError())
+  def test_an_error_of_the_system_says_nothing_about_the_file(self, error):
+    np.savez(self._path, **_arrays())
+    with mock.patch('builtins.open', side_effect=error):
+      with self.assertRaisesRegex(
+          goal_dataset.GoalDatasetError,
+          'the system cannot read it .*; the file itself may be whole'):
+        goal_dataset.load(self._path)
+    self.assertLen(goal_dataset.load(self._path, [4, 6, 3]), 3)
 
   def _run(self, *arguments):
     return subprocess.run(

@@ -49,6 +49,16 @@ def _gridlu(task):
 
 class ChainTest(parameterized.TestCase):
 
+  def test_long_instructions(self):
+    for count in 999, 1000:
+      grammar = instructions.Grammar([' '.join(['on'] * count)])
+      self.assertLen(grammar.slots, count)
+      self.assertEqual(grammar.encode([' '.join(['on'] * count)]).sum(), count)
+    for count in 1001, 1100, 100_000:
+      with self.assertRaisesRegex(
+          ValueError, "more than 1,000 modules .* begin with 'on'"):
+        instructions.Grammar([' '.join(['on'] * count)])
+
   @parameterized.parameters(
       ('red', ('red',)),
       ('go to red', ('go', ('to', ('red',)))),

@@ -115,6 +115,31 @@ class UpdateTest(parameterized.TestCase):
     for threshold, values in steps.items():
       np.testing.assert_allclose(values, expected[threshold], rtol=1e-5)
 
+  @parameterized.parameters(1e-6, 0.5, 40.0, 1e30, 1e38, 3e38)
+  def test_any_norm_clips_to_itself(self, max_norm):
+    """Also where 1 / max_norm has no place in float32."""
+    for gradient in ([3., 4.], [0., 0.], [3e-9, 4e-9], [3e15, 4e15]):
+      clipped, norm = optimizers.clip_gradient(
+          tf.constant(gradient), max_norm)
+      size = np.linalg.norm(gradient)
+      np.testing.assert_allclose(norm, size, rtol=1e-6)
+      np.testing.assert_allclose(
+          clipped, np.multiply(gradient, max_norm / max(size, max_norm)),
+          rtol=1e-6)
+      if size < max_norm:
+        np.testing.assert_array_equal(clipped, np.float32(gradient))
+
+  def test_a_large_limit_trains(self):
+    states = []
+    for limit in 1e3, 1e38:
+      parameters = optimizers.SharedParameters(
+          _LAYOUT, np.zeros([_LAYOUT.size], np.float32),
+          _POLICY._replace(gradient_norm=limit))
+      parameters.apply(tf.ones([_LAYOUT.size]))
+      states.append(parameters.snapshot())
+    self.assertTrue((states[0].numpy() < 0).all())
+    np.testing.assert_array_equal(*states)
+
   def test_first_step_from_a_mean_square_of_one(self):
     # From zero it would be 1 / sqrt(1 - decay) = 3.16 times the rate.
     parameters = optimizers.SharedParameters(

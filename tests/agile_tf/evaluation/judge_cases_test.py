@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import socket
 
 from absl.testing import absltest
 from absl.testing import parameterized
@@ -99,7 +100,7 @@ class AnswersTest(parameterized.TestCase):
     self.assertLen({series.path(self.run_dir) for series in others}, 5)
 
   @parameterized.parameters(
-      ('', 'damaged'),
+      ('', 'damaged'), ('[' * 100_000, 'damaged'),
       ('{"step": 64, "seed"', 'damaged'),
       ('[]', 'expected the keys step, seed'),
       ('{"answers": []}', 'expected the keys step, seed'),
@@ -124,7 +125,7 @@ class AnswersTest(parameterized.TestCase):
   def test_bytes_that_are_no_text(self):
     with open(self.path, 'wb') as file:
       file.write(b'\xff\xfe\x00')
-    with self.assertRaisesRegex(judge_cases.JudgeError, 'cannot be read'):
+    with self.assertRaisesRegex(judge_cases.JudgeError, 'is no text'):
       self._open()
 
   def test_a_renamed_file_of_another_series_is_refused(self):
@@ -161,7 +162,7 @@ class AnswersTest(parameterized.TestCase):
     answers.append(True)
     before = self._content()
     # A directory of this name stops even root from writing.
-    os.mkdir(f'{self.path}.{os.getpid()}.part')
+    os.mkdir(f'{self.path}.{socket.gethostname()}.{os.getpid()}.part')
     for change in (answers.undo, lambda: answers.append(False)):
       with self.assertRaisesRegex(judge_cases.JudgeError, 'cannot be written'):
         change()

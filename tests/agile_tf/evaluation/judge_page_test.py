@@ -5,7 +5,9 @@ import io
 import json
 import os
 import re
+import socket
 import threading
+from unittest import mock
 import urllib.error
 import urllib.request
 
@@ -207,7 +209,7 @@ class ServerTest(parameterized.TestCase):
 
   def test_a_failure_to_save_reaches_the_page(self):
     self._serve()
-    os.mkdir(f'{self.path}.{os.getpid()}.part')
+    os.mkdir(f'{self.path}.{socket.gethostname()}.{os.getpid()}.part')
     status, reply = self._json('/answer', {'answered': 0, 'done': True})
     self.assertEqual(status, 500)
     self.assertIn('cannot be written', reply['error'])
@@ -218,6 +220,7 @@ class ServerTest(parameterized.TestCase):
       ('/answer', {'answered': 0}), ('/answer', {'answered': 0, 'done': 1}),
       ('/answer', {'answered': False, 'done': True}),
       ('/answer', {'answered': 0, 'done': True, 'x': 1}),
+      ('/answer', b'[' * 990), ('/answer', b'\xff'),
       ('/answer', b' ' * 2000), ('/undo', {}), ('/nothing', {}), ('/', {}))
   def test_other_requests_are_refused(self, path, body):
     self._serve()
@@ -234,6 +237,11 @@ class ServerTest(parameterized.TestCase):
     self.assertEqual(
         self._json('/answer', good, **{'Content-type': 'text/plain'})[0], 400)
     self.assertEqual(self.session.view()['answered'], 0)
+    for origin in 'http://evil.com', 'null', 'http://127.0.0.1:1', '':
+      self.assertEqual(self._json('/answer', good, Origin=origin)[0], 403)
+      self.assertEqual(self._json('/view', Origin=origin)[0], 403)
+    self.assertEqual(self.session.view()['answered'], 0)
+    self.assertEqual(self._json('/view', Origin=self.address)[0], 200)
     # A forwarded port may have another number.
     self.assertEqual(
         self._json('/answer', good, Host='localhost:8000')[0], 200)
@@ -253,6 +261,24 @@ class ServerTest(parameterized.TestCase):
     connection.request('GET', '/image/0.png')
     connection.close()
     self.assertEqual(self._json('/view')[0], 200)
+
+  def test_an_idle_connection_is_closed(self):
+    with mock.patch.object(judge_page, '_IDLE_SECONDS', 0.2):
+      self._serve()
+    for start in (b'', b'GET /view', b'POST /answer HTTP/1.0\r\n'
+                  b'Host: localhost\r\nContent-Type: application/json\r\n'
+                  b'Content-Length: 30\r\n\r\n{'):
+      with socket.create_connection(
+          ('127.0.0.1', self.server.server_port), timeout=30) as connection:
+        connection.sendall(start)
+        self.assertEqual(connection.recv(1000), b'')
+    self.assertEqual(self._json('/view')[0], 200)
+
+  def test_no_other_page_may_frame_it(self):
+    self._serve()
+    with urllib.request.urlopen(self.address, timeout=30) as reply:
+      self.assertIn("frame-ancestors 'none'",
+                    reply.headers['Content-Security-Policy'])
 
   def test_a_port_in_use_is_named(self):
     self._serve()

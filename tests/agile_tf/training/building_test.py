@@ -7,7 +7,6 @@ from absl.testing import parameterized
 import numpy as np
 
 from agile_tf import config as config_lib
-from agile_tf.agent import worlds
 from agile_tf.training import building
 from gridlu import goal_dataset
 from gridlu import language
@@ -93,7 +92,8 @@ class BuildingTest(parameterized.TestCase):
         np.zeros([2], np.int32), images=np.zeros([2, 40, 40, 3], np.uint8)))
     config = tiny.config(dataset=path)
     with self.assertRaisesRegex(
-        worlds.WorldError, r'goals.npz: .*\[40, 40, 3\].*uint8 \[27\]'):
+        goal_dataset.GoalDatasetError,
+        r'goals.npz: .*\[40, 40, 3\].*uint8 \[27\]'):
       building.make_goal_examples(config, building.make_world(config))
 
   def test_instructions_that_cannot_be_held_out(self):
@@ -108,7 +108,13 @@ class BuildingTest(parameterized.TestCase):
     for name, part in (('nowhere', 'nowhere'),
                        ('no.such.module:f', 'no.such'),
                        ('json:nothing', 'nothing'),
-                       ('builtins:list', 'returned list')):
+                       ('builtins:list', 'returned list'),
+                       ('.a:b', 'no name of a function'),
+                       ('..', 'no name of a function'),
+                       (':', 'no name of a function'),
+                       ('os:path', 'not a callable'),
+                       ('os:chmod', 'missing a required argument'),
+                       ('a.' * 5000 + 'a:b', 'too long')):
       with self.assertRaisesRegex(ValueError, part):
         building.make_world(config_lib.Config(world=name))
     with self.assertRaisesRegex(config_lib.ConfigError, 'setting of GridLU'):
@@ -128,6 +134,8 @@ class BuildingTest(parameterized.TestCase):
       self.assertLen(building.matching(
           pattern, language.relations_instructions()), count)
     for pattern, problem in (('(', 'not a regular expression'),
+                             ('(' * 5000, 'not a regular expression'),
+                             ('a{4294967296}', 'not a regular expression'),
                              ('purple', 'none of the 990')):
       with self.assertRaisesRegex(config_lib.ConfigError, problem):
         building.make_world(config_lib.Config(instructions=pattern))

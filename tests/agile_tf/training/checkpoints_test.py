@@ -11,20 +11,25 @@ from absl.testing import parameterized
 import numpy as np
 
 from agile_tf.training import checkpoints
+from gridlu import archives
 
 
-def _checkpoint(number=0):
+def _checkpoint(number=3, steps=None):
   rng = np.random.default_rng(number)
   return checkpoints.Checkpoint(
       arrays={
           'policy:policy/stem/w': rng.normal(size=[2, 3]).astype(np.float32),
+          # Larger than what NumPy reads at a time, 4 KB.
+          'policy:policy/hidden/w': rng.normal(
+              size=[30, 100]).astype(np.float32),
           'buffer:codes': rng.integers(-1, 9, size=[4, 2]).astype(np.int32),
           'buffer:positive': np.array([True, False]),
           'buffer:added': np.array(2**40 + number),
           'empty': np.zeros([0, 27], np.uint8),
       },
       values={
-          'steps': number, 'seconds': 0.1 + 0.2, 'rows': [None, True, 'x'],
+          'steps': number if steps is None else steps, 'seconds': 0.1 + 0.2,
+          'rows': [None, True, 'x'],
           'generator': np.random.default_rng(1).bit_generator.state,
       })
 
@@ -71,8 +76,8 @@ class CheckpointsTest(parameterized.TestCase):
     self.assertEqual(one.values, other.values)
 
   def test_round_trip(self):
-    checkpoints.save(self._dir, 50_000, _checkpoint(), keep=1)
-    self._assert_equal(checkpoints.load(self._dir), _checkpoint())
+    checkpoints.save(self._dir, 50_000, _checkpoint(50_000), keep=1)
+    self._assert_equal(checkpoints.load(self._dir), _checkpoint(50_000))
     self.assertEqual(
         os.listdir(os.path.join(self._dir, 'checkpoints')),
         ['step_000000050000'])
@@ -81,7 +86,7 @@ class CheckpointsTest(parameterized.TestCase):
     rng = np.random.default_rng(3)
     rng.uniform(size=5)
     checkpoints.save(self._dir, 1, checkpoints.Checkpoint(
-        {}, {'generator': rng.bit_generator.state}), keep=1)
+        {}, {'steps': 1, 'generator': rng.bit_generator.state}), keep=1)
     restored = np.random.default_rng(0)
     restored.bit_generator.state = checkpoints.load(
         self._dir).values['generator']
@@ -101,10 +106,10 @@ class CheckpointsTest(parameterized.TestCase):
     self.assertEqual(checkpoints.steps(self._dir), expected)
 
   def test_same_step_is_replaced(self):
-    checkpoints.save(self._dir, 7, _checkpoint(1), keep=3)
-    checkpoints.save(self._dir, 7, _checkpoint(2), keep=3)
+    checkpoints.save(self._dir, 7, _checkpoint(1, 7), keep=3)
+    checkpoints.save(self._dir, 7, _checkpoint(2, 7), keep=3)
     self.assertEqual(checkpoints.steps(self._dir), [7])
-    self._assert_equal(checkpoints.load(self._dir), _checkpoint(2))
+    self._assert_equal(checkpoints.load(self._dir), _checkpoint(2, 7))
 
   def test_what_is_not_whole_is_no_checkpoint(self):
     checkpoints.save(self._dir, 7, _checkpoint(7), keep=3)
@@ -138,7 +143,7 @@ class CheckpointsTest(parameterized.TestCase):
 
   def _assert_damaged(self):
     with self.assertRaisesRegex(
-        checkpoints.CheckpointError, 'step_000000000003 cannot be read'):
+        checkpoints.DamagedError, 'step_000000000003 is damaged'):
       checkpoints.load(self._dir)
 
   @parameterized.product(
@@ -186,13 +191,35 @@ class CheckpointsTest(parameterized.TestCase):
         continue
       self._assert_equal(loaded, _checkpoint())
 
+  @parameterized.parameters(
+      (b'(30, 100)', b'(30, 000)'), (b'(30, 100)', b'(20, 100)'),
+      (b"'<f4'", b"'>f4'"), (b"'<f4'", b"'<i4'"), (b'False', b'True '))
+  def test_a_changed_header_of_an_array(self, old, new):
+    checkpoints.save(self._dir, 3, _checkpoint(), keep=3)
+    path = self._path(3, 'arrays.npz')
+    with open(path, 'rb') as file:
+      content = file.read()
+    place = content.index(old, content.index(b'hidden'))
+    with open(path, 'wb') as file:
+      file.write(content[:place] + new + content[place + len(old):])
+    self._assert_damaged()
+
+  def test_what_expands_is_none(self):
+    checkpoints.save(self._dir, 3, _checkpoint(), keep=3)
+    np.savez_compressed(
+        self._path(3, 'arrays.npz'), **_checkpoint().arrays,
+        zeros=np.zeros([10**6]))
+    with mock.patch.object(archives, 'arrays') as expand:
+      self._assert_damaged()
+      expand.assert_not_called()
+
   def test_changed_numbers_of_the_state(self):
     checkpoints.save(self._dir, 3, _checkpoint(), keep=3)
     with open(self._path(3, 'state.json'), encoding='utf-8') as file:
       content = file.read()
-    self.assertIn('"steps": 0', content)
+    self.assertIn('"steps": 3', content)
     with open(self._path(3, 'state.json'), 'w', encoding='utf-8') as file:
-      file.write(content.replace('"steps": 0', '"steps": 1'))
+      file.write(content.replace('"steps": 3', '"steps": 4'))
     self._assert_damaged()
 
   def test_a_single_array_is_no_archive(self):
@@ -222,28 +249,102 @@ class CheckpointsTest(parameterized.TestCase):
           {'weights': np.array([{}], dtype=object)}, {}), keep=3)
     self.assertEqual(checkpoints.steps(self._dir), [])
 
+  def _recover(self):
+    """Returns what a run would go on from, or None."""
+    restored = []
+    if not checkpoints.recover(self._dir, restored.append):
+      self.assertEmpty(restored)
+      return None
+    return restored[-1]
+
   def test_recovers_from_the_newest_whole_one(self):
-    self.assertIsNone(checkpoints.recover(self._dir))
+    self.assertIsNone(self._recover())
     for step in range(1, 5):
       checkpoints.save(self._dir, step, _checkpoint(step), keep=9)
-    self._assert_equal(checkpoints.recover(self._dir), _checkpoint(4))
+    self._assert_equal(self._recover(), _checkpoint(4))
     os.remove(self._path(4, 'state.json'))
     with open(self._path(3, 'arrays.npz'), 'wb'):
       pass
     with self.assertLogs('absl', 'WARNING') as logs:
-      self._assert_equal(checkpoints.recover(self._dir), _checkpoint(2))
+      self._assert_equal(self._recover(), _checkpoint(2))
     text = '\n'.join(logs.output)
     for step in 3, 4:
-      self.assertIn(f'{self._path(step)} cannot be read', text)
+      self.assertIn(f'{self._path(step)} is damaged', text)
       self.assertTrue(os.path.exists(f'{self._path(step)}.damaged'))
     self.assertEqual(checkpoints.steps(self._dir), [1, 2])
+
+  def test_what_was_renamed_to_a_later_step_is_damaged(self):
+    for step in 1, 2:
+      checkpoints.save(self._dir, step, _checkpoint(step), keep=9)
+    os.rename(self._path(1), self._path(900))
+    with self.assertRaisesRegex(
+        checkpoints.DamagedError, 'it is of step 1 and has been renamed'):
+      checkpoints.load(self._dir)
+    # A run that was going on when that was done keeps its own.
+    checkpoints.save(self._dir, 3, _checkpoint(3), keep=1)
+    self.assertEqual(checkpoints.steps(self._dir), [3, 900])
+    with self.assertLogs('absl', 'WARNING'):
+      self._assert_equal(self._recover(), _checkpoint(3))
+    self.assertEqual(checkpoints.steps(self._dir), [3])
+
+  def test_what_a_run_cannot_use_is_set_aside(self):
+    for step in 1, 2:
+      checkpoints.save(self._dir, step, _checkpoint(step), keep=9)
+
+    def restore(checkpoint):
+      if checkpoint.values['steps'] == 2:
+        raise checkpoints.DamagedError('of other shapes')
+
+    with self.assertLogs('absl', 'WARNING') as logs:
+      self.assertTrue(checkpoints.recover(self._dir, restore))
+    self.assertIn('of other shapes', logs.output[0])
+    self.assertEqual(checkpoints.steps(self._dir), [1])
+
+  def test_another_error_sets_nothing_aside(self):
+    for step in 1, 2:
+      checkpoints.save(self._dir, step, _checkpoint(step), keep=9)
+
+    def restore(checkpoint):
+      raise checkpoints.CheckpointError('of other settings')
+
+    with self.assertRaisesRegex(checkpoints.CheckpointError, 'other settings'):
+      checkpoints.recover(self._dir, restore)
+    self.assertEqual(checkpoints.steps(self._dir), [1, 2])
+
+  @parameterized.parameters(
+      errno.EMFILE, errno.EIO, errno.ESTALE, errno.EACCES, errno.ENOMEM, None)
+  def test_an_error_of_the_system_sets_nothing_aside(self, number):
+    """At each file that is opened, and at the list of them."""
+    for step in 1, 2:
+      checkpoints.save(self._dir, step, _checkpoint(step), keep=9)
+    error = MemoryError() if number is None else OSError(
+        number, os.strerror(number))
+    for name, opener in (('arrays.npz', open), ('state.json', open),
+                         ('checkpoints', os.listdir)):
+      if name == 'checkpoints' and number is None:
+        continue
+
+      def fail(path, *args, name=name, opener=opener):
+        if str(path).endswith(name):
+          raise error
+        return opener(path, *args)
+
+      with mock.patch(
+          'os.listdir' if name == 'checkpoints' else 'builtins.open', fail):
+        with self.assertRaisesRegex(
+            checkpoints.CheckpointError, 'cannot be read') as caught:
+          self._recover()
+      self.assertNotIsInstance(caught.exception, checkpoints.DamagedError)
+      self.assertIn(str(error) or 'MemoryError', str(caught.exception))
+      self.assertEqual(checkpoints.steps(self._dir), [1, 2])
+    self._assert_equal(self._recover(), _checkpoint(2))
 
   def test_nothing_whole_to_recover(self):
     checkpoints.save(self._dir, 3, _checkpoint(), keep=9)
     os.remove(self._path(3, 'state.json'))
     with self.assertRaisesRegex(
         checkpoints.CheckpointError, 'None of the checkpoints .* is whole'):
-      checkpoints.recover(self._dir)
+      self._recover()
     self.assertEqual(checkpoints.steps(self._dir), [3])
 
   def test_a_full_disk_leaves_what_was_saved(self):

@@ -1,8 +1,10 @@
 """Tests for metrics: means, decisions and the rows of metrics.csv."""
 
 import csv
+import errno
 import os
 import threading
+from unittest import mock
 
 from absl.testing import absltest
 from absl.testing import parameterized
@@ -194,6 +196,18 @@ class WriterTest(parameterized.TestCase):
       metrics.Writer(self._dir, 100, 1000)
     with open(self._path, encoding='utf-8') as file:
       self.assertEqual(file.read(), text)
+
+  def test_an_error_of_the_system_leaves_the_rows(self):
+    self._write(0, self._row(100))
+    before = self._rows()
+    error = OSError(errno.EIO, os.strerror(errno.EIO))
+    with mock.patch('builtins.open', side_effect=error):
+      with self.assertRaisesRegex(metrics.MetricsError, 'Input/output'):
+        metrics.Writer(self._dir, 100, 1000)
+    # What that says where the system cannot tell.
+    with mock.patch('os.path.exists', return_value=False):
+      self._write(100)
+    self.assertEqual(self._rows(), before)
 
   def test_tensorboard(self):
     writer = metrics.Writer(self._dir, 0, 1000)

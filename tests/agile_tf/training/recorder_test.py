@@ -35,6 +35,31 @@ class RecorderTest(absltest.TestCase):
     np.testing.assert_array_equal(episode.decisions, [True, False, True])
     self.assertIsNone(followed.take())
 
+  def test_an_episode_without_end_comes_in_parts(self):
+    followed = recorder.Recorder(from_start=True)
+    decisions = np.zeros([2, 3], bool)
+    parts = []
+    for i in range(1000):
+      rollout = _rollout(0, 2, False)
+      rollout.observations[:, 0, 0] = np.arange(2 * i, 2 * i + 3) % 256
+      followed.add(rollout, decisions)
+      held = sum(x.nbytes for x in followed.state().values())
+      self.assertLess(held, 2 * 700)
+      part = followed.take()
+      if part is not None:
+        parts.append(part)
+    self.assertLen(parts, 6)
+    for i, part in enumerate(parts):
+      self.assertLen(part.decisions, 300)
+      np.testing.assert_array_equal(
+          part.observations[:, 0], np.arange(300 * i, 300 * i + 301) % 256)
+
+  def test_a_part_of_a_rollout_does_not_keep_all_of_it(self):
+    followed = recorder.Recorder(from_start=True)
+    followed.add(_rollout(0, 2, False, workers=100), np.zeros([2, 100], bool))
+    for kept in *followed._observations, *followed._decisions:
+      self.assertIsNone(kept.base)
+
   def test_after_a_resume_waits_for_an_episode_to_begin(self):
     followed = recorder.Recorder(from_start=False)
     decisions = np.zeros([2, 3], bool)

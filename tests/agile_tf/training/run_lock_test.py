@@ -1,11 +1,13 @@
 """Tests for run_lock: one process to a run, and no lock left behind."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
 
 from absl.testing import absltest
+from absl.testing import parameterized
 
 from agile_tf.training import run_lock
 
@@ -18,7 +20,7 @@ with run_lock.hold(sys.argv[1]):
 """
 
 
-class OwnershipTest(absltest.TestCase):
+class OwnershipTest(parameterized.TestCase):
 
   def _holder(self, run_dir):
     process = subprocess.Popen(
@@ -58,6 +60,31 @@ class OwnershipTest(absltest.TestCase):
     for _ in range(2):
       with run_lock.hold(run_dir):
         pass
+
+  @parameterized.parameters(
+      'removed', 'moved', 'made again', 'lock removed', 'lock made again')
+  def test_what_is_not_held_any_more_is_noticed(self, how):
+    run_dir = os.path.join(self.create_tempdir().full_path, 'run')
+    os.mkdir(run_dir)
+    lock = os.path.join(run_dir, 'owner.json')
+    with run_lock.hold(run_dir) as check:
+      check()
+      if how == 'moved':
+        os.rename(run_dir, f'{run_dir}_2')
+      elif how.startswith('lock'):
+        os.remove(lock)
+      else:
+        shutil.rmtree(run_dir)
+      if how.endswith('made again'):
+        os.makedirs(run_dir, exist_ok=True)
+        with open(lock, 'w', encoding='utf-8'):
+          pass
+      with self.assertRaisesRegex(
+          run_lock.RunLockError, f'{run_dir} was removed or moved while'):
+        check()
+      if how == 'moved':
+        os.rename(f'{run_dir}_2', run_dir)
+        check()
 
   def test_a_damaged_file_still_says_that_it_is_held(self):
     run_dir = self.create_tempdir().full_path

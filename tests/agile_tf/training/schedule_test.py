@@ -182,6 +182,18 @@ class ScheduleTest(parameterized.TestCase):
     self._join([thread])
     self.assertTrue(paused.is_set())
 
+  def test_a_pause_does_not_wait_for_ever(self):
+    clock = schedule.Schedule(1000, 0)
+    for _ in range(2):
+      self.assertTrue(clock.begin('policy'))
+    clock.end('policy', 1)
+    with self.assertRaisesRegex(schedule.StalledError, '1 of the workers'):
+      with clock.paused(0.05):
+        self.fail('paused')
+    begun = []  # Nobody is held any more.
+    self._join(self._start(lambda: begun.append(clock.begin('policy'))))
+    self.assertEqual(begun, [True])
+
   def test_pause_ends_with_an_error(self):
     clock = schedule.Schedule(1000, 0)
     with self.assertRaises(KeyError), clock.paused():

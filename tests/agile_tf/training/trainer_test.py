@@ -63,6 +63,9 @@ class TrainingTest(parameterized.TestCase):
   def test_stepped_environments_train_alike(self):
     end = _saved(_run(reward_prediction=True, rollouts='environment'))
     for name, value in end.arrays.items():
+      if value.dtype.kind == 'U':
+        self.assertEqual(value, self.end.arrays[name], name)
+        continue
       np.testing.assert_allclose(
           value, self.end.arrays[name], atol=1e-5, err_msg=name)
 
@@ -255,6 +258,31 @@ class TrainingTest(parameterized.TestCase):
     with self.assertRaisesRegex(checkpoints.CheckpointError, 'generators'):
       trainer_lib.Trainer(tiny.config(reward_prediction=True)).load(
           self.end._replace(values=values))
+
+  @parameterized.parameters(
+      ('policy:policy/hidden/w', lambda x: x[:-1]),
+      ('policy:policy/hidden/w/mean_square', lambda x: x.astype(np.float64)),
+      ('discriminator:discriminator/logit/w', lambda x: x.T),
+      ('buffer:observations', lambda x: x[:-1]),
+      ('buffer:codes', lambda x: x.astype(np.int64)),
+      ('buffer:added', lambda x: x[None]),
+      ('predictions:positive', lambda x: x.astype(np.uint8)))
+  def test_arrays_that_do_not_fit_are_damage(self, name, change):
+    self.assertIn(name, self.end.arrays)
+    trainer = trainer_lib.Trainer(tiny.config(reward_prediction=True))
+    changed = {**self.end.arrays, name: change(self.end.arrays[name])}
+    with self.assertRaisesRegex(
+        checkpoints.DamagedError, f'{name.partition(":")[2]} is .*; expected'):
+      trainer.load(self.end._replace(arrays=changed))
+    del changed[name]
+    with self.assertRaisesRegex(
+        checkpoints.DamagedError, f'lacks {name.partition(":")[2]}'):
+      trainer.load(self.end._replace(arrays=changed))
+    trainer.load(self.end)  # Whatever was restored of the damaged one.
+    restored = _saved(trainer)
+    self.assertEqual(restored.values, self.end.values)
+    for key, value in restored.arrays.items():
+      np.testing.assert_array_equal(value, self.end.arrays[key], key)
 
   def test_seeds_decide_the_initial_parameters(self):
     parameters = [

@@ -1,0 +1,67 @@
+"""Tests for resources: what a run needs, and runs that need too much."""
+
+from absl.testing import absltest
+from absl.testing import parameterized
+
+from agile_tf import config as config_lib
+from agile_tf.training import building
+from agile_tf.training import machine
+from agile_tf.training import resources
+from agile_tf.training import trainer as trainer_lib
+from tests.agile_tf import tiny
+
+
+class ResourcesTest(parameterized.TestCase):
+
+  def _needs(self, **changes):
+    config = config_lib.Config(**changes)
+    return {need.flags[-1]: need.size
+            for need in resources.needs(config, building.make_world(config))}
+
+  def test_the_buffers_take_what_they_are_made_of(self):
+    config = tiny.config(reward_prediction=True)
+    parts = building.make_parts(config)
+    found = {need.flags[-1]: need.size
+             for need in resources.needs(config, parts.world)}
+    for buffer, name in ((parts.buffer, 'replay_size'),
+                         (parts.predictions, 'reward_prediction_replay_size')):
+      arrays = buffer._codes.nbytes + buffer._observations.nbytes
+      self.assertEqual(found[name], 2 * arrays)
+
+  def test_the_papers_run_needs_little(self):
+    self.assertLess(sum(self._needs().values()), 2e8)
+
+  def test_who_needs_what(self):
+    both = self._needs(reward_prediction=True)
+    self.assertEqual(self._needs(reward='environment').keys(),
+                     {'rollout_length'})
+    self.assertEqual(both.keys() - self._needs().keys(), {
+        'reward_prediction_replay_size', 'reward_prediction_batch_size'})
+    self.assertNotIn('dataset_size', self._needs(dataset='goals.npz'))
+
+  @parameterized.parameters(
+      (dict(dataset_size=10**10), r'2,000,\d{3},\d{3},\d{3} bytes', 'the data'),
+      (dict(replay_size=10**14), r'\d+,\d{3},\d{3},\d{3},\d{3} bytes', 'B and'),
+      (dict(rollout_length=10_000, policy_workers=10_000, policy_threads=1),
+       'bytes', 'rollouts'),
+      (dict(batch_size=10**9, replay_size=10**10), 'bytes', 'batches'),
+      (dict(reward_prediction=True, reward_prediction_batch_size=10**9),
+       'bytes', 'batches'),
+      (dict(reward_prediction=True, reward_prediction_replay_size=10**12),
+       'bytes', 'replay buffer'))
+  def test_too_much_is_named_in_bytes_with_the_fix(self, changes, size, what):
+    config = tiny.config(**changes)
+    name = [*changes][-1] if 'batch' not in [*changes][0] else 'batch_size'
+    name = 'rollout_length' if 'rollout_length' in changes else name
+    with self.assertRaisesRegex(
+        config_lib.ConfigError,
+        f'needs at least .*{size}.* of memory, and there are .* are for .*'
+        f'{what}.*: change .*--{name}={changes[name]}'):
+      trainer_lib.Trainer(config)
+
+  def test_the_machine_has_memory(self):
+    self.assertGreater(machine.memory(), 2**28)
+
+
+if __name__ == '__main__':
+  absltest.main()
