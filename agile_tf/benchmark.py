@@ -2,20 +2,26 @@
 
   python -m agile_tf.benchmark
   python -m agile_tf.benchmark --only='training' --json
+  python -m agile_tf.benchmark --only='training' --against=../before
 
 Each line is measured in a process of its own, one after another. A matrix
 product is timed too: it says how fast this machine multiplies, and with what a
-step costs in plain arithmetic that is a ceiling. (The costs are of a network
-that shares nothing between acting and learning, so that exact savings show as
-a larger share.)
+step costs that is a ceiling. The share of the ceiling is the share of the
+machine's product rate that a path reaches in the arithmetic that it does.
+
+--against measures another checkout in turn with this one, through its own
+command line. On a machine with other work only such ratios mean something.
 """
 
 from collections.abc import Callable, Sequence
 import json
 import multiprocessing
 import multiprocessing.connection
+import os
 import re
 import resource
+import subprocess
+import sys
 import time
 import traceback
 from typing import Any
@@ -40,15 +46,28 @@ import gridlu
 from gridlu import program
 from gridlu import vectorized
 
-# What one environment step costs: acting 14, the gradient 41, the reward 10;
-# and with an update of the discriminator every 225 steps.
-POLICY_MFLOP = 65
-AGILE_MFLOP = 122
+# What one environment step costs. Of a state in MFLOP: a 5x5 layer from 64 to
+# 64 channels 1.84 by plain convolution and 0.40 by minimal filtering, whose
+# transforms are 0.054 each; the stem 0.76. So the policy's seven layers cost
+# 13.7 or 4.2 forward, the reward model's five 3.2, and backward they are 8.2
+# and 6.0. Acting, the gradient of 16 states for 15 steps and the reward:
+POLICY_MFLOP = 16
+# Acting in batches of fewer than five is by plain convolution.
+ALONE_POLICY_MFLOP = 26
+# An update of the discriminator rates 640 states and trains on 256 of them; one
+# every 225 steps, with the 15 steps that its worker makes, adds 17.
+DISCRIMINATOR_MFLOP = 17
+UPDATE_MFLOP = 3600
 
 # The network and TensorFlow's thread pools, as `Config` names them.
 _Settings = dict[str, Any]
 # From the seconds to measure for to what was measured.
 _Measure = Callable[[float, _Settings], dict[str, float]]
+
+
+# How often a checkout and this one are measured in turn, and what of.
+_PAIRS = 5
+_KINDS = ('steps_per_second', 'milliseconds', 'gflops')
 
 
 def _repeat(function: Callable[[], Any], seconds: float) -> float:
@@ -175,6 +194,29 @@ def discriminator_iteration(
   return {'milliseconds': 1e3 / _repeat(worker.iterate, seconds)}
 
 
+def discriminator_update(
+    seconds: float, settings: _Settings) -> dict[str, float]:
+  """Times the discriminator's gradient and update by themselves."""
+  trainer = _trainer(policy_threads=1, **settings)
+  discriminator = trainer.discriminator
+  assert discriminator is not None
+  config = config_lib.Config(**settings)
+  goals = building.make_goal_examples(
+      config_lib.Config(dataset_size=4096, **settings), trainer.world).sample(
+          np.random.default_rng(0), config.batch_size // 2)
+  count = round(config.batch_size / (2 * config.anticipated_negative_rate))
+  candidates = signatures.Pairs(*(
+      np.resize(x, [count, *x.shape[1:]]) for x in goals))
+  program = gradients_lib.discriminator_gradients_program(
+      building.make_networks(config, trainer.world)[1], trainer.world)
+
+  def update():
+    gradient, _ = program(discriminator.snapshot(), goals, candidates)
+    discriminator.apply(gradient).numpy()
+
+  return {'milliseconds': 1e3 / _repeat(update, seconds)}
+
+
 def policy_round(seconds: float, settings: _Settings) -> dict[str, float]:
   """Times a round of 15 workers in lockstep, from acting to 15 updates."""
   trainer = _trainer(
@@ -245,6 +287,11 @@ def one_round(seconds: float, settings: _Settings) -> dict[str, float]:
 
 _THREADS = {'15 threads': 15, '5 threads': 5, '3 threads': 3, 'lockstep': 1}
 
+
+def _policy_mflop(threads: int) -> int:
+  return POLICY_MFLOP if threads <= 3 else ALONE_POLICY_MFLOP
+
+
 # Name, what is measured, and the cost in MFLOP that gives its ceiling.
 MEASUREMENTS: dict[str, tuple[_Measure, int | None]] = {
     'matrix product': (matrix_product, None),
@@ -255,9 +302,11 @@ MEASUREMENTS: dict[str, tuple[_Measure, int | None]] = {
     'round of 15 workers': (policy_round, None),
     'round as one program': (one_round, None),
     'discriminator iteration': (discriminator_iteration, None),
-    **{f'policy side, {name}': (_policy_side(threads), POLICY_MFLOP)
+    'discriminator update': (discriminator_update, UPDATE_MFLOP),
+    **{f'policy side, {name}': (_policy_side(threads), _policy_mflop(threads))
        for name, threads in _THREADS.items()},
-    **{f'training, {name}': (_whole_training(threads), AGILE_MFLOP)
+    **{f'training, {name}': (
+        _whole_training(threads), _policy_mflop(threads) + DISCRIMINATOR_MFLOP)
        for name, threads in _THREADS.items()},
 }
 
@@ -305,8 +354,12 @@ def measure(names: Sequence[str], seconds: float,
   for name, result in results.items():
     cost = MEASUREMENTS[name][1]
     if gflops and cost and settings.get('model') != 'lstm':
-      result['ceiling'] = 1e3 * gflops / cost
-      result['share'] = result['steps_per_second'] / result['ceiling']
+      if 'milliseconds' in result:
+        result['ceiling'] = cost / gflops  # In milliseconds.
+        result['share'] = result['ceiling'] / result['milliseconds']
+      else:
+        result['ceiling'] = 1e3 * gflops / cost
+        result['share'] = result['steps_per_second'] / result['ceiling']
   return results
 
 
@@ -327,6 +380,71 @@ def table(results: dict[str, dict[str, float]]) -> str:
         else '')
     lines.append(
         f'{name:26} {value:>22} {share:>11} {compiled:>8} {memory:>8}')
+  return '\n'.join(lines)
+
+
+def _measure_checkout(checkout: str, arguments: Sequence[str]
+                     ) -> dict[str, dict[str, float]]:
+  """Measures by a checkout's own command line."""
+  result = subprocess.run(
+      [sys.executable, '-m', 'agile_tf.benchmark', '--json', *arguments],
+      cwd=checkout, env=os.environ | {'PYTHONPATH': checkout},
+      capture_output=True, text=True, check=False)
+  if result.returncode:
+    raise config_lib.ConfigError(
+        f'{checkout} cannot be measured: {result.stderr[-2000:]}')
+  return json.loads(result.stdout)
+
+
+def compare(names: Sequence[str], checkout: str, seconds: float,
+            settings: _Settings) -> dict[str, dict[str, float]]:
+  """Measures another checkout and this one in turn, five times each.
+
+  Args:
+    names: Of what to measure.
+    checkout: A folder with an `agile_tf` that has a benchmark.
+    seconds: As for `measure`.
+    settings: As for `measure`.
+
+  Returns:
+    For each name the medians 'before' (the checkout's) and 'after' (this
+    one's), and 'ratio', the median of the pairs' ratios, how many times as fast
+    this one is.
+
+  Raises:
+    ConfigError: if a checkout cannot be measured.
+  """
+  here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+  there = os.path.abspath(checkout)
+  results = {}
+  for name in (bar := tqdm.tqdm(names, leave=False)):
+    bar.set_description(name)
+    arguments = [f'--only=^{re.escape(name)}$', f'--seconds={seconds}'] + [
+        f'--{key}={value}' for key, value in settings.items()]
+    pairs = []
+    for _ in range(_PAIRS):
+      pair = []
+      for each in (there, here):
+        result = _measure_checkout(each, arguments)[name]
+        pair.append(next(
+            result[kind] for kind in _KINDS if kind in result))
+      pairs.append(pair)
+    before, after = np.median(pairs, axis=0)
+    ratios = [new / old for old, new in pairs]
+    if 'milliseconds' in result:
+      ratios = [1 / ratio for ratio in ratios]
+    results[name] = {
+        'before': float(before), 'after': float(after),
+        'ratio': float(np.median(ratios))}
+  return results
+
+
+def comparison_table(results: dict[str, dict[str, float]]) -> str:
+  """Formats what `compare` returns for people."""
+  lines = [f'{"":26} {"before":>12} {"after":>12} {"times as fast":>14}']
+  lines += [
+      f'{name:26} {result["before"]:12,.1f} {result["after"]:12,.1f} '
+      f'{result["ratio"]:14.2f}' for name, result in results.items()]
   return '\n'.join(lines)
 
 
@@ -371,6 +489,9 @@ def define_flags() -> None:
   flags.DEFINE_string(
       'only', '', 'Measure only what this regular expression is found in (and '
       'the matrix product).')
+  flags.DEFINE_string(
+      'against', '', 'Another checkout of this repository: measure both in '
+      'turn, five times each, and print how many times as fast this one is.')
   flags.DEFINE_bool('json', False, 'Print JSON instead of a table.')
   flags.DEFINE_string(
       'export', '', 'Measure nothing; write a round of training to this file, '
@@ -393,9 +514,15 @@ def main(argv: Sequence[str]) -> None:
     export(values.export, config_lib.Config(model=values.model))
     return
   names = select(values.only)
-  results = measure(names, values.seconds, {
+  settings = {
       name: getattr(values, name)
-      for name in ('model', 'intra_op_threads', 'inter_op_threads')})
+      for name in ('model', 'intra_op_threads', 'inter_op_threads')}
+  if values.against:
+    comparison = compare(names, values.against, values.seconds, settings)
+    print(json.dumps(comparison, indent=2) if values.json
+          else comparison_table(comparison))
+    return
+  results = measure(names, values.seconds, settings)
   print(json.dumps(results, indent=2) if values.json else table(results))
 
 

@@ -89,6 +89,31 @@ class BenchmarkTest(absltest.TestCase):
     for part in '610 steps/s', '61%', '9 s', '2.0 GB':
       self.assertIn(part, text)
 
+  def test_compares_checkouts_in_turn(self):
+    rates = iter([100., 150., 100., 200., 100., 180., 300., 100., 100., 190.])
+    asked = []
+
+    def measured(checkout, arguments):
+      asked.append((checkout, arguments[0]))
+      return {'training, lockstep': {'steps_per_second': next(rates)}}
+
+    with mock.patch.object(benchmark, '_measure_checkout', measured):
+      results = benchmark.compare(['training, lockstep'], '/before', 1.0, {})
+    self.assertEqual(results, {'training, lockstep': {
+        'before': 100.0, 'after': 180.0, 'ratio': 1.8}})
+    self.assertEqual([checkout == '/before' for checkout, _ in asked],
+                     5 * [True, False])
+    self.assertRegex('training, lockstep', asked[0][1].split('=')[1])
+    self.assertIn('1.80', benchmark.comparison_table(results))
+
+  def test_milliseconds_are_better_when_fewer(self):
+    times = iter(5 * [100., 50.])
+    with mock.patch.object(
+        benchmark, '_measure_checkout', side_effect=lambda *_: {
+            'discriminator update': {'milliseconds': next(times)}}):
+      results = benchmark.compare(['discriminator update'], 'before', 1.0, {})
+    self.assertEqual(results['discriminator update']['ratio'], 2)
+
   def test_selects_by_name(self):
     self.assertEqual(benchmark.select(''), list(benchmark.MEASUREMENTS))
     self.assertEqual(benchmark.select('^training, lock'), [
