@@ -1,14 +1,16 @@
-"""Chooses the best policy of several runs by the reward that it was given.
+"""Finds the checkpoint with the most modelled reward among several runs.
 
-  python -m agile_tf.choose runs/arrangements_0 runs/arrangements_1
+  python -m agile_tf.choose runs/arrangements_seed0 runs/arrangements_seed1
 
-The paper trained ten seeds on GridLU-Arrangements, where it has no ground
-truth, and judged the pair of policy and reward model that earned most modelled
-reward (section 3.4). This does so for every checkpoint that the runs have kept.
-Beside each stands the reward of the same episodes under the run's last reward
-model, because an early reward model is generous. These episodes are not those
-of agile_tf.evaluate and agile_tf.judge: the best of many looks better on the
-episodes that it was chosen by.
+The paper has no ground truth for GridLU-Arrangements. It trained ten seeds and
+judged the pair of policy and reward model with the most modelled reward
+(section 3.4). This program measures that reward for every checkpoint of the
+runs.
+
+An early reward model may accept too much, so each row also has the reward of
+the same episodes under the run's last reward model. The default seed differs
+from that of agile_tf.evaluate and agile_tf.judge: the best of many checkpoints
+looks better than it is on the episodes that it was chosen by.
 """
 
 from collections.abc import Iterable, Sequence
@@ -32,14 +34,14 @@ from gridlu import program
 
 
 def _reward(episodes: Iterable[played.Episode]) -> float:
-  """Returns the mean share of an episode's states that are rewarded."""
+  """Returns the share of states that D accepts, a mean over episodes."""
   return float(np.mean([
       episode.decisions.mean() for episode in episodes
-      if episode.decisions is not None]))  # There is a reward model.
+      if episode.decisions is not None]))  # Never None here, for mypy.
 
 
 def _kind(config: config_lib.Config) -> tuple:
-  """Returns what runs of the same programs have in common."""
+  """Returns the settings that two runs must share to use the same programs."""
   return tuple(
       getattr(config, field.name) for field in dataclasses.fields(config)
       if field.name != 'seed' and not field.metadata['of_run'])
@@ -47,18 +49,19 @@ def _kind(config: config_lib.Config) -> tuple:
 
 def compare(run_dirs: Sequence[str], count: int, seed: int
            ) -> list[dict[str, Any]]:
-  """Measures every checkpoint of some runs, the best one first.
+  """Measures every checkpoint of the runs.
 
   Args:
     run_dirs: The directories of AGILE runs.
     count: How many episodes to play with each checkpoint.
-    seed: Decides instances and actions; the same for all.
+    seed: Seeds instances and actions; the same for all checkpoints.
 
   Returns:
-    For each checkpoint: 'run_dir', 'step', 'modelled_reward' under its own
-    reward model and 'final_modelled_reward' under the run's last one (shares
-    of all states that the policy reached), and 'success' by the ground truth
-    or the checker with its 'interval', None if the world has neither.
+    A row for each checkpoint, the one with the most modelled reward first:
+    'run_dir', 'step', 'modelled_reward' under the checkpoint's own reward
+    model, 'final_modelled_reward' under the run's last one (both as the share
+    of states that are accepted, 0 to 1), 'success' by the ground truth or the
+    checker, and its 'interval'. The last two are None if the world has neither.
 
   Raises:
     ConfigError, CheckpointError or WorldError: if a run cannot be loaded, or
@@ -66,14 +69,14 @@ def compare(run_dirs: Sequence[str], count: int, seed: int
   """
   steps = {}
   for run_dir in run_dirs:
-    config_lib.load(f'{run_dir}/config.json')  # Is it a run at all?
+    config_lib.load(f'{run_dir}/config.json')  # Raises if it is not a run.
     steps[run_dir] = checkpoints.steps(run_dir)
     if not steps[run_dir]:
       raise checkpoints.CheckpointError(
-          f'{run_dir} has no checkpoint yet; wait for its first one, or leave '
-          'it out.')
+          f'{run_dir} has no checkpoint yet. Wait for its first one, or leave '
+          'out this run.')
   rows = []
-  # Runs that differ in their seed have the same programs.
+  # Runs that differ only in their seed share compiled programs.
   players: dict[tuple, playing.Player] = {}
   with tqdm.tqdm(total=sum(map(len, steps.values())), unit=' checkpoints',
                  leave=False) as bar:
@@ -81,7 +84,8 @@ def compare(run_dirs: Sequence[str], count: int, seed: int
       last = trained_lib.load(run_dir, steps[run_dir][-1])
       if last.phi is None:
         raise checkpoints.CheckpointError(
-            f'{run_dir} was trained without a reward model; name AGILE runs.')
+            f'{run_dir} has no reward model: it was trained on the ground '
+            'truth. Name AGILE runs.')
       kind = _kind(last.config)
       if kind not in players:
         players[kind] = last.player()
@@ -92,7 +96,7 @@ def compare(run_dirs: Sequence[str], count: int, seed: int
         episodes = list(play(trained.theta, trained.phi))
         reward = final = _reward(episodes)
         if step != last.steps:
-          # The policy, its seed and so its episodes are the same.
+          # Same policy and seed, so the same episodes.
           final = _reward(play(trained.theta, last.phi))
         row = {'run_dir': run_dir, 'step': step, 'modelled_reward': reward,
                'final_modelled_reward': final, 'success': None,
@@ -107,7 +111,7 @@ def compare(run_dirs: Sequence[str], count: int, seed: int
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
-  """Formats what `compare` returns for people."""
+  """Returns the rows of `compare` as text for the terminal."""
   width = max(len('run'), *(len(row['run_dir']) for row in rows))
   lines = [f'{"run":{width}} {"step":>12} {"modelled":>9} '
            f'{"by the last":>12} {"success":>8}   95 % interval']
@@ -129,13 +133,13 @@ def define_flags() -> None:
       'episodes', 200, 'How many episodes to play with each checkpoint.',
       lower_bound=1)
   flags.DEFINE_integer(
-      'seed', 2_000_003, 'Decides instances and actions.', lower_bound=0)
+      'seed', 2_000_003, 'Seeds instances and actions.', lower_bound=0)
   flags.DEFINE_bool('json', False, 'Print JSON instead of a table.')
 
 
 @program.main(arguments=True)
 def main(argv: Sequence[str]) -> None:
-  """Compares the runs that are named."""
+  """Compares the runs given as arguments and prints the table."""
   if len(argv) < 2:
     raise app.UsageError('Name the directories of one or more AGILE runs.')
   values = flags.FLAGS
@@ -145,8 +149,8 @@ def main(argv: Sequence[str]) -> None:
     print(json.dumps(rows, indent=2))
     return
   best = rows[0]
-  print('Shares of all states that are rewarded: by the reward model of that '
-        "step, and by the run's last one.")
+  print("Share of states that the checkpoint's own reward model (modelled) and "
+        "the run's last one (by the last) accept.")
   print(table(rows))
   print(f'Most modelled reward: --run_dir={best["run_dir"]} '
         f'--checkpoint={best["step"]}')

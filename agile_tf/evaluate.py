@@ -1,12 +1,12 @@
-"""Measures what a run has learned, on episodes of its own.
+"""Measures what a run has learned, on new episodes.
 
   python -m agile_tf.evaluate --run_dir=runs/relations --episodes=1000
 
-Success is that the final state of an episode is a goal state. Beside the
-success rate stand its 95 % confidence interval (Wilson's), the share of the
-episodes that could be solved at all in their length (see `gridlu.solver`), and
-what the reward model says of every state that the policy reaches, against the
-ground truth.
+An episode succeeds if its final state is a goal state. The report has the
+success rate with its 95 % confidence interval (Wilson's), the share of episodes
+that can be solved within the episode length (see `gridlu.solver`), and the
+errors of the reward model on all states that the policy reached, by the ground
+truth.
 """
 
 from collections.abc import Sequence
@@ -36,11 +36,11 @@ from gridlu import world as board
 
 
 def _groups(episode: played.Episode) -> list[str]:
-  """Returns the rows of the table that an episode counts for."""
+  """Returns the groups of the report that an episode belongs to."""
   text, start = episode.instruction, episode.start
   try:
     instruction = language.parse(text)
-  except language.InstructionError:  # Of a world other than GridLU.
+  except language.InstructionError:  # Not a GridLU instruction.
     root, bracket, _ = text.partition('(')
     return ['all', root] if bracket else ['all']
   packed = start is not None and start.shape == (board.PACKED_SIZE,)
@@ -50,7 +50,7 @@ def _groups(episode: played.Episode) -> list[str]:
 
 
 def _order(group: str) -> tuple[int, str]:
-  """Returns the place of a row in the table, as a key to sort by."""
+  """Returns the key that sorts the groups of the report."""
   first = ['all']
   for task in tasks.TASKS.values():
     first += task.first_groups
@@ -59,15 +59,15 @@ def _order(group: str) -> tuple[int, str]:
 
 def solvable(episodes: Sequence[played.Episode], config: config_lib.Config
             ) -> np.ndarray | None:
-  """Returns which episodes could have succeeded, by exact search.
+  """Returns which episodes can be solved, by exact search.
 
   Args:
-    episodes: Played ones.
-    config: Of the run: its world, episode length and physics.
+    episodes: The played episodes.
+    config: The run's world, episode length and physics are read.
 
   Returns:
-    bool [episodes], None for a world other than GridLU. An instance on which
-    the search was given up (see `gridlu.solver`) counts as solvable.
+    bool [episodes], or None for a world other than GridLU. An episode on which
+    the solver gives up (see `gridlu.solver`) counts as solvable.
   """
   if config.world not in tasks.TASKS:
     return None
@@ -80,19 +80,22 @@ def solvable(episodes: Sequence[played.Episode], config: config_lib.Config
 
 def summarize(episodes: Sequence[played.Episode],
               possible: np.ndarray | None = None) -> dict[str, Any]:
-  """Counts successes and the reward model's errors.
+  """Returns the report on played episodes.
 
   Args:
-    episodes: Played ones.
-    possible: bool [episodes], which could have succeeded, if that is known.
+    episodes: The played episodes.
+    possible: bool [episodes], which can be solved; None if that is not known.
 
   Returns:
-    'success': by group ('all', and those of the task, see `tasks.Task.groups`)
-    the episodes, the rate, its interval and the share that was 'solvable';
-    'reward_model': accuracy, false positives and false negatives
-    as shares of all decisions, if both sides are known; and
-    'modelled_success', the share of final states that the reward model
-    accepts, and its 'modelled_interval', if there is one.
+    A dictionary with these keys. Keys that cannot be computed are left out.
+    'episodes': how many there are.
+    'success': for each group ('all', and those of `tasks.Task.groups`) the
+      number of 'episodes', the success 'rate', its 'interval', and the share
+      that is 'solvable' (None if that is not known).
+    'modelled_success': the share of final states that the reward model
+      accepts, with its 'modelled_interval'.
+    'reward_model': its accuracy, false positives and false negatives, as
+      shares of all decisions.
   """
   report: dict[str, Any] = {'episodes': len(episodes)}
   truth = [
@@ -128,7 +131,7 @@ def summarize(episodes: Sequence[played.Episode],
 
 
 def table(report: dict[str, Any]) -> str:
-  """Formats a summary for people."""
+  """Returns the report of `summarize` as text for the terminal."""
   lines = []
   if 'success' in report:
     lines.append(f'{"instructions":14} {"episodes":>8} {"success":>8}   95 % '
@@ -156,7 +159,10 @@ def table(report: dict[str, Any]) -> str:
 
 def picture(episodes: Sequence[played.Episode],
             world: worlds.World) -> np.ndarray:
-  """Draws final states with their instructions, uint8 [H, W, 3]."""
+  """Returns a picture of the final states, uint8 [H, W, 3].
+
+  Each state has its instruction and outcome as caption.
+  """
   images = world.pixels(np.stack([episode.final for episode in episodes]))
   captions = []
   for episode in episodes:
@@ -171,16 +177,17 @@ def define_flags() -> None:
   """Defines the program's flags."""
   options.define_flags(episodes=1000)
   flags.DEFINE_bool(
-      'held_out', False, 'Play the instructions that the run held out, in '
-      'place of those that it trained on.')
+      'held_out', False, 'Play the instructions that the run held out, '
+      'instead of those that it was trained on.')
   flags.DEFINE_string(
-      'instructions', '', 'Play only instructions in whose text this regular '
-      'expression is found.')
+      'instructions', '', 'Play only instructions that match this regular '
+      'expression (it may match any part of the text).')
   flags.DEFINE_enum(
       'physics', None, tuple(board.PHYSICS),
-      "Play under other physics than the run's.")
+      "The physics of the episodes; default: the run's.")
   flags.DEFINE_string(
-      'picture', None, 'A PNG file for the final states of 24 episodes.')
+      'picture', None, 'Write the final states of 24 episodes to this PNG '
+      'file.')
 
 
 @program.main()

@@ -2,17 +2,18 @@
 
   python -m agile_tf.figures runs/*_seed* --out=figures
 
-A run is a directory named NAME_seedN or NAME, with a NAME of
-`agile_tf.reproduction.experiments`, as agile_tf.sweep names them. Its
-`metrics.csv` is drawn; its
-`config.json` says what was run, and is what a copy of a run should have too.
-Ours are solid lines, the mean over seeds in a band of one standard deviation of
-the seeds; the paper's are dashed.
-Unfinished runs count as far as they have come: where some have not come, the
-line is thin. Runs on other instructions than the paper's, such as a laptop's,
-are said to be so, and the paper's curves have an axis of their own, at the top.
+A run is a directory named NAME_seedN or NAME, as agile_tf.sweep makes it. NAME
+is a setting of `agile_tf.reproduction.experiments`. The curves come from the
+run's `metrics.csv`, and its settings from `config.json`: to copy a run, copy
+both files.
 
-Figures are written as PNG and SVG, and the numbers as table.md.
+Solid lines are ours: the mean over seeds, with a band of one standard deviation
+over seeds. Dashed lines are the paper's. Unfinished runs are drawn up to their
+last step; the line is thin where some seeds are missing. Runs on other
+instructions than the paper's, such as those of a laptop, are labelled so, and
+the paper's curves then have their own axis at the top.
+
+The figures are written as PNG and SVG, and their numbers as table.md.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,7 +38,7 @@ _COLUMNS = {
     'success_rate': 'success rate', 'reward_model_accuracy': 'accuracy',
     'false_positives': 'false positives', 'false_negatives': 'false negatives'}
 
-# What the table has, with what a line says of it.
+# The columns of metrics.csv in the table, with the suffix of their labels.
 _TABLE_COLUMNS = {
     'success_rate': '',
     'reward_model_accuracy': ": the reward model's accuracy",
@@ -58,7 +59,7 @@ def _title(ax: axes.Axes, replica: bool) -> None:
 
 def _draw(ax: axes.Axes, runs: _Runs,
           settings: Sequence[str], column: str) -> bool:
-  """Draws a panel; returns whether there was anything of ours to draw."""
+  """Draws a panel; returns False if no run has anything to draw."""
   ours = {name: results.mean_curve(runs[name], column)
           for name in settings if name in runs}
   drawn = {name: curve for name, curve in ours.items() if curve is not None}
@@ -108,7 +109,7 @@ def _draw(ax: axes.Axes, runs: _Runs,
   ax.grid(alpha=0.3)
   ax.legend(
       fontsize='small', title='ours (seeds)', title_fontsize='small',
-      loc='upper left', bbox_to_anchor=(1.01, 1))  # It would hide curves.
+      loc='upper left', bbox_to_anchor=(1.01, 1))  # Inside it hides curves.
   return True
 
 
@@ -121,15 +122,15 @@ def _new(panels: int, width: float = 6.4
 
 def draw_curves(runs: _Runs, settings: Sequence[str],
                 columns: Sequence[str]) -> figure.Figure | None:
-  """Draws a figure of curves, a panel a column; None if there are none."""
-  drawing, panels = _new(len(columns), 8.4)  # With a legend.
+  """Draws curves, one panel for each column; None if there are none."""
+  drawing, panels = _new(len(columns), 8.4)  # With room for a legend.
   drawn = [_draw(ax, runs, settings, column)
            for ax, column in zip(panels, columns)]
   return drawing if any(drawn) else None
 
 
 def draw_data_efficiency(runs: _Runs) -> figure.Figure | None:
-  """Draws figure 7: the best success rate by the number of goal examples."""
+  """Draws figure 7: success by number of goal examples; None without runs."""
   points, drawn = [], []
   for name, of_size in runs.items():
     match = re.fullmatch(r'data_(\d+)', name)
@@ -157,18 +158,18 @@ def draw_data_efficiency(runs: _Runs) -> figure.Figure | None:
   return drawing
 
 
-# An evaluation, and a group of its episodes.
+# The name of an evaluation, and a group of its episodes.
 _Bar = tuple[str, str]
 
 
 class Bars(NamedTuple):
-  """What is drawn as bars.
+  """A bar chart.
 
   Attributes:
-    setting: Whose runs.
-    labels: Of the bars.
-    published: The paper's rates.
-    paper: What they are.
+    setting: The setting of the runs.
+    labels: The label of each bar.
+    published: The paper's rate for each bar that it has.
+    paper: The legend of the paper's bars.
   """
   setting: str
   labels: dict[_Bar, str]
@@ -180,20 +181,20 @@ def draw_bars(runs: Sequence[results.Run], bars: Bars) -> figure.Figure | None:
   """Draws evaluated success rates beside the paper's (figure 5).
 
   Args:
-    runs: Of the setting.
+    runs: The runs of the setting.
     bars: What to draw.
 
   Returns:
-    None if no run was evaluated.
+    The figure, or None if no run was evaluated.
   """
   _, labels, published, theirs = bars
   ours = {bar: results.rates(runs, *bar) for bar in labels}
   if not any(ours.values()):
     return None
-  drawing, (ax,) = _new(1, 7.6)  # With a legend.
+  drawing, (ax,) = _new(1, 7.6)  # With room for a legend.
   _title(ax, results.are_replicas([runs]))
   for i, bar in enumerate(labels):
-    middle = i - 0.2 * bool(published)  # Of our bar.
+    middle = i - 0.2 * bool(published)  # The center of our bar.
     if ours[bar]:
       several = len(ours[bar]) > 1
       ax.bar(middle, np.mean(ours[bar]), 0.38, color='C0', capsize=3,
@@ -212,7 +213,7 @@ def draw_bars(runs: Sequence[results.Run], bars: Bars) -> figure.Figure | None:
   ax.yaxis.set_major_formatter(lambda y, _: f'{100 * y:g} %')
   ax.set_ylim(0, 1.02)
   handles, names = ax.get_legend_handles_labels()
-  once = dict(zip(names, handles))  # Each bar has brought its own.
+  once = dict(zip(names, handles))  # One entry for each bar otherwise.
   ax.legend(once.values(), once.keys(), loc='upper left',
             bbox_to_anchor=(1.01, 1))
   return drawing
@@ -238,12 +239,12 @@ _BARS = {
 
 
 def draw(runs: _Runs) -> dict[str, figure.Figure]:
-  """Draws every figure for which there are runs, by name."""
+  """Returns every figure for which there are runs, by name."""
   laptop = any(
       run.is_replica for of_setting in runs.values() for run in of_setting)
 
   def settings(name: str) -> tuple[str, ...]:
-    """An experiment's, or those of its replica."""
+    """Returns the settings of an experiment, or of its laptop replica."""
     return experiments.EXPERIMENTS[name].names(laptop)
 
   drawings = {
@@ -273,7 +274,7 @@ def draw(runs: _Runs) -> dict[str, figure.Figure]:
 
 
 def _spread(rates: Sequence[float]) -> str:
-  """Formats rates of seeds: their mean and standard deviation."""
+  """Returns mean and standard deviation over seeds as text."""
   known = [rate for rate in rates if np.isfinite(rate)]
   if not known:
     return ''
@@ -287,7 +288,7 @@ def _percent(rate: float | None) -> str:
 
 
 def _job(runs: Sequence[results.Run]) -> str:
-  """Says on which job runs were made."""
+  """Returns the job of the runs as text: whose, or which instructions."""
   config = runs[0].config
   if config is None:
     return 'not known'
@@ -301,10 +302,10 @@ def _row(*cells: str) -> str:
 
 
 def table(runs: _Runs) -> str:
-  """Lists every setting beside the paper, in Markdown.
+  """Returns a Markdown table of every setting beside the paper's numbers.
 
-  Success first, then the reward models, then what was evaluated. Runs that
-  stopped short stand beside the paper's curve at their last step.
+  Success rates come first, then the reward models, then the evaluations. Runs
+  that ended early are compared with the paper's curve at their last step.
   """
   lines = [
       _row('', 'job', 'seeds', 'steps', 'ours, at the end', 'ours, best',
@@ -362,10 +363,10 @@ def define_flags() -> None:
 
 @program.main(arguments=True)
 def main(argv: Sequence[str]) -> None:
-  """Draws figures of the runs that are named."""
+  """Draws the figures of the runs given as arguments."""
   out = flags.FLAGS.out
   if len(argv) < 2:
-    raise results.ResultError('name runs, such as runs/*_seed*.')
+    raise results.ResultError('Name the runs, such as runs/*_seed*.')
   try:
     runs = results.load(argv[1:])
     drawings = draw(runs)
@@ -378,7 +379,8 @@ def main(argv: Sequence[str]) -> None:
       file.write(f'{text}\n')
   except OSError as error:
     raise results.ResultError(
-        f'--out={out} cannot be written: {error}.') from error
+        f'--out={out} cannot be written: {error}. Name a directory that can '
+        'be written.') from error
   print(text)
   print(f'{", ".join(drawings) or "No figure"}: in {out}.')
 

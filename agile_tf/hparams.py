@@ -2,7 +2,7 @@
 
   python -m agile_tf.hparams --flagfile=launch/relations.flags
 
-The flags are those of agile_tf.launch.
+It takes the flags of agile_tf.launch.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from gridlu import program
 
 @program.main()
 def main(argv: Sequence[str]) -> None:
-  """Reads the flags and prints the tables."""
+  """Prints the tables for the settings that the flags give."""
   del argv
   print(comparison.table_text(config_lib.from_flags(flags.FLAGS)))
 

@@ -3,17 +3,19 @@
   python -m agile_tf.judge --run_dir=runs/arrangements --episodes=200
 
 The paper has no reward function for GridLU-Arrangements: people looked at the
-final states of 200 episodes (section 3.4). This plays such episodes and shows
-them in a web page of this machine alone, without any automatic verdict: y if
-the instruction was done, n if not, u takes the last answer back. Every answer
-is in a file of the run directory at once; the same command goes on with the
-first episode that has none. In the end it reports the success, for 4 and for 8
-blocks too, and the agreement with the world's own judge; at Ctrl-C, what the
-person has answered.
-`--automatic` reports that judge's verdicts alone.
+final states of 200 episodes (section 3.4). This program plays episodes and
+shows their final states on a web page that only this machine can open. Press y
+if the instruction was carried out, n if not, and u to undo the last answer.
 
-For a run on another machine, forward the port: with --port=8000 there, `ssh -L
-8000:127.0.0.1:8000 MACHINE` here.
+Each answer is saved in the run directory at once. The same command continues
+with the first episode that has no answer. The automatic judge (the ground truth
+or the checker) stays hidden until all episodes are answered. Then the report
+has the success rates by the person and by the automatic judge, also by the
+number of blocks, and how often both agree. After Ctrl-C it has the person's
+answers so far. `--automatic` reports the automatic judge alone.
+
+If the run is on another machine, start this program there with --port=8000 and
+forward the port: `ssh -L 8000:127.0.0.1:8000 MACHINE`.
 """
 
 from collections.abc import Sequence
@@ -38,35 +40,37 @@ def define_flags() -> None:
   """Defines the program's flags."""
   options.define_flags(episodes=200)
   flags.DEFINE_bool(
-      'automatic', False, "Report what the world's ground truth or checker "
-      'says, without a page and without a person.')
+      'automatic', False, "Report the verdicts of the world's ground truth or "
+      'checker; no person judges.')
   flags.DEFINE_integer(
-      'port', 0, 'Where the page is served, on 127.0.0.1; 0 takes any free '
-      'port.', lower_bound=0, upper_bound=65535)
+      'port', 0, 'The port of the page, on 127.0.0.1; 0 takes any free port.',
+      lower_bound=0, upper_bound=65535)
 
 
 def _say(text: str) -> None:
-  """Tells the person at the terminal; the report alone goes to stdout."""
+  """Prints to stderr, because stdout is for the report."""
   print(text, file=sys.stderr, flush=True)
 
 
 def judge(run_dir: str, checkpoint: int | None, series: judge_cases.Series,
           automatic: bool, port: int) -> dict[str, Any]:
-  """Plays the episodes of a run and has them judged.
+  """Plays the episodes of a run, has them judged and returns the report.
 
   Args:
-    run_dir: The run's directory, where the answers are kept.
-    checkpoint: Its step; None for the newest.
-    series: Which episodes; its step is replaced by the checkpoint's.
-    automatic: Whether to ask the world's judge alone.
-    port: See `make_server`.
+    run_dir: The run's directory, where the answers are saved.
+    checkpoint: The checkpoint's step; None for the newest.
+    series: Which episodes to play. Its `step` is ignored; the checkpoint's
+      step takes its place.
+    automatic: Whether to use the automatic judge alone, without a person.
+    port: See `judge_page.make_server`.
 
   Returns:
-    The report.
+    The report of `judge_report.summarize`, with 'run_dir', 'steps', 'greedy',
+    'seed' and, if a person judged, 'answers', the path of the answers.
 
   Raises:
-    ConfigError, CheckpointError, WorldError or JudgeError: if that is not
-      possible.
+    ConfigError, CheckpointError or WorldError: if the run cannot be loaded.
+    JudgeError: if the episodes cannot be judged.
   """
   trained = trained_lib.load(run_dir, checkpoint)
   world = trained.world
@@ -80,9 +84,9 @@ def judge(run_dir: str, checkpoint: int | None, series: judge_cases.Series,
   elif not world.has_ground_truth and world.checker is None:
     raise judge_cases.JudgeError(
         f'--automatic: the world of {run_dir}, {trained.config.world!r}, has '
-        'neither a ground truth nor a checker. Leave --automatic out and '
-        'judge yourself.')
-  episodes = trained._replace(phi=None).play(  # Asks no reward model.
+        'neither a ground truth nor a checker. Leave out --automatic and judge '
+        'the episodes yourself.')
+  episodes = trained._replace(phi=None).play(  # Without a reward model.
       series.episodes, series.seed, series.greedy)
   cases = judge_cases.make_cases(
       list(tqdm.tqdm(episodes, total=series.episodes, unit=' episodes',
@@ -95,14 +99,14 @@ def judge(run_dir: str, checkpoint: int | None, series: judge_cases.Series,
   if not session.complete:
     judge_page.serve(session, port, lambda address: _say(
         f'Open {address} to judge {series.episodes} episodes, '
-        f'{len(answers.values)} of them answered. Ctrl-C ends this; '
-        f'{answers.path} has every answer.'))
+        f'{len(answers.values)} of them answered. Ctrl-C stops. Each answer is '
+        f'saved at once, in {answers.path}.'))
   return {**report, 'answers': answers.path, **session.report()}
 
 
 @program.main()
 def main(argv: Sequence[str]) -> None:
-  """Has a run judged and prints the report."""
+  """Judges a run and prints the report."""
   del argv
   values = flags.FLAGS
   machine.prepare(config_lib.Config())
@@ -112,8 +116,8 @@ def main(argv: Sequence[str]) -> None:
         judge_cases.Series(-1, values.seed, values.episodes, values.greedy),
         values.automatic, values.port)
   except KeyboardInterrupt:
-    sys.exit('Stopped before there was anything to judge; the answers are as '
-             'they were.')
+    sys.exit('Stopped before the first answer. Earlier answers are '
+             'unchanged.')
   if values.json:
     print(json.dumps(report, indent=2))
   else:

@@ -3,10 +3,11 @@
   python -m agile_tf.sweep figure4_left
   python -m agile_tf.sweep figure4_left --laptop
 
-Runs are made one after another in --runs. What is finished is not run again,
-what was stopped goes on, and if one fails the others are still made. --only
-makes the runs of one setting; --commands prints such a line for each run, for a
-cluster's job array; --status prints how far each one is.
+The runs are made one after another, in the directory --runs. The same command
+skips finished runs and resumes stopped ones. If a run fails, the others are
+still made. --only makes the runs of one setting. --commands prints a command
+for each run, for a cluster's job array. --status prints the progress of each
+run.
 """
 
 from collections.abc import Iterable, Sequence
@@ -28,32 +29,32 @@ from gridlu import program
 
 
 class Job(NamedTuple):
-  """A run of a setting with a seed, and what is measured on it."""
+  """A run of a setting with a seed, and its evaluations."""
   name: str
   seed: int
   run_dir: str
   launch: list[str]  # Arguments of agile_tf.launch.
-  # From the JSON file to write to the arguments of agile_tf.evaluate.
+  # Path of the JSON file to write: arguments of agile_tf.evaluate.
   evaluations: dict[str, list[str]]
-  after: str = ''  # The directory of a run that has to be finished first.
+  after: str = ''  # The directory of a run that must finish first.
 
 
 class SweepError(program.UserError):
-  """A run that cannot be made."""
+  """A sweep that cannot be carried out."""
 
 
 def jobs(experiment: str, runs: str, seeds: Sequence[int], laptop: bool,
          extra: Sequence[str] = (), vary_data: bool = False) -> list[Job]:
-  """Lists the runs of an experiment, in an order in which they can be made.
+  """Returns the runs of an experiment, in an order in which they can be made.
 
   Args:
     experiment: A key of `experiments.EXPERIMENTS`.
-    runs: The directory for their directories.
-    seeds: Which seeds.
+    runs: The directory that will contain the run directories.
+    seeds: The seeds of each setting.
     laptop: Whether to use the quickstart's job and hyperparameters.
     extra: Flags for every run.
-    vary_data: Whether the goal examples and the held-out instructions differ
-      from seed to seed.
+    vary_data: Whether the goal examples and the held-out instructions vary
+      with the seed.
   """
   names = experiments.EXPERIMENTS[experiment].names(laptop)
   return [
@@ -100,13 +101,13 @@ def _command(program: str, arguments: Sequence[str]) -> list[str]:
 
 
 def shell_lines(todo: Sequence[Job], again: Sequence[str]) -> list[str]:
-  """Returns a line for a shell for each run that is not finished.
+  """Returns a shell command for each run that is not finished.
 
-  A run that has to wait for another one stands on its line.
+  A run that must wait for another one shares that run's line, after `&&`.
 
   Args:
     todo: The runs.
-    again: The command and arguments that all of them have in common.
+    again: The command and the arguments that all runs share.
   """
   lines: dict[str, str] = {}
   for job in todo:
@@ -122,19 +123,19 @@ def shell_lines(todo: Sequence[Job], again: Sequence[str]) -> list[str]:
 
 
 class Progress(NamedTuple):
-  """How far a run is."""
-  steps: int  # At its newest checkpoint.
-  total: int | None  # None: it has not begun.
-  success: float | None  # The last row of its metrics.
+  """The progress of a run."""
+  steps: int  # At the newest checkpoint.
+  total: int | None  # --steps of the run; None if it has not started.
+  success: float | None  # In the last row of metrics.csv.
 
   @property
   def finished(self) -> bool:
-    """Whether it has come to where it was last told to end."""
+    """Whether the run has made all the steps that it was started with."""
     return self.total is not None and self.steps >= self.total
 
 
 def progress(run_dir: str) -> Progress:
-  """Looks at a run's directory.
+  """Reads the progress of a run from its directory.
 
   Raises:
     ConfigError or CurveError: if its files cannot be read.
@@ -152,7 +153,7 @@ def progress(run_dir: str) -> Progress:
 
 
 def _total(job: Job) -> int:
-  """Returns to which step a run shall come."""
+  """Returns the number of steps that a run should make."""
   values = flags.FlagValues()
   config_lib.define_flags(values)
   values(['launch', *job.launch])
@@ -160,7 +161,7 @@ def _total(job: Job) -> int:
 
 
 def _is_measured(path: str, arguments: Sequence[str]) -> bool:
-  """Whether a file has an evaluation of the newest checkpoint."""
+  """Returns whether a file has an evaluation of the newest checkpoint."""
   run_dir = [argument.removeprefix('--run_dir=') for argument in arguments
              if argument.startswith('--run_dir=')][-1]
   try:
@@ -172,7 +173,7 @@ def _is_measured(path: str, arguments: Sequence[str]) -> bool:
 
 
 def is_finished(job: Job) -> bool:
-  """Whether there is nothing left to train or to measure.
+  """Returns whether a run is trained and evaluated to its end.
 
   Raises:
     ConfigError or CurveError: if the run's files cannot be read.
@@ -182,7 +183,7 @@ def is_finished(job: Job) -> bool:
 
 
 def table(todo: Sequence[Job]) -> str:
-  """Formats how far the runs are."""
+  """Returns the progress of the runs as text for the terminal."""
   width = max(len(job.run_dir) for job in todo)
   lines = [f'{"run":{width}} {"steps":>12} {"of":>12} {"success":>8}']
   for job in todo:
@@ -198,14 +199,19 @@ def table(todo: Sequence[Job]) -> str:
 
 
 def _call(command: Sequence[str], captured: bool = False) -> bytes:
-  """Runs a program to its end; signals go on to it, and it may save.
+  """Runs a program to its end.
+
+  SIGINT and SIGTERM are forwarded to the program, so that it can save.
 
   Args:
     command: The program and its arguments.
-    captured: Whether to return its output, and not to show it.
+    captured: Whether to return its output instead of showing it.
+
+  Returns:
+    The program's stdout, if `captured`.
 
   Raises:
-    CalledProcessError: if it failed.
+    CalledProcessError: if the program failed.
     KeyboardInterrupt: if there was a signal.
   """
   stopped = []
@@ -231,21 +237,21 @@ def _call(command: Sequence[str], captured: bool = False) -> bytes:
 
 
 def run(job: Job) -> bool:
-  """Makes a run, or the rest of it, and measures what is not measured yet.
+  """Trains a run to its end and makes the evaluations that are missing.
 
   Returns:
-    Whether it is finished; False if somebody stopped it.
+    Whether the run is finished; False if it was stopped.
 
   Raises:
-    SweepError: if another run has to be finished first, or a measurement
-      cannot be written.
+    SweepError: if another run must finish first, or an evaluation cannot be
+      written.
     ConfigError or CurveError: if the run's files cannot be read.
-    subprocess.CalledProcessError: if it failed.
+    subprocess.CalledProcessError: if training or evaluation failed.
     KeyboardInterrupt: if there was a signal.
   """
   if job.after and not progress(job.after).finished:
-    raise SweepError(f'{job.run_dir} begins with what {job.after} has learned, '
-                     'which is not finished.')
+    raise SweepError(f'{job.run_dir} starts from the networks of {job.after}, '
+                     'which is not finished. Finish that run first.')
   if progress(job.run_dir).steps < _total(job):
     _call(_command('launch', job.launch))
     if progress(job.run_dir).steps < _total(job):
@@ -259,19 +265,19 @@ def run(job: Job) -> bool:
         file.write(output)
     except OSError as error:
       raise SweepError(
-          f'{path} cannot be written ({error}). Make space, or let the '
-          'directory be written.') from error
+          f'{path} cannot be written ({error}). Free some disk space, or make '
+          'the directory writable.') from error
   return True
 
 
 def carry_out(todo: Sequence[Job]) -> bool:
-  """Makes runs one after another; returns whether all are finished now."""
+  """Makes the runs one after another; returns whether all are finished."""
   failures = []
   for i, job in enumerate(todo):
     print(f'{i + 1} of {len(todo)}: {job.run_dir}', flush=True)
     try:
       if not run(job):
-        print(f'{job.run_dir} was stopped; the same command goes on.')
+        print(f'{job.run_dir} was stopped; the same command resumes it.')
         return False
     except subprocess.CalledProcessError as error:
       failures.append(f'{shlex.join(error.cmd)} failed with exit code '
@@ -287,38 +293,39 @@ def carry_out(todo: Sequence[Job]) -> bool:
 def define_flags() -> None:
   """Defines the program's flags."""
   flags.DEFINE_bool(
-      'laptop', False, "Use the quickstart's job and hyperparameters, that a "
-      "laptop can carry out, in place of the paper's.")
+      'laptop', False, "Use the quickstart's small job and hyperparameters, "
+      "which suit a laptop, in place of the paper's.")
   flags.DEFINE_integer(
-      'seeds', None, "How many seeds; default: the paper's number, or 3 on a "
-      'laptop.', lower_bound=1)
+      'seeds', None, 'The number of seeds of each setting; default: as many as '
+      'in the paper, or 3 with --laptop.', lower_bound=1)
   flags.DEFINE_integer('first_seed', 0, 'The first seed.', lower_bound=0)
   flags.DEFINE_string(
-      'runs', None,
-      'The directory for the runs; default: runs, or runs/laptop.')
+      'runs', None, 'The directory that contains the run directories; default: '
+      'runs, or runs/laptop with --laptop.')
   flags.DEFINE_string('only', None, 'Make only the runs of this setting.')
   flags.DEFINE_bool(
-      'commands', False, 'Print a line for each run that is not finished, and '
-      'do not run it.')
-  flags.DEFINE_bool('status', False, 'Print how far each run is.')
+      'commands', False, 'Print a command for each run that is not finished, '
+      'and run nothing.')
   flags.DEFINE_bool(
-      'vary_data', False, 'Let the goal examples and the held-out instructions '
-      'differ from seed to seed. By default all seeds share them. The paper '
-      'does not say which it did.')
+      'status', False, 'Print the progress of each run, and run nothing.')
+  flags.DEFINE_bool(
+      'vary_data', False, 'Vary the goal examples and the held-out '
+      'instructions with the seed. By default all seeds share them. The paper '
+      'does not say which it does.')
   flags.DEFINE_multi_string(
-      'set', [], 'A flag for every run, without dashes: '
-      '--set=policy_threads=3.')
+      'set', [], 'A flag of agile_tf.launch for every run, without its dashes, '
+      'such as --set=policy_threads=3')
 
 
 @program.main(arguments=True)
 def main(argv: Sequence[str]) -> None:
-  """Carries an experiment out."""
+  """Makes the runs of an experiment."""
   known = '\n'.join(
       f'  {name:15} {experiment.title}'
       for name, experiment in experiments.EXPERIMENTS.items())
   if len(argv) != 2 or argv[1] not in experiments.EXPERIMENTS:
-    raise SweepError('name one of the experiments, such as "python -m '
-                     f'agile_tf.sweep figure4_left":\n{known}')
+    raise SweepError('Name one experiment, such as "python -m agile_tf.sweep '
+                     f'figure4_left". The experiments are:\n{known}')
   values = flags.FLAGS
   experiment = experiments.EXPERIMENTS[argv[1]]
   names = experiment.names(values.laptop)
@@ -347,7 +354,7 @@ def main(argv: Sequence[str]) -> None:
   except flags.Error as error:  # A flag of --set.
     raise SweepError(str(error)) from error
   except KeyboardInterrupt:
-    sys.exit('Stopped; the same command goes on.')
+    sys.exit('Stopped; the same command resumes.')
 
 
 if __name__ == '__main__':

@@ -2,11 +2,10 @@
 
   python -m agile_tf.watch --run_dir=runs/relations
 
-Beside each state stands the reward model's probability D(c, s) that it is a
-goal state; the policy would be rewarded for a state with more than .5. Space
-or the right arrow makes a step, p plays and pauses, + and - change the speed,
-n begins the next episode and q quits. See `gridlu.screen` for how to read the
-board.
+Each state is shown with D(c, s), the reward model's probability that it is a
+goal state. Above 0.5 the policy would be rewarded. Space or the right arrow
+makes a step, p plays and pauses, + and - change the speed, n starts the next
+episode and q quits. `gridlu.screen` explains how to read the board.
 """
 
 from collections.abc import Sequence
@@ -28,38 +27,38 @@ from gridlu import world as board
 
 _SPEEDS = (.5, 1., 2., 4., 8., 16.)  # Steps a second.
 _FIRST_SPEED = 2
-_END_SECONDS = 1.  # That an episode's last state stands, at least.
+_END_SECONDS = 1.  # An episode's last state is shown at least this long.
 _KEYS = ('space or right: next step   p play or pause   + - speed   n next '
          'episode', '(r) red circle   [g] green rect   /b\\ blue triangle   '
          '           q quit')
 _LOG_LINES = 6
-_BAR = 20  # Characters of a probability of 1.
+_BAR = 20  # Width of the bar for a probability of 1, in characters.
 
-# What a key does.
+# The command of each key.
 _COMMANDS = {
     'space': 'step', 'right': 'step', 'p': 'play', '+': 'faster',
     '=': 'faster', '-': 'slower', '_': 'slower', 'n': 'next', 'q': 'quit'}
 
 
 def command(key: str) -> str | None:
-  """Returns what a key asks for.
+  """Returns the command of a key.
 
   Args:
-    key: As `screen.key_name` names it.
+    key: The key's name, from `screen.key_name`.
 
   Returns:
     'step', 'play' (or pause), 'faster', 'slower', 'next' (episode), 'quit', or
-    None. + and - also work without their shift key.
+    None for a key without a command. + and - also work without Shift.
   """
   return _COMMANDS.get(key)
 
 
 class Step(NamedTuple):
-  """A state of the episode, and how it came about."""
+  """A state of the episode, and the action that led to it."""
   action: str  # 'start' for the first state.
   state: board.State
-  probability: float | None  # D(c, s), None without a reward model
-  reached: bool  # by the ground truth, or by the checker
+  probability: float | None  # D(c, s); None without a reward model
+  reached: bool  # whether it is a goal state, by ground truth or checker
 
 
 class Show:
@@ -68,14 +67,14 @@ class Show:
   def __init__(self, trained: trained_lib.Trained, name: str,
                seed: int | None = None, greedy: bool = False,
                recording: recording_lib.Recording | None = None):
-    """Begins with an episode, paused.
+    """Starts the first episode, paused.
 
     Args:
       trained: The networks.
-      name: What to call them on the screen.
-      seed: Decides instances and actions; None for others each time.
-      greedy: Whether to take the likeliest action and not to sample.
-      recording: Gets every state.
+      name: Their name on the screen.
+      seed: Seeds instances and actions; None for a random seed.
+      greedy: Whether to take the likeliest action instead of sampling.
+      recording: Records every state; None to record nothing.
 
     Raises:
       WorldError: The run's world is not GridLU.
@@ -86,11 +85,12 @@ class Show:
     if (not isinstance(self._environment, gridlu.GridLU) or
         trained.world.observation_shape != (board.PACKED_SIZE,)):
       raise worlds.WorldError(
-          f'the run is of --world={trained.config.world}, whose observations '
-          f'have the shape {list(trained.world.observation_shape)}; expected '
-          f'a run of a GridLU world ({board.PACKED_SIZE} bytes), whose board '
-          'a terminal can show. agile_tf.evaluate --picture draws final states '
-          'of any world.')
+          f'the run was trained on --world={trained.config.world}, whose '
+          'observations have the shape '
+          f'{list(trained.world.observation_shape)}; expected a run of a '
+          f'GridLU world ({board.PACKED_SIZE} bytes), because the terminal can '
+          'show only its boards. agile_tf.evaluate --picture draws final '
+          'states of any world.')
     self._trained = trained
     self._policy = tf.function(trained.policy, reduce_retracing=True)
     self._discriminator = tf.function(
@@ -101,7 +101,7 @@ class Show:
     self._playing = False
     self._speed = _FIRST_SPEED
     self._begin()
-    self._choose()  # Builds the program before the screen is there.
+    self._choose()  # Compiles the policy before the screen opens.
 
   def _begin(self) -> None:
     self._environment.reset()
@@ -111,7 +111,7 @@ class Show:
     self._keep('start')
 
   def _inputs(self) -> tuple[tf.Tensor, np.ndarray]:
-    """Returns what the networks read of the current state."""
+    """Returns the inputs of the networks for the current state."""
     world = self._trained.world
     packed = board.pack(self._environment.state)[None]
     return (world.images(tf.constant(packed)),
@@ -125,7 +125,7 @@ class Show:
     return int(logits.argmax())
 
   def _keep(self, action: str) -> None:
-    """Rates the current state and keeps it."""
+    """Computes D for the current state and appends it to the episode."""
     environment = self._environment
     probability = None
     if self._trained.phi is not None:
@@ -144,24 +144,24 @@ class Show:
 
   @property
   def steps(self) -> tuple[Step, ...]:
-    """The episode so far; its first state is the first."""
+    """The episode so far, from its first state on."""
     return tuple(self._steps)
 
   @property
   def over(self) -> bool:
-    """Whether no step is left."""
+    """Whether the episode has ended."""
     return len(self._steps) > self._environment.episode_length
 
   @property
   def delay(self) -> float | None:
-    """Seconds from one step to the next; None while paused."""
+    """Seconds until the next step; None while paused."""
     if not self._playing:
       return None
     seconds = 1 / _SPEEDS[self._speed]
     return max(seconds, _END_SECONDS) if self.over else seconds
 
   def tick(self) -> None:
-    """Makes a step; after an episode's last one, begins the next."""
+    """Makes a step; after the last one, starts the next episode."""
     if self.over:
       self._begin()
       return
@@ -170,7 +170,7 @@ class Show:
     self._keep(board.Action(action).name)
 
   def press(self, key: str) -> bool:
-    """Acts on a key; returns False to quit."""
+    """Returns False if the key quits; otherwise does what the key asks."""
     wanted = command(key)
     if wanted == 'quit':
       return False
@@ -188,7 +188,7 @@ class Show:
     return True
 
   def lines(self) -> list[screen.Line]:
-    """Returns the screen."""
+    """Returns the lines of the screen."""
     now = self._steps[-1]
     length = self._environment.episode_length
     name = self._name
@@ -235,19 +235,19 @@ def define_flags() -> None:
   flags.DEFINE_integer(
       'checkpoint', None, 'The step of the checkpoint; default: the newest.')
   flags.DEFINE_integer(
-      'seed', None, 'Decides instances and actions; default: others each '
-      'time.', lower_bound=0)
+      'seed', None, 'Seeds instances and actions; default: a random seed.',
+      lower_bound=0)
   flags.DEFINE_bool(
       'greedy', False, 'Take the likeliest action instead of sampling.')
   flags.DEFINE_string(
-      'record', None, 'A GIF file for the episodes that are shown: the last '
-      f'{recording_lib.RECORDED_EPISODES} that have a step. It is written at '
-      'the end, over what was there.')
+      'record', None, 'Write the episodes that were shown to this GIF file, at '
+      f'the end: the last {recording_lib.RECORDED_EPISODES} that have at least '
+      'one step. An existing file is overwritten.')
 
 
 @program.main()
 def main(argv: Sequence[str]) -> None:
-  """Shows a run."""
+  """Shows the policy of a run."""
   del argv
   values = flags.FLAGS
   recording = None if values.record is None else recording_lib.Recording()

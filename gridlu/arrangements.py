@@ -245,7 +245,7 @@ def goal_states(
     rng: np.random.Generator, count: int,
     instructions: Sequence[language.Instruction] | None = None
 ) -> instances_lib.Instances:
-  """Draws pairs of instruction and goal state, for the data set D.
+  """Draws goal examples: pairs of an instruction and a goal state.
 
   Each is an instance (see `instances`) whose target blocks stand in a form of
   the instruction's word. The form is drawn uniformly (Connected and

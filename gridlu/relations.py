@@ -307,7 +307,7 @@ def goal_states(
     rng: np.random.Generator, count: int,
     instructions: Sequence[language.Instruction] | None = None
 ) -> instances_lib.Instances:
-  """Draws pairs of instruction and goal state, for the data set D.
+  """Draws goal examples: pairs of an instruction and a goal state.
 
   Each is an instance (see `instances`) whose blocks and agent are placed again,
   uniformly, until no two blocks share a cell and the ground truth holds. The

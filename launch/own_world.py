@@ -1,7 +1,9 @@
-"""AGILE on a world of one's own: corners of four colours, plain strings.
+"""An example of a world of your own: go to one of four coloured corners.
 
-python -m launch.own_world            writes goal examples
-python -m agile_tf.launch --flagfile=launch/own_world.flags
+Write the goal examples, then train:
+
+  python -m launch.own_world
+  python -m agile_tf.launch --flagfile=launch/own_world.flags
 """
 
 import os
@@ -21,7 +23,15 @@ GOALS = os.path.join('runs', 'own_world_goals.npz')
 
 
 def draw(order, cell):
-  """A 5x5 board of 8x8 pixels a cell: colours in the corners, a white agent."""
+  """Returns the image of a 5x5 board with 8x8 pixels for each cell.
+
+  Args:
+    order: The colours of the four corners.
+    cell: Row and column of the agent, a white square.
+
+  Returns:
+    uint8 [40, 40, 3].
+  """
   image = np.zeros([40, 40, 3], np.uint8)
   for (row, column), color in zip(CORNERS, order):
     image[8 * row:8 * row + 8, 8 * column:8 * column + 8] = COLORS[color]
@@ -30,7 +40,7 @@ def draw(order, cell):
 
 
 class Corners(dm_env.Environment):
-  """The agent starts anywhere and has ten steps; nothing says how it fared."""
+  """The agent starts anywhere and has ten steps. There is no reward."""
 
   def __init__(self, seed):
     self._rng = np.random.default_rng(seed)
@@ -60,7 +70,10 @@ class Corners(dm_env.Environment):
 
 
 def write_goal_examples(path, count=2000):
-  """What an expert would collect: instructions, and images of them done."""
+  """Writes goal examples, as an expert would collect them.
+
+  Each is an instruction and an image of a state in which it is carried out.
+  """
   rng = np.random.default_rng(0)
   instruction = rng.integers(len(INSTRUCTIONS), size=count)
   images = []
@@ -73,7 +86,7 @@ def write_goal_examples(path, count=2000):
 
 
 def make_world():
-  """What --world=launch.own_world:make_world calls."""
+  """Returns the world of --world=launch.own_world:make_world."""
   return worlds.from_environment(Corners, GOALS, INSTRUCTIONS)
 
 

@@ -1,4 +1,4 @@
-"""The final states that a person judges, and the file of the answers."""
+"""The final states that a person judges, and the file of their answers."""
 
 from collections.abc import Iterable, Sequence
 import glob
@@ -17,30 +17,30 @@ from gridlu import files
 from gridlu import program
 from gridlu import world as board
 
-_BATCH = 64  # States that are turned into images at a time.
+_BATCH = 64  # States drawn in one call.
 
 
 class JudgeError(program.UserError):
-  """Something that keeps a person from judging: what, and the fix."""
+  """An error that stops judging. Its message says how to fix it."""
 
 
 class StaleError(JudgeError):
-  """A request that was made of another episode than the present one."""
+  """A request about an episode that is not the current one."""
 
 
 class Series(NamedTuple):
-  """What decides which episodes are judged, and in which order."""
-  step: int  # The checkpoint's.
+  """The settings that determine the judged episodes and their order."""
+  step: int  # The step of the checkpoint.
   seed: int
   episodes: int
   greedy: bool
 
   def path(self, run_dir: str) -> str:
-    """Returns where the answers are kept."""
+    """Returns the path of the file of answers."""
     return f'{self.prefix(run_dir)}{self.step:012d}.json'
 
   def prefix(self, run_dir: str) -> str:
-    """Returns what the paths for all checkpoints begin with."""
+    """Returns the part of `path` before the checkpoint's step."""
     actions = 'greedy' if self.greedy else 'sampled'
     return os.path.join(
         run_dir,
@@ -48,16 +48,24 @@ class Series(NamedTuple):
 
 
 class Case(NamedTuple):
-  """A played episode, as somebody judges it."""
+  """What a person sees of a played episode, and the automatic verdict.
+
+  Attributes:
+    instruction: The instruction as text.
+    image: uint8 [H, W, 3], the final state.
+    description: The image in words.
+    blocks: The number of blocks; None if the state is not a GridLU board.
+    verdict: The automatic judge's; None if the world has no such judge.
+  """
   instruction: str
-  image: np.ndarray  # uint8 [H, W, 3], the final state
-  description: str  # The image in words.
-  blocks: int | None  # On the board; None if the world has no such board.
-  verdict: bool | None  # The world's judge's; None if it has none.
+  image: np.ndarray
+  description: str
+  blocks: int | None
+  verdict: bool | None
 
 
 def _describe(state: board.State) -> str:
-  """Puts one board into words, for those who cannot see it."""
+  """Returns a board in words, the alternative text of its image."""
   words = [
       f'{board.COLORS[(code - 1) % len(board.COLORS)]} '
       f'{board.SHAPES[(code - 1) // len(board.COLORS)]} in row {row + 1}, '
@@ -72,11 +80,11 @@ def _describe(state: board.State) -> str:
 
 def make_cases(episodes: Sequence[played.Episode],
                world: worlds.World) -> list[Case]:
-  """Draws and counts what there is to judge.
+  """Returns the cases of played episodes, with their images.
 
   Args:
-    episodes: Of that world.
-    world: Which also says whether a state is a GridLU board.
+    episodes: The played episodes.
+    world: Their world.
   """
   images: list[np.ndarray] = []
   for i in range(0, len(episodes), _BATCH):
@@ -97,7 +105,7 @@ def make_cases(episodes: Sequence[played.Episode],
 
 
 def fingerprint(cases: Iterable[Case]) -> str:
-  """Returns a text that tells the cases of one series from any others."""
+  """Returns a hash of the instructions and images of all cases."""
   digest = hashlib.sha256()
   for case in cases:
     digest.update(f'{case.instruction}\n{case.image.shape}\n'.encode())
@@ -108,20 +116,20 @@ def fingerprint(cases: Iterable[Case]) -> str:
 class Answers:
   """A person's answers to the first episodes of a series, in a file.
 
-  The file is replaced as a whole: it always holds every answer given, and is
-  written before a method returns.
+  Every change is written before its method returns. Each write replaces the
+  whole file at once, so a crash loses no answer.
   """
 
   def __init__(self, path: str, series: Series):
-    """Opens the file, or makes one without answers.
+    """Opens the file, or creates one without answers.
 
     Args:
-      path: See `Series.path`.
-      series: Of which episodes the answers are.
+      path: The file, see `Series.path`.
+      series: The series that the answers belong to.
 
     Raises:
-      JudgeError: if the file is damaged or of another series, or cannot be
-        read or written.
+      JudgeError: if the file is damaged, belongs to another series, or cannot
+        be read or written.
     """
     self._path = path
     self._series = series
@@ -130,42 +138,42 @@ class Answers:
     self._text = self._read()
     if self._text is not None:
       self._parse(self._text)
-    self._write(self._values)  # If that is impossible, better now than later.
+    self._write(self._values)  # Fails now if the file cannot be written.
 
   @property
   def path(self) -> str:
-    """The file."""
+    """The path of the file."""
     return self._path
 
   @property
   def values(self) -> tuple[bool, ...]:
-    """Of the first episodes, in order, whether the instruction was done."""
+    """Whether the instruction was carried out, for the first episodes."""
     return self._values
 
   def use_with(self, cases: str) -> None:
-    """Makes sure that the answers are to these cases.
+    """Checks that the answers belong to the cases that will be shown.
 
     Args:
-      cases: The `fingerprint` of those that will be shown.
+      cases: The `fingerprint` of these cases.
 
     Raises:
-      JudgeError: if answers were given to others.
+      JudgeError: if the file has answers to other cases.
     """
     if self._values and self._fingerprint != cases:
       raise JudgeError(
           f'{self._path} has {len(self._values)} answers to other episodes '
-          'than those that were played now, of the same checkpoint and seed: '
-          'another machine, other code or another world played them. Go on '
-          'where they were given, or move the file away to begin again.')
+          'than those played now. Checkpoint and seed are the same, so another '
+          'machine, other code or another world played them. Continue there, '
+          'or move the file away to start again.')
     self._fingerprint = cases
     self._write(self._values)
 
   def append(self, done: bool) -> None:
-    """Answers the next episode; raises JudgeError if it cannot be saved."""
+    """Saves the answer to the next episode; raises JudgeError on failure."""
     self._write((*self._values, done))
 
   def undo(self) -> None:
-    """Forgets the last answer; raises JudgeError if that cannot be saved."""
+    """Removes the last answer; raises JudgeError if that cannot be saved."""
     self._write(self._values[:-1])
 
   def _read(self) -> str | None:
@@ -177,15 +185,15 @@ class Answers:
       return None
     except OSError as error:
       raise JudgeError(
-          f'{self._path} cannot be read: {error}. It is left as it is; try '
-          'again once the cause is gone.') from error
+          f'{self._path} cannot be read: {error}. It was not changed. Try again '
+          'when the cause is gone.') from error
     except UnicodeDecodeError as error:
       raise JudgeError(
-          f'{self._path} is no text: {error}. Expected the answers that '
-          'agile_tf.judge writes; move it away to begin again.') from error
+          f'{self._path} is not text: {error}. Expected the answers that '
+          'agile_tf.judge writes. Move it away to start again.') from error
 
   def _parse(self, text: str) -> None:
-    """Takes the answers from the file's content."""
+    """Reads the answers from the file's content."""
     try:
       content = files.parse_json(text)
       expected = self._content(())
@@ -196,11 +204,11 @@ class Answers:
           isinstance(answer, bool) for answer in answers):
         raise ValueError('expected answers to be a list of true and false')
       if not isinstance(content['fingerprint'], str):
-        raise ValueError('expected fingerprint to be a text')
+        raise ValueError('expected fingerprint to be a string')
     except ValueError as error:
       raise JudgeError(
-          f'{self._path} is damaged ({error}). Put back a copy of it, or move '
-          'it away to begin again.') from error
+          f'{self._path} is damaged ({error}). Restore a copy of it, or move '
+          'it away to start again.') from error
     differences = [
         f'{name} is {content[name]!r} there, {value!r} here'
         for name, value in self._series._asdict().items()
@@ -212,8 +220,8 @@ class Answers:
     if differences:
       raise JudgeError(
           f'{self._path} has answers to other episodes: '
-          f'{"; ".join(differences)}. It has been renamed or edited; give it '
-          'its own name back, or move it away.')
+          f'{"; ".join(differences)}. It was renamed or edited. Restore its '
+          'name, or move it away.')
     self._values = tuple(answers)
     self._fingerprint = content['fingerprint']
 
@@ -222,27 +230,28 @@ class Answers:
             'answers': list(values)}
 
   def _write(self, values: tuple[bool, ...]) -> None:
-    """Writes the file, and only then changes what is known."""
+    """Writes the file, then sets `values`; on failure changes neither."""
     if self._read() != self._text:
       raise JudgeError(
-          f'{self._path} was changed or removed meanwhile, perhaps by a second '
-          'agile_tf.judge. Nothing more is saved: let one of them go on, and '
-          'start this one again.')
+          f'{self._path} was changed or removed, perhaps by a second '
+          'agile_tf.judge. This program saves no more answers. Stop one of the '
+          'two and restart the other.')
     text = json.dumps(self._content(values), indent=2) + '\n'
     try:
       with files.replacing(self._path) as file:
         file.write(text)
     except OSError as error:
       raise JudgeError(
-          f'{self._path} cannot be written: {error}. Nothing more is saved '
-          'until the directory can be written.') from error
+          f'{self._path} cannot be written: {error}. No answer is saved until '
+          'the directory can be written.') from error
     self._text, self._values = text, values
 
 
 def other_answers(run_dir: str, series: Series) -> list[str]:
-  """Says which answers to another checkpoint's episodes are not complete.
+  """Returns notes on unfinished answers to other checkpoints of the run.
 
-  A run that goes on saves new checkpoints, and the newest is what is judged.
+  While a run trains it saves new checkpoints. By default the newest is judged,
+  so a person may leave answers to an older one unfinished without noticing.
   """
   notes = []
   prefix = series.prefix(run_dir)
@@ -255,9 +264,9 @@ def other_answers(run_dir: str, series: Series) -> list[str]:
       with open(path, encoding='utf-8') as file:
         count = len(files.parse_json(file.read())['answers'])
     except (OSError, ValueError, TypeError, KeyError):
-      continue  # It is named once somebody wants to go on with it.
+      continue  # Opening this file for judging reports the error.
     if 0 < count < series.episodes:
-      fix = (f'--checkpoint={step} goes on with them.'
+      fix = (f'--checkpoint={step} continues with them.'
              if step in checkpoints.steps(run_dir) else
              'That checkpoint is gone.')
       notes.append(

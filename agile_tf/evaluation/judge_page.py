@@ -1,4 +1,4 @@
-"""The page on which a person judges: what it shows, and its server."""
+"""The web page on which a person judges episodes, and its server."""
 
 from collections.abc import Callable, Sequence
 import html
@@ -23,31 +23,32 @@ from gridlu import language
 from gridlu import rendering
 from gridlu import world as board
 
-_SIDE = 560  # Pixels that the longer side of a shown state may have.
-_MAX_BODY = 1000  # Bytes of a request.
-_IDLE_SECONDS = 10  # How long a connection may say nothing.
+_SIDE = 560  # The longer side of a shown state, in pixels at most.
+_MAX_BODY = 1000  # Largest body of a request, in bytes.
+_IDLE_SECONDS = 10  # A connection that is silent for longer is closed.
 
 
 class Session:
-  """One person's way through the cases; what the page may ask for.
+  """Answers the requests of the page, case by case.
 
-  No verdict leaves it before every case is answered. Threads may share it.
+  It gives no verdict of the automatic judge before every case is answered.
+  Threads may share it.
 
   Attributes:
-    finished: Set once the report has reached the person.
+    finished: Set after the report was sent to the page.
   """
 
   def __init__(self, cases: Sequence[judge_cases.Case],
                answers: judge_cases.Answers, judge: str):
-    """Begins with the first case that is not answered.
+    """Starts with the first case that is not answered.
 
     Args:
-      cases: All of a series.
-      answers: Those given so far.
-      judge: What the world's judge is called.
+      cases: All cases of a series.
+      answers: The answers so far.
+      judge: The name of the automatic judge.
 
     Raises:
-      JudgeError: if the answers were given to other cases.
+      JudgeError: if the answers belong to other cases.
     """
     answers.use_with(judge_cases.fingerprint(cases))
     self._cases = cases
@@ -65,8 +66,9 @@ class Session:
     """Returns what the page shows now.
 
     Returns:
-      'episodes' and 'answered', how many; and of the case to judge, unless all
-      are answered, 'instruction' and 'description'. Its index is 'answered'.
+      'episodes' and 'answered', how many there are of both. Unless all are
+      answered, also 'instruction' and 'description' of the current case, whose
+      index is 'answered'.
     """
     count = len(self._answers.values)
     view = {'episodes': len(self._cases), 'answered': count}
@@ -77,15 +79,15 @@ class Session:
     return view
 
   def answer(self, answered: int, done: bool) -> dict[str, Any]:
-    """Answers the present case and returns the next view.
+    """Saves the answer to the current case and returns the next view.
 
     Args:
-      answered: As in the view that the person saw.
-      done: Whether the instruction was done.
+      answered: The 'answered' of the view that the person saw.
+      done: Whether the instruction was carried out.
 
     Raises:
       StaleError: if the person saw another case.
-      JudgeError: if it cannot be saved; then it is not answered.
+      JudgeError: if the answer cannot be saved. Nothing changes then.
     """
     with self._lock:
       self._check(answered)
@@ -95,31 +97,32 @@ class Session:
       return self.view()
 
   def undo(self, answered: int) -> dict[str, Any]:
-    """Takes the last answer back and returns the view of its case.
+    """Removes the last answer and returns the view of its case.
 
     Args:
-      answered: As in the view that the person saw.
+      answered: The 'answered' of the view that the person saw.
 
     Raises:
       StaleError: if the person saw another case, or there is no answer.
-      JudgeError: if that cannot be saved; then the answer stands.
+      JudgeError: if the change cannot be saved. Nothing changes then.
     """
     with self._lock:
       self._check(answered)
       if not answered:
-        raise judge_cases.StaleError('There is no answer to take back.')
+        raise judge_cases.StaleError('There is no answer to undo.')
       self._answers.undo()
       return self.view()
 
   def _check(self, answered: int) -> None:
     if self.finished.is_set():
       raise judge_cases.StaleError(
-          'The report has been shown; no answer changes now.')
+          'The report has been shown. Answers can no longer change.')
     count = len(self._answers.values)
     if answered != count:
       raise judge_cases.StaleError(
-          f'That was for episode {answered + 1}, and the next one is '
-          f'{count + 1}: another window has gone on. Nothing was changed.')
+          f'That was for episode {answered + 1}, but the current one is '
+          f'{count + 1}, perhaps because another window is open. Nothing was '
+          'changed.')
 
   def image(self, index: int) -> bytes:
     """Returns a case's final state as a PNG.
@@ -128,13 +131,14 @@ class Session:
       IndexError: if there is no such case.
     """
     if not 0 <= index < len(self._cases):
-      raise IndexError(f'There are {len(self._cases)} images, not {index}.')
+      raise IndexError(
+          f'There is no image {index}: there are {len(self._cases)}.')
     pixels = self._cases[index].image
     scale = max(1, _SIDE // max(pixels.shape[:2]))
     return _png(pixels.repeat(scale, axis=0).repeat(scale, axis=1))
 
   def report(self) -> dict[str, Any]:
-    """Returns the report on what is answered, for those who may know."""
+    """Returns the report on the answers so far."""
     return judge_report.summarize(
         self._cases, self._answers.values, self._judge)
 
@@ -142,23 +146,23 @@ class Session:
     """Returns the report for the page.
 
     Raises:
-      StaleError: if there is something left to answer.
+      StaleError: if not every case is answered.
     """
     with self._lock:
       if not self.complete:
         raise judge_cases.StaleError(
-            'The report comes when all episodes are answered.')
+            'The report is shown when all episodes are answered.')
       return self.report()
 
   def shows_arrangements(self) -> bool:
-    """Whether all cases are of GridLU-Arrangements."""
+    """Returns whether all cases are of GridLU-Arrangements."""
     return all(
         case.blocks is not None and
         case.instruction.split('(', 1)[0] in language.ARRANGEMENTS
         for case in self._cases)
 
   def shows_boards(self) -> bool:
-    """Whether all cases are GridLU boards."""
+    """Returns whether all cases are GridLU boards."""
     return all(case.blocks is not None for case in self._cases)
 
 
@@ -170,14 +174,14 @@ def _png(pixels: np.ndarray) -> bytes:
 
 
 class Legend(NamedTuple):
-  """What the arrangements' words mean, as figure 3 says it."""
+  """The words of GridLU-Arrangements explained, as in figure 3."""
   image: np.ndarray  # uint8 [H, W, 3], an example of each form
   description: str  # The image in words.
-  unions: list[str]  # Words that stand for several forms, in sentences.
+  unions: list[str]  # A sentence for each word that stands for several forms.
 
 
 def legend() -> Legend:
-  """Draws what GridLU-Arrangements' words mean."""
+  """Returns the legend of the words of GridLU-Arrangements."""
   placements = {
       word: set(map(tuple, cells.tolist()))
       for word, cells in arrangements.PLACEMENTS.items()}
@@ -192,7 +196,7 @@ def legend() -> Legend:
               board.SIZE, board.SIZE)
   cells = np.stack(list(examples.values()))
   rect = board.block('rect', board.COLORS[0])
-  # The agent stands where no form is in its way: in a corner.
+  # The agent is in the last cell without a block.
   corners = [np.argwhere(~c)[-1] for c in cells]
   images = rendering.render(board.State(
       rect * cells.astype(np.int32), np.array(corners, np.int32),
@@ -208,19 +212,19 @@ def legend() -> Legend:
 
 
 def page(session: Session) -> str:
-  """Returns the page, with what helps to read this session's images."""
+  """Returns the HTML page, with a legend that fits the session's images."""
   parts = []
   if session.shows_arrangements():
     help_ = legend()
     parts += [
         '<img src="/legend.png" alt="' + html.escape(help_.description) + '">',
         '<p>' + html.escape(' '.join(help_.unions)) + '</p>',
-        '<p>A form may stand anywhere, turned or mirrored. SCENE: all blocks '
-        'form it; Color(...): the blocks of that colour, wherever the others '
-        'are.</p>']
+        '<p>A form may be anywhere on the board, rotated or mirrored. SCENE: '
+        'all blocks make the form. Color(...): the blocks of that colour make '
+        'it; the others may be anywhere.</p>']
   if session.shows_boards():
-    parts.append('<p>The dark grey square is the agent. If it is white, it '
-                 'carries the block in it.</p>')
+    parts.append('<p>The dark grey square is the agent. If it is white, the '
+                 'agent carries the block in it.</p>')
   aside = ''.join(['<aside aria-label="Help">', *parts, '</aside>'])
   path = os.path.join(os.path.dirname(__file__), 'judge_page.html')
   with open(path, encoding='utf-8') as file:
@@ -229,11 +233,11 @@ def page(session: Session) -> str:
 
 def make_server(session: Session,
                 port: int) -> http.server.ThreadingHTTPServer:
-  """Makes the page's server, for this machine alone.
+  """Returns the server of the page, which only this machine can reach.
 
   Args:
-    session: What it serves.
-    port: Where; 0 takes any that is free, `server_port` says which.
+    session: Answers the page's requests.
+    port: The port; 0 for any free one, which is then its `server_port`.
 
   Raises:
     JudgeError: if the port cannot be used.
@@ -241,11 +245,11 @@ def make_server(session: Session,
   content = page(session).encode()
 
   class Handler(http.server.BaseHTTPRequestHandler):
-    """Answers the page's requests; a report ends the session."""
+    """Answers the page's requests; sending the report ends the session."""
 
     timeout = _IDLE_SECONDS
 
-    def do_GET(self) -> None:  # noqa: N802, its name is the library's.
+    def do_GET(self) -> None:  # noqa: N802, the library's name.
       if not self._is_from_here():
         return
       image = re.fullmatch(r'/image/(\d{1,9})\.png', self.path)
@@ -264,7 +268,7 @@ def make_server(session: Session,
         self._send(http.HTTPStatus.OK, 'image/png', data)
       else:
         self._send_json(http.HTTPStatus.NOT_FOUND,
-                        {'error': f'There is nothing at {self.path}.'})
+                        {'error': f'Nothing is at {self.path}.'})
 
     def do_POST(self) -> None:  # noqa: N802
       if not self._is_from_here():
@@ -273,7 +277,7 @@ def make_server(session: Session,
       if body is None:
         self._send_json(
             http.HTTPStatus.BAD_REQUEST,
-            {'error': "This request is not the page's; reload the page."})
+            {'error': 'This request does not come from the page. Reload it.'})
         return
       try:
         if self.path == '/report':
@@ -295,26 +299,29 @@ def make_server(session: Session,
         self._send_json(status, {'error': str(error), 'view': session.view()})
 
     def _is_from_here(self) -> bool:
-      """Refuses requests that another site's page makes in the browser."""
+      """Returns whether a request comes from this page; else refuses it.
+
+      A page of another site in the same browser names its own host or origin.
+      """
       host = self.headers.get('Host', '')
       name = re.sub(r':\d+$', '', host)
-      # Browsers say with it whose page sends an answer.
+      # Browsers send the origin of the page that makes a request.
       origin = self.headers.get('Origin', f'http://{host}')
       if name not in ('127.0.0.1', 'localhost'):
-        error = f'{name} is not this machine: open http://127.0.0.1.'
+        error = f'{name} is not this machine. Open http://127.0.0.1.'
       elif origin != f'http://{host}':
-        error = f"{origin} is another site: answer on this machine's page."
+        error = f"{origin} is another site. Answer on this machine's page."
       else:
         return True
       self._send_json(http.HTTPStatus.FORBIDDEN, {'error': error})
       return False
 
     def _body(self) -> dict[str, Any] | None:
-      """Returns a request's values; None if it is not one of the page's."""
+      """Returns a request's values; None if the page makes no such request."""
       wanted = {'/answer': {'answered': int, 'done': bool},
                 '/undo': {'answered': int}, '/report': {}}.get(self.path)
       length = self.headers.get('Content-Length', '')
-      # Other sites' pages cannot send this type without asking first.
+      # A page of another site cannot send this type without a preflight.
       if (wanted is None or not re.fullmatch(r'\d{1,9}', length) or
           int(length) > _MAX_BODY or
           self.headers.get('Content-Type') != 'application/json'):
@@ -347,30 +354,30 @@ def make_server(session: Session,
       self.wfile.write(data)
 
     def log_message(self, format: str, *args: Any) -> None:
-      """Says nothing: the terminal is for the report."""
+      """Logs nothing: the terminal is for the report."""
 
   try:
     return http.server.ThreadingHTTPServer(('127.0.0.1', port), Handler)
   except OSError as error:
     raise judge_cases.JudgeError(
         f'--port={port} cannot be used: {error}. Expected a free port; '
-        '--port=0 takes any.') from error
+        '--port=0 takes any free one.') from error
 
 
 def serve(session: Session, port: int, announce: Callable[[str], None]) -> None:
-  """Serves the page until the report was shown, or Ctrl-C or SIGTERM.
+  """Serves the page until the report was sent, or until Ctrl-C or SIGTERM.
 
   Args:
-    session: What to show.
+    session: Answers the page's requests.
     port: See `make_server`.
-    announce: Called with the address once it can be opened.
+    announce: Called with the page's address once the server runs.
 
   Raises:
     JudgeError: if the port cannot be used.
   """
   server = make_server(session, port)
   stopped = []
-  # A signal may come twice; neither it nor the second one may spoil the report.
+  # A second signal must not interrupt the report either.
   for number in (signal.SIGINT, signal.SIGTERM):
     signal.signal(number, lambda *_: stopped.append(True))
   thread = threading.Thread(target=server.serve_forever, daemon=True)

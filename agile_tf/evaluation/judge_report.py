@@ -1,4 +1,4 @@
-"""What a person's answers say: success, and agreement with another judge."""
+"""The report on judged episodes: success rates and agreement of the judges."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,15 +9,15 @@ from agile_tf.evaluation import played
 
 def rates(cases: Sequence[judge_cases.Case],
           done: Sequence[bool]) -> dict[str, dict[str, Any]]:
-  """Counts successes.
+  """Returns success rates by group.
 
   Args:
-    cases: Any number of cases.
-    done: One verdict for each, of whomever.
+    cases: N cases.
+    done: N verdicts of one judge, the person or the automatic one.
 
   Returns:
-    By group ('all', and '4 blocks' and so on where there are boards) the
-    episodes, the rate and its 95 % confidence interval.
+    For each group ('all', and on boards '4 blocks' and so on) the number of
+    'episodes', the 'rate' and its 95 % confidence 'interval'.
   """
   groups: dict[tuple[int, str], list[bool]] = {}
   for case, value in zip(cases, done, strict=True):
@@ -35,21 +35,26 @@ def rates(cases: Sequence[judge_cases.Case],
 
 def summarize(cases: Sequence[judge_cases.Case], answers: Sequence[bool] | None,
               judge: str) -> dict[str, Any]:
-  """Reports what a person and the world's judge say.
+  """Returns the report of a person and of the automatic judge.
+
+  Omits keys that cannot be computed. The verdicts of the automatic judge are
+  withheld until every case is answered, so that they cannot influence the
+  person.
 
   Args:
-    cases: All of a series.
-    answers: A person's, to the first of them; None to ask the world's judge
-      alone, about all.
-    judge: What the world's judge is called.
+    cases: All cases of a series.
+    answers: The person's answers to the first cases; None to report the
+      automatic judge alone, on all cases.
+    judge: The name of the automatic judge.
 
   Returns:
-    'episodes' and 'judged', how many; 'person' and 'automatic', their
-    `rates` over the judged episodes; and 'agreement': on how many of these
-    they agree, with rate and interval, and how many are a success to the
-    person alone and to the automatic judge alone. What nobody can say is
-    left out, and what the world's judge says as long as the person is not
-    done, who may go on and shall stay blind to it.
+    A dictionary with these keys.
+    'episodes', 'judged': how many there are, and how many are judged.
+    'automatic_judge': its name.
+    'person', 'automatic': the `rates` of each judge on the judged episodes.
+    'agreement': on how many 'episodes' both judges agree, with 'rate' and
+      'interval', and how many only one of them calls a success
+      ('person_alone', 'automatic_alone').
   """
   if answers is not None:
     judged = cases[:len(answers)]
@@ -81,13 +86,13 @@ def summarize(cases: Sequence[judge_cases.Case], answers: Sequence[bool] | None,
 
 
 def _percent(values: dict[str, Any]) -> tuple[str, str]:
-  """Returns a rate and its interval for people."""
+  """Returns a rate and its interval as text."""
   return (f'{100 * values["rate"]:.1f} %',
           played.between(values['interval']))
 
 
 def rows(report: dict[str, Any]) -> list[list[str]]:
-  """Lays a report out as a table, its headings first; [] if it is empty."""
+  """Returns the rows of the report's table, headings first; [] if empty."""
   lines = []
   by_judge = [
       (name, report[key])
@@ -104,7 +109,7 @@ def rows(report: dict[str, Any]) -> list[list[str]]:
 
 
 def notes(report: dict[str, Any]) -> list[str]:
-  """Returns what a report says beside its table, in sentences."""
+  """Returns the sentences below the report's table."""
   lines = [f'{report["judged"]} of {report["episodes"]} episodes are judged.']
   if 'agreement' in report:
     values = report['agreement']
@@ -112,14 +117,14 @@ def notes(report: dict[str, Any]) -> list[str]:
     rate, interval = _percent(values)
     lines.append(
         f'The person and the {judge} agree on {values["episodes"]} of them '
-        f'({rate}; 95 % interval {interval}). A success to the person alone: '
-        f'{values["person_alone"]}; to the {judge} alone: '
+        f'({rate}; 95 % interval {interval}). A success for the person alone: '
+        f'{values["person_alone"]}; for the {judge} alone: '
         f'{values["automatic_alone"]}.')
   return lines
 
 
 def table(report: dict[str, Any]) -> str:
-  """Formats a report for a terminal."""
+  """Returns a report as text for the terminal."""
   lines = []
   for group, judge, count, success, interval in rows(report):
     lines.append(

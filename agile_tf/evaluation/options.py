@@ -1,8 +1,8 @@
-"""The flags of programs that play a run's episodes and report."""
+"""Flags of the programs that play episodes with a run and report on them."""
 
 from absl import flags
 
-# Flags count as those of the program that defines them, for its --help.
+# Lists the flags under the program that defines them, in its --help.
 flags.disclaim_key_flags()
 
 
@@ -10,7 +10,7 @@ def define_flags(episodes: int) -> None:
   """Defines the flags.
 
   Args:
-    episodes: How many they play by default.
+    episodes: The default of --episodes.
   """
   flags.DEFINE_string(
       'run_dir', None, "The run's directory.", required=True)
@@ -19,7 +19,7 @@ def define_flags(episodes: int) -> None:
   flags.DEFINE_integer(
       'checkpoint', None, 'The step of the checkpoint; default: the newest.')
   flags.DEFINE_integer(
-      'seed', 1_000_003, 'Decides instances and actions.', lower_bound=0)
+      'seed', 1_000_003, 'Seeds instances and actions.', lower_bound=0)
   flags.DEFINE_bool(
       'greedy', False, 'Take the likeliest action instead of sampling.')
   flags.DEFINE_bool('json', False, 'Print JSON instead of a table.')

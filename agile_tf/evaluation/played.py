@@ -1,4 +1,4 @@
-"""Played episodes, and the success rate of many with its interval."""
+"""Episodes that evaluation plays, and confidence intervals of rates."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -7,16 +7,25 @@ import numpy as np
 
 
 class Episode(NamedTuple):
-  """A played episode."""
+  """An episode of n steps that evaluation played.
+
+  Attributes:
+    instruction: The instruction as text.
+    final: uint8, the observation of the final state.
+    decisions: bool [n], whether D accepts s_1 ... s_n; None without D.
+    truth: bool [n], whether they are goal states, by the ground truth or the
+      checker; None if the world has neither.
+    start: uint8, the observation of the first state.
+  """
   instruction: str
-  final: np.ndarray  # uint8, the final state as the world observes it
-  decisions: np.ndarray | None  # bool [n], the reward model's
-  truth: np.ndarray | None  # bool [n], by the ground truth or the checker
-  start: np.ndarray | None = None  # uint8, the first state
+  final: np.ndarray
+  decisions: np.ndarray | None
+  truth: np.ndarray | None
+  start: np.ndarray | None = None
 
   @property
   def success(self) -> bool:
-    """Whether the final state is a goal state; False if that is not known."""
+    """Whether the final state is a goal state; False if `truth` is None."""
     return self.truth is not None and bool(self.truth[-1])
 
 
@@ -24,8 +33,11 @@ def interval(successes: int, count: int) -> tuple[float, float]:
   """Returns Wilson's 95 % confidence interval of a rate.
 
   Args:
-    successes: How many of them.
-    count: Of how many, at least 1.
+    successes: How many trials succeeded.
+    count: How many trials there were, at least 1.
+
+  Returns:
+    The lower and the upper end, in [0, 1].
   """
   z = 1.959964
   rate = successes / count
@@ -36,6 +48,6 @@ def interval(successes: int, count: int) -> tuple[float, float]:
 
 
 def between(ends: Sequence[float]) -> str:
-  """Formats an interval of a rate for people."""
+  """Returns the interval of a rate as text, such as '58.1 to 61.0 %'."""
   low, high = ends
   return f'{100 * low:.1f} to {100 * high:.1f} %'

@@ -11,21 +11,21 @@ from agile_tf.agent import rewards
 from agile_tf.agent import worlds
 from agile_tf.evaluation import played
 
-_BATCH = 64  # Episodes that are played at the same time.
+_BATCH = 64  # Episodes played in parallel.
 
 
 class Player:
-  """Plays episodes with networks of one kind, whatever their parameters."""
+  """Plays episodes with two networks and any parameters of them."""
 
   def __init__(self, world: worlds.World, policy: parameters.Network,
                discriminator: parameters.Network, rollout_length: int):
     """Compiles the programs.
 
     Args:
-      world: What is played.
-      policy: Which acts.
-      discriminator: Which decides.
-      rollout_length: How many steps are played at a time.
+      world: The world of the episodes.
+      policy: The network that acts.
+      discriminator: The network D, the reward model.
+      rollout_length: How many steps are played in one call.
     """
     self._world = world
     self._length = rollout_length
@@ -34,18 +34,18 @@ class Player:
 
   def play(self, theta: tf.Tensor, phi: tf.Tensor | None,
            count: int, seed: int, greedy: bool) -> Iterable[played.Episode]:
-    """Plays episodes.
+    """Yields `count` played episodes.
+
+    Each row of the batch plays an equal share of them, because taking the
+    first to finish would favour short episodes.
 
     Args:
-      theta: The policy's parameters.
-      phi: The discriminator's; None to ask no reward model.
+      theta: float32 [P], the policy's parameters.
+      phi: float32 [P], the discriminator's parameters; None to leave out its
+        decisions.
       count: How many episodes.
-      seed: Decides instances and actions.
-      greedy: Whether to take the likeliest action and not to sample.
-
-    Yields:
-      `count` episodes; each row of the batch plays its share, so that short
-      episodes are no likelier than long ones.
+      seed: Seeds instances and actions.
+      greedy: Whether to take the likeliest action instead of sampling.
     """
     world = self._world
     width = min(count, _BATCH)

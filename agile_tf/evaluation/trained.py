@@ -1,4 +1,4 @@
-"""What a run has learned: plain functions of images and instructions."""
+"""Loads what a run has learned, as functions of images and instructions."""
 
 from collections.abc import Callable, Iterable, Sequence
 import dataclasses
@@ -18,23 +18,23 @@ from agile_tf.training import checkpoints
 
 
 class Trained(NamedTuple):
-  """The networks of a run."""
+  """The networks of a run at a checkpoint."""
   config: config_lib.Config
   world: worlds.World
   steps: int  # Policy steps at the checkpoint.
   policy: parameters.Network
   theta: tf.Tensor  # float32 [P]
   discriminator: parameters.Network
-  phi: tf.Tensor | None  # float32 [P]; None: it has no discriminator.
+  phi: tf.Tensor | None  # float32 [P]; None if the run has no discriminator.
 
   def player(self) -> playing.Player:
-    """Compiles what plays episodes with these networks."""
+    """Returns a player of episodes with these networks, compiled anew."""
     return playing.Player(self.world, self.policy, self.discriminator,
                           self.config.rollout_length)
 
   def play(self, count: int, seed: int, greedy: bool
           ) -> Iterable[played.Episode]:
-    """Plays episodes; see `playing.Player.play`."""
+    """Yields played episodes; see `playing.Player.play`."""
     return self.player().play(self.theta, self.phi, count, seed, greedy)
 
 
@@ -43,16 +43,16 @@ def load(run_dir: str, step: int | None = None, held_out: bool = False,
   """Loads the networks of a run.
 
   Args:
-    run_dir: The directory that agile_tf.launch wrote.
-    step: The checkpoint's; default: the newest.
-    held_out: Whether the world's episodes shall have the instructions that the
-      run held out, in place of those that it trained on.
-    only: A regular expression that must be found in these instructions.
-    physics: Another one than the run's, by its name in `gridlu.world.PHYSICS`.
+    run_dir: The directory of the run.
+    step: The step of the checkpoint; None for the newest.
+    held_out: Whether episodes have the instructions that the run held out,
+      instead of those that it was trained on.
+    only: A regular expression; episodes have only instructions that match it.
+    physics: A name of `gridlu.world.PHYSICS`; '' for the run's own.
 
   Raises:
     ConfigError or CheckpointError: if there is no such run or checkpoint, or
-      the world cannot be.
+      the settings do not fit the run's world.
   """
   config = config_lib.load(os.path.join(run_dir, 'config.json'))
   if physics:
@@ -68,12 +68,12 @@ def at(trained: Trained, run_dir: str, step: int | None = None) -> Trained:
   """Returns the same networks with the parameters of another checkpoint.
 
   Args:
-    trained: Networks, and the world that they are for.
-    run_dir: A run of the same networks.
-    step: The checkpoint's; default: the newest.
+    trained: The networks and their world.
+    run_dir: The directory of a run with the same networks.
+    step: The step of the checkpoint; None for the newest.
 
   Raises:
-    CheckpointError: if there is no such checkpoint, or it is of others.
+    CheckpointError: if there is no such checkpoint, or its networks differ.
   """
   checkpoint = checkpoints.load(run_dir, step)
   building.check_tokens(checkpoint, trained.world)
@@ -92,21 +92,29 @@ def at(trained: Trained, run_dir: str, step: int | None = None) -> Trained:
 
 def _prepare(world: worlds.World, images: Any, instructions: Sequence[str]
             ) -> tuple[tf.Tensor, np.ndarray]:
-  """Checks and encodes a batch.
+  """Returns the inputs of the networks for a batch.
+
+  Args:
+    world: The world of the networks.
+    images: uint8 [N, H, W, 3].
+    instructions: N texts.
+
+  Returns:
+    float32 [N, H, W, 3] in [0, 1], and int32 [N, slots].
 
   Raises:
-    ValueError: if it is not what the networks read.
+    ValueError: if images and instructions do not have these types and shapes.
   """
   images = np.asarray(images)
   if isinstance(instructions, str):
     raise ValueError(
         f'instructions is the string {instructions!r}; expected a list of '
-        'them, one for each image.')
+        'strings, one for each image.')
   if images.dtype != np.uint8 or images.shape != (
       len(instructions), *world.image_shape):
     raise ValueError(
         f'images is {images.dtype} {list(images.shape)}; expected uint8 '
-        f'{[len(instructions), *world.image_shape]}, as there are '
+        f'{[len(instructions), *world.image_shape]}, because there are '
         f'{len(instructions)} instructions.')
   scaled = tf.constant(images.astype(np.float32) / 255)
   return scaled, world.grammar.encode(instructions)
@@ -114,15 +122,15 @@ def _prepare(world: worlds.World, images: Any, instructions: Sequence[str]
 
 def load_reward_model(run_dir: str, step: int | None = None
                      ) -> Callable[[Any, Sequence[str]], np.ndarray]:
-  """Loads the discriminator of a run, the reward model.
+  """Returns the reward model of a run, its discriminator, as a function.
 
   Args:
-    run_dir: The directory that agile_tf.launch wrote.
-    step: The checkpoint's; default: the newest.
+    run_dir: The directory of the run.
+    step: The step of the checkpoint; None for the newest.
 
   Returns:
     A function of images uint8 [N, H, W, 3] and N instructions that returns
-    float32 [N], the probabilities D(c, s) that they are goal states.
+    float32 [N], the probabilities D(c, s) that the images show goal states.
 
   Raises:
     ConfigError or CheckpointError: if there is no such run or checkpoint, or
@@ -132,8 +140,8 @@ def load_reward_model(run_dir: str, step: int | None = None
   phi = trained.phi
   if phi is None:
     raise checkpoints.CheckpointError(
-        f'{run_dir} was trained without a discriminator; name the directory '
-        'of an AGILE run.')
+        f'{run_dir} has no discriminator: it was trained on the ground truth. '
+        'Name the directory of an AGILE run.')
   compute = tf.function(trained.discriminator, reduce_retracing=True)
 
   def reward_model(images: Any, instructions: Sequence[str]) -> np.ndarray:
@@ -145,16 +153,16 @@ def load_reward_model(run_dir: str, step: int | None = None
 
 def load_policy(run_dir: str, step: int | None = None
                ) -> Callable[..., np.ndarray]:
-  """Loads the policy of a run.
+  """Returns the policy of a run as a function.
 
   Args:
-    run_dir: The directory that agile_tf.launch wrote.
-    step: The checkpoint's; default: the newest.
+    run_dir: The directory of the run.
+    step: The step of the checkpoint; None for the newest.
 
   Returns:
-    A function of images uint8 [N, H, W, 3], N instructions and, if actions
-    shall be sampled, an np.random.Generator that returns actions int32 [N];
-    without a generator they are the likeliest ones.
+    A function of images uint8 [N, H, W, 3], N instructions and an optional
+    np.random.Generator that returns actions int32 [N]. With the generator it
+    samples them; without, it takes the likeliest ones.
 
   Raises:
     ConfigError or CheckpointError: if there is no such run or checkpoint.

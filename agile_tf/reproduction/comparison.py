@@ -1,7 +1,7 @@
 """The paper's table of hyperparameters beside a run's values.
 
-What differs is marked with a star and listed, with the run's reasons (--why).
-A second table has the settings that the paper's table does not have.
+Differences are marked with a star and listed, with the run's reason (--why). A
+second table has the settings that the paper's table does not state.
 """
 
 from collections.abc import Sequence
@@ -17,15 +17,15 @@ _HEADERS = (
     'this run')
 _OTHER_HEADERS = (' ', 'Setting', 'this run', 'default')
 _TITLE = "The paper's hyperparameters (appendix C) and this run's"
-_OTHER_TITLE = "Settings that the paper's table does not have"
+_OTHER_TITLE = "Settings that the paper's table does not state"
 _NO_DIFFERENCE = "Nothing differs from the paper's table."
 _MARK = '*'
 _UNUSED = 'unused'
 
-# What only goal examples use that are not in a file.
+# Settings that are unused if the goal examples come from a file.
 _OF_GENERATED_GOALS = ('dataset_size', 'dataset_seed', 'dataset_carrying')
-# What only a run that trains a discriminator uses, besides the settings in the
-# table's column of the discriminator.
+# Settings that only a run that trains a discriminator uses, apart from those in
+# the discriminator's column of the paper's table.
 _OF_DISCRIMINATOR = (
     'anticipated_negative_rate', 'all_workers_write',
     'steps_per_discriminator_update', 'dataset', *_OF_GENERATED_GOALS)
@@ -39,7 +39,7 @@ _OF_GRIDLU = (
 
 
 class Difference(NamedTuple):
-  """A setting whose value is not that of the paper's table."""
+  """A setting whose value differs from the paper's table."""
   setting: str
   paper: str
   this_run: str
@@ -53,9 +53,9 @@ def table_settings() -> frozenset[str]:
 
 
 def differences(config: config_lib.Config) -> list[Difference]:
-  """Lists where a run differs from the paper's table.
+  """Returns the settings in which a run differs from the paper's table.
 
-  Settings that the run does not use do not differ.
+  Settings that the run does not use are left out.
   """
   unused = _unused(config)
   return [
@@ -82,7 +82,7 @@ def table_text(config: config_lib.Config) -> str:
 
 
 def table_markdown(config: config_lib.Config) -> str:
-  """Returns what `table_text` does as Markdown, for TensorBoard."""
+  """Returns the same as `table_text` in Markdown, for TensorBoard."""
   notes = [
       f'- `--{setting}`: {here} here, {there} in the paper'
       for setting, there, here in differences(config)]
@@ -137,11 +137,11 @@ def _other_rows(config: config_lib.Config) -> list[list[str]]:
 
 
 def _why(config: config_lib.Config) -> list[str]:
-  """Returns the run's reasons, or that it differs without any."""
+  """Returns the line with --why, or that a run that differs gives none."""
   if config.why:
     return [f'Why: {config.why}']
   if differences(config):
-    return ['Why: the run does not say; --why is empty.']
+    return ['Why: not given (--why is empty).']
   return []
 
 
@@ -167,7 +167,7 @@ def _unused(config: config_lib.Config) -> frozenset[str]:
 
 
 def _text(value: Any) -> str:
-  """Returns a value as a person writes it: 40 for 40.0, '' for nothing."""
+  """Returns a value as short text: 40 for 40.0, '' for an empty string."""
   if isinstance(value, float) and float(f'{value:g}') == value:
     return f'{value:g}'
   return str(value) if value != '' else "''"

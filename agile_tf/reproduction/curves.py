@@ -1,4 +1,4 @@
-"""The curves of runs, as `metrics.csv` has them."""
+"""Reads and averages the curves of runs, from `metrics.csv`."""
 
 import csv
 import os
@@ -10,7 +10,7 @@ from gridlu import program
 
 
 class CurveError(program.UserError):
-  """A file of curves that cannot be read."""
+  """A metrics.csv that cannot be read."""
 
 
 def read(path: str) -> dict[str, np.ndarray]:
@@ -20,16 +20,16 @@ def read(path: str) -> dict[str, np.ndarray]:
     path: The file, or the directory of its run.
 
   Returns:
-    Each column as float64 [rows], NaN where a row has nothing.
+    The columns by name, float64 [rows], NaN where a row is empty.
 
   Raises:
-    CurveError: There is no such file, or it is not one of metrics.
+    CurveError: There is no such file, or it is not a metrics.csv.
   """
   if os.path.isdir(path):
     path = os.path.join(path, 'metrics.csv')
   try:
     with open(path, encoding='utf-8', newline='') as file:
-      # A row that is still being written has no end of line.
+      # Skips a row that is still being written: it has no end of line.
       reader = csv.DictReader(line for line in file if line.endswith('\n'))
       rows = list(reader)
       names = reader.fieldnames or []
@@ -50,23 +50,23 @@ def read(path: str) -> dict[str, np.ndarray]:
 
 def averaged(curve: dict[str, np.ndarray], column: str, edges: np.ndarray
             ) -> np.ndarray:
-  """Averages a column over intervals of steps, wherever its rows stand.
+  """Returns the means of a column over intervals of steps.
 
-  A row is the mean since the row before it, and counts in each interval for as
-  many steps as the two share.
+  A row is the mean since the previous row. Its weight in an interval is the
+  number of steps that the row and the interval share.
 
   Args:
     curve: From `read`.
-    column: What to average.
-    edges: float64 [N + 1], the intervals' ends, ascending.
+    column: The column to average.
+    edges: float64 [N + 1], the ends of the intervals, ascending.
 
   Returns:
-    float64 [N], NaN where the curve has nothing.
+    float64 [N], NaN where the curve has no value.
   """
   steps = curve['steps']
   values = curve.get(column, np.full(len(steps), np.nan))
   known = np.isfinite(values)
-  # Where each row begins and ends.
+  # The steps at which each row begins and ends.
   begins = np.concatenate([[0.0], steps])[:-1][known]
   ends, values = steps[known], values[known]
   corners = np.stack([begins, ends], axis=1).reshape(-1)
@@ -81,31 +81,31 @@ def averaged(curve: dict[str, np.ndarray], column: str, edges: np.ndarray
                    where=weight > 0)
 
 
-# A run's curve is looked at in at most this many intervals: the paper's have
-# 126 points. The maximum over more and shorter ones would be one of noise.
+# The most intervals that a run's curve is averaged over (the paper's have 126
+# points). With many more, the maximum would be the maximum of the noise.
 POINTS = 100
 
 
 def intervals(longest: float, rows: int) -> np.ndarray:
-  """Returns the ends of equal intervals, at most `POINTS` and one a row."""
+  """Returns the ends of equal intervals: one for each row, at most `POINTS`."""
   return np.linspace(0, longest, min(POINTS, max(rows, 1)) + 1)
 
 
 class Best(NamedTuple):
-  """The best part of a run."""
-  steps: int  # Where it ends.
+  """The part of a run with the highest rate."""
+  steps: int  # The step at which the part ends.
   rate: float
 
 
 def best(curve: dict[str, np.ndarray], column: str = 'success_rate'
         ) -> Best | None:
-  """Returns where a rate was highest, None if it is nowhere.
+  """Returns the part of a run with the highest rate; None without any rate.
 
-  What is compared are the means over up to `POINTS` parts of the run.
+  The rate of a part is its mean; a run has up to `POINTS` equal parts.
 
   Args:
     curve: From `read`.
-    column: Which rate.
+    column: The column of the rate.
   """
   if not len(curve['steps']):
     return None

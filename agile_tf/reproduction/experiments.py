@@ -1,41 +1,41 @@
 """The paper's experiments as data: which runs make which figure or number.
 
-A *setting* is an agent on a job, a flagfile of `launch/` and what is said
-besides; it is run once a seed, in a directory NAME_seedN. An *experiment* is a
-few settings side by side. Settings are shared: figure 8 draws other columns of
-the runs that figure 4 (right) draws.
+A *setting* is a flagfile of `launch/` with additional flags. It is run once for
+each seed, in a directory NAME_seedN. An *experiment* is a few settings that are
+compared. Experiments share settings: figure 8 draws other columns of the runs
+of figure 4 (right).
 
-On a laptop the same settings stand on the quickstart's job and hyperparameters,
-from `launch/quickstart.flags`, in place of the paper's. Its rho is 100 %; only
-settings that are about rho have another.
+On a laptop the same settings use the quickstart's job and hyperparameters, from
+`launch/quickstart.flags`, in place of the paper's. Their rho is 100 %, except
+in settings that are about rho.
 """
 
 from typing import NamedTuple
 
 
 class Evaluation(NamedTuple):
-  """Something to measure on the newest checkpoint of a finished run.
+  """An evaluation of the newest checkpoint of a finished run.
 
-  Its result is written into the run's directory, as NAME.json.
+  Its result is written to NAME.json in the run's directory.
   """
   name: str
-  flags: tuple[str, ...]  # Of agile_tf.evaluate.
+  flags: tuple[str, ...]  # For agile_tf.evaluate.
 
 
 class Setting(NamedTuple):
   """What is run for each seed.
 
   Attributes:
-    label: Its name in a figure.
-    flagfile: In launch/, without '.flags'.
-    flags: What is said besides.
-    laptop: What is said besides on a laptop.
-    about_rho: Whether it has a rho of its own on a laptop too.
-    after: Another setting; '{after}' in flags is the directory of its run of
-      the same seed.
-    laptop_after: The same on a laptop.
-    evaluations: What to measure when it is finished.
-    laptop_evaluations: The same on a laptop, if it is something else.
+    label: Its name in figures.
+    flagfile: The name of a flagfile in launch/, without '.flags'.
+    flags: Additional flags.
+    laptop: Additional flags on a laptop.
+    about_rho: Whether it keeps its own rho on a laptop.
+    after: Another setting that must be run first; '{after}' in the flags stands
+      for the directory of its run with the same seed.
+    laptop_after: Replaces `after` on a laptop, if not empty.
+    evaluations: The evaluations of a finished run.
+    laptop_evaluations: Replaces `evaluations` on a laptop, if not empty.
   """
   label: str
   flagfile: str
@@ -49,13 +49,13 @@ class Setting(NamedTuple):
 
 
 class Experiment(NamedTuple):
-  """Settings that belong together.
+  """Settings that are compared.
 
   Attributes:
-    title: What it shows.
-    settings: Their names.
-    seeds: How many the paper ran.
-    laptop: The settings on a laptop, if they are others.
+    title: What the experiment shows.
+    settings: The names of its settings.
+    seeds: How many seeds the paper ran.
+    laptop: Replaces `settings` on a laptop, if not empty.
   """
   title: str
   settings: tuple[str, ...]
@@ -63,36 +63,37 @@ class Experiment(NamedTuple):
   laptop: tuple[str, ...] = ()
 
   def names(self, laptop: bool) -> tuple[str, ...]:
-    """The names of the settings, on a laptop or not."""
+    """Returns the names of the settings, on a laptop or not."""
     return self.laptop if laptop and self.laptop else self.settings
 
 
-# Figure 7's numbers of goal examples, and those of its replica on a laptop,
-# where there are 3 instructions and not 990.
+# The numbers of goal examples in figure 7, and in its laptop replica, which has
+# 3 instructions instead of 990.
 DATA_SIZES = tuple(2**n for n in range(9, 20))
 LAPTOP_DATA_SIZES = (8, 32, 128, 512, 2048)
 
 _INSTRUCTIONS = '--instructions='
 _RED_RECT = r"Color\('red', Shape\('rect', SCENE\)\)"
-# --instructions of the paper's own jobs: all, and figure 5's fine-tuning.
+# --instructions of the paper's jobs: all, and those of figure 5's fine-tuning.
 PAPERS_INSTRUCTIONS = ('', _RED_RECT)
 
 # Figure 5's replica: an instruction that a policy learns to follow by carrying
-# a red rect, and can follow without. It learns to go to that rect first.
+# a red rect, but that it can also follow without. Training has a second
+# instruction, to go to a red rect, because the first alone is hard to learn.
 _GO_TO_RED_RECT = (
     r"^SameLocation\(AGENT, Color\('red', Shape\('rect', SCENE\)\)")
 _CARRY_RED_RECT = (
     r"^NorthFrom\(Color\('red', Shape\('rect', SCENE\)\), "
     r"Color\('blue', SCENE\)\)")
-# That of held-out instructions: 15 meanings, each in both orders.
+# The replica of held-out instructions: 15 meanings, each in both orders.
 _GO_TO = _INSTRUCTIONS + r'^SameLocation\('
 
 
 def _around_fine_tuning(only: str) -> tuple[Evaluation, ...]:
-  """Figure 5's three bars.
+  """Returns the evaluations of figure 5's three bars.
 
   Args:
-    only: A regular expression for the instructions that the change concerns.
+    only: A regular expression for the instructions that name a red rect.
   """
   only = _INSTRUCTIONS + only
   return (
@@ -105,8 +106,8 @@ def _around_fine_tuning(only: str) -> tuple[Evaluation, ...]:
 _BOTH_SIDES = (
     Evaluation('seen', ()), Evaluation('held_out', ('--held_out',)))
 
-# What is said of every setting on a laptop that is not about rho: the
-# quickstart's value, which the settings' own flagfiles would replace.
+# A flag for every laptop setting that is not about rho. It restores the
+# quickstart's value, which the setting's flagfile replaces.
 LAPTOP_RHO = '--anticipated_negative_rate=1.0'
 _OTHER_RHO = ("--why=The quickstart's job with another rho.",)
 
@@ -189,17 +190,17 @@ EXPERIMENTS: dict[str, Experiment] = {
         tuple(f'data_{size}' for size in DATA_SIZES),
         laptop=tuple(f'data_{size}' for size in LAPTOP_DATA_SIZES)),
     'held_out': Experiment(
-        'Instructions that were never seen',
+        'Held-out instructions',
         ('held_out_strings', 'held_out_meanings')),
     'arrangements': Experiment(
         'GridLU-Arrangements', ('arrangements',), seeds=10),
     'drivers': Experiment(
-        'The same agent with its workers dealt over threads',
+        'The same agent with different numbers of threads',
         # The first has 15 + 1 threads; on a laptop it has one.
         ('relations_rho100', 'threads_3'),
         laptop=('relations_rho100', 'threads_3', 'threads_15')),
     'remarks': Experiment(
-        'The side remarks, and other rewards from D',
+        "The paper's side remarks, and other rewards from D",
         ('relations', 'remark_all_workers', 'remark_no_column_norms',
          'remark_probability', 'remark_log', 'remark_gail'),
         laptop=('relations_rho100', 'remark_all_workers',

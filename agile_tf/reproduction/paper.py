@@ -1,4 +1,4 @@
-"""The paper as data: its table of hyperparameters, its curves and numbers.
+"""The paper as data: its table of hyperparameters, its curves and rates.
 
 "Learning to Understand Goal Specifications by Modelling Reward" (Bahdanau et
 al., ICLR 2019). The table is appendix C's, for GridLU-Relations; the curves are
@@ -17,16 +17,16 @@ class Cell(NamedTuple):
 
   Attributes:
     value: The number.
-    setting: The field of `config.Config` that it is the default of; '' where
-      the algorithm leaves no choice: a worker's rollout is a batch of its own,
-      and one worker trains the discriminator.
+    setting: The field of `config.Config` with this default. '' where the
+      algorithm leaves no choice: a policy worker's batch is one rollout, and
+      one worker trains the discriminator.
   """
   value: float
   setting: str = ''
 
 
 class Row(NamedTuple):
-  """A row of the table; None is its dash, 'not applicable'."""
+  """A row of the table; None stands for its dash, 'not applicable'."""
   group: str
   hyperparameter: str
   policy: Cell | None
@@ -52,7 +52,7 @@ HYPERPARAMETERS = (
         Cell(1.0, 'reward_prediction_cost'), None),
     Row('RL', 'reward prediction batch size',
         Cell(4, 'reward_prediction_batch_size'), None),
-    # The paper has a 1 in the discriminator's column of this row too.
+    # The paper prints a 1 in the discriminator's column of this row.
     Row('RL', 'num. workers training pi', Cell(15, 'policy_workers'), Cell(1)),
     Row('AGILE', 'size of replay buffer B', None, Cell(100_000, 'replay_size')),
     Row('AGILE', 'num. workers training D', None, Cell(1)),
@@ -62,25 +62,25 @@ HYPERPARAMETERS = (
 )
 
 
-# What differs for the other task (appendix C, in the text).
+# The values that differ for Arrangements (appendix C, in the text).
 _OF_ARRANGEMENTS = {'rollout_length': 30, 'episode_length': 45}
 
 
 def value(cell: Cell, world: str) -> float:
-  """Returns the number of a cell of the table for a task."""
+  """Returns the number in a cell of the table, for a world."""
   if world == 'arrangements':
     return _OF_ARRANGEMENTS.get(cell.setting, cell.value)
   return cell.value
 
 
 class Curve(NamedTuple):
-  """A published curve, the mean of five runs, read off its figure."""
+  """A published curve, the mean of five runs, digitised from its figure."""
   steps: np.ndarray  # float64 [N]
   mean: np.ndarray  # float64 [N], a rate
   band: np.ndarray  # float64 [N], half the height of the shaded area
 
 
-# By the setting's name in `experiments` and the column of metrics.csv.
+# The files, by setting (see `experiments`) and column of metrics.csv.
 _CURVES = {
     ('relations_a3c', 'success_rate'): 'fig4_left_A3C',
     ('relations_a3c_rp', 'success_rate'): 'fig4_left_A3C-RP',
@@ -97,20 +97,20 @@ _CURVES = {
                               ('false_negatives', 'fig8_FN'))},
 }
 
-# Rates that the text gives, by setting and column. They are higher than where
-# its curves end.
+# Rates from the paper's text, by setting and column. They are higher than the
+# ends of its curves.
 TEXT = {
     ('relations_a3c_rp', 'success_rate'): .999,
     ('relations', 'success_rate'): .995,
     ('relations_lstm', 'success_rate'): .975,
     ('relations', 'reward_model_accuracy'): .995}
 
-# Figure 5: success on instructions that name a red rect, before it becomes
-# immovable, then, and after fine-tuning.
+# Figure 5: success on instructions that name a red rect, before red rects
+# become immovable, after that, and after fine-tuning.
 IMMOVABLE = {'before': .98, 'changed': .52, 'tuned': .693}
 
-# GridLU-Arrangements, judged by people (section 3.4): in all episodes, and by
-# the number of blocks.
+# Success in GridLU-Arrangements, judged by people (section 3.4), in all
+# episodes and by the number of blocks.
 ARRANGEMENTS = {'all': .58, '4 blocks': .92, '8 blocks': .24}
 
 
@@ -123,14 +123,14 @@ def _read(name: str) -> dict[str, np.ndarray]:
 
 
 def curve(setting: str, column: str) -> Curve | None:
-  """Returns the published curve of a setting, None where there is none.
+  """Returns the published curve of a setting, or None if there is none.
 
-  A figure draws a line from 0 to the first point that was logged, at some 20
-  million steps; the curve here begins with that point.
+  The figures draw a line from step 0 to the first logged point, at about 20
+  million steps. The curve here begins with that point.
 
   Args:
     setting: A key of `experiments.SETTINGS`.
-    column: Of metrics.csv.
+    column: A column of metrics.csv.
   """
   name = _CURVES.get((setting, column))
   if name is None:

@@ -1,4 +1,4 @@
-"""The runs of experiments: read by setting, and averaged over seeds."""
+"""Reads the runs of experiments by setting, and averages them over seeds."""
 
 from collections.abc import Iterable, Sequence
 import os
@@ -14,32 +14,32 @@ from agile_tf.reproduction import experiments
 from gridlu import files
 from gridlu import program
 
-_END_ROWS = 10  # The rows whose mean is a run's end.
+_END_ROWS = 10  # The end of a run is the mean of this many last rows.
 
 
 class Run(NamedTuple):
-  """What there is of one run."""
+  """A run, as far as it has been carried out."""
   path: str
-  name: str  # The setting's.
+  name: str  # The name of its setting.
   seed: int
   curve: dict[str, np.ndarray]  # The columns of metrics.csv.
-  evaluations: dict[str, Any]  # By name, what agile_tf.evaluate --json said.
-  config: config_lib.Config | None  # None if nobody knows.
+  evaluations: dict[str, Any]  # By name, output of agile_tf.evaluate --json.
+  config: config_lib.Config | None  # None without a config.json.
 
   @property
   def is_replica(self) -> bool:
-    """Whether its job is known to be smaller than the paper's."""
+    """Whether it has other instructions than the paper's; False if unknown."""
     return (self.config is not None and
             self.config.instructions not in experiments.PAPERS_INSTRUCTIONS)
 
 
 class ResultError(program.UserError):
-  """Runs that cannot be read, or do not belong together."""
+  """Runs that cannot be read, or cannot be averaged or drawn together."""
 
 
 def _evaluations(run_dir: str, setting: experiments.Setting
                 ) -> dict[str, Any]:
-  """Reads what was measured on a run."""
+  """Returns the evaluations of a run, by name."""
   found = {}
   for evaluation in setting.evaluations:
     path = os.path.join(run_dir, f'{evaluation.name}.json')
@@ -58,12 +58,12 @@ def _evaluations(run_dir: str, setting: experiments.Setting
 
 def _name_and_seed(run_dir: str, config: config_lib.Config | None
                   ) -> tuple[str, int]:
-  """Tells from its name, or its configuration, which run this is."""
+  """Returns the setting and the seed of a run."""
   match = re.fullmatch(
       r'(\w+?)(?:_seed(\d+))?', os.path.basename(os.path.abspath(run_dir)))
   if not match or match[1] not in experiments.SETTINGS:
     raise ResultError(
-        f'{run_dir}: expected the directory of a run, or its metrics.csv, in a '
+        f'{run_dir}: expected the directory of a run, or its metrics.csv in a '
         'directory named NAME_seedN, with one of these names: '
         f'{", ".join(experiments.SETTINGS)}.')
   if match[2]:
@@ -72,14 +72,14 @@ def _name_and_seed(run_dir: str, config: config_lib.Config | None
 
 
 def load(paths: Sequence[str]) -> dict[str, list[Run]]:
-  """Reads runs, by setting. Those without a row yet are left out.
+  """Returns runs by setting. Runs without a row of metrics are left out.
 
   Args:
-    paths: Directories, or the files metrics.csv in them.
+    paths: Run directories, or the metrics.csv in them.
 
   Raises:
     ResultError, ConfigError or CurveError: if a path is not a run of a known
-      setting, or two do not belong together.
+      setting, or two runs of a setting cannot be averaged.
   """
   runs: dict[str, list[Run]] = {}
   for path in paths:
@@ -91,11 +91,11 @@ def load(paths: Sequence[str]) -> dict[str, list[Run]]:
     name, seed = _name_and_seed(path, config)
     if os.path.isdir(path) and not os.path.exists(
         os.path.join(path, 'metrics.csv')):
-      logging.warning('%s has no metrics.csv yet and is left out.', path)
+      logging.warning('Left out: %s has no metrics.csv yet.', path)
       continue
     curve = curves.read(path)
     if not len(curve['steps']):
-      logging.warning('%s has no row yet and is left out.', path)
+      logging.warning('Left out: the metrics.csv of %s has no row yet.', path)
       continue
     run = Run(path, name, seed, curve,
               _evaluations(path, experiments.SETTINGS[name]), config)
@@ -106,41 +106,51 @@ def load(paths: Sequence[str]) -> dict[str, list[Run]]:
 
 
 def _check_belongs(run: Run, others: Sequence[Run]) -> None:
-  """Checks that a run can be averaged with others of its setting."""
+  """Raises ResultError if a run cannot be averaged with others."""
   for other in others:
     if other.seed == run.seed:
       raise ResultError(
-          f'{run.path} and {other.path} are the same setting and seed: name '
-          'one of them.')
+          f'{run.path} and {other.path} have the same setting and seed. Name '
+          'only one of them.')
     if (run.config is None) != (other.config is None):
       without, known = (
           (run, other) if run.config is None else (other, run))
       raise ResultError(
-          f'{without.path} has no config.json, so that nobody knows whether it '
-          f'can be averaged with {known.path}: copy it there from the run.')
+          f'{without.path} has no config.json, so its settings cannot be '
+          f'compared with those of {known.path}. Copy config.json from the '
+          'original run.')
     if run.config is None or other.config is None:
       continue
-    # Fine-tuning begins with a run of its own seed.
+    # Each seed of fine-tuning starts from a different run.
     own = ('--seed:', '--reward_model:', '--initial_policy:')
     differences = [
         line for line in config_lib.differences(other.config, run.config)
         if not line.startswith(own)]
     if differences:
       raise ResultError(
-          f'{run.path} cannot be averaged with {other.path}, which was trained '
-          f'with other settings: {"; ".join(differences)}.')
+          f'{run.path} cannot be averaged with {other.path}, which has other '
+          f'settings: {"; ".join(differences)}. Draw them separately.')
 
 
 class Mean(NamedTuple):
-  """A curve over seeds."""
+  """The mean of a curve over seeds."""
   steps: np.ndarray  # float64 [N]
   mean: np.ndarray  # float64 [N]
   deviation: np.ndarray  # float64 [N], the standard deviation
-  complete: np.ndarray  # bool [N], whether all seeds have come so far
+  complete: np.ndarray  # bool [N], whether all seeds have got so far
 
 
 def deviation(values: np.ndarray | Sequence[float]) -> np.ndarray:
-  """Returns the seeds' standard deviation [...] of [seeds, ...], 0 for one."""
+  """Returns the standard deviation over the first axis; 0 for one seed.
+
+  NaNs are ignored.
+
+  Args:
+    values: [seeds, ...]
+
+  Returns:
+    float64 [...], with n - 1 in the denominator.
+  """
   values = np.asarray(values, float)
   count = np.isfinite(values).sum(axis=0)
   squares = np.nansum((values - np.nanmean(values, axis=0))**2, axis=0)
@@ -148,12 +158,10 @@ def deviation(values: np.ndarray | Sequence[float]) -> np.ndarray:
 
 
 def mean_curve(runs: Sequence[Run], column: str) -> Mean | None:
-  """Averages a column over seeds, each in the same intervals of steps.
+  """Returns a column averaged over seeds, or None if no run has it.
 
-  Where only some runs have come so far, they alone count.
-
-  Returns:
-    None if no run has the column.
+  All seeds are averaged over the same intervals of steps. Where only some have
+  got so far, the mean is over these.
   """
   runs = [run for run in runs
           if np.isfinite(run.curve.get(column, np.nan)).any()]
@@ -172,30 +180,30 @@ def mean_curve(runs: Sequence[Run], column: str) -> Mean | None:
 
 
 def end(run: Run, column: str) -> float:
-  """Returns a run's mean over its last rows, NaN if it has none."""
+  """Returns the mean of a run's last rows; NaN if it has none."""
   values = run.curve.get(column, np.array([]))
   values = values[np.isfinite(values)][-_END_ROWS:]
   return float(np.mean(values)) if len(values) else float('nan')
 
 
 def are_replicas(runs: Iterable[Sequence[Run]]) -> bool:
-  """Whether runs are on a smaller job than the paper's, all or none.
+  """Returns whether the runs have a smaller job than the paper's.
 
   Raises:
-    ResultError: if some are and some are not.
+    ResultError: if some do and some do not.
   """
   found: dict[bool, Run] = {
       run.is_replica: run for of_setting in runs for run in of_setting}
   if len(found) > 1:
     raise ResultError(
-        f'{found[True].path} is on a smaller job than {found[False].path}, and '
-        'both belong into one figure: draw them apart.')
+        f'{found[True].path} has a smaller job than {found[False].path}, but '
+        'both belong in one figure. Draw them separately.')
   return True in found
 
 
 def rates(runs: Sequence[Run], evaluation: str, group: str = 'all',
           key: str = 'rate') -> list[float]:
-  """The rates of a group of episodes that an evaluation of each seed has."""
+  """Returns the rates of a group of episodes, one for each evaluated seed."""
   values = [run.evaluations[evaluation]['success'].get(group, {}).get(key)
             for run in runs if evaluation in run.evaluations]
   return [value for value in values if value is not None]

@@ -17,7 +17,7 @@ class ChooseTest(absltest.TestCase):
     super().setUpClass()
     cls.run_dir = tiny.save_for(cls)
     start = checkpoints.load(cls.run_dir)
-    # Policies that do not act alike, and reward models of other opinions.
+    # Policies that act differently, and reward models that disagree.
     for step in (8, 16):
       checkpoints.save(cls.run_dir, step, start._replace(
           arrays={name: step * value if '/w' in name else value

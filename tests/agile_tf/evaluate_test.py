@@ -1,4 +1,4 @@
-"""Tests for evaluating a run: what is played, counted and drawn."""
+"""Tests for evaluating a run: its episodes, its report and its picture."""
 
 import json
 import os
@@ -34,7 +34,7 @@ class EvaluateTest(absltest.TestCase):
     folder = self.create_tempdir().full_path
     picture = os.path.join(folder, 'final.png')
     run_dir = os.path.join(folder, 'run')
-    # Networks can be evaluated without the curve of how they came to be.
+    # A run can be evaluated without its metrics.csv.
     shutil.copytree(self.run_dir, run_dir,
                     ignore=shutil.ignore_patterns('metrics.csv'))
     output = subprocess.run(

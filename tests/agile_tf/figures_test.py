@@ -1,4 +1,4 @@
-"""Tests for figures: what is drawn, and the numbers beside it."""
+"""Tests for figures: the drawings and the table."""
 
 import json
 
@@ -36,7 +36,7 @@ class FiguresTest(absltest.TestCase):
     whole, complete = _solid(drawings['figure4_left'])
     for ours in whole, complete:
       np.testing.assert_allclose(ours.get_ydata(), [.1, .5, .7])
-    # The paper's five stand there, whatever there is of ours.
+    # The paper's five curves are drawn even without ours.
     ends = sorted(line.get_ydata()[-1]
                   for line in _dashed(drawings['figure4_left']))
     np.testing.assert_allclose(
@@ -57,7 +57,7 @@ class FiguresTest(absltest.TestCase):
     self.assertIn('smaller job', drawing.axes[0].get_title())
     self.assertIn('| `^North` |', figures.table({'relations': [small]}))
     whole = finished.run('relations_a3c', success_rate=[.1, .2])
-    with self.assertRaisesRegex(results.ResultError, 'draw them apart'):
+    with self.assertRaisesRegex(results.ResultError, 'Draw them separately'):
       figures.draw({'relations': [small], 'relations_a3c': [whole]})
 
   def test_a_replica_is_drawn_beside_its_own_base(self):

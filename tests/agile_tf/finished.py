@@ -1,4 +1,4 @@
-"""Runs that nobody made, for tests of what is drawn of runs."""
+"""Invented runs, for the tests of figures and tables."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Tests for judging by eye: the program."""
+"""Tests for agile_tf.judge, the program."""
 
 import json
 import os
@@ -33,7 +33,7 @@ class ProgramTest(absltest.TestCase):
             f'--run_dir={self.run_dir}', *arguments]
 
   def _start(self):
-    """Starts the program; returns it and its page's address."""
+    """Starts the program; returns it and the address of its page."""
     program = subprocess.Popen(
         self._command(), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         text=True)
@@ -58,7 +58,7 @@ class ProgramTest(absltest.TestCase):
     with urllib.request.urlopen(f'{address}/image/2.png', timeout=60) as reply:
       last = reply.read()
     self._post(f'{address}/answer', {'answered': 0, 'done': True})
-    # Twice, as a wrapper does that also signals the process group.
+    # Twice, as from a wrapper that also signals the process group.
     program.send_signal(signal.SIGINT)
     program.send_signal(signal.SIGINT)
     output, errors = program.communicate(timeout=60)
@@ -77,14 +77,14 @@ class ProgramTest(absltest.TestCase):
     self._post(f'{address}/answer', {'answered': 1, 'done': False})
     self._post(f'{address}/answer', {'answered': 2, 'done': False})
     self.assertLen(self._post(f'{address}/report', {})['notes'], 2)
-    output, errors = program.communicate(timeout=60)  # It ends by itself.
+    output, errors = program.communicate(timeout=60)  # Ends by itself.
     self.assertEqual(program.returncode, 0, errors)
     report = json.loads(output)
     self.assertEqual(report['judged'], 3)
     with open(report['answers'], encoding='utf-8') as file:
       self.assertEqual(json.load(file)['answers'], [True, False, False])
 
-    # Nothing is left to answer: it only reports.
+    # Everything is answered, so it only reports.
     series = judge_cases.Series(-1, 1_000_003, 3, False)
     again, automatic = (
         json.loads(json.dumps(
@@ -101,7 +101,7 @@ class ProgramTest(absltest.TestCase):
       judge.judge(nowhere, None, series, False, 0)
     with self.assertRaisesRegex(checkpoints.CheckpointError, 'step 7'):
       judge.judge(self.run_dir, 7, series, False, 0)
-    # Before anything is played.
+    # Refused before an episode is played.
     path = series._replace(step=self.step).path(self.run_dir)
     with open(path, 'w', encoding='utf-8') as file:
       file.write('{')

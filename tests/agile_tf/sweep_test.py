@@ -1,4 +1,4 @@
-"""Tests for sweep: that the experiments exist, and what is run again."""
+"""Tests for sweep: its experiments, and which runs it makes again."""
 
 import contextlib
 import dataclasses
@@ -39,7 +39,7 @@ _OTHERS = {'quickstart', 'own_world'}  # Flagfiles of no experiment.
 
 
 def _config(arguments) -> config_lib.Config:
-  """Reads flags as agile_tf.launch does."""
+  """Returns the configuration that agile_tf.launch reads from arguments."""
   values = flags.FlagValues()
   config_lib.define_flags(values)
   values(['launch', *arguments])
@@ -47,7 +47,7 @@ def _config(arguments) -> config_lib.Config:
 
 
 def _drawn(config: config_lib.Config, held_out: bool = False) -> set[str]:
-  """Returns the instructions of a GridLU run's episodes, if they are few."""
+  """Returns the instructions of a GridLU run that has few of them."""
   environment = building.make_world(config, held_out).make_environment(0)
   return {environment.reset().observation['instruction'] for _ in range(600)}
 
@@ -96,7 +96,7 @@ class ExperimentsTest(parameterized.TestCase):
       self.assertEqual(config.discount, quickstart.discount)
 
   def test_the_papers_values(self):
-    """What a flagfile does not name is the paper's (appendix C)."""
+    """Settings that a flagfile does not name keep their defaults."""
     rate = 'anticipated_negative_rate'
     changes: dict[str, dict[str, Any]] = {
         'relations': {},
@@ -266,12 +266,12 @@ class SweepTest(parameterized.TestCase):
       self.assertTrue(sweep.is_finished(self._job))
       self.assertEmpty(sweep.shell_lines([self._job], ['sweep']))
     popen.assert_not_called()
-    # An evaluation that was cut off, or is of another step, is none.
+    # An evaluation that is incomplete or of another step does not count.
     for text in ('', '{"steps": 64', '{"steps": 60}'):
       with open(path, 'w', encoding='utf-8') as file:
         file.write(text)
       self.assertFalse(sweep.is_finished(self._job))
-    # Longer is not finished.
+    # With more --steps the run is not finished.
     self.assertFalse(sweep.is_finished(self._job._replace(
         launch=[*self._job.launch, '--steps=80'], evaluations={})))
 
@@ -285,8 +285,7 @@ class SweepTest(parameterized.TestCase):
       with contextlib.redirect_stderr(io.StringIO()) as errors:
         self.assertFalse(sweep.carry_out([waits, bad, self._job]))
     self.assertEqual(call.call_count, 2)
-    self.assertIn('nothing has learned, which is not finished',
-                  errors.getvalue())
+    self.assertIn('nothing, which is not finished', errors.getvalue())
     self.assertIn('launch failed with exit code 1', errors.getvalue())
 
   @parameterized.parameters(signal.SIGINT, signal.SIGTERM)
@@ -326,7 +325,7 @@ class SweepTest(parameterized.TestCase):
          '--set=policy_threads=3'],
         capture_output=True, text=True, check=True)
     lines = result.stdout.splitlines()
-    # Fine-tuning follows what it tunes, on the same line.
+    # Fine-tuning follows the run that it starts from, on one line.
     self.assertLen(lines, 2)
     for seed, line in zip((3, 4), lines):
       first, second = map(shlex.split, line.split(' && '))
@@ -336,7 +335,7 @@ class SweepTest(parameterized.TestCase):
             ['--laptop', '--set=policy_threads=3', f'--runs={self._runs}',
              f'--first_seed={seed}', '--seeds=1'], part)
       self.assertIn('--only=immovable', second)
-      # Each of them means one run.
+      # Each command makes one run.
       status = subprocess.run(
           [sys.executable, *second[1:], '--status'],
           capture_output=True, text=True, check=True).stdout
@@ -349,7 +348,7 @@ class SweepTest(parameterized.TestCase):
         [sys.executable, '-m', 'agile_tf.sweep', 'figure9'],
         capture_output=True, text=True, check=False)
     self.assertEqual(result.returncode, 1)
-    self.assertStartsWith(result.stderr, 'Error: name one of the experiments')
+    self.assertStartsWith(result.stderr, 'Error: Name one experiment')
     self.assertIn('figure4_left', result.stderr)
 
 

@@ -1,4 +1,4 @@
-"""Tests for agile_tf.watch, without a terminal and at one."""
+"""Tests for agile_tf.watch, without a terminal and in one."""
 
 import os
 import subprocess
@@ -49,7 +49,7 @@ class WatchTest(absltest.TestCase):
     return '\n'.join(screen.plain(show.lines()))
 
   def test_shows_what_the_networks_say(self):
-    # The episode's own instruction stands at the top of the screen.
+    # The top of the screen shows the episode's instruction.
     show = self._show(greedy=True)
     instruction = screen.plain(show.lines())[0]
     for _ in range(4):
@@ -113,10 +113,10 @@ class WatchTest(absltest.TestCase):
     for _ in range(4):
       show.tick()
     self.assertTrue(show.over)
-    self.assertEqual(show.delay, 1)  # The end can be seen.
+    self.assertEqual(show.delay, 1)  # The end is shown for a second.
     show.tick()
     self.assertLen(show.steps, 1)  # The next episode.
-    show.press('space')  # A single step is one, and then it stands still.
+    show.press('space')  # A single step pauses.
     self.assertIsNone(show.delay)
     self.assertLen(show.steps, 2)
     show.press('n')
@@ -160,7 +160,7 @@ class WatchTest(absltest.TestCase):
       for keys in (' ', '\x1bOC'):
         program.press(keys)
       program.press('++++p')
-      program.expect('the last')  # Nobody pressed a key for this step.
+      program.expect('the last')  # It plays this step without a key.
       program.press('\x03')
       self.assertEqual(program.wait(), 0, program.output)
       self.assertTrue(program.restored)

@@ -40,7 +40,7 @@ class CasesTest(absltest.TestCase):
         worlds.gridlu_world('arrangements'), observation_shape=(24, 30, 3),
         images=lambda x: tf.cast(x, tf.float32) / 255, checker=None)
     image = np.arange(24 * 30 * 3).reshape(24, 30, 3).astype(np.uint8)
-    # More than are drawn at a time.
+    # More than one batch of images.
     cases = judge_cases.make_cases(
         [played.Episode('go home', image, None, None)] * 70, own)
     self.assertLen(cases, 70)
@@ -88,7 +88,7 @@ class AnswersTest(parameterized.TestCase):
       self.assertEqual(json.loads(self._content()), {
           'step': 64, 'seed': 3, 'episodes': 4, 'greedy': False,
           'fingerprint': 'cases', 'answers': expected})
-      # Nobody closes the file: this is what is there after a crash.
+      # The file as a crash would leave it.
       self.assertEqual(list(self._open().values), expected)
     self.assertEqual(os.listdir(self.run_dir), [os.path.basename(self.path)])
 
@@ -139,7 +139,7 @@ class AnswersTest(parameterized.TestCase):
 
   def test_answers_to_other_cases_are_refused(self):
     answers = self._open()
-    # There is nothing to lose.
+    # Without answers the file takes the other cases.
     judge_cases.Answers(self.path, judged.SERIES).use_with('others')
     answers = self._open()
     answers.append(True)
@@ -161,7 +161,7 @@ class AnswersTest(parameterized.TestCase):
     answers = self._open()
     answers.append(True)
     before = self._content()
-    # Not even root can write there.
+    # A directory of this name stops even root from writing.
     os.mkdir(f'{self.path}.{socket.gethostname()}.{os.getpid()}.part')
     for change in (answers.undo, lambda: answers.append(False)):
       with self.assertRaisesRegex(judge_cases.JudgeError, 'cannot be written'):
@@ -181,7 +181,7 @@ class AnswersTest(parameterized.TestCase):
     self.assertRegex(note, 'has 1 answers to episodes of step 64.* is gone')
     checkpoints.save(self.run_dir, 64, checkpoints.Checkpoint({}, {}), keep=1)
     note, = judge_cases.other_answers(self.run_dir, newer)
-    self.assertIn('--checkpoint=64 goes on', note)
+    self.assertIn('--checkpoint=64 continues', note)
     self.assertEmpty(
         judge_cases.other_answers(self.run_dir, newer._replace(seed=9)))
     with open(self.path, 'w', encoding='utf-8') as file:

@@ -75,7 +75,7 @@ class SessionTest(absltest.TestCase):
       session.undo(0)
     session.undo(1)
     with self.assertRaisesRegex(
-        judge_cases.StaleError, 'no answer to take back'):
+        judge_cases.StaleError, 'no answer to undo'):
       session.undo(0)
 
   def test_images_are_big(self):
@@ -129,11 +129,11 @@ class ServerTest(parameterized.TestCase):
     status, kind, content = self._fetch('/')
     text = content.decode()
     self.assertEqual((status, kind), (200, 'text/html; charset=utf-8'))
-    self.assertNotRegex(text, 'https?://')  # Nothing comes from elsewhere.
+    self.assertNotRegex(text, 'https?://')  # Loads no other sites.
     self.assertNotIn('<!--', text)
     self.assertIn('<html lang="en">', text)
     self.assertIn('aria-live', text)
-    # Every image has a text, every element that the script names is there.
+    # Every image has alternative text, and every id in the script exists.
     self.assertLen(re.findall('<img[^>]* alt="', text),
                    len(re.findall('<img ', text)))
     self.assertContainsSubset(
@@ -226,7 +226,7 @@ class ServerTest(parameterized.TestCase):
     self._serve()
     status, reply = self._json(path, body)
     self.assertEqual(status, 400)
-    self.assertIn('reload', reply['error'])
+    self.assertIn('Reload', reply['error'])
     self.assertEqual(self.session.view()['answered'], 0)
 
   def test_other_sites_pages_are_refused(self):
@@ -242,7 +242,7 @@ class ServerTest(parameterized.TestCase):
       self.assertEqual(self._json('/view', Origin=origin)[0], 403)
     self.assertEqual(self.session.view()['answered'], 0)
     self.assertEqual(self._json('/view', Origin=self.address)[0], 200)
-    # A forwarded port has another name.
+    # A forwarded port may have another number.
     self.assertEqual(
         self._json('/answer', good, Host='localhost:8000')[0], 200)
     self.assertEqual(self.server.server_address[0], '127.0.0.1')

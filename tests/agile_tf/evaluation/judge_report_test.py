@@ -75,7 +75,7 @@ class ReportTest(absltest.TestCase):
     self.assertLen(lines, 1 + 3 * 2 + 2)
     self.assertIn('agree on 1 of them (25.0 %', lines[-1])
     self.assertIn(
-        'the person alone: 2; to the checker alone: 1.', lines[-1])
+        'the person alone: 2; for the checker alone: 1.', lines[-1])
     self.assertLessEqual(max(map(len, lines[:-1])), 80)
 
 

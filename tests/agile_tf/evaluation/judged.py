@@ -36,14 +36,14 @@ STATES = (DONE, CARRIED, EIGHT, SCATTERED)
 
 
 def episode(instruction, state, truth):
-  """An episode that ends in a state."""
+  """Returns a played episode that ends in a state."""
   return played.Episode(
       instruction, world.pack(state), None,
       None if truth is None else np.array([False, truth]))
 
 
 def cases(verdicts=(True, False, True, False)):
-  """A case of each state, as the automatic judge sees them."""
+  """Returns a case for each state, with the automatic verdicts."""
   episodes = [
       episode(*row) for row in zip(
           (SNAKE, SNAKE, RED_SNAKE, RED_SNAKE),

@@ -1,4 +1,4 @@
-"""Tests for played: confidence intervals."""
+"""Tests for the confidence intervals of played episodes."""
 
 from absl.testing import absltest
 import numpy as np

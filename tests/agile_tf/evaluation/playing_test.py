@@ -1,4 +1,4 @@
-"""Tests for the episodes of a trained run."""
+"""Tests for playing episodes with the networks of a run."""
 
 import itertools
 from unittest import mock

@@ -1,4 +1,4 @@
-"""Tests for what a run has learned, as functions."""
+"""Tests for loading a policy and a reward model as functions."""
 
 import re
 

@@ -17,7 +17,7 @@ _SETTINGS = [cell.setting for _, cell in _CELLS if cell.setting]
 
 
 def _line(text: str, start: str) -> str:
-  """Returns the only line with a start, mark and spaces aside."""
+  """Returns the only line with a start, without its mark and spaces."""
   line, = [line for line in text.splitlines()
            if ' '.join(line.strip('* ').split()).startswith(start)]
   return line
@@ -31,7 +31,7 @@ class PaperTest(parameterized.TestCase):
     self.assertEqual(getattr(config_lib.Config(), cell.setting), cell.value)
 
   def test_the_whole_table(self):
-    """Row by row as printed, so that a slip in paper.py shows."""
+    """Repeats the printed table, to catch a slip in paper.py."""
     table = [
         (row.group, row.hyperparameter,
          *(cell and cell.value for cell in (row.policy, row.discriminator)))

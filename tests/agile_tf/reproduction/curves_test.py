@@ -1,4 +1,4 @@
-"""Tests for curves: what is read, and what is refused."""
+"""Tests for reading the curves of runs."""
 
 from absl.testing import absltest
 import numpy as np

@@ -1,4 +1,4 @@
-"""Tests for paper: its curves, against numbers read off by hand."""
+"""Tests for the published curves, against numbers read off by hand."""
 
 from absl.testing import absltest
 from absl.testing import parameterized

@@ -58,14 +58,14 @@ class ResultsTest(absltest.TestCase):
       run_dir.create_file('metrics.csv', 'steps,entropy\n10,1\n20,2')
       config_lib.save(config_lib.Config(seed=seed),
                       os.path.join(run_dir.full_path, 'config.json'))
-    folder.mkdir('relations_seed5')  # It has only just begun.
+    folder.mkdir('relations_seed5')  # A run without metrics yet.
     paths = [os.path.join(folder.full_path, name) for name in (
         'relations', 'relations_seed2/metrics.csv', 'relations_seed5')]
     with self.assertLogs('absl', 'WARNING') as logs:
       runs = results.load(paths)['relations']
     self.assertIn('relations_seed5 has no metrics.csv yet', logs.output[0])
     self.assertEqual([run.seed for run in runs], [7, 2])
-    for run in runs:  # A row that is not whole is none.
+    for run in runs:  # An incomplete row does not count.
       np.testing.assert_array_equal(run.curve['entropy'], [1])
     for seed in range(2):
       run_dir = folder.mkdir(f'immovable_seed{seed}')
