@@ -185,8 +185,8 @@ class Answers:
       return None
     except OSError as error:
       raise JudgeError(
-          f'{self._path} cannot be read: {error}. It was not changed. Try again '
-          'when the cause is gone.') from error
+          f'{self._path} cannot be read: {error}. It was not changed. Try '
+          'again when the cause is gone.') from error
     except UnicodeDecodeError as error:
       raise JudgeError(
           f'{self._path} is not text: {error}. Expected the answers that '

@@ -125,7 +125,7 @@ class AnswersTest(parameterized.TestCase):
   def test_bytes_that_are_no_text(self):
     with open(self.path, 'wb') as file:
       file.write(b'\xff\xfe\x00')
-    with self.assertRaisesRegex(judge_cases.JudgeError, 'is no text'):
+    with self.assertRaisesRegex(judge_cases.JudgeError, 'is not text'):
       self._open()
 
   def test_a_renamed_file_of_another_series_is_refused(self):
