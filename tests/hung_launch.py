@@ -1,0 +1,27 @@
+"""agile_tf.launch, of which one worker hangs once `RUN_DIR.hang` exists."""
+
+import os
+import threading
+
+from absl import flags
+
+from agile_tf import config
+from agile_tf import launch
+from agile_tf.agent import workers
+from gridlu import program
+
+_iterate = workers.PolicyWorker.iterate
+_first = threading.Lock()
+
+
+def _hang_or_iterate(self):
+  """Lets one worker alone hang."""
+  if os.path.exists(f'{flags.FLAGS.run_dir}.hang') and _first.acquire(False):
+    threading.Event().wait()
+  return _iterate(self)
+
+
+workers.PolicyWorker.iterate = _hang_or_iterate
+
+if __name__ == '__main__':
+  program.run(launch.main, config.define_flags)
