@@ -14,8 +14,7 @@ import dm_env
 import numpy as np
 import tensorflow as tf
 
-from agile_tf.agent import convolutions
-from agile_tf.agent import parameters
+from agile_tf.agent import functional
 from agile_tf.agent import rollouts
 from agile_tf.agent import signatures
 from agile_tf.agent import worlds
@@ -36,7 +35,7 @@ def noise(rngs: Sequence[np.random.Generator], length: int,
        for rng in rngs], axis=1)
 
 
-def act_program(policy: parameters.Network, world: worlds.World
+def act_program(policy: functional.Network, world: worlds.World
                ) -> signatures.Act:
   """Compiles one step of acting."""
   @tf.function(autograph=False, jit_compile=True)
@@ -47,7 +46,7 @@ def act_program(policy: parameters.Network, world: worlds.World
   return act
 
 
-def play_program(policy: parameters.Network, world: worlds.World
+def play_program(policy: functional.Network, world: worlds.World
                 ) -> signatures.Play:
   """Compiles a whole rollout.
 
@@ -60,15 +59,17 @@ def play_program(policy: parameters.Network, world: worlds.World
 
   @tf.function(autograph=False, jit_compile=True)
   def play(theta, observations, codes, truth_codes, gumbel, mask):
+    pi = policy.at(theta)
+
     def step(carry, inputs):
       state, *_ = carry
       gumbel_t, alive = inputs
-      recorder = convolutions.Recorder()
-      logits = policy(theta, world.images(state), codes, recorder).logits
-      actions = tf.argmax(logits + gumbel_t, axis=-1, output_type=tf.int32)
+      output, results = pi.record(world.images(state), codes)
+      actions = tf.argmax(
+          output.logits + gumbel_t, axis=-1, output_type=tf.int32)
       following = tf.where(
           alive[:, None], rules.step(state, actions), state)
-      return following, actions, recorder.results
+      return following, actions, results
 
     # Of what is carried only the state is read; the rest has the right shape.
     _, *shapes = step((observations,), (gumbel[0], mask[0]))
@@ -276,7 +277,7 @@ class EnvironmentActor:
       self._delayed[w] = row['delayed']
 
 
-def factory(policy: parameters.Network, world: worlds.World,
+def factory(policy: functional.Network, world: worlds.World,
             compiled: bool = True) -> Callable[..., rollouts.Actor]:
   """Compiles the program that actors of a policy share.
 

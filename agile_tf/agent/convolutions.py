@@ -1,78 +1,434 @@
-"""Convolutions that are computed once, for acting and again for learning.
+"""The convolutions of both networks, and how they are computed.
 
-The gradient of a rollout needs what the network computed when it acted, from
-the same parameters; the gradient of the discriminator needs what it computed
-when it rated the same states. Nearly all of that work is convolutions. A
-network is therefore given the function by which it convolves: `convolve`
-itself, a `Recorder` that keeps what comes out, or a `Reuser` that takes it from
-there. The results and the gradients are the same.
+Modules say what is convolved with what; how that is computed stays behind
+`Convolver`. Features are space-major, [h, w, B, channels].
+
+Minimal filtering. A 3x3 convolution that gives a 5x5 image takes 225 products
+for each pair of channels. By Toom-Cook's algorithm (Lavin and Gray, "Fast
+Algorithms for Convolutional Neural Networks", 2016) it takes 49:
+
+  y = A^T ((G w G^T) * (B^T x B)) A
+
+B^T x B evaluates the image at 7 x 7 points, G w G^T the kernel, and A^T
+interpolates. In the space-major layout the 49 products of all channels are a
+batch of 49 matrix products, and so are those of the gradient, whose transforms
+are the same matrices transposed. Kernels are evaluated once for all that use
+them. Images of another size, and small batches, are convolved as usual; so are
+those without a border (VALID), whose zeros must stay zeros: the stem's floor is
+black, and a ReLU passes no gradient at zero, but one where there is rounding.
+
+What is known. The gradient of a rollout needs what the network computed when it
+acted, from the same parameters; the gradient of the discriminator needs what it
+computed when it rated the same states. So a `Convolver` keeps its results, and
+another can take them from there. Results and gradients are the same.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
+import fractions
+from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
-# From float32 [B, h, w, in] and [kh, kw, in, out], a stride and a padding to
-# float32 [B, h', w', out].
-Convolve = Callable[[tf.Tensor, tf.Tensor, int, str], tf.Tensor]
+_KERNEL = 3  # Minimal filtering is for kernels of this size
+_IMAGE = 5  # and for results of this size,
+_POINTS = _KERNEL + _IMAGE - 1
+# and pays from this many rows on.
+_MIN_ROWS = 8
 
 
-def convolve(x: tf.Tensor, kernel: tf.Tensor, stride: int,
-             padding: str) -> tf.Tensor:
-  """Convolves a batch of images."""
-  return tf.nn.conv2d(x, kernel, stride, padding)
+def _toom_cook() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+  """Returns A^T [5, 7], G [7, 3] and B^T [7, 7], float64.
+
+  Evaluation is at 0, 1, -1, 2, -2, 1/2 and infinity. B^T is the inverse of the
+  transposed Vandermonde matrix; scaling its rows moves numbers to G.
+  """
+  points = [fractions.Fraction(p) for p in ('0', '1', '-1', '2', '-2', '1/2')]
+
+  def powers(count: int) -> list[list[fractions.Fraction]]:
+    infinity = [fractions.Fraction(int(j == count - 1)) for j in range(count)]
+    return [[p**j for j in range(count)] for p in points] + [infinity]
+
+  rows = [row + [fractions.Fraction(int(i == j)) for j in range(_POINTS)]
+          for i, row in enumerate(powers(_POINTS))]
+  for column in range(_POINTS):  # Gauss and Jordan, without rounding.
+    pivot = next(i for i in range(column, _POINTS) if rows[i][column])
+    rows[column], rows[pivot] = rows[pivot], rows[column]
+    rows[column] = [x / rows[column][column] for x in rows[column]]
+    for i in range(_POINTS):
+      if i != column:
+        factor = rows[i][column]
+        rows[i] = [x - factor * y for x, y in zip(rows[i], rows[column])]
+  image, kernel, inverse = (
+      np.array(x, np.float64) for x in (
+          powers(_IMAGE), powers(_KERNEL), [row[_POINTS:] for row in rows]))
+  scale = np.abs(inverse).max(axis=0)[:, None]
+  return image.T, kernel * scale, inverse.T / scale
 
 
-class Recorder:
-  """Convolves, and keeps the results.
+_A, _G, _B = _toom_cook()
+# The border that SAME adds is zero, and is left out.
+_B = _B[:, 1:-1]
+
+
+def _apply_both(matrix: np.ndarray, x: tf.Tensor) -> tf.Tensor:
+  """Multiplies both axes of space with a matrix.
+
+  Args:
+    matrix: [n, m].
+    x: float32 [m, m, ...].
+
+  Returns:
+    float32 [n, n, ...].
+  """
+  n, m = matrix.shape
+  factors = tf.constant(matrix, tf.float32)
+  rows = tf.reshape(factors @ tf.reshape(x, [m, -1]), [n, m, -1])
+  both = tf.matmul(tf.tile(factors[None], [n, 1, 1]), rows)
+  return tf.reshape(both, [n, n, *x.shape[2:]])
+
+
+def _transform(matrix: np.ndarray, x: tf.Tensor) -> tf.Tensor:
+  """Does as `_apply_both`; the gradient is the transposed transform."""
+  @tf.custom_gradient
+  def transform(x):
+    return _apply_both(matrix, x), lambda dy: _apply_both(matrix.T, dy)
+
+  return transform(x)
+
+
+def evaluate(parameters: Iterable[tf.Tensor]) -> list[tf.Tensor | None]:
+  """Evaluates those parameters that are kernels of minimal filtering."""
+  return [
+      _evaluate(part) if part.shape.rank >= 4 and
+      part.shape[-4:-2] == [_KERNEL, _KERNEL] else None for part in parameters]
+
+
+def _evaluate(kernel: tf.Tensor) -> tf.Tensor:
+  """Evaluates a kernel at the points of minimal filtering.
+
+  Args:
+    kernel: float32 [3, 3, in, out], or with a leading axis of equal ones.
+
+  Returns:
+    float32 [7, 7, in, out].
+  """
+  kernel = tf.stop_gradient(_first(kernel))
+  flat = tf.constant(np.kron(_G, _G), tf.float32) @ tf.reshape(
+      kernel, [_KERNEL**2, -1])
+  return tf.reshape(flat, [_POINTS, _POINTS, *kernel.shape[2:]])
+
+
+def _first(kernel: tf.Tensor) -> tf.Tensor:
+  return kernel[0] if kernel.shape.rank == 5 else kernel
+
+
+class Use(NamedTuple):
+  """A convolution by minimal filtering."""
+  kernel: tf.Tensor
+  blocks: list[slice]  # Of the kernel's inputs, one for each operand.
+  points: list[tf.Tensor]  # float32 [49, B, in / N], the operands.
+  products: tf.Tensor  # float32 [49, B, out], zeros added to the products.
+
+
+class Convolver:
+  """Convolves for one network with one snapshot of its parameters.
+
+  Kernels have the shape [size, size, in, out], or a leading axis of W workers
+  (see `agile_tf.agent.rows`).
 
   Attributes:
-    results: Of each convolution, in the order in which they were made.
+    results: Of each convolution, in the order in which they were made, before
+      bias or FiLM: float32 [h, w, B, out].
   """
 
-  def __init__(self):
-    self.results: list[tf.Tensor] = []
-
-  def __call__(self, x: tf.Tensor, kernel: tf.Tensor, stride: int,
-               padding: str) -> tf.Tensor:
-    self.results.append(convolve(x, kernel, stride, padding))
-    return self.results[-1]
-
-
-class Reuser:
-  """Convolves only the rows of a batch whose results are not known."""
-
-  def __init__(self, results: Sequence[tf.Tensor]):
-    """Takes what a `Recorder` kept when it was given the same first rows.
+  def __init__(self, evaluated: 'dict[Any, tf.Tensor | None] | None' = None,
+               known: Sequence[tf.Tensor] = (),
+               tape: tf.GradientTape | None = None):
+    """Prepares for one pass through a network.
 
     Args:
-      results: float32 [N, h', w', out] each, of the first N rows of the
-        batch, from the same parameters.
+      evaluated: What `evaluate` made of kernels, by their references.
+      known: What another convolver's `results` were for some of the rows, from
+        the same parameters: float32 [h, w, W, N, out] each, of the first N
+        rows of each worker.
+      tape: Is to record the pass, for `gradients`.
     """
-    self._results = iter(results)
+    self.results: list[tf.Tensor] = []
+    self._uses: list[Use] = []
+    self._tape = tape
+    self._evaluated = evaluated or {}
+    self._known = list(known)
+    self._points: dict[Any, tf.Tensor] = {}
 
-  def __call__(self, x: tf.Tensor, kernel: tf.Tensor, stride: int,
-               padding: str) -> tf.Tensor:
-    known = next(self._results)
-    count = known.shape[0]
+  def patches(self, images: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
+    """Convolves images with a stride as large as the kernel, VALID.
+
+    Args:
+      images: float32 [B, H, W, in], not space-major.
+      kernel: float32 [size, size, in, out].
+
+    Returns:
+      float32 [H / size, W / size, B, out].
+    """
+    size, _, inputs, outputs = kernel.shape[-4:]
+    height, width = (n // size for n in images.shape[1:3])
+    patches = tf.reshape(
+        images[:, :height * size, :width * size],
+        [-1, height, size, width, size, inputs])
+    patches = tf.transpose(patches, [0, 1, 3, 2, 4, 5])
+    known = self._next_known()
+    workers = kernel.shape[0] if kernel.shape.rank == 5 else 1
+    # A worker's patches are the rows of one matrix.
+    patches = tf.reshape(patches, [workers, -1, size * size * inputs])
+    matrix = tf.reshape(_first(kernel), [-1, outputs])
+    split = [workers, -1, height, width, outputs]
+
+    @tf.custom_gradient
+    def multiply(patches, kernel):
+      if known is None:
+        result = tf.matmul(patches, matrix)
+      else:
+        count = known.shape[3]
+        first = tf.transpose(known, [2, 3, 0, 1, 4])
+        rest = patches[:, count * height * width:] @ matrix
+        result = tf.concat([first, tf.reshape(rest, split)], 1)
+
+      def gradient(upstream):
+        upstream = tf.reshape(upstream, [workers, -1, outputs])
+        return None, tf.reshape(
+            tf.matmul(patches, upstream, transpose_a=True), kernel.shape)
+
+      return tf.reshape(result, [-1, height, width, outputs]), gradient
+
+    return self._keep(tf.transpose(multiply(patches, kernel), [1, 2, 0, 3]))
+
+  def __call__(self, operands: Sequence[tf.Tensor | None], kernel: tf.Tensor,
+               padding: str = 'SAME') -> tf.Tensor:
+    """Convolves the concatenation of some features.
+
+    Args:
+      operands: float32 [h, w, B, in / N] each, N of them; None stands for
+        zeros, which cost nothing.
+      kernel: float32 [size, size, in, out].
+      padding: 'SAME' or 'VALID'.
+
+    Returns:
+      float32 [h', w', B, out].
+    """
+    known = self._next_known()
+    width = kernel.shape[-2] // len(operands)
+    used = [i for i, x in enumerate(operands) if x is not None]
+    # Which of the kernel's inputs there are.
+    blocks = [slice(i * width, (i + 1) * width) for i in used]
+    features = [x for x in operands if x is not None]
+    if self._filters(features[0], kernel, padding):
+      return self._keep(self._filtered(features, blocks, kernel, known))
+    return self._keep(
+        self._general(features, blocks, kernel, padding, known))
+
+  def gradients(self, parameters: Sequence[tf.Tensor],
+                outputs: Sequence[tf.Tensor], upstreams: Sequence[tf.Tensor]
+               ) -> list[tf.Tensor]:
+    """Computes the gradients of the network's parameters.
+
+    What a kernel's inputs meet in all its uses is one product.
+
+    Args:
+      parameters: Which the tape has watched.
+      outputs: Of the network.
+      upstreams: Their gradients.
+
+    Returns:
+      Of each parameter.
+    """
+    assert self._tape is not None
+    gradients, of_products = self._tape.gradient(
+        outputs, (parameters, [use.products for use in self._uses]),
+        output_gradients=upstreams,
+        unconnected_gradients=tf.UnconnectedGradients.ZERO)
+    met: dict[Any, dict[int, list[Any]]] = {}
+    for use, upstream in zip(self._uses, of_products):
+      blocks = met.setdefault(use.kernel.ref(), {})
+      for block, points in zip(use.blocks, use.points):
+        blocks.setdefault(block.start, []).append((points, upstream))
+    return [
+        gradient if part.ref() not in met else
+        gradient + _kernel_gradient(part, met[part.ref()])
+        for part, gradient in zip(parameters, gradients)]
+
+  def _next_known(self) -> tf.Tensor | None:
+    return self._known.pop(0) if self._known else None
+
+  def _keep(self, result: tf.Tensor) -> tf.Tensor:
+    self.results.append(result)
+    return result
+
+  def _filters(self, x: tf.Tensor, kernel: tf.Tensor, padding: str) -> bool:
+    """Whether minimal filtering can be used, and pays."""
+    return (
+        padding == 'SAME' and x.shape[:2] == (_IMAGE, _IMAGE) and
+        kernel.shape[-4:-2] == (_KERNEL, _KERNEL) and
+        x.shape[2] is not None and x.shape[2] >= _MIN_ROWS)
+
+  def _filtered(self, features, blocks, kernel, known):
+    """Convolves by minimal filtering."""
+    evaluated = self._evaluated.get(kernel.ref())
+    if evaluated is None:
+      evaluated = _evaluate(kernel)
+    count, outputs = features[0].shape[2], kernel.shape[-1]
+    workers = kernel.shape[0] if kernel.shape.rank == 5 else 1
+    parts = [
+        tf.reshape(evaluated[:, :, block], [_POINTS**2, -1, outputs])
+        for block in blocks]
+    split = [_POINTS**2, workers, count // workers]
+
+    def multiply(points, rows):
+      """Convolves some of the rows, given as their points."""
+      both = tf.concat(points, -1) @ tf.concat(parts, 1)
+      return _apply_both(
+          _A, tf.reshape(both, [_POINTS, _POINTS, rows, outputs]))
+
+    @tf.custom_gradient
+    def convolve(products, *points):
+      del products  # Zeros.
+      if known is None:
+        result = multiply(points, count)
+      else:
+        first = known.shape[3]
+        result = known
+        if first * workers < count:
+          rest = [
+              tf.reshape(
+                  tf.reshape(x, [*split, x.shape[-1]])[:, :, first:],
+                  [_POINTS**2, count - first * workers, x.shape[-1]])
+              for x in points]
+          rest = tf.reshape(
+              multiply(rest, count - first * workers),
+              [_IMAGE, _IMAGE, workers, -1, outputs])
+          result = tf.concat([known, rest], 3)
+        result = tf.reshape(result, [_IMAGE, _IMAGE, count, outputs])
+
+      def gradient(upstream):
+        upstream = tf.reshape(
+            _apply_both(_A.T, upstream), [_POINTS**2, count, outputs])
+        return upstream, *(
+            tf.matmul(upstream, part, transpose_b=True) for part in parts)
+
+      return result, gradient
+
+    points = [
+        tf.reshape(self._at_points(x), [_POINTS**2, count, x.shape[-1]])
+        for x in features]
+    products = tf.zeros([_POINTS**2, count, outputs])
+    if self._tape is not None:
+      self._tape.watch(products)
+      self._uses.append(Use(kernel, blocks, points, products))
+    return convolve(products, *points)
+
+  def _at_points(self, x: tf.Tensor) -> tf.Tensor:
+    """Evaluates features once for all kernels."""
+    if x.ref() not in self._points:
+      self._points[x.ref()] = _transform(_B, x)
+    return self._points[x.ref()]
+
+  def _general(self, features, blocks, kernel, padding, known):
+    """Convolves features of any size."""
+    x = tf.transpose(tf.concat(features, -1), [2, 0, 1, 3])
+    workers = kernel.shape[0] if kernel.shape.rank == 5 else 1
+
+    def shared(kernel):
+      return tf.concat([_first(kernel)[:, :, block] for block in blocks], 2)
+
+    def convolve(x, kernel):
+      return tf.transpose(
+          tf.nn.conv2d(x, shared(kernel), 1, padding), [1, 2, 0, 3])
+
+    if known is None and workers == 1:
+      return convolve(x, kernel)
 
     @tf.custom_gradient
     def reuse(x, kernel):
-      result = known
-      if x.shape[0] > count:
-        result = tf.concat(
-            [known, convolve(x[count:], kernel, stride, padding)], 0)
+      if known is None:
+        result = convolve(x, kernel)
+      else:
+        first, (height, width) = known.shape[3], known.shape[:2]
+        result = known
+        if first * workers < x.shape[0]:
+          rest = tf.reshape(x, [workers, -1, *x.shape[1:]])[:, first:]
+          rest = convolve(tf.reshape(rest, [-1, *x.shape[1:]]), kernel)
+          result = tf.concat([known, tf.reshape(
+              rest, [height, width, workers, -1, rest.shape[-1]])], 3)
+        result = tf.reshape(
+            result, [height, width, x.shape[0], kernel.shape[-1]])
 
       def gradient(upstream):
-        options = dict(
-            out_backprop=upstream, strides=[1, stride, stride, 1],
-            padding=padding)
-        return (
-            tf.raw_ops.Conv2DBackpropInput(
-                input_sizes=x.shape, filter=kernel, **options),
+        upstream = tf.transpose(upstream, [2, 0, 1, 3])
+        options: dict[str, Any] = dict(strides=[1] * 4, padding=padding)
+        used = shared(kernel)
+        d_x = tf.raw_ops.Conv2DBackpropInput(
+            input_sizes=x.shape, filter=used, out_backprop=upstream, **options)
+        rows = x.shape[0] // workers
+        d_used = tf.stack([
             tf.raw_ops.Conv2DBackpropFilter(
-                input=x, filter_sizes=kernel.shape, **options))
+                input=x[w * rows:(w + 1) * rows], filter_sizes=used.shape,
+                out_backprop=upstream[w * rows:(w + 1) * rows], **options)
+            for w in range(workers)])
+        d_parts = tf.split(d_used, len(blocks), -2)
+        return d_x, _blocks(d_parts, blocks, kernel)
 
       return result, gradient
 
     return reuse(x, kernel)
+
+
+def _kernel_gradient(kernel: tf.Tensor, blocks: dict[int, list[Any]]
+                    ) -> tf.Tensor:
+  """Computes one kernel's gradient from what each of its blocks meets."""
+  workers = kernel.shape[0] if kernel.shape.rank == 5 else 1
+  parts, places = [], []
+  for start, pairs in blocks.items():
+    x, upstream = (
+        tf.concat([
+            tf.reshape(each, [_POINTS**2, workers, -1, each.shape[-1]])
+            for each in side], 2) for side in zip(*pairs))
+    inputs, outputs = x.shape[-1], upstream.shape[-1]
+    products = tf.reshape(
+        tf.matmul(x, upstream, transpose_a=True),
+        [_POINTS, _POINTS, workers, inputs * outputs])
+    # Two plain sums in a row are fused, and faster here than products.
+    lines = [_combine(column, products) for column in _G.T]
+    part = tf.stack([
+        tf.stack([_combine(column, line) for column in _G.T], 1)
+        for line in lines], 1)
+    parts.append(tf.reshape(
+        part, [workers, _KERNEL, _KERNEL, inputs, outputs]))
+    places.append(slice(start, start + inputs))
+  return _blocks(parts, places, kernel)
+
+
+def _combine(factors: np.ndarray, parts: tf.Tensor) -> tf.Tensor:
+  """Returns a linear combination of what the first axis counts."""
+  return sum(float(factor) * parts[i]
+             for i, factor in enumerate(factors) if factor)
+
+
+def _blocks(parts: Iterable[tf.Tensor], blocks: Sequence[slice],
+            kernel: tf.Tensor) -> tf.Tensor:
+  """Puts the gradients of a kernel's inputs where they belong.
+
+  Args:
+    parts: float32 [W, size, size, in / N, out] each.
+    blocks: Where each belongs; zeros are everywhere else.
+    kernel: With or without the axis of workers.
+
+  Returns:
+    float32 of the kernel's shape.
+  """
+  size = kernel.shape[-2]
+  places = {block.start: part for part, block in zip(parts, blocks)}
+  width = blocks[0].stop - blocks[0].start
+  zeros = tf.zeros_like(next(iter(places.values())))
+  result = tf.concat(
+      [places.get(start, zeros) for start in range(0, size, width)], -2)
+  return tf.reshape(result, kernel.shape)

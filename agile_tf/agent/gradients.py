@@ -7,9 +7,8 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from agile_tf.agent import convolutions
+from agile_tf.agent import functional
 from agile_tf.agent import losses
-from agile_tf.agent import parameters
 from agile_tf.agent import signatures
 from agile_tf.agent import worlds
 
@@ -23,8 +22,13 @@ class PolicyLoss(NamedTuple):
   reward_prediction_cost: float  # 0: no reward prediction.
 
 
+def _flatten(x: tf.Tensor) -> tf.Tensor:
+  """Folds the two leading dimensions into one."""
+  return tf.reshape(x, [x.shape[0] * x.shape[1], *x.shape[2:]])
+
+
 def policy_gradients_program(
-    policy: parameters.Network, world: worlds.World, weights: PolicyLoss
+    policy: functional.Network, world: worlds.World, weights: PolicyLoss
 ) -> signatures.PolicyGradients:
   """Compiles the gradient of line 7 of Algorithm 2, one a worker.
 
@@ -33,74 +37,68 @@ def policy_gradients_program(
   """
   predicts = weights.reward_prediction_cost > 0
 
-  def worker_loss(theta, images, codes, actions, rewards, discounts, bootstrap,
-                  mask, results, replayed):
-    """The loss of one worker; images [T, H, W, 3], codes [slots]."""
-    length = images.shape[0]
-    codes = tf.tile(codes[None], [length, 1])
-    if predicts:  # One pass serves the rollout and the replayed samples.
-      images = tf.concat([images, world.images(replayed.observations)], 0)
-      codes = tf.concat([codes, replayed.codes], 0)
-    output = policy(
-        theta, images, codes,
-        convolutions.Reuser(results) if results else convolutions.convolve)
-    baseline = output.baseline[:length]
-    following = tf.concat([baseline[1:], bootstrap[None]], 0)
+  def workers_losses(output, actions, rewards, discounts, mask, positive):
+    """The W workers' losses and their terms, float32 [W].
+
+    The policy's output is of each worker's states s_0 ... s_T, and then of its
+    replayed samples: [W, T + 1 (+ K), ...].
+    """
+    length = actions.shape[0]
+    steps = tf.reduce_sum(mask, 0)
+    baseline = tf.transpose(output.baseline[:, :length + 1])
     terms = losses.actor_critic(
-        output.logits[:length], baseline, actions,
-        losses.returns(rewards, discounts, following, weights.td_lambda))
+        tf.transpose(output.logits[:, :length], [1, 0, 2]), baseline[:-1],
+        actions, losses.returns(
+            rewards, discounts, baseline[1:], weights.td_lambda))
     sums = {
-        'policy_loss': tf.reduce_sum(mask * terms.policy),
-        'baseline_loss': tf.reduce_sum(mask * terms.baseline),
-        'entropy': tf.reduce_sum(mask * terms.entropy),
+        'policy_loss': tf.reduce_sum(mask * terms.policy, 0),
+        'baseline_loss': tf.reduce_sum(mask * terms.baseline, 0),
+        'entropy': tf.reduce_sum(mask * terms.entropy, 0),
     }
     total = (
         sums['policy_loss'] + weights.baseline_cost * sums['baseline_loss'] -
         weights.entropy_weight * sums['entropy'])
-    steps = tf.maximum(tf.reduce_sum(mask), 1.0)
-    extras = {name: value / steps for name, value in sums.items()}
+    extras = {
+        name: value / tf.maximum(steps, 1.0) for name, value in sums.items()}
     if predicts:
       extras['reward_prediction_loss'] = tf.reduce_mean(
           losses.reward_prediction(
-              output.reward_logits[length:], replayed.positive))
+              output.reward_logits[:, length + 1:], positive), 1)
       total += (
           weights.reward_prediction_cost * extras['reward_prediction_loss'])
     return total, extras
-
-  @tf.function(autograph=False)  # Traced once for all workers.
-  def worker_gradient(theta, *arguments):
-    with tf.GradientTape(watch_accessed_variables=False) as tape:
-      tape.watch(theta)
-      loss, extras = worker_loss(theta, *arguments)
-    return tape.gradient(loss, theta), extras
 
   @tf.function(autograph=False, jit_compile=True)
   def policy_gradients(theta, observations, codes, actions, rewards, discounts,
                        mask, results, replayed):
     length, width = actions.shape
-    images = tf.reshape(
-        world.images(
-            tf.reshape(observations, [-1, *observations.shape[2:]])),
-        [length + 1, width, *world.image_shape])
-    bootstrap = policy(theta, images[-1], codes).baseline
+    # One pass for all workers, whose states stand one worker after another.
+    states = tf.transpose(
+        observations, [1, 0, *range(2, observations.shape.rank)])
+    codes = tf.tile(codes[:, None], [1, length + 1, 1])
+    if predicts:
+      states = tf.concat([states, replayed.observations], 1)
+      codes = tf.concat([codes, replayed.codes], 1)
     # A masked step hands on the return of the state after the rollout.
     discounts = tf.where(mask > 0, weights.discount * discounts, 1.0)
-    gradients, extras = zip(*(
-        worker_gradient(
-            theta, images[:length, w], codes[w], actions[:, w], rewards[:, w],
-            discounts[:, w], bootstrap[w], mask[:, w],
-            [x[:, w] for x in results],
-            replayed and signatures.Replayed(*(x[w] for x in replayed)))
-        for w in range(width)))
-    return gradients, {
-        name: tf.stack([extra[name] for extra in extras])
-        for name in extras[0]}
+    with tf.GradientTape(watch_accessed_variables=False) as tape:
+      # A copy for each worker, so that each has its own gradient.
+      copies = tf.tile(theta[None], [width, 1])
+      tape.watch(copies)
+      output = policy.at(copies)(
+          world.images(_flatten(states)), _flatten(codes), known=[
+              tf.transpose(x, [1, 2, 3, 0, 4]) for x in results])
+      total, extras = workers_losses(
+          tf.nest.map_structure(
+              lambda x: tf.reshape(x, [width, -1, *x.shape[1:]]), output),
+          actions, rewards, discounts, mask, replayed and replayed.positive)
+    return tf.unstack(tape.gradient(total, copies)), extras
 
   return policy_gradients
 
 
 def discriminator_gradients_program(
-    discriminator: parameters.Network, world: worlds.World
+    discriminator: functional.Network, world: worlds.World
 ) -> signatures.DiscriminatorGradients:
   """Compiles lines 9 to 11 of Algorithm 1."""
   @tf.function(autograph=False, jit_compile=True)
@@ -108,21 +106,20 @@ def discriminator_gradients_program(
     goal_codes, goal_observations = goals
     codes, observations = candidates
     count = goal_codes.shape[0]
-    convolve: convolutions.Convolve = convolutions.convolve
+    known = []
     if codes.shape[0] > count:  # With rho = 1 nothing is rejected.
-      recorder = convolutions.Recorder()
-      logits = discriminator(phi, world.images(observations), codes, recorder)
+      logits, results = discriminator.at(phi).record(
+          world.images(observations), codes)
       kept = losses.anticipated_negatives(logits, count)
       codes, observations = tf.gather(codes, kept), tf.gather(
           observations, kept)
-      convolve = convolutions.Reuser(
-          [tf.gather(x, kept) for x in recorder.results])
+      known = [tf.gather(x, kept, axis=2)[:, :, None] for x in results]
     images = world.images(tf.concat([observations, goal_observations], 0))
     is_goal = tf.range(2 * count) >= count
     with tf.GradientTape(watch_accessed_variables=False) as tape:
       tape.watch(phi)
-      logits = discriminator(
-          phi, images, tf.concat([codes, goal_codes], 0), convolve)
+      logits = discriminator.at(phi)(
+          images, tf.concat([codes, goal_codes], 0), known=known)
       loss = tf.reduce_mean(losses.discriminator(logits, is_goal))
     correct = tf.cast((logits > 0) == is_goal, tf.float32)
     return tape.gradient(loss, phi), {

@@ -2,42 +2,74 @@
 
 `NmnFeatures` mirrors the tree of the instruction, and `LstmFeatures` reads it
 as a sequence of tokens. Both take the instructions of any grammar as rows of
-slot codes.
+slot codes. Features are space-major, [h, w, B, channels]; how they are
+convolved stays behind `agile_tf.agent.convolutions`.
 """
 
 import sonnet as snt
 import tensorflow as tf
 
+from agile_tf.agent import convolutions
 from agile_tf.agent import instructions
-from agile_tf.agent.convolutions import Convolve
+from agile_tf.agent import rows
 
 CHANNELS = 64  # Of all features.
 LSTM_UNITS = 100
 
-# The FiLM-LSTM's layers: channels, kernel size, stride and padding.
+# The FiLM-LSTM's layers after the first: channels and padding.
+_PATCH_CHANNELS, _PATCH_SIZE = 16, 8
 _LSTM_LAYERS = (
-    (16, 8, 8, 'VALID'), (32, 3, 1, 'VALID'), (CHANNELS, 3, 1, 'SAME'),
-    (CHANNELS, 3, 1, 'SAME'), (CHANNELS, 3, 1, 'SAME'))
+    (32, 'VALID'), (CHANNELS, 'SAME'), (CHANNELS, 'SAME'), (CHANNELS, 'SAME'))
+
+
+def make_kernel(inputs: int, channels: int, size: int, name: str = 'w'
+               ) -> tf.Variable:
+  """Makes a kernel [size, size, inputs, channels]; sigma is 1/sqrt(fan_in)."""
+  draw = snt.initializers.TruncatedNormal(stddev=(size * size * inputs)**-0.5)
+  return tf.Variable(
+      draw([size, size, inputs, channels], tf.float32), name=name)
+
+
+class Linear(snt.Module):
+  """A layer x w + b; sigma of w is 1 / sqrt(fan_in), b starts at zeros."""
+
+  def __init__(self, inputs: int, units: int, with_bias: bool = True,
+               name: str = 'linear'):
+    super().__init__(name=name)
+    draw = snt.initializers.TruncatedNormal(stddev=inputs**-0.5)
+    self._w = tf.Variable(draw([inputs, units], tf.float32), name='w')
+    self._b = tf.Variable(tf.zeros([units]), name='b') if with_bias else None
+
+  def __call__(self, x: tf.Tensor) -> tf.Tensor:
+    """Takes float32 [B, inputs], returns float32 [B, units]."""
+    x = rows.product(x, tf.convert_to_tensor(self._w))
+    if self._b is None:
+      return x
+    return rows.add(x, tf.convert_to_tensor(self._b))
 
 
 class Convolution(snt.Module):
-  """A convolution with bias; sigma of its kernel is 1 / sqrt(fan_in)."""
+  """A kernel and a bias; sigma of the kernel is 1 / sqrt(fan_in).
 
-  def __init__(self, inputs: int, channels: int, size: int, stride: int = 1,
-               padding: str = 'SAME', name: str = 'convolution'):
+  Attributes:
+    bias: float32 [channels].
+  """
+
+  def __init__(self, inputs: int, channels: int, size: int,
+               name: str = 'convolution'):
     super().__init__(name=name)
-    kernel = snt.initializers.TruncatedNormal(
-        stddev=(size * size * inputs)**-0.5)
-    self._stride = stride
-    self._padding = padding
-    self._w = tf.Variable(
-        kernel([size, size, inputs, channels], tf.float32), name='w')
+    self._w = make_kernel(inputs, channels, size)
     self._b = tf.Variable(tf.zeros([channels]), name='b')
 
-  def __call__(self, x: tf.Tensor, convolve: Convolve) -> tf.Tensor:
-    """Takes float32 [B, h, w, inputs], returns [B, h', w', channels]."""
-    return convolve(
-        x, tf.convert_to_tensor(self._w), self._stride, self._padding) + self._b
+  @property
+  def kernel(self) -> tf.Tensor:
+    """float32 [size, size, inputs, channels]."""
+    return tf.convert_to_tensor(self._w)
+
+  @property
+  def bias(self) -> tf.Tensor:
+    """float32 [channels]."""
+    return tf.convert_to_tensor(self._b)
 
 
 class Stem(snt.Module):
@@ -50,11 +82,12 @@ class Stem(snt.Module):
   def __init__(self, name: str = 'stem'):
     super().__init__(name=name)
     self._patches = Convolution(
-        3, 16, 8, stride=8, padding='VALID', name='patches')
+        3, _PATCH_CHANNELS, _PATCH_SIZE, name='patches')
     self._neighbours = Convolution(
-        16, CHANNELS, 3, padding='VALID', name='neighbours')
+        _PATCH_CHANNELS, CHANNELS, 3, name='neighbours')
 
-  def __call__(self, images: tf.Tensor, convolve: Convolve) -> tf.Tensor:
+  def __call__(self, images: tf.Tensor,
+               convolve: convolutions.Convolver) -> tf.Tensor:
     """Computes h_stem.
 
     Args:
@@ -62,10 +95,13 @@ class Stem(snt.Module):
       convolve: See `agile_tf.agent.convolutions`.
 
     Returns:
-      float32 [B, H / 8 - 2, W / 8 - 2, 64].
+      float32 [H / 8 - 2, W / 8 - 2, B, 64].
     """
-    patches = tf.nn.relu(self._patches(images, convolve))
-    return tf.nn.relu(self._neighbours(patches, convolve))
+    patches = tf.nn.relu(rows.add(
+        convolve.patches(images, self._patches.kernel), self._patches.bias))
+    return tf.nn.relu(rows.add(
+        convolve([patches], self._neighbours.kernel, 'VALID'),
+        self._neighbours.bias))
 
 
 class FilmNmn(snt.Module):
@@ -86,50 +122,44 @@ class FilmNmn(snt.Module):
   def __init__(self, grammar: instructions.Grammar, name: str = 'film_nmn'):
     super().__init__(name=name)
     self._slots = grammar.slots
-    num_tokens = len(grammar.tokens)
-    kernel = snt.initializers.TruncatedNormal(
-        stddev=(3 * 3 * 2 * CHANNELS)**-0.5)
+    self._num_tokens = num_tokens = len(grammar.tokens)
     film = snt.initializers.TruncatedNormal(stddev=num_tokens**-0.5)
-    self._w = tf.Variable(
-        kernel([3, 3, 2 * CHANNELS, CHANNELS], tf.float32), name='w')
+    self._w = make_kernel(2 * CHANNELS, CHANNELS, 3)
     self._gamma = tf.Variable(
         film([num_tokens, CHANNELS], tf.float32), name='gamma')
     self._beta = tf.Variable(
         film([num_tokens, CHANNELS], tf.float32), name='beta')
 
   def __call__(self, h_stem: tf.Tensor, codes: tf.Tensor,
-               convolve: Convolve) -> tf.Tensor:
+               convolve: convolutions.Convolver) -> tf.Tensor:
     """Computes h_nmn, the output of each instruction's root module.
 
     Args:
-      h_stem: float32 [B, h, w, 64].
+      h_stem: float32 [h, w, B, 64].
       codes: int32 [B, slots], rows of `Grammar.encode`.
       convolve: See `agile_tf.agent.convolutions`.
 
     Returns:
-      float32 [B, h, w, 64].
+      float32 [h, w, B, 64].
     """
     w = tf.convert_to_tensor(self._w)
-    w_left, w_right = w[:, :, :CHANNELS], w[:, :, CHANNELS:]
     # Selecting a row by a product keeps the gradient a product too.
-    tokens = tf.one_hot(codes - 1, self._gamma.shape[0])  # [B, slots, tokens]
-    gamma = tf.tensordot(tokens, self._gamma, 1)[:, :, None, None]
-    beta = tf.tensordot(tokens, self._beta, 1)[:, :, None, None]
-    codes = codes[:, :, None, None, None]
-    leaf = convolve(h_stem, w_left, 1, 'SAME')
+    tokens = tf.one_hot(codes - 1, self._num_tokens)  # [B, slots, tokens]
+    gammas, betas = (
+        [rows.product(token, tf.convert_to_tensor(table))
+         for token in tf.unstack(tokens, axis=1)]
+        for table in (self._gamma, self._beta))
+    leaf = convolve([h_stem, None], w)
     outputs: list[tf.Tensor] = []
     for i, slot in enumerate(self._slots):
       if slot.right < 0:
-        x = leaf if slot.left < 0 else convolve(
-            outputs[slot.left], w_left, 1, 'SAME')
+        x = leaf if slot.left < 0 else convolve([outputs[slot.left], None], w)
       elif slot.left < 0:
-        x = leaf + convolve(outputs[slot.right], w_right, 1, 'SAME')
+        x = leaf + convolve([None, outputs[slot.right]], w)
       else:
-        x = convolve(
-            tf.concat([outputs[slot.left], outputs[slot.right]], -1), w, 1,
-            'SAME')
-      x = tf.nn.relu((1 + gamma[:, i]) * x + beta[:, i])
-      code = codes[:, i]
+        x = convolve([outputs[slot.left], outputs[slot.right]], w)
+      x = tf.nn.relu((1 + gammas[i]) * x + betas[i])
+      code = codes[:, i, None]
       x = tf.where(code == instructions.SCENE, h_stem, x)
       outputs.append(tf.where(code == instructions.NOTHING, 0.0, x))
     return outputs[-1]
@@ -143,10 +173,11 @@ class Merge(snt.Module):
     self._convolution = Convolution(2 * CHANNELS, CHANNELS, 3)
 
   def __call__(self, h_nmn: tf.Tensor, h_stem: tf.Tensor,
-               convolve: Convolve) -> tf.Tensor:
-    """Takes two float32 [B, h, w, 64], returns float32 [B, h, w, 64]."""
-    both = tf.concat([h_nmn, h_stem], -1)
-    return tf.nn.relu(self._convolution(both, convolve))
+               convolve: convolutions.Convolver) -> tf.Tensor:
+    """Takes two float32 [h, w, B, 64], returns float32 [h, w, B, 64]."""
+    return tf.nn.relu(rows.add(
+        convolve([h_nmn, h_stem], self._convolution.kernel),
+        self._convolution.bias))
 
 
 class NmnFeatures(snt.Module):
@@ -160,7 +191,7 @@ class NmnFeatures(snt.Module):
     self._merge = Merge() if merges else None
 
   def __call__(self, images: tf.Tensor, codes: tf.Tensor,
-               convolve: Convolve) -> tf.Tensor:
+               convolve: convolutions.Convolver) -> tf.Tensor:
     """Computes h_nmn, or h_merge.
 
     Args:
@@ -169,7 +200,7 @@ class NmnFeatures(snt.Module):
       convolve: See `agile_tf.agent.convolutions`.
 
     Returns:
-      float32 [B, H / 8 - 2, W / 8 - 2, 64].
+      float32 [H / 8 - 2, W / 8 - 2, B, 64].
     """
     h_stem = self._stem(images, convolve)
     h_nmn = self._nmn(h_stem, codes, convolve)
@@ -197,7 +228,7 @@ class InstructionLstm(snt.Module):
                name: str = 'instruction_lstm'):
     super().__init__(name=name)
     self._order = grammar.preorder
-    num_tokens = len(grammar.tokens)
+    self._num_tokens = num_tokens = len(grammar.tokens)
     width = round(6 * num_tokens**0.25)
     inputs = width + LSTM_UNITS
     embedding = snt.initializers.TruncatedNormal(stddev=num_tokens**-0.5)
@@ -217,11 +248,13 @@ class InstructionLstm(snt.Module):
     Returns:
       float32 [B, 100].
     """
-    tokens = tf.one_hot(codes - 1, self._embeddings.shape[0])
-    embedded = tf.tensordot(tokens, self._embeddings, 1)
+    tokens = tf.one_hot(codes - 1, self._num_tokens)
+    embedded = rows.product(tokens, tf.convert_to_tensor(self._embeddings))
+    w, b = (tf.convert_to_tensor(x) for x in (self._w, self._b))
     h = cell = tf.zeros([tf.shape(codes)[0], LSTM_UNITS])
     for slot in self._order:
-      gates = tf.concat([embedded[:, slot], h], -1) @ self._w + self._b
+      gates = rows.add(
+          rows.product(tf.concat([embedded[:, slot], h], -1), w), b)
       i, j, f, o = tf.split(gates, 4, -1)
       is_token = codes[:, slot, None] > 0
       cell = tf.where(
@@ -242,21 +275,18 @@ class LstmFeatures(snt.Module):
   def __init__(self, grammar: instructions.Grammar, name: str = 'features'):
     super().__init__(name=name)
     self._lstm = InstructionLstm(grammar)
-    self._kernels = []
-    inputs = 3
-    for layer, (channels, size, _, _) in enumerate(_LSTM_LAYERS, 1):
-      kernel = snt.initializers.TruncatedNormal(
-          stddev=(size * size * inputs)**-0.5)
-      self._kernels.append(tf.Variable(
-          kernel([size, size, inputs, channels], tf.float32),
-          name=f'layer_{layer}/w'))
-      inputs = channels
-    self._sizes = [channels for channels, *_ in _LSTM_LAYERS]
-    self._gamma = snt.Linear(sum(self._sizes), name='gamma')
-    self._beta = snt.Linear(sum(self._sizes), name='beta')
+    channels = [_PATCH_CHANNELS] + [n for n, _ in _LSTM_LAYERS]
+    sizes = [_PATCH_SIZE] + [3] * len(_LSTM_LAYERS)
+    self._kernels = [
+        make_kernel(inputs, outputs, size, name=f'layer_{layer}/w')
+        for layer, (inputs, outputs, size) in enumerate(
+            zip([3] + channels, channels, sizes), 1)]
+    self._channels = channels
+    self._gamma = Linear(LSTM_UNITS, sum(channels), name='gamma')
+    self._beta = Linear(LSTM_UNITS, sum(channels), name='beta')
 
   def __call__(self, images: tf.Tensor, codes: tf.Tensor,
-               convolve: Convolve) -> tf.Tensor:
+               convolve: convolutions.Convolver) -> tf.Tensor:
     """Computes h_5.
 
     Args:
@@ -265,17 +295,19 @@ class LstmFeatures(snt.Module):
       convolve: See `agile_tf.agent.convolutions`.
 
     Returns:
-      float32 [B, H / 8 - 2, W / 8 - 2, 64].
+      float32 [H / 8 - 2, W / 8 - 2, B, 64].
     """
     h_lstm = self._lstm(codes)
     gammas, betas = (
-        tf.split(film(h_lstm)[:, None, None], self._sizes, -1)
+        tf.split(film(h_lstm), self._channels, -1)
         for film in (self._gamma, self._beta))
-    h = [images]
-    for layer, (_, _, stride, padding) in enumerate(_LSTM_LAYERS):
-      kernel = tf.convert_to_tensor(self._kernels[layer])
-      x = convolve(h[-1], kernel, stride, padding)
+    patches, *kernels = (tf.convert_to_tensor(w) for w in self._kernels)
+    x = convolve.patches(images, patches)
+    h = [tf.nn.relu((1 + gammas[0]) * x + betas[0])]
+    for layer, (kernel, (_, padding)) in enumerate(
+        zip(kernels, _LSTM_LAYERS), 1):
+      x = convolve([h[-1]], kernel, padding)
       x = (1 + gammas[layer]) * x + betas[layer]
-      is_last = layer == len(_LSTM_LAYERS) - 1
-      h.append(tf.nn.relu(x + h[3] if is_last else x))
+      is_last = layer == len(_LSTM_LAYERS)
+      h.append(tf.nn.relu(x + h[2] if is_last else x))
     return h[-1]

@@ -7,9 +7,9 @@ import sonnet as snt
 import tensorflow as tf
 
 from agile_tf.agent import convolutions
+from agile_tf.agent import functional
 from agile_tf.agent import instructions
 from agile_tf.agent import modules
-from agile_tf.agent import parameters
 
 HIDDEN_UNITS = 100
 
@@ -45,14 +45,15 @@ class PolicyNetwork(snt.Module):
                num_actions: int, name: str = 'policy'):
     super().__init__(name=name)
     self._features = _features(model, grammar, merges=True)
-    self._hidden = snt.Linear(HIDDEN_UNITS, name='hidden')
-    self._logits = snt.Linear(num_actions, name='logits')
-    self._baseline = snt.Linear(1, name='baseline')
-    self._reward_prediction = snt.Linear(2, name='reward_prediction')
+    self._hidden = modules.Linear(
+        modules.CHANNELS, HIDDEN_UNITS, name='hidden')
+    self._logits = modules.Linear(HIDDEN_UNITS, num_actions, name='logits')
+    self._baseline = modules.Linear(HIDDEN_UNITS, 1, name='baseline')
+    self._reward_prediction = modules.Linear(
+        modules.CHANNELS, 2, name='reward_prediction')
 
   def __call__(self, images: tf.Tensor, codes: tf.Tensor,
-               convolve: convolutions.Convolve = convolutions.convolve
-              ) -> PolicyOutput:
+               convolve: convolutions.Convolver) -> PolicyOutput:
     """Computes the policy.
 
     Args:
@@ -60,7 +61,7 @@ class PolicyNetwork(snt.Module):
       codes: int32 [B, slots], encoded instructions.
       convolve: See `agile_tf.agent.convolutions`.
     """
-    h_maxpool = tf.reduce_max(self._features(images, codes, convolve), [1, 2])
+    h_maxpool = tf.reduce_max(self._features(images, codes, convolve), [0, 1])
     hidden = tf.nn.relu(self._hidden(h_maxpool))
     return PolicyOutput(
         logits=self._logits(hidden),
@@ -75,12 +76,13 @@ class Discriminator(snt.Module):
                name: str = 'discriminator'):
     super().__init__(name=name)
     self._features = _features(model, grammar, merges=False)
-    self._hidden = snt.Linear(HIDDEN_UNITS, name='hidden')
-    self._logit = snt.Linear(1, with_bias=False, name='logit')
+    self._hidden = modules.Linear(
+        modules.CHANNELS, HIDDEN_UNITS, name='hidden')
+    self._logit = modules.Linear(
+        HIDDEN_UNITS, 1, with_bias=False, name='logit')
 
   def __call__(self, images: tf.Tensor, codes: tf.Tensor,
-               convolve: convolutions.Convolve = convolutions.convolve
-              ) -> tf.Tensor:
+               convolve: convolutions.Convolver) -> tf.Tensor:
     """Computes the logit of D(c, s).
 
     Args:
@@ -91,7 +93,7 @@ class Discriminator(snt.Module):
     Returns:
       float32 [B].
     """
-    h_maxpool = tf.reduce_max(self._features(images, codes, convolve), [1, 2])
+    h_maxpool = tf.reduce_max(self._features(images, codes, convolve), [0, 1])
     return tf.squeeze(self._logit(tf.nn.relu(self._hidden(h_maxpool))), -1)
 
 
@@ -102,7 +104,7 @@ def _example(grammar: instructions.Grammar, image_shape: Sequence[int]
 
 
 def policy(model: str, grammar: instructions.Grammar,
-           image_shape: Sequence[int], num_actions: int) -> parameters.Network:
+           image_shape: Sequence[int], num_actions: int) -> functional.Network:
   """Makes pi, a function of theta, images and codes (see `PolicyNetwork`).
 
   Args:
@@ -111,13 +113,13 @@ def policy(model: str, grammar: instructions.Grammar,
     image_shape: [H, W, 3].
     num_actions: How many actions it chooses among.
   """
-  return parameters.Network(
+  return functional.Network(
       lambda: PolicyNetwork(model, grammar, num_actions),
       _example(grammar, image_shape))
 
 
 def discriminator(model: str, grammar: instructions.Grammar,
-                  image_shape: Sequence[int]) -> parameters.Network:
+                  image_shape: Sequence[int]) -> functional.Network:
   """Makes D, a function of phi, images and codes (see `Discriminator`).
 
   Args:
@@ -125,5 +127,5 @@ def discriminator(model: str, grammar: instructions.Grammar,
     grammar: The instructions that it will read.
     image_shape: [H, W, 3].
   """
-  return parameters.Network(
+  return functional.Network(
       lambda: Discriminator(model, grammar), _example(grammar, image_shape))

@@ -3,8 +3,8 @@
 import numpy as np
 import tensorflow as tf
 
+from agile_tf.agent import functional
 from agile_tf.agent import optimizers
-from agile_tf.agent import parameters
 from agile_tf.agent import rollouts
 from agile_tf.agent import signatures
 from agile_tf.agent import worlds
@@ -63,7 +63,7 @@ def modelled(logits: tf.Tensor, form: str, scale: float) -> tf.Tensor:
   return scale * reward
 
 
-def _logits(discriminator: parameters.Network, world: worlds.World,
+def _logits(discriminator: functional.Network, world: worlds.World,
             phi: tf.Tensor, observations: tf.Tensor,
             codes: tf.Tensor) -> tf.Tensor:
   """Computes D's logits of s_1 ... s_T, float32 [T, W]."""
@@ -74,7 +74,7 @@ def _logits(discriminator: parameters.Network, world: worlds.World,
   return tf.reshape(logits, [length, width])
 
 
-def decisions_program(discriminator: parameters.Network, world: worlds.World
+def decisions_program(discriminator: functional.Network, world: worlds.World
                      ) -> signatures.Decide:
   """Compiles D's decisions on a rollout, for playing without learning."""
   @tf.function(autograph=False, jit_compile=True)
@@ -84,7 +84,7 @@ def decisions_program(discriminator: parameters.Network, world: worlds.World
   return decide
 
 
-def modelled_program(discriminator: parameters.Network, world: worlds.World,
+def modelled_program(discriminator: functional.Network, world: worlds.World,
                      form: str, scale: float) -> signatures.ModelReward:
   """Compiles line 6 of Algorithm 2: D's rewards and its decisions.
 

@@ -27,8 +27,9 @@ class Rollout(NamedTuple):
   mask: np.ndarray  # float32 [T, W], 1 for steps that were played
   ended: np.ndarray  # bool [W], whether the episode ended with this rollout
   instructions: tuple[str, ...]  # W of them
-  # What the policy's convolutions gave at s_0 ... s_{T-1}, float32 [T, W, ...]
-  # each, for the gradient to reuse; empty if they were not kept.
+  # What the policy's convolutions gave at s_0 ... s_{T-1}, float32
+  # [T, h, w, W, channels] each, for the gradient to reuse; empty if they were
+  # not kept.
   results: tuple[tf.Tensor, ...] = ()
 
   @property

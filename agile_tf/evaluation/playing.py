@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from agile_tf.agent import actors
-from agile_tf.agent import parameters
+from agile_tf.agent import functional
 from agile_tf.agent import rewards
 from agile_tf.agent import worlds
 from agile_tf.evaluation import played
@@ -17,8 +17,8 @@ _BATCH = 64  # Episodes played in parallel.
 class Player:
   """Plays episodes with two networks and any parameters of them."""
 
-  def __init__(self, world: worlds.World, policy: parameters.Network,
-               discriminator: parameters.Network, rollout_length: int):
+  def __init__(self, world: worlds.World, policy: functional.Network,
+               discriminator: functional.Network, rollout_length: int):
     """Compiles the programs.
 
     Args:

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from agile_tf import config as config_lib
-from agile_tf.agent import parameters
+from agile_tf.agent import functional
 from agile_tf.agent import worlds
 from agile_tf.evaluation import played
 from agile_tf.evaluation import playing
@@ -22,9 +22,9 @@ class Trained(NamedTuple):
   config: config_lib.Config
   world: worlds.World
   steps: int  # Policy steps at the checkpoint.
-  policy: parameters.Network
+  policy: functional.Network
   theta: tf.Tensor  # float32 [P]
-  discriminator: parameters.Network
+  discriminator: functional.Network
   phi: tf.Tensor | None  # float32 [P]; None if the run has no discriminator.
 
   def player(self) -> playing.Player:
@@ -78,7 +78,7 @@ def at(trained: Trained, run_dir: str, step: int | None = None) -> Trained:
   checkpoint = checkpoints.load(run_dir, step)
   building.check_tokens(checkpoint, trained.world)
 
-  def constant(network: parameters.Network, group: str) -> tf.Tensor:
+  def constant(network: functional.Network, group: str) -> tf.Tensor:
     return tf.constant(building.parameters(checkpoint, network, group))
 
   has_discriminator = bool(

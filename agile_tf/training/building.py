@@ -9,10 +9,10 @@ import numpy as np
 
 from agile_tf import config as config_lib
 from agile_tf.agent import actors
+from agile_tf.agent import functional
 from agile_tf.agent import gradients as gradients_lib
 from agile_tf.agent import networks
 from agile_tf.agent import optimizers
-from agile_tf.agent import parameters as parameters_lib
 from agile_tf.agent import replay
 from agile_tf.agent import rewards
 from agile_tf.agent import rollouts
@@ -178,7 +178,7 @@ def _check_goals(config: config_lib.Config,
 
 
 def make_networks(config: config_lib.Config, world: worlds.World
-                 ) -> tuple[parameters_lib.Network, parameters_lib.Network]:
+                 ) -> tuple[functional.Network, functional.Network]:
   """Makes the policy and the discriminator of a configuration."""
   policy = networks.policy(
       config.model, world.grammar, world.image_shape, world.num_actions)
@@ -207,7 +207,7 @@ def check_tokens(checkpoint: checkpoints.Checkpoint,
 
 
 def parameters(checkpoint: checkpoints.Checkpoint,
-               network: parameters_lib.Network, group: str) -> np.ndarray:
+               network: functional.Network, group: str) -> np.ndarray:
   """Returns the parameters of a network, 'policy' or 'discriminator'.
 
   Returns:

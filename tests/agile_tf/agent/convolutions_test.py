@@ -1,4 +1,4 @@
-"""Tests for convolutions: reused results change nothing."""
+"""Tests for convolutions: every way to compute them gives the same."""
 
 from absl.testing import absltest
 from absl.testing import parameterized
@@ -7,52 +7,161 @@ import tensorflow as tf
 
 from agile_tf.agent import convolutions
 
+_INPUTS, _OUTPUTS = 3, 4  # Channels of an operand, and of the result.
 
-def _network(x, kernels, convolve):
-  """Two convolutions with something between them."""
-  hidden = tf.nn.relu(convolve(x, kernels[0], 2, 'VALID') - 0.5)
-  return tf.sin(convolve(hidden, kernels[1], 1, 'SAME'))
+
+def _plain(operands, kernel, padding):
+  """The formula in float64: zeros are zeros, and nothing is shared."""
+  there = next(x for x in operands if x is not None)
+  x = [tf.zeros_like(there) if x is None else x for x in operands]
+  x = tf.transpose(tf.concat(x, -1), [2, 0, 1, 3])
+  return tf.transpose(
+      tf.nn.conv2d(x, kernel, 1, padding), [1, 2, 0, 3])
+
+
+def _assert_close(actual, expected, message=''):
+  largest = np.abs(expected).max()
+  np.testing.assert_allclose(
+      actual, expected, rtol=0, atol=1e-4 * largest, err_msg=message)
+  assert largest > 0.1, message
+
+
+def _variants():
+  """Size of the features, rows a worker, workers, padding, what is there."""
+  for size, padding in ((5, 'SAME'), (7, 'VALID'), (4, 'SAME')):
+    for rows, workers in ((16, 1), (6, 3), (1, 1), (2, 2)):
+      for used in ((True, True), (True, False), (False, True)):
+        yield dict(size=size, padding=padding, rows=rows, workers=workers,
+                   used=used)
 
 
 class ConvolutionsTest(parameterized.TestCase):
 
-  def setUp(self):
-    super().setUp()
+  @parameterized.parameters(*_variants())
+  def test_outputs_and_gradients_are_the_formulas(
+      self, size, padding, rows, workers, used):
     rng = np.random.default_rng(0)
-    self._x = tf.constant(rng.normal(size=[5, 9, 8, 3]), tf.float32)
-    self._kernels = [
-        tf.constant(rng.normal(size=shape), tf.float32)
-        for shape in ([4, 3, 3, 2], [3, 3, 2, 4])]
+    count = workers * rows
+    operands = [
+        rng.normal(size=[size, size, count, _INPUTS]) if use else None
+        for use in used]
+    kernel = rng.normal(size=[3, 3, 2 * _INPUTS, _OUTPUTS])
+    features = [x for x in operands if x is not None]
+    gradients = []  # Each worker's kernel's, computed alone; the features'.
+    outputs = []
+    weights = None
+    for w in range(workers):
+      these = slice(w * rows, (w + 1) * rows)
+      alone = [x[:, :, these] for x in features]
+      alone = [tf.constant(x) for x in alone]
+      parts = iter(alone)
+      with tf.GradientTape() as tape:
+        k = tf.constant(kernel)
+        tape.watch([k, *alone])
+        output = _plain(
+            [next(parts) if use else None for use in used], k, padding)
+        if weights is None:
+          weights = rng.normal(size=[*output.shape[:2], count, _OUTPUTS])
+        loss = tf.reduce_sum(output * weights[:, :, these])
+      outputs.append(output)
+      gradients.append(tape.gradient(loss, [k, *alone]))
+    expected = np.concatenate(outputs, 2)
 
-  def _gradient(self, convolve):
-    sources = [self._x, *self._kernels]
-    with tf.GradientTape() as tape:
-      tape.watch(sources)
-      output = _network(self._x, self._kernels, convolve)
-      loss = tf.reduce_sum(tf.square(output))
-    return output, *tape.gradient(loss, sources)
+    for stacked in {workers > 1, True}:
+      for known_count in {0, rows // 2, rows}:
+        known = []
+        if known_count:
+          split = expected.reshape(
+              [*expected.shape[:2], workers, rows, _OUTPUTS])
+          known = [tf.constant(split[:, :, :, :known_count], tf.float32)]
+        inputs = [tf.constant(x, tf.float32) for x in features]
+        k = tf.constant(kernel, tf.float32)
+        if stacked:
+          k = tf.tile(k[None], [workers, 1, 1, 1, 1])
+        tape = tf.GradientTape()
+        convolve = convolutions.Convolver(
+            {k.ref(): convolutions.evaluate([k])[0]}, known, tape)
+        parts = iter(inputs)
+        with tape:
+          tape.watch([k, *inputs])
+          output = convolve(
+              [next(parts) if use else None for use in used], k, padding)
+          loss = tf.reduce_sum(output * tf.constant(weights, tf.float32))
+        _assert_close(output, expected)
+        self.assertIs(convolve.results[0], output)
+        of_kernel, *of_features = convolve.gradients(
+            [k, *inputs], [loss], [tf.ones([])])
+        own = np.stack([gradient[0] for gradient in gradients])
+        _assert_close(of_kernel, own if stacked else own[0], 'kernel')
+        for i, actual in enumerate(of_features, 1):
+          _assert_close(actual, np.concatenate(
+              [gradient[i] for gradient in gradients], 2), 'features')
 
-  @parameterized.parameters(1, 3, 5)
-  def test_outputs_and_gradients_are_the_same(self, known):
-    recorder = convolutions.Recorder()
-    first = _network(self._x[:known], self._kernels, recorder)
-    self.assertLen(recorder.results, 2)
-    expected = self._gradient(convolutions.convolve)
-    np.testing.assert_allclose(first, expected[0][:known], rtol=1e-5)
-    actual = self._gradient(convolutions.Reuser(recorder.results))
-    for one, other in zip(actual, expected):
-      self.assertGreater(np.abs(other).max(), 0.1)
-      np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4)
-
-  def test_known_rows_are_not_computed_again(self):
-    recorder = convolutions.Recorder()
-    _network(self._x[:3], self._kernels, recorder)
-    reuser = convolutions.Reuser([x + 1 for x in recorder.results])
-    output = _network(self._x, self._kernels, reuser)
-    expected = _network(self._x, self._kernels, convolutions.convolve)
+  @parameterized.parameters(5, 4)
+  def test_known_rows_are_not_computed_again(self, size):
+    rng = np.random.default_rng(0)
+    x = tf.constant(rng.normal(size=[size, size, 16, 4]), tf.float32)
+    kernel = tf.constant(rng.normal(size=[3, 3, 4, 2]), tf.float32)
+    expected = convolutions.Convolver()([x], kernel)
+    known = expected[:, :, None, :10] + 1
+    output = convolutions.Convolver(known=[known])([x], kernel)
+    np.testing.assert_array_equal(output[:, :, :10], known[:, :, 0])
     np.testing.assert_allclose(
-        output[:3], tf.sin(recorder.results[1] + 1), rtol=1e-5)
-    np.testing.assert_allclose(output[3:], expected[3:], rtol=1e-4, atol=1e-5)
+        output[:, :, 10:], expected[:, :, 10:], rtol=1e-4, atol=1e-4)
+
+  def test_operands_share_what_is_evaluated(self):
+    """A kernel and features that are used often are transformed once."""
+    rng = np.random.default_rng(0)
+    x, y = (tf.constant(rng.normal(size=[5, 5, 16, 4]), tf.float32)
+            for _ in range(2))
+    kernel = tf.constant(rng.normal(size=[3, 3, 8, 4]), tf.float32)
+
+    def transforms(operands):
+      def compute():
+        convolve = convolutions.Convolver(
+            {kernel.ref(): convolutions.evaluate([kernel])[0]})
+        return [convolve(each, kernel) for each in operands]
+
+      graph = tf.function(compute, autograph=False).get_concrete_function()
+      return sum(op.type == 'BatchMatMulV2' and op.inputs[0].shape == [7, 7, 5]
+                 for op in graph.graph.get_operations())
+
+    self.assertEqual(transforms([[x, None]]), 1)
+    self.assertEqual(transforms([[x, None], [y, x], [None, x]]), 2)
+
+  @parameterized.parameters(
+      dict(known_count=0, workers=1), dict(known_count=3, workers=1),
+      dict(known_count=1, workers=2))
+  def test_patches(self, known_count, workers):
+    rng = np.random.default_rng(0)
+    rows = 4
+    images = rng.normal(size=[workers * rows, 9, 13, 3])
+    kernel = rng.normal(size=[4, 4, 3, 2])
+    outputs, gradients = [], []
+    weights = rng.normal(size=[2, 3, workers * rows, 2])
+    for w in range(workers):
+      these = slice(w * rows, (w + 1) * rows)
+      with tf.GradientTape() as tape:
+        k = tf.constant(kernel)
+        tape.watch(k)
+        output = tf.transpose(
+            tf.nn.conv2d(images[these], k, 4, 'VALID'), [1, 2, 0, 3])
+        loss = tf.reduce_sum(output * weights[:, :, these])
+      outputs.append(output)
+      gradients.append(tape.gradient(loss, k))
+    expected = np.concatenate(outputs, 2)
+    known = []
+    if known_count:
+      split = expected.reshape([2, 3, workers, rows, 2])
+      known = [tf.constant(split[:, :, :, :known_count], tf.float32)]
+    k = tf.tile(tf.constant(kernel, tf.float32)[None], [workers, 1, 1, 1, 1])
+    with tf.GradientTape() as tape:
+      tape.watch(k)
+      output = convolutions.Convolver(known=known).patches(
+          tf.constant(images, tf.float32), k)
+      loss = tf.reduce_sum(output * tf.constant(weights, tf.float32))
+    _assert_close(output, expected)
+    _assert_close(tape.gradient(loss, k), np.stack(gradients))
 
 
 if __name__ == '__main__':

@@ -5,7 +5,6 @@ from absl.testing import parameterized
 import numpy as np
 import tensorflow as tf
 
-from agile_tf.agent import convolutions
 from agile_tf.agent import gradients as gradients_lib
 from agile_tf.agent import instructions
 from agile_tf.agent import networks
@@ -210,10 +209,8 @@ class PolicyGradientsTest(parameterized.TestCase):
     # What was computed when acting, step by step, need not be again.
     steps = []
     for t in range(length):
-      recorder = convolutions.Recorder()
-      self._policy(self._theta, _scaled(rollout['observations'][t]),
-                   tf.constant(self._codes), recorder)
-      steps.append(recorder.results)
+      steps.append(self._policy.at(self._theta).record(
+          _scaled(rollout['observations'][t]), tf.constant(self._codes))[1])
     results = tuple(map(tf.stack, zip(*steps)))
     for w, (one, two) in enumerate(zip(run(rollout, results)[0], gradients)):
       self._assert_close(one, two, w)

@@ -5,9 +5,9 @@ from absl.testing import parameterized
 import numpy as np
 import tensorflow as tf
 
+from agile_tf.agent import convolutions
 from agile_tf.agent import instructions
 from agile_tf.agent import modules
-from agile_tf.agent.convolutions import convolve
 from gridlu import language
 from tests.agile_tf.agent import network_oracles
 
@@ -44,6 +44,16 @@ def _case(name):
   }[name]
 
 
+def _features(images):
+  """Space-major features of [B, h, w, channels]."""
+  return tf.transpose(images, [1, 2, 0, 3])
+
+
+def _images(features):
+  """[B, h, w, channels] of space-major features."""
+  return tf.transpose(features, [2, 0, 1, 3])
+
+
 class FilmNmnTest(parameterized.TestCase):
 
   def _make(self, name):
@@ -64,11 +74,11 @@ class FilmNmnTest(parameterized.TestCase):
       'relations', 'arrangements', 'mixed', 'right_alone', 'chains')
   def test_mixed_batch_equals_each_tree_on_its_own(self, name):
     grammar, nmn, h_stem, parameters, trees, codes = self._make(name)
-    output = nmn(
-        tf.constant(h_stem), tf.constant(codes), convolve).numpy()
+    output = _images(nmn(
+        _features(h_stem), tf.constant(codes), convolutions.Convolver()))
     p = {key: value.numpy().astype(np.float64)
          for key, value in parameters.items()}
-    for h, tree, actual in zip(h_stem, trees, output):
+    for h, tree, actual in zip(h_stem, trees, output.numpy()):
       expected = network_oracles.nmn(
           h.astype(np.float64), tree, grammar.tokens, **p)
       np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-5)
@@ -83,7 +93,9 @@ class FilmNmnTest(parameterized.TestCase):
     with tf.GradientTape() as tape:
       tape.watch(sources[0])
       loss = tf.reduce_sum(
-          weights * nmn(sources[0], tf.constant(codes), convolve))
+          weights * _images(nmn(
+              _features(sources[0]), tf.constant(codes),
+              convolutions.Convolver())))
     actual = tape.gradient(loss, sources)
     with tf.GradientTape() as tape:
       tape.watch(sources[0])
@@ -105,7 +117,7 @@ class FilmNmnTest(parameterized.TestCase):
     red = grammar.tokens.index('red')
     with tf.GradientTape() as tape:
       loss = tf.reduce_sum(
-          nmn(tf.constant(h_stem[1:2]), codes[1:2], convolve))
+          nmn(_features(h_stem[1:2]), codes[1:2], convolutions.Convolver()))
     gradient = tf.convert_to_tensor(
         tape.gradient(loss, parameters['beta'])).numpy()
     self.assertGreater(np.abs(gradient[red]).max(), 0)
@@ -116,13 +128,14 @@ class StemAndMergeTest(absltest.TestCase):
 
   def test_shapes_of_gridlu(self):
     grammar = instructions.Grammar(_RELATIONS, _gridlu_tree)
+    convolve = convolutions.Convolver()
     h_stem = modules.Stem()(tf.zeros([2, 56, 56, 3]), convolve)
-    self.assertEqual(h_stem.shape, [2, 5, 5, 64])
+    self.assertEqual(h_stem.shape, [5, 5, 2, 64])
     h_nmn = modules.FilmNmn(grammar)(
         h_stem, grammar.encode(_RELATIONS[:2]), convolve)
-    self.assertEqual(h_nmn.shape, [2, 5, 5, 64])
+    self.assertEqual(h_nmn.shape, [5, 5, 2, 64])
     self.assertEqual(
-        modules.Merge()(h_nmn, h_stem, convolve).shape, [2, 5, 5, 64])
+        modules.Merge()(h_nmn, h_stem, convolve).shape, [5, 5, 2, 64])
 
   def test_stem_sees_its_patches_alone(self):
     # Pixel (0, 0) is in the first 8x8 patch, which only the first of the 3x3
@@ -131,8 +144,10 @@ class StemAndMergeTest(absltest.TestCase):
     image = np.random.default_rng(0).uniform(size=[1, 56, 56, 3])
     other = image.copy()
     other[0, 0, 0] = 1 - other[0, 0, 0]
-    one, two = (stem(tf.constant(x, tf.float32), convolve).numpy()[0]
-                for x in (image, other))
+    one, two = (
+        stem(tf.constant(x, tf.float32), convolutions.Convolver()).numpy()
+        for x in (image, other))
+    one, two = one[:, :, 0], two[:, :, 0]
     changed = np.any(one != two, axis=-1)
     self.assertTrue(changed[0, 0])
     self.assertEqual(changed.sum(), 1)
