@@ -1,8 +1,10 @@
-"""Every hyperparameter once: name, default, help, and what the paper says.
+"""The settings of a run: the name, default, help and limits of each.
 
-Flags, a run's `config.json` and the comparison with the paper's table all
-derive from `Config`. Defaults are the paper's values for GridLU-Relations with
-AGILE. Flags are defined by `define_flags` and read by `from_flags` alone.
+Flags, a run's `config.json` and the comparison with the paper's table are all
+made from `Config`. Where the paper states a value for AGILE on
+GridLU-Relations, that is the default (lambda is the exception). The other
+defaults are our choices; launch/README.md lists them. Only `define_flags`
+defines these flags, and only `from_flags` reads them.
 """
 
 from collections.abc import Callable, Iterable
@@ -16,17 +18,18 @@ import numpy as np
 
 from gridlu import files
 from gridlu import program
+from gridlu import tasks
 
 # Flags count as those of the program that defines them, for its --help.
 flags.disclaim_key_flags()
 
 
 class ConfigError(program.UserError):
-  """A setting that cannot be: names the value, what was expected, the fix."""
+  """An invalid setting. The message names it, what was expected and the fix."""
 
 
 class MissingError(ConfigError):
-  """There is no file with the settings of a run."""
+  """The file with a run's settings does not exist."""
 
 
 def _setting(default: Any, text: str, *, low: float | None = None,
@@ -36,16 +39,16 @@ def _setting(default: Any, text: str, *, low: float | None = None,
   """Declares a setting.
 
   Args:
-    default: Its value and with it its type.
+    default: The default value. Its type is the setting's type.
     text: The flag's help.
-    low: The smallest value allowed.
-    high: The largest value allowed.
+    low: The smallest allowed value.
+    high: The largest allowed value.
     above: A bound that the value must exceed.
-    choices: The values allowed.
-    of_run: Whether it only says how a run is carried out, so that a resumed
-      run may change it.
-    double: Of a float, whether Python alone computes with it. All others end
-      in TensorFlow, in float32.
+    choices: The allowed values; empty allows all.
+    of_run: Whether the setting only affects how a run is carried out, so that
+      a resumed run may change it.
+    double: For a float, whether only Python computes with it, in double
+      precision. TensorFlow uses all others in float32, and they must fit.
   """
   return dataclasses.field(default=default, metadata={
       'text': text, 'low': low, 'high': high, 'above': above,
@@ -54,190 +57,208 @@ def _setting(default: Any, text: str, *, low: float | None = None,
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-  """What a run is made of; every field is a flag of the same name."""
+  """The settings of a run. Every field is a flag of the same name."""
 
   # The task.
   world: str = _setting(
-      'relations', 'What to train on: "relations" or "arrangements" (GridLU), '
-      'or "package.module:function" of a function that returns an '
-      'agile_tf.worlds.World of your own.')
+      'relations', 'What to train on: a GridLU task ('
+      f'{", ".join(tasks.TASKS)}), or your own world as '
+      '"package.module:function", a function that returns an '
+      'agile_tf.worlds.World.')
   instructions: str = _setting(
-      '', "Which of GridLU's instructions occur: those in whose text this "
-      'regular expression is found. "AGENT" leaves the 150 go-to instructions, '
-      '"SameLocation.*AGENT" 30 of these.')
+      '', 'Restricts GridLU to the instructions that contain a match of this '
+      'regular expression. "AGENT" selects the 150 go-to instructions, '
+      '"SameLocation.*AGENT" 30 of them.')
   held_out: str = _setting(
-      'none', 'What is held out of episodes and goal examples, for evaluation: '
-      "a share of GridLU's instructions as strings (the paper's way) or as "
-      'meanings, together with the other string that means the same.',
+      'none', 'Which GridLU instructions to keep out of the episodes and goal '
+      'examples of training, for evaluation: "none"; a share of all "strings" '
+      '(as in the paper); or a share of all "meanings", each with every string '
+      'that has this meaning.',
       choices=('none', 'strings', 'meanings'))
   held_out_share: float = _setting(
-      0.1, 'The share that --held_out holds out.', above=0, high=1,
+      0.1, 'The share that --held_out keeps out of training.', above=0, high=1,
       double=True)
   held_out_seed: int = _setting(
-      0, 'Decides which ones.', low=0)
+      0, 'The seed that selects what --held_out keeps out.', low=0)
   physics: str = _setting(
-      'normal', "GridLU's physics: every block can be carried, or red rects "
-      'cannot (figure 5).', choices=('normal', 'immovable_red_rects'))
+      'normal', "GridLU's physics: the agent can carry every block, or every "
+      'block but red rects (figure 5).',
+      choices=('normal', 'immovable_red_rects'))
   episode_length: int = _setting(
       30, 'Steps in a GridLU episode.', low=1, high=2**31 - 1)
   truncate: bool = _setting(
-      False, "Whether a GridLU episode's end is a truncation (returns "
-      'bootstrap there) and not a termination.')
+      False, 'Whether the end of a GridLU episode is a truncation, where '
+      'returns bootstrap, instead of a termination.')
   noop: bool = _setting(
-      False, 'Whether the policy in GridLU may also do nothing, as a sixth '
-      'action.')
+      False, 'Whether the policy in GridLU has a sixth action, which does '
+      'nothing.')
 
   # The networks.
   model: str = _setting(
-      'nmn', 'The networks: "nmn" follows the tree of the instruction '
-      '(FiLM-NMN), "lstm" reads it as a sequence (FiLM-LSTM).',
+      'nmn', "The policy's network and, unless --discriminator_model names "
+      'another, the discriminator\'s. "nmn" (FiLM-NMN) follows the tree of the '
+      'instruction, "lstm" (FiLM-LSTM) reads it as a sequence.',
       choices=('nmn', 'lstm'))
   discriminator_model: str = _setting(
-      'same', 'The network of the discriminator; "same" is that of --model.',
+      'same', 'The discriminator\'s network: "nmn" or "lstm", as for --model, '
+      'or "same" to use the value of --model.',
       choices=('same', 'nmn', 'lstm'))
 
   # The reward.
   reward: str = _setting(
-      'discriminator', "The policy's reward: the decision of a discriminator "
-      "that is trained at the same time (AGILE), the environment's ground "
-      'truth (the A3C baselines), or the decision of the frozen discriminator '
-      'of another run (--reward_model).',
+      'discriminator', "Where the policy's reward comes from: "
+      '"discriminator", which is trained at the same time (AGILE); '
+      '"environment", the ground truth (the A3C baselines); or "frozen", the '
+      'discriminator of another run (--reward_model), which is not trained '
+      'further.',
       choices=('discriminator', 'environment', 'frozen'))
   reward_model: str = _setting(
-      '', 'The run directory whose discriminator --reward=frozen takes.')
+      '', 'The run directory whose discriminator --reward=frozen uses.')
   reward_form: str = _setting(
-      'decision', "The discriminator's reward: its decision D > 0.5, the "
-      'probability D, "log" D (at least -10), or "gail", -log(1 - D) (at most '
-      '10).',
+      'decision', "The reward as a function of the discriminator's output D: "
+      '"decision" (1 if D > 0.5, else 0), "probability" (D), "log" (log D, at '
+      'least -10) or "gail" (-log(1 - D), at most 10). --reward_scale '
+      'multiplies it.',
       choices=('decision', 'probability', 'log', 'gail'))
   reward_scale: float = _setting(
-      0.1, 'The reward of a goal state.', above=0)
+      0.1, 'The factor of all rewards. With a reward of 0 or 1, this is the '
+      'reward of a goal state.', above=0)
   reward_prediction: bool = _setting(
-      False, 'Whether the policy also learns to predict rewards (A3C-RP; with '
-      '--reward=discriminator it predicts the modelled reward, which the paper '
-      'does not do).')
+      False, 'Whether the policy also learns to predict rewards (A3C-RP). With '
+      "--reward=discriminator it predicts the discriminator's decisions, which "
+      'the paper does not do.')
   reward_prediction_cost: float = _setting(
-      1.0, "The weight of reward prediction's loss.", above=0)
+      1.0, 'The weight of the reward prediction loss.', above=0)
   reward_prediction_batch_size: int = _setting(
-      4, 'Replayed states for each rollout.', low=2)
+      4, 'Replayed states for each rollout of a worker.', low=2)
   reward_prediction_replay_size: int = _setting(
-      30_000, "States in reward prediction's replay buffer, for all workers "
-      'together.', low=1)
+      30_000, 'The capacity of the replay buffer of reward prediction, in '
+      'states. All workers share it.', low=1)
 
   # The policy.
   initial_policy: str = _setting(
-      '', 'The run directory whose policy this run begins with, with fresh '
-      'optimiser slots.')
+      '', 'The run directory whose policy this run begins with. The optimiser '
+      'starts anew.')
   policy_learning_rate: float = _setting(
-      3e-4, "RMSProp's learning rate for the policy.", above=0)
+      3e-4, "The learning rate of the policy's RMSProp.", above=0)
   policy_decay: float = _setting(
-      0.99, "RMSProp's decay of the mean square, for the policy.", low=0,
+      0.99, "The decay of the mean square in the policy's RMSProp.", low=0,
       high=1)
   policy_epsilon: float = _setting(
-      0.1, "RMSProp's epsilon, inside the square root, for the policy.",
+      0.1, "The epsilon of the policy's RMSProp, inside the square root.",
       above=0)
   policy_gradient_norm: float = _setting(
-      40.0, "The norm to which a worker's policy gradient is clipped.",
+      40.0, "The norm to which each worker's policy gradient is clipped.",
       above=0)
   rollout_length: int = _setting(
-      15, 'Steps from one update to the next; a rollout ends with its episode.',
-      low=1, high=10_000)
-  discount: float = _setting(0.99, 'gamma.', low=0, high=1)
+      15, 'Steps of a rollout, after which the policy is updated. A rollout '
+      'also ends with its episode.', low=1, high=10_000)
+  discount: float = _setting(0.99, 'gamma, the discount.', low=0, high=1)
   td_lambda: float = _setting(
-      1.0, 'lambda of the returns; 1 is the n-step returns of A3C.', low=0,
+      1.0, "lambda of the returns; 1 gives A3C's n-step returns.", low=0,
       high=1)
   baseline_cost: float = _setting(
-      1.0, "The weight of the baseline's loss.", low=0)
+      1.0, 'The weight of the baseline loss.', low=0)
   entropy_weight: float = _setting(
       0.01, "alpha, the weight of the policy's entropy.", low=0)
   policy_workers: int = _setting(
       15, 'Workers that train the policy.', low=1, high=10_000)
   policy_threads: int = _setting(
-      15, 'Threads over which these workers are dealt; they divide the '
-      "workers. 1 plays all workers in lockstep, the discriminator's too, and "
-      'makes a run on a CPU repeatable.', low=1, high=1000)
+      15, 'Threads that share the policy workers equally; the number must '
+      "divide --policy_workers. With 1, these workers and the discriminator's "
+      'take turns in one thread, and a run on a CPU is repeatable.', low=1,
+      high=1000)
 
   # The discriminator.
   discriminator_learning_rate: float = _setting(
-      5e-4, "RMSProp's learning rate for the discriminator.", above=0)
+      5e-4, "The learning rate of the discriminator's RMSProp.", above=0)
   discriminator_decay: float = _setting(
-      0.9, "RMSProp's decay of the mean square, for the discriminator.", low=0,
-      high=1)
+      0.9, "The decay of the mean square in the discriminator's RMSProp.",
+      low=0, high=1)
   discriminator_epsilon: float = _setting(
-      1e-10, "RMSProp's epsilon, inside the square root, for the "
-      'discriminator.', above=0)
+      1e-10, "The epsilon of the discriminator's RMSProp, inside the square "
+      'root.', above=0)
   discriminator_gradient_norm: float = _setting(
       25.0, "The norm to which the discriminator's gradient is clipped.",
       above=0)
   batch_size: int = _setting(
-      256, 'Examples in a batch of the discriminator, half of them goals.',
-      low=2)
+      256, 'Examples in a batch of the discriminator; half of them are goal '
+      'examples.', low=2)
   anticipated_negative_rate: float = _setting(
-      0.25, 'rho: the share of a draw from B that is taken for true negatives; '
-      '1 takes all.', above=0, high=1, double=True)
+      0.25, 'rho: the share of the pairs drawn from the replay buffer B that '
+      'the discriminator is trained on, as negatives. The rest, which it rates '
+      'highest, is rejected. 1 rejects none.', above=0, high=1, double=True)
   max_column_norm: float = _setting(
-      1.0, "The L2 norm to which the incoming weights of each of the "
-      "discriminator's units are clipped; 0 clips none.", low=0)
+      1.0, 'The L2 norm to which the incoming weights of each unit of the '
+      'discriminator are clipped; 0 turns this off.', low=0)
   replay_size: int = _setting(
-      100_000, 'Pairs in the replay buffer B.', low=1)
+      100_000, "The capacity of the discriminator's replay buffer B, in pairs "
+      'of an instruction and a state.', low=1)
   all_workers_write: bool = _setting(
-      False, "Whether the policy workers' states enter B too.")
+      False, "Whether the policy workers add their states to B, as the "
+      "discriminator's worker does.")
   steps_per_discriminator_update: int = _setting(
-      225, "Policy steps for each iteration of the discriminator's worker, "
-      'held whatever the machine: whoever is ahead waits. 225 is 16 workers '
-      'that iterate equally often; 0 lets the threads run free.', low=0)
+      225, "Policy steps for each iteration of the discriminator's worker. "
+      'Workers that are ahead of this ratio wait. With the default, the 15 '
+      "policy workers and the discriminator's iterate equally often. 0 sets no "
+      'ratio: threads run free, and one thread alone iterates all workers '
+      'equally often.', low=0)
   dataset: str = _setting(
-      '', 'A file of goal examples (see gridlu.goal_dataset); by default '
+      '', 'A file of goal examples (see gridlu/goal_dataset.py). By default '
       '--dataset_size of them are generated.')
   strict_dataset: bool = _setting(
-      False, 'Refuse a --dataset for GridLU if any of its states does not '
-      'satisfy its instruction, and do not only warn of it.', of_run=True)
+      False, 'Whether to refuse a GridLU --dataset with states that do not '
+      'satisfy their instruction, instead of only warning.', of_run=True)
   dataset_size: int = _setting(
-      131_072, 'Pairs in the data set D.', low=1)
+      131_072, 'The number of goal examples to generate.', low=1)
   dataset_seed: int = _setting(
-      0, 'The seed from which D is generated.', low=0)
+      0, 'The seed of the generated goal examples.', low=0)
   dataset_carrying: float = _setting(
-      0.0, "The share of D's goal states with the agent on a block in which it "
-      'carries that block.', low=0, high=1, double=True)
+      0.0, 'The share of generated goal examples in which the agent carries '
+      'the block under it, among those with the agent on a block.', low=0,
+      high=1, double=True)
 
   # The run.
   steps: int = _setting(
-      500_000_000, 'Policy steps to train for, over all workers.', low=1,
-      high=900_000_000_000, of_run=True)  # Checkpoints have twelve digits.
-  seed: int = _setting(0, 'The seed of everything but D.', low=0)
+      500_000_000, 'Policy steps to train for, summed over all workers.',
+      low=1, high=900_000_000_000,  # A checkpoint's name has twelve digits.
+      of_run=True)
+  seed: int = _setting(
+      0, 'The seed of everything but the goal examples and the held-out '
+      'instructions.', low=0)
   rollouts: str = _setting(
-      'auto', 'How episodes are played: "compiled" whole rollouts in one '
-      'program, where the world has its rules in TensorFlow; "environment" '
-      'steps a dm_env environment in Python. "auto" compiles where it can.',
+      'auto', 'How episodes are played: "compiled" plays whole rollouts in one '
+      'program and needs a world with its rules in TensorFlow; "environment" '
+      'steps a dm_env environment in Python; "auto" compiles where it can.',
       choices=('auto', 'compiled', 'environment'))
   run_dir: str = _setting(
-      '', "Where the run's files go. A directory that has a run in it is "
+      '', "The directory of the run's files. If it contains a run, that run is "
       'resumed.', of_run=True)
   intra_op_threads: int = _setting(
-      0, 'Threads within one TensorFlow operation or compiled program; 0 is '
-      'one for each CPU core that the process may use.', low=0, high=4096,
-      of_run=True)
+      0, 'Threads that TensorFlow uses within one operation or compiled '
+      'program; 0 means one for each CPU core that the process may use.',
+      low=0, high=4096, of_run=True)
   inter_op_threads: int = _setting(
-      0, 'Threads that run several operations at a time; 0 as above.', low=0,
-      high=4096, of_run=True)
+      0, 'Operations that TensorFlow runs at the same time; 0 means one for '
+      'each CPU core that the process may use.', low=0, high=4096, of_run=True)
   log_steps: int = _setting(
-      10_000, 'Steps between two rows of metrics.', low=1, of_run=True)
+      10_000, 'Steps from one row of metrics to the next.', low=1, of_run=True)
   image_steps: int = _setting(
-      500_000, 'Steps between two episodes as images in TensorBoard.', low=1,
-      of_run=True)
+      500_000, 'Steps from one episode shown in TensorBoard to the next.',
+      low=1, of_run=True)
   checkpoint_minutes: float = _setting(
-      10.0, 'Minutes between two checkpoints.', above=0, of_run=True,
+      10.0, 'Minutes from one checkpoint to the next.', above=0, of_run=True,
       double=True)
   stall_minutes: float = _setting(
-      10.0, 'After how many minutes in one iteration a worker is reported, '
-      'with the place where it is. If the run has to be saved or stopped and '
-      'the worker does not come within as many, the run ends with an error.',
+      10.0, 'Minutes in one iteration after which a worker is reported, with '
+      'its stack trace. If the run must save or stop and has to wait this long '
+      'for a worker, it ends with an error.',
       above=0, of_run=True, double=True)
   checkpoints_kept: int = _setting(
-      3, 'How many checkpoints are kept, the newest ones.', low=1, of_run=True)
+      3, 'How many of the newest checkpoints are kept.', low=1, of_run=True)
   why: str = _setting(
-      '', "Why the run's hyperparameters are not the paper's; shown beside "
-      'them.', of_run=True)
+      '', "Why the run's hyperparameters differ from the paper's. "
+      'agile_tf.hparams and TensorBoard show it.', of_run=True)
 
   def __post_init__(self):
     for field in dataclasses.fields(self):
@@ -249,23 +270,23 @@ class Config:
           f'{", ".join(map(str, _divisors(self.policy_workers)))}.')
     if self.batch_size % 2:
       raise ConfigError(
-          f'--batch_size={self.batch_size} is odd; half of a batch are goals, '
-          'so use an even number.')
+          f'--batch_size={self.batch_size} is odd; half of a batch are goal '
+          'examples, so use an even number.')
     draw = self.batch_size / (2 * self.anticipated_negative_rate)
     if not math.isfinite(draw) or round(draw) > self.replay_size:
       raise ConfigError(
           f'--replay_size={self.replay_size} is less than one draw from B '
-          f'({draw:.15g} pairs = batch_size / (2 anticipated_negative_rate)); '
-          'make it, or --anticipated_negative_rate, larger.')
+          f'({draw:.15g} pairs = batch_size / (2 * anticipated_negative_rate)'
+          '); make it or --anticipated_negative_rate larger.')
     if (self.reward == 'frozen') != bool(self.reward_model):
       raise ConfigError(
           f'--reward={self.reward} with --reward_model={self.reward_model!r}: '
-          'a frozen reward needs the directory of the run that it comes from, '
-          'and no other reward takes one.')
+          'a frozen reward needs the directory of the run whose discriminator '
+          'it uses, and the other rewards need an empty --reward_model.')
 
   @property
   def trains_discriminator(self) -> bool:
-    """Whether the run has a discriminator worker."""
+    """Whether the run trains a discriminator."""
     return self.reward == 'discriminator'
 
 
@@ -273,18 +294,18 @@ def _divisors(number: int) -> list[int]:
   return [i for i in range(1, number + 1) if number % i == 0]
 
 
-# What float32 holds with all its digits; less than the smallest becomes 0.
+# The range of float32 at full precision. Smaller numbers may become 0.
 _SMALLEST, _LARGEST = (
     float(limit)
     for limit in (np.finfo(np.float32).tiny, np.finfo(np.float32).max))
 
 
-# The largest whole number that NumPy and TensorFlow hold.
+# The largest integer of NumPy and TensorFlow.
 _MOST = 2**63 - 1
 
 
 def _shown(value: Any) -> str:
-  """Returns a value as an error may show it, however large it is."""
+  """Returns a value as an error message shows it, shortened if it is long."""
   if isinstance(value, int) and value.bit_length() > 400:
     return f'(a number of {value.bit_length()} bits)'
   text = value if isinstance(value, str) and value.isprintable() else (
@@ -293,7 +314,7 @@ def _shown(value: Any) -> str:
 
 
 def _check(field: dataclasses.Field, value: Any) -> None:
-  """Raises ConfigError if a value is of another type or out of its range."""
+  """Raises ConfigError if a value has another type or is out of range."""
   kinds = (int, float) if isinstance(field.default, float) else (
       type(field.default),)
   if type(value) not in kinds:
@@ -307,19 +328,19 @@ def _check(field: dataclasses.Field, value: Any) -> None:
 
 
 def _text_problem(field: dataclasses.Field, value: str) -> str:
-  """Returns what was expected in place of a text, '' if it is good."""
+  """Returns what was expected instead of this text; '' if it is valid."""
   choices = field.metadata['choices']
   if choices and value not in choices:
     return 'one of ' + ', '.join(choices)
   try:
     value.encode()
-  except UnicodeEncodeError:  # What Python makes of other bytes.
+  except UnicodeEncodeError:  # Python decodes invalid bytes to such text.
     return 'text in UTF-8'
   return 'text without a null character' if '\0' in value else ''
 
 
 def _number_problem(field: dataclasses.Field, value: float) -> str:
-  """Returns what was expected in place of a number, '' if it is good."""
+  """Returns what was expected instead of this number; '' if it is valid."""
   limits = field.metadata
   low, above, high = limits['low'], limits['above'], limits['high']
   if high is None and isinstance(value, int):
@@ -337,7 +358,7 @@ def _number_problem(field: dataclasses.Field, value: float) -> str:
     return ' and '.join(wanted) or 'a finite number'
   if isinstance(field.default, float) and not limits['double'] and value and (
       not _SMALLEST <= abs(value) <= _LARGEST):
-    return (f'what float32 can hold, from {_SMALLEST:.2g} to {_LARGEST:.2g}'
+    return (f'a float32, from {_SMALLEST:.2g} to {_LARGEST:.2g}'
             f'{"" if above == 0 else ", or 0"}')
   return ''
 
@@ -363,7 +384,7 @@ def from_flags(values: flags.FlagValues) -> Config:
   """Reads the settings from parsed flags.
 
   Raises:
-    ConfigError: if a value is out of its range or does not fit another.
+    ConfigError: if a value is out of range or contradicts another.
   """
   return Config(**{
       field.name: getattr(values, field.name)
@@ -382,8 +403,8 @@ def save(config: Config, path: str) -> None:
       file.write('\n')
   except OSError as error:
     raise ConfigError(
-        f'{path} cannot be written ({error}). Make space, or let the '
-        'directory be written.') from error
+        f'{path} cannot be written ({error}). Free some disk space, or make '
+        'the directory writable.') from error
 
 
 def load(path: str) -> Config:
@@ -391,7 +412,7 @@ def load(path: str) -> Config:
 
   Raises:
     MissingError: if there is no such file.
-    ConfigError: if it cannot be read, or is not a configuration.
+    ConfigError: if the file cannot be read or is not a configuration.
   """
   try:
     with open(path, encoding='utf-8') as file:
@@ -403,15 +424,15 @@ def load(path: str) -> Config:
         'wrote.') from None
   except OSError as error:
     raise ConfigError(f'{path} cannot be read: {error}.') from error
-  except (ValueError, TypeError) as error:  # Not JSON, or not our settings.
+  except (ValueError, TypeError) as error:  # Not JSON, or unknown settings.
     raise ConfigError(
         f'{path} is not a configuration of this version ({error}).') from error
 
 
 def differences(old: Config, new: Config) -> Iterable[str]:
-  """Lists the settings that make two runs different, one a line.
+  """Returns a line for each setting in which two runs differ.
 
-  Settings that only say how a run is carried out are left out.
+  Settings that only affect how a run is carried out are left out.
   """
   return [
       f'--{field.name}: {getattr(old, field.name)!r} there, '

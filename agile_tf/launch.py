@@ -1,11 +1,11 @@
-"""Trains an agent: builds a run, starts its threads, stops cleanly.
+"""Trains an agent: builds a run, starts its threads, and stops cleanly.
 
   python -m agile_tf.launch --flagfile=launch/relations.flags
 
 A run lives in one directory: `config.json`, `metrics.csv`, TensorBoard events
-and `checkpoints/`. The same command goes on where it stopped. Ctrl-C, SIGTERM
-and SIGHUP (a terminal that is closed) save and end it; an exception in any
-thread ends it with its traceback.
+and `checkpoints/`. The same command resumes it. Ctrl-C, SIGTERM and SIGHUP
+(sent when a terminal closes) save and end it; an exception in any thread ends
+it with its traceback.
 """
 
 from collections.abc import Callable, Sequence
@@ -40,14 +40,14 @@ from gridlu import rendering
 
 
 def make_run_dir(config: config_lib.Config) -> None:
-  """Makes the run's directory.
+  """Creates the run's directory if it does not exist.
 
   Raises:
-    ConfigError: if it cannot be used.
+    ConfigError: if it has no name, or cannot be created or written.
   """
   if not config.run_dir:
     raise config_lib.ConfigError(
-        "--run_dir is empty; say where the run's files shall go, for example "
+        "--run_dir is empty; name a directory for the run's files, for example "
         '--run_dir=runs/relations.')
   try:
     os.makedirs(config.run_dir, exist_ok=True)
@@ -56,17 +56,17 @@ def make_run_dir(config: config_lib.Config) -> None:
   except OSError as error:
     raise config_lib.ConfigError(
         f'--run_dir={config.run_dir} cannot be written: {error}. Choose a '
-        'directory that can.') from error
+        'writable directory.') from error
 
 
 def check_same_run(config: config_lib.Config) -> str:
-  """Checks that the run in the run's directory, if there is one, is this one.
+  """Returns the path of a run's `config.json`, after checking its settings.
 
-  Returns:
-    The path of the run's `config.json`, which is left as it is.
+  Neither the file nor the directory is changed.
 
   Raises:
-    ConfigError: if it is another.
+    ConfigError: if the directory contains a run with other settings, or
+      checkpoints but no settings.
   """
   path = os.path.join(config.run_dir, 'config.json')
   try:
@@ -74,37 +74,39 @@ def check_same_run(config: config_lib.Config) -> str:
   except config_lib.MissingError:
     if checkpoints.steps(config.run_dir):
       raise config_lib.ConfigError(
-          f'--run_dir={config.run_dir} has checkpoints and no config.json that '
-          'says what they are of: put it back, or choose another --run_dir.'
+          f'--run_dir={config.run_dir} has checkpoints but no config.json with '
+          'their settings. Put it back, or choose another --run_dir.'
           ) from None
     return path
   differences = config_lib.differences(there, config)
   if differences:
     raise config_lib.ConfigError(
-        f'--run_dir={config.run_dir} holds a run with other settings:\n  ' +
+        f'--run_dir={config.run_dir} contains a run with other settings:\n  ' +
         '\n  '.join(differences) +
-        '\nUse these settings to go on with it, or another --run_dir.')
+        '\nTo resume that run, use its settings. For a new run, choose another '
+        '--run_dir.')
   return path
 
 
 def _threads_for(num_workers: int, cores: int) -> int:
-  """The smallest number of threads that uses all cores and divides the work."""
+  """Returns the fewest threads that use all cores and divide the workers."""
   return min(n for n in range(1, num_workers + 1)
              if not num_workers % n and n >= min(cores, num_workers))
 
 
 class Run:
-  """A trainer, its files, and what has to happen now and then."""
+  """Writes the metrics, pictures and checkpoints of a run when they are due."""
 
   def __init__(self, config: config_lib.Config, trainer: trainer_lib.Trainer,
                check_lock: Callable[[], None]):
-    """Opens the files; goes on from the newest checkpoint, if there is one.
+    """Opens the files and resumes from the newest checkpoint, if there is one.
 
     Args:
       config: The run's settings.
-      trainer: At step 0.
-      check_lock: Raises an error if the run's directory is not the run's own
-        any more, see `run_lock.hold`. It is called before each row and save.
+      trainer: The run's trainer, at step 0.
+      check_lock: A function that raises an error if this process no longer
+        holds the run's directory; see `run_lock.hold`. It is called before each
+        row and each checkpoint.
     """
     self._config = config
     self._check_lock = check_lock
@@ -112,7 +114,7 @@ class Run:
     self._schedule = trainer.schedule
     self._image_steps = 0
     if checkpoints.recover(config.run_dir, self._restore):
-      logging.info('Going on from step %d.', self._schedule.steps)
+      logging.info('Resuming from step %d.', self._schedule.steps)
     steps = self._schedule.steps
     self._writer = metrics.Writer(
         config.run_dir, steps, config.steps,
@@ -126,20 +128,21 @@ class Run:
     self._saved_steps = steps
     self._save_time = self._row_time
     self._warned: set[str] = set()
-    self._compiling_at: int | None = steps  # None: all is compiled.
+    # The step before any program is compiled; None once all are.
+    self._compiling_at: int | None = steps
 
   def _restore(self, checkpoint: checkpoints.Checkpoint) -> None:
-    """Takes over what was saved; see `checkpoints.recover`."""
+    """Restores a checkpoint; see `checkpoints.recover`."""
     self._trainer.load(checkpoint)
     self._image_steps = checkpoint.values.get('image_steps', 0)
 
   def tick(self) -> None:
-    """Writes whatever is due. Only the main thread calls it."""
+    """Writes what is due. Only the main thread calls this."""
     config, steps = self._config, self._schedule.steps
     self._writer.progress(steps)
     if self._compiling_at is not None and steps > self._compiling_at:
       self._compiling_at = None
-      logging.info('The first steps took %.0f s, most of it to compile.',
+      logging.info('The first steps took %.0f s, mostly for compilation.',
                    time.monotonic() - self._start_time)
     self._write_row_if_due()
     if steps - self._image_steps >= config.image_steps or (
@@ -166,7 +169,7 @@ class Run:
     self._warn(values)
 
   def _warn(self, values: dict[str, Any]) -> None:
-    """Warns of what looks wrong; again only after it has been well."""
+    """Logs new warnings: those that the previous row did not give."""
     warnings = health.warnings(values, self._trainer.world.num_actions)
     for kind, text in warnings.items():
       if kind not in self._warned:
@@ -174,7 +177,7 @@ class Run:
     self._warned = set(warnings)
 
   def _show(self, episode: recorder.Recording, steps: int) -> None:
-    """Writes an episode as a picture and as an animation."""
+    """Writes an episode to TensorBoard as a picture and as an animation."""
     images = self._trainer.world.pixels(episode.observations)
     notes = ['start'] + [
         f'{i + 1}: goal' if decision else f'{i + 1}'
@@ -192,13 +195,13 @@ class Run:
     """Saves a checkpoint, unless a worker has failed.
 
     Raises:
-      TrainingError: if a number in it is not finite; nothing is saved.
-      StalledError: if a worker hangs.
+      TrainingError: if a number in it is not finite. Then nothing is saved.
+      StalledError: if a worker does not finish its iteration in time.
     """
     with self._schedule.paused(60 * self._config.stall_minutes):
       if self._schedule.error is not None:
         return
-      # Before the checkpoint, which says from where its rows are still due.
+      # First, because a resumed run writes no row for earlier steps.
       self._write_row_if_due()
       checkpoint = self._trainer.checkpoint()
     trainer_lib.require_finite(checkpoint)
@@ -217,27 +220,29 @@ class Run:
 
 
 # Wrappers such as timeout(1) send a signal to the process and to its group, so
-# that it arrives twice.
+# that it arrives twice. Within this time, it counts as the same signal.
 _SAME_SIGNAL_SECONDS = 2.0
 
 
 class _Signals:
-  """What Ctrl-C, SIGTERM and SIGHUP do: save and stop; later ones end at once.
+  """Handles Ctrl-C, SIGTERM and SIGHUP: save and stop; a second ends at once.
 
   Attributes:
-    schedule: To be stopped. Before there is one, a KeyboardInterrupt is raised.
+    schedule: What a signal stops. While it is None, a signal raises
+      KeyboardInterrupt.
   """
 
   def __init__(self):
     self.schedule: schedule_lib.Schedule | None = None
     self._stopped = False
     numbers = [signal.SIGINT, signal.SIGTERM]
-    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # As by nohup.
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup ignores it.
       numbers.append(signal.SIGHUP)
     self._handlers = {
         number: signal.signal(number, self._stop) for number in numbers}
-    # Python calls a handler once the main thread is back from a program of
-    # TensorFlow, which may hang; what it writes here can be read before.
+    # Python calls a handler only when the main thread returns from TensorFlow,
+    # which may hang. The number of the signal arrives in this socket at once,
+    # where another thread reads it.
     reader, self._writer = socket.socketpair()
     self._writer.setblocking(False)
     self._wakeup = signal.set_wakeup_fd(self._writer.fileno())
@@ -267,9 +272,10 @@ class _Signals:
     logging.info('%s: saving and stopping.', signal.Signals(number).name)
 
   def restore(self) -> None:
-    """Goes back to what they did before, unless one of them has come.
+    """Restores the previous handlers, unless a signal has arrived.
 
-    Its second half may still come, and must not spoil the exit.
+    In that case its second copy may still arrive, and must not disturb the
+    exit.
     """
     if self._stopped:
       return
@@ -281,7 +287,7 @@ class _Signals:
 
 def build(config: config_lib.Config, check_lock: Callable[[], None]
          ) -> tuple[trainer_lib.Trainer, Run]:
-  """Sets a run up, from its start or from its newest checkpoint.
+  """Returns a run, at its start or at its newest checkpoint.
 
   Args:
     config: The run's settings.
@@ -289,12 +295,13 @@ def build(config: config_lib.Config, check_lock: Callable[[], None]
 
   Raises:
     ConfigError, CheckpointError, GoalDatasetError, MetricsError or WorldError:
-      if that is not possible.
+      if the run cannot be set up.
   """
   here = machine.prepare(config)
   config_path = check_same_run(config)
   frozen = initial = None
-  if not checkpoints.steps(config.run_dir):  # Else they are in its checkpoint.
+  # A checkpoint of the run itself contains these networks already.
+  if not checkpoints.steps(config.run_dir):
     if config.reward == 'frozen':
       frozen = _load_result('reward_model', config.reward_model)
     if config.initial_policy:
@@ -302,7 +309,7 @@ def build(config: config_lib.Config, check_lock: Callable[[], None]
   started = time.monotonic()
   trainer = trainer_lib.Trainer(config, frozen, initial)
   run = Run(config, trainer, check_lock)
-  config_lib.save(config, config_path)  # Only now is it a run.
+  config_lib.save(config, config_path)  # Last: a failed start leaves no run.
   logging.info(
       'Built in %.0f s: %d policy workers in %d threads%s on %s.',
       time.monotonic() - started, config.policy_workers, config.policy_threads,
@@ -310,23 +317,23 @@ def build(config: config_lib.Config, check_lock: Callable[[], None]
       here.description)
   if config.policy_threads > here.parallel:
     logging.info(
-        '%d policy threads are more than the %d that this machine can compute '
-        'at the same time. --policy_threads=%d trains the same %d workers and '
-        'may be faster.', config.policy_threads, here.parallel,
+        '--policy_threads=%d is more than the %d threads that this machine can '
+        'run at the same time. --policy_threads=%d trains the same %d workers '
+        'and may be faster.', config.policy_threads, here.parallel,
         _threads_for(config.policy_workers, here.parallel),
         config.policy_workers)
   return trainer, run
 
 
 def _load_result(flag: str, run_dir: str) -> checkpoints.Checkpoint:
-  """Loads the end of another run; warns if it has not come there."""
+  """Returns another run's newest checkpoint; warns if it is not its last."""
   checkpoint = checkpoints.load(run_dir)
   step = checkpoint.values['steps']
   total = checkpoint.values.get('config', {}).get('steps', step)
   if step < total:
     logging.warning(
-        '--%s=%s is not finished: what is used is of step %d of %d.', flag,
-        run_dir, step, total)
+        '--%s=%s is not finished: its checkpoint of step %d of %d is used.',
+        flag, run_dir, step, total)
   return checkpoint
 
 
@@ -336,8 +343,8 @@ def train(config: config_lib.Config) -> None:
   Raises:
     ConfigError, CheckpointError, GoalDatasetError, MetricsError,
       RunLockError or WorldError: if the run cannot be set up.
-    CheckpointError or MetricsError: if its files cannot be written any more.
-    TrainingError: if its numbers go wrong.
+    CheckpointError or MetricsError: if its files can no longer be written.
+    TrainingError: if a loss, a gradient or a parameter is not finite.
   """
   make_run_dir(config)
   with run_lock.hold(config.run_dir) as check_lock:
@@ -364,8 +371,8 @@ def _train(config: config_lib.Config, check_lock: Callable[[], None]) -> None:
   finally:
     signals.restore()
   logging.info(
-      'Stopped at step %d of %d; %s has it all.', trainer.schedule.steps,
-      config.steps, config.run_dir)
+      'Stopped at step %d of %d; everything is saved in %s.',
+      trainer.schedule.steps, config.steps, config.run_dir)
 
 
 @program.main()

@@ -1,8 +1,8 @@
-"""NumPy's archives (.npz), checked before anything in them is believed.
+"""NumPy archives (.npz), verified before their contents are used.
 
-`zipfile` compares a member with its checksum only once it has read it to its
-end, and NumPy stops earlier where a changed header says so. Here a member is
-read whole first, and then has to be just what its header says.
+`zipfile` compares a member with its checksum only after reading all of it, and
+NumPy stops earlier if a damaged header says so. This module first reads the
+whole member, and then requires that its size is what its header says.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,31 +16,31 @@ import zipfile
 import numpy as np
 
 _SUFFIX = '.npy'
-# How an archive ends: the count of its members is at byte 10, and what follows
-# these 22 bytes is a comment.
+# An archive ends with a record of 22 bytes, with the number of members at byte
+# 10, and a comment.
 _END_SIZE = 22
 _END_COUNT = 10
 
 
 class ArchiveError(ValueError):
-  """An archive of other bytes than NumPy writes for plain arrays."""
+  """An archive that is damaged, or that has other contents than arrays."""
 
 
 class Header(NamedTuple):
-  """What an array's header says of it."""
+  """The header of an array."""
   dtype: np.dtype
   shape: tuple[int, ...]
   is_fortran: bool  # Whether the first index varies fastest.
 
   @property
   def size(self) -> int:
-    """How many bytes the numbers take."""
+    """The size of the array's numbers, in bytes."""
     return math.prod(self.shape) * self.dtype.itemsize
 
 
 @contextlib.contextmanager
 def _parsing() -> Iterator[None]:
-  """Raises ArchiveError for whatever the parsers raise on damage."""
+  """Turns any error that the parsers raise for bad data into ArchiveError."""
   try:
     yield
   except (ArchiveError, MemoryError):
@@ -53,14 +53,14 @@ def _members(archive: zipfile.ZipFile, content: bytes
             ) -> dict[str, zipfile.ZipInfo]:
   """Returns the members by the names of their arrays."""
   members = archive.infolist()
-  # A changed length in the directory hides the members after it.
+  # A damaged length in the archive's directory can hide the members after it.
   place = len(content) - len(archive.comment) - _END_SIZE + _END_COUNT
   count, = struct.unpack_from('<H', content, place)
   named = {info.filename.removesuffix(_SUFFIX): info for info in members}
   if not count == len(members) == len(named):
     raise ArchiveError(
-        f'it has {len(named)} arrays of different names, and says that it has '
-        f'{count}')
+        f'it has {len(named)} arrays with different names, but says that it '
+        f'has {count}')
   for name, info in named.items():
     if info.filename != name + _SUFFIX:
       raise ArchiveError(f'{info.filename} is not an array')
@@ -68,28 +68,29 @@ def _members(archive: zipfile.ZipFile, content: bytes
 
 
 def _read_header(file: IO[bytes]) -> Header:
-  """Reads an array's header, and leaves the file at its first number."""
+  """Reads an array's header, up to the array's first number."""
   version = np.lib.format.read_magic(file)
   read = {(1, 0): np.lib.format.read_array_header_1_0,
           (2, 0): np.lib.format.read_array_header_2_0}.get(version)
   if read is None:
-    raise ArchiveError(f'it is of version {version} of the format')
+    raise ArchiveError(
+        f'it has version {version} of the format; expected (1, 0) or (2, 0)')
   shape, is_fortran, dtype = read(file)
   if dtype.hasobject:
-    raise ArchiveError('it holds objects, which can be programs')
+    raise ArchiveError('it contains Python objects, which can run code')
   if any(length < 0 for length in shape):
     raise ArchiveError(f'its shape is {shape}')
   return Header(dtype, shape, is_fortran)
 
 
 def headers(content: bytes) -> dict[str, Header]:
-  """Returns what an archive says of its arrays, and expands none of them.
+  """Returns the headers of an archive's arrays, without decompressing these.
 
   Args:
     content: The whole archive.
 
   Raises:
-    ArchiveError: if it is damaged, as far as that can be seen here.
+    ArchiveError: if the headers or the list of members are damaged.
   """
   found = {}
   with _parsing(), zipfile.ZipFile(io.BytesIO(content)) as archive:
@@ -98,8 +99,8 @@ def headers(content: bytes) -> dict[str, Header]:
         header = _read_header(file)
         if file.tell() + header.size != info.file_size:
           raise ArchiveError(
-              f'{name} has {info.file_size - file.tell()} bytes, and its '
-              f'header speaks of {header.size}')
+              f'{name} has {info.file_size - file.tell()} bytes, but its '
+              f'header says {header.size}')
       found[name] = header
   return found
 
@@ -111,7 +112,7 @@ def arrays(content: bytes) -> dict[str, np.ndarray]:
     content: The whole archive.
 
   Raises:
-    ArchiveError: if any of it is not as it was written.
+    ArchiveError: if any part of it is damaged.
   """
   found = {}
   with _parsing(), zipfile.ZipFile(io.BytesIO(content)) as archive:
@@ -121,8 +122,8 @@ def arrays(content: bytes) -> dict[str, np.ndarray]:
       header = _read_header(file)
       if file.tell() + header.size != len(whole):
         raise ArchiveError(
-            f'{name} has {len(whole) - file.tell()} bytes, and its header '
-            f'speaks of {header.size}')
+            f'{name} has {len(whole) - file.tell()} bytes, but its header says '
+            f'{header.size}')
       numbers = bytearray(memoryview(whole)[file.tell():])
       found[name] = np.ndarray(
           header.shape, header.dtype, numbers,
@@ -132,16 +133,16 @@ def arrays(content: bytes) -> dict[str, np.ndarray]:
 
 def expect(found: Mapping[str, np.ndarray], name: str, dtype: Any,
            shape: Sequence[int | None]) -> np.ndarray:
-  """Returns one of several arrays, which has to be as it is needed.
+  """Returns an array after checking its type and shape.
 
   Args:
-    found: By their names.
-    name: Which one.
-    dtype: That it must have.
-    shape: That it must have; None for a length that may be any.
+    found: Arrays by name.
+    name: The array's name.
+    dtype: The expected type.
+    shape: The expected shape; None for a dimension of any length.
 
   Raises:
-    ArchiveError: if it is missing, or of another kind or shape.
+    ArchiveError: if the array is missing, or has another type or shape.
   """
   if name not in found:
     raise ArchiveError(f'it lacks {name}')

@@ -1,4 +1,4 @@
-"""Writes files whole or not at all, and reads JSON that anybody wrote."""
+"""Writes files completely or not at all, and reads JSON from any source."""
 
 from collections.abc import Iterator
 import contextlib
@@ -11,9 +11,9 @@ from typing import Any, IO
 
 @contextlib.contextmanager
 def replacing(path: str, mode: str = 'w') -> Iterator[IO]:
-  """Opens a file that replaces `path` when it is complete and on the disk.
+  """Opens a file that replaces `path` when it is complete and on disk.
 
-  `path` never holds half a file. If an error occurs, it stays as it was.
+  `path` never contains an incomplete file. An error leaves it unchanged.
 
   Args:
     path: The file to write or replace.
@@ -26,7 +26,7 @@ def replacing(path: str, mode: str = 'w') -> Iterator[IO]:
     OSError: The file cannot be written.
   """
   _remove_left_overs(path)
-  # No other process writes to it.
+  # No other process uses this name.
   temporary = f'{path}.{socket.gethostname()}.{os.getpid()}.part'
   text = {} if 'b' in mode else {'encoding': 'utf-8', 'newline': ''}
   try:
@@ -42,22 +42,22 @@ def replacing(path: str, mode: str = 'w') -> Iterator[IO]:
 
 
 def _remove_left_overs(path: str) -> None:
-  """Removes what killed processes of this machine left."""
+  """Removes temporary files of processes that were killed on this machine."""
   start = f'{path}.{socket.gethostname()}.'
   for left_over in glob.glob(f'{glob.escape(start)}*.part'):
     number = left_over.removeprefix(start).removesuffix('.part')
     if number.isdecimal() and not _is_running(int(number)):
-      with contextlib.suppress(OSError):  # Another process was faster.
+      with contextlib.suppress(OSError):  # Another process has removed it.
         os.remove(left_over)
 
 
 def _is_running(process: int) -> bool:
-  """Whether this machine has a process of this number."""
+  """Returns whether this machine has a process with this number."""
   try:
     os.kill(process, 0)
   except (ProcessLookupError, OverflowError):
     return False
-  except PermissionError:  # Somebody else's.
+  except PermissionError:  # Another user's process.
     return True
   return True
 

@@ -12,10 +12,10 @@ flags.disclaim_key_flags()
 
 
 class UserError(ValueError):
-  """An error that the user can mend.
+  """An error that the user can fix.
 
   Its message names the value, what was expected and the fix. A program prints
-  it as one line and exits with code 1, without a traceback.
+  the message without a traceback and exits with code 1.
   """
 
 
@@ -23,14 +23,14 @@ Main = Callable[[Sequence[str]], None]
 
 
 def main(arguments: bool = False) -> Callable[[Main], Main]:
-  """Makes a program of a function of `sys.argv`; use as `@program.main()`.
+  """Returns a decorator for a program's main function: `@program.main()`.
 
   Args:
-    arguments: Whether it takes arguments that are not flags.
+    arguments: Whether the program takes arguments that are not flags.
 
   Returns:
-    A decorator. The decorated function exits with the message of a
-    `UserError`, and refuses arguments that it does not take.
+    A decorator for a function of `sys.argv`. The decorated function exits with
+    the message of a `UserError`, and refuses arguments if it takes none.
   """
   def decorate(function: Main) -> Main:
     @functools.wraps(function)
@@ -50,8 +50,8 @@ def main(arguments: bool = False) -> Callable[[Main], Main]:
 def run(function: Main, define_flags: Callable[[], None]) -> None:
   """Starts a program.
 
-  Flags are defined here and not on import, because programs are imported by
-  tests, and two of them may have flags of the same name.
+  Flags are defined here and not on import, because tests import several
+  programs, whose flags may have the same names.
 
   Args:
     function: Its main function.

@@ -1,19 +1,19 @@
-"""What every test needs before its imports: parsed flags, a quiet TensorFlow.
+"""Sets up every test before its imports: parsed flags, a quiet TensorFlow.
 
-TensorFlow's threads are left alone: its defaults are one thread a core.
+The number of TensorFlow's threads is its default, one for each core.
 """
 
 import os
 import tempfile
 
-# Before TensorFlow is imported, which reads them then. 2: errors only.
+# TensorFlow reads this when it is imported. 2 means errors only.
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
-# On the CPU, whatever the machine has: there a run can be repeated to the last
-# bit, and processes side by side do not share a GPU's memory.
+# Tests run on the CPU, where runs are repeatable to the last bit and several
+# processes do not compete for a GPU's memory.
 os.environ['CUDA_VISIBLE_DEVICES'] = ''
-# Most of the tests' time is XLA's, which compiles the same small programs again
-# for each process that a test starts: here they find them. Within a process see
-# tests/agile_tf/conftest.py.
+# Most of the tests' time goes to XLA, which would compile the same small
+# programs in each process that a test starts. This cache shares them between
+# processes; tests/agile_tf/conftest.py shares them within one.
 _compiled = tempfile.TemporaryDirectory(prefix='agile_tf_tests_')
 os.environ.setdefault(
     'TF_XLA_FLAGS', f'--tf_xla_persistent_cache_directory={_compiled.name} '
@@ -21,5 +21,5 @@ os.environ.setdefault(
 
 from absl import flags  # noqa: E402
 
-# Under pytest nobody calls app.run, which would parse them.
+# Under pytest no test calls app.run, which would parse them.
 flags.FLAGS.mark_as_parsed()

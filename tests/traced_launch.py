@@ -1,7 +1,7 @@
-"""agile_tf.launch, with the number of traces of all its programs over time.
+"""Runs agile_tf.launch and counts how often its programs are traced.
 
-Writes `traces.csv` beside the run's other files: seconds, and how often any
-tf.function has been traced so far.
+It writes `traces.csv` beside the run's other files: seconds, and the number of
+traces of all tf.functions until then.
 """
 
 import os
@@ -17,7 +17,7 @@ _function = tf.function
 
 
 def _recorded(*args, **kwargs):
-  """tf.function, which remembers what it made."""
+  """tf.function, with a record of the functions that it makes."""
   made = _function(*args, **kwargs)
   if args:
     _functions.append(made)

@@ -1,9 +1,9 @@
-"""Actors: they play the episodes of W workers, a rollout at a time.
+"""Actors: they play the episodes of W workers, one rollout at a time.
 
-`CompiledActor` plays whole rollouts in one compiled program, in a world that
-has its rules in TensorFlow; `EnvironmentActor` steps any dm_env environment.
-Both draw their noise from their workers' own generators, so that they do the
-same with the same seeds.
+`CompiledActor` plays whole rollouts in one compiled program, and needs a world
+with its rules in TensorFlow. `EnvironmentActor` steps any dm_env environment.
+Both draw noise from the workers' own generators, so that with the same seeds
+they play the same episodes.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,8 +25,8 @@ def noise(rngs: Sequence[np.random.Generator], length: int,
   """Draws Gumbel noise: argmax(logits + noise) is a sample of the policy.
 
   Returns:
-    float32 [T, W, actions], each worker's from its own generator; zeros if
-    `greedy`, so that the likeliest action is taken.
+    float32 [T, W, actions], for each worker from its own generator; zeros if
+    `greedy`, which takes the likeliest action.
   """
   if greedy:
     return np.zeros([length, len(rngs), num_actions], np.float32)
@@ -37,7 +37,7 @@ def noise(rngs: Sequence[np.random.Generator], length: int,
 
 def act_program(policy: functional.Network, world: worlds.World
                ) -> signatures.Act:
-  """Compiles one step of acting."""
+  """Compiles one step of the policy."""
   @tf.function(autograph=False, jit_compile=True)
   def act(theta, observations, codes, gumbel):
     logits = policy(theta, world.images(observations), codes).logits
@@ -51,7 +51,7 @@ def play_program(policy: functional.Network, world: worlds.World
   """Compiles a whole rollout.
 
   Raises:
-    ValueError: if the world does not have its rules in TensorFlow.
+    ValueError: if the world has no rules in TensorFlow.
   """
   rules = world.compiled
   if rules is None:
@@ -71,7 +71,7 @@ def play_program(policy: functional.Network, world: worlds.World
           alive[:, None], rules.step(state, actions), state)
       return following, actions, results
 
-    # Of what is carried only the state is read; the rest has the right shape.
+    # `step` reads only the state; the rest of the carry just needs its shapes.
     _, *shapes = step((observations,), (gumbel[0], mask[0]))
     start = observations, *tf.nest.map_structure(tf.zeros_like, shapes)
     states, actions, results = tf.scan(step, (gumbel, mask), start)
@@ -87,8 +87,8 @@ def play_program(policy: functional.Network, world: worlds.World
 class CompiledActor:
   """Plays whole rollouts inside one compiled program.
 
-  The workers' environments draw the training instances, with their own seeds,
-  and are not stepped.
+  The workers' environments only draw the training instances, with their own
+  seeds. They are not stepped.
   """
 
   def __init__(self, world: worlds.World,
@@ -99,14 +99,14 @@ class CompiledActor:
     """Prepares W workers.
 
     Args:
-      world: What the environments are; it has `compiled` rules.
+      world: The environments' world, with `compiled` rules.
       play: From `play_program`.
-      environments: One a worker.
-      rngs: One a worker, for the choice of actions.
+      environments: One for each worker.
+      rngs: One for each worker, for sampling actions.
       rollout_length: T.
-      delayed: W times, whether the worker sits out the first rollout, so that
-        a batch does not see the same half of all episodes.
-      greedy: Whether the likeliest action is taken and none is sampled.
+      delayed: For each worker, whether it sits out the first rollout. If some
+        do, the batches do not contain the same part of all episodes.
+      greedy: Whether to take the likeliest action instead of sampling.
     """
     assert world.compiled is not None
     width = len(rngs)
@@ -179,7 +179,7 @@ class CompiledActor:
 
 
 class EnvironmentActor:
-  """Steps dm_env environments in Python, any of them."""
+  """Steps any dm_env environments, in Python."""
 
   def __init__(self, world: worlds.World, act: signatures.Act,
                environments: Sequence[dm_env.Environment],
@@ -188,10 +188,10 @@ class EnvironmentActor:
     """Prepares W workers.
 
     Args:
-      world: What the environments are.
+      world: The environments' world.
       act: From `act_program`.
-      environments: One a worker.
-      rngs: One a worker, for the choice of actions.
+      environments: One for each worker.
+      rngs: One for each worker, for sampling actions.
       rollout_length: T.
       delayed: As for `CompiledActor`.
       greedy: As for `CompiledActor`.
@@ -247,13 +247,13 @@ class EnvironmentActor:
   def state(self) -> list[Any]:
     """See `rollouts.Actor`.
 
-    An environment that cannot be saved begins a new episode after a resume.
+    An environment without `get_state` begins a new episode after a resume.
     """
     rows = []
     for environment, rng, timestep, delayed in zip(
         self._environments, self._rngs, self._timesteps, self._delayed):
       saved, in_episode = None, False
-      # Before its first episode an environment need not have a state.
+      # Before its first episode an environment may have no state.
       if timestep is not None and hasattr(environment, 'get_state'):
         saved, in_episode = environment.get_state(), not timestep.last()
       rows.append({
@@ -279,17 +279,17 @@ class EnvironmentActor:
 
 def factory(policy: functional.Network, world: worlds.World,
             compiled: bool = True) -> Callable[..., rollouts.Actor]:
-  """Compiles the program that actors of a policy share.
+  """Returns a function that makes actors, which share one compiled program.
 
   Args:
-    policy: Whose actions they take.
-    world: What they play.
-    compiled: Whether to play whole rollouts in one program, where the world
-      has its rules in TensorFlow.
+    policy: The network that acts.
+    world: The world that is played.
+    compiled: Whether to play whole rollouts in one program if the world has its
+      rules in TensorFlow.
 
   Returns:
-    A function from environments, generators, the rollout length and what else
-    `CompiledActor` takes, to an actor.
+    A function of environments, generators, the rollout length and the other
+    arguments of `CompiledActor`, that returns an actor.
   """
   if compiled and world.compiled is not None:
     return functools.partial(

@@ -1,7 +1,7 @@
-"""A round of training as one program, to be profiled and exported by itself.
+"""A round of training as one program, for profiling and export.
 
-Off the reading path: no run uses it. `python -m agile_tf.benchmark --export`
-writes it as an XLA HLO module, for machines without TensorFlow.
+No run uses this module. `python -m agile_tf.benchmark --export` writes the
+program as an XLA HLO module, for machines without TensorFlow.
 """
 
 from collections.abc import Callable
@@ -16,12 +16,12 @@ from agile_tf.agent import signatures
 def updated(
     settings: optimizers.RMSProp, parameters: tf.Tensor, mean_square: tf.Tensor,
     gradient: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-  """Makes one update from tensors to tensors, for a compiled program.
+  """Returns the parameters after one update, for use in a compiled program.
 
-  `optimizers.SharedParameters.apply` does this in place.
+  `optimizers.SharedParameters.apply` makes the same update in place.
 
   Args:
-    settings: How it is made.
+    settings: The settings of the update.
     parameters: float32 [P].
     mean_square: float32 [P], the optimiser's slot.
     gradient: float32 [P].
@@ -38,8 +38,8 @@ def updated(
 
 
 class Round(NamedTuple):
-  """What a round of training leaves."""
-  theta: tf.Tensor  # float32 [P], after each worker's own update.
+  """The results of a round of training."""
+  theta: tf.Tensor  # float32 [P], after the updates of all workers.
   mean_square: tf.Tensor  # float32 [P], RMSProp's slot.
   observations: tf.Tensor  # uint8 [T + 1, W, ...]
   actions: tf.Tensor  # int32 [T, W]
@@ -55,15 +55,14 @@ def round_program(
 ) -> Callable[..., Round]:
   """Compiles a whole round of W workers in lockstep into one program.
 
-  It acts, rewards, and makes one update after another: Algorithm 2 from tensors
-  to tensors, with nothing shared, so that it can be profiled and exported by
-  itself. A run calls the same parts one by one.
+  The program acts, rewards, and makes one update after another: Algorithm 2 as
+  a pure function. A run calls the same parts one by one.
 
   Args:
     play: From `actors.play_program`.
     model_reward: From `rewards.modelled_program`.
     policy_gradients: From `gradients.policy_gradients_program`.
-    settings: The policy's updates.
+    settings: The settings of the policy's updates.
 
   Returns:
     A function of theta, mean_square, phi, the arguments of `play` after theta

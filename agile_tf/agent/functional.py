@@ -1,7 +1,7 @@
 """A Sonnet module as a pure function of its parameters.
 
-One traced program then serves every thread, each with its own snapshot of the
-shared parameters.
+All threads then use the same traced programs, each thread with its own snapshot
+of the shared parameters.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,7 +22,7 @@ class Network:
   The module takes a `convolutions.Convolver` after its inputs.
 
   Attributes:
-    layout: Of the vector of its parameters.
+    layout: The names and positions of its parameters in a vector.
   """
 
   def __init__(self, make: Callable[[], snt.Module],
@@ -31,13 +31,12 @@ class Network:
 
     Args:
       make: Makes the module.
-      example: Inputs of the shapes that it takes, from which its parameters
-        are created.
+      example: Inputs with valid shapes, from which the parameters are created.
     """
     self._make = make
     self._example = tuple(example)
-    # Applying sets the values of Sonnet's stand-in variables for a while; two
-    # threads that trace programs at the same time must take turns.
+    # Applying the module temporarily sets the values of Sonnet's stand-in
+    # variables, so threads that trace programs at the same time take turns.
     self._lock = threading.Lock()
     self._transformed, parameters = self._build()
     self._variables = tuple(parameters)
@@ -69,10 +68,10 @@ class Network:
     """Returns the network with these parameters.
 
     Args:
-      parameters: float32 [P]; or [W, P], with W equal rows, one for each of W
-        workers whose examples stand one after another in a batch: then the
-        gradients of the rows are the workers' own. It may be watched by a
-        gradient tape.
+      parameters: float32 [P]; or [W, P] with W equal rows, one for each of W
+        workers whose examples follow each other in a batch. The gradient of
+        each row is then that worker's own. A gradient tape may watch this
+        tensor.
     """
     return Snapshot(self._apply, tuple(self.layout.split(parameters).values()))
 
@@ -96,17 +95,16 @@ class Network:
 
 
 class Snapshot:
-  """A network with parameters.
+  """A network with given parameters.
 
-  What convolutions need of the kernels is computed once for all calls within a
-  program.
+  The kernels are prepared for convolutions once, for all calls in a program.
   """
 
   def __init__(self, network: Callable[..., Any], parts: Sequence[tf.Tensor]):
     """Prepares the kernels.
 
     Args:
-      network: From parameters, inputs and a convolver to the output.
+      network: A function of parameters, inputs and a convolver.
       parts: The parameters.
     """
     self._network = network
@@ -119,7 +117,7 @@ class Snapshot:
 
     Args:
       *inputs: The module's arguments.
-      known: The results of convolutions, see `convolutions.Convolver`.
+      known: The results of convolutions; see `convolutions.Convolver`.
 
     Returns:
       What the module returns.
@@ -142,7 +140,7 @@ class Snapshot:
     return apply(*self._parts)
 
   def record(self, *inputs: tf.Tensor) -> tuple[Any, list[tf.Tensor]]:
-    """Applies the network, and no gradient is taken.
+    """Applies the network without gradients, and keeps its convolutions.
 
     Returns:
       What the module returns, and the results of its convolutions, float32

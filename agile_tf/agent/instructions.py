@@ -1,14 +1,15 @@
-"""Instructions as arrays: any grammar's trees in one fixed program.
+"""Instructions as arrays: one fixed program for all trees of a grammar.
 
-A FiLM-NMN (section 3.1) mirrors the tree of its instruction. Building that
-tree anew for every instruction would retrace TensorFlow's programs all the
-time. Instead all trees of a grammar are laid over each other at their roots:
-every position that any tree uses becomes a *slot*, and an instruction is a row
-of integers, one a slot, that says which module stands there. A network then
-computes all slots, in a fixed order, for a batch of different instructions.
+A FiLM-NMN (section 3.1) has the shape of its instruction's tree. If a network
+were built for each tree, TensorFlow would have to retrace its programs all the
+time. Instead, all trees of a grammar are overlaid at their roots. Every
+position that any tree uses becomes a *slot*. An instruction is encoded as a row
+of integers, one for each slot, that say which module is at that position. A
+network computes all slots, in a fixed order, for a batch of different
+instructions.
 
-A tree is a nested tuple, the token first and then at most two operands; `()`
-is the scene itself, and a token without operands is applied to the scene:
+A tree is a nested tuple: the token first, then at most two operands. `()` is
+the scene itself. A token without operands is applied to the scene:
 
   ('NorthFrom', ('red', ('circle',)), ('AGENT',))
   ('Snake', ('AGENT',), ())
@@ -20,30 +21,30 @@ from typing import NamedTuple
 
 import numpy as np
 
-# Deliberately loose: a recursive alias says nothing more to mypy here.
+# Not a recursive alias, which would not help mypy here.
 Tree = tuple
 
-SCENE = 0  # A slot's code: no module, the scene's features pass through.
-NOTHING = -1  # A slot's code: no operand at all, zeros.
+SCENE = 0  # A slot's code: no module; the scene's features pass through.
+NOTHING = -1  # A slot's code: no operand; its features are zeros.
 
 
 class Slot(NamedTuple):
   """A position in the trees of a grammar.
 
   Attributes:
-    left: The slot that gives the first operand, or -1 for the scene.
-    right: The slot that gives the second operand, or -1 where no tree of the
-      grammar has one.
+    left: The slot of the first operand, or -1 for the scene.
+    right: The slot of the second operand, or -1 where no tree of the grammar
+      has one.
   """
   left: int
   right: int
 
 
 def chain(text: str) -> Tree:
-  """The tree of an instruction that is a plain string.
+  """Returns the tree of an instruction that is a plain string.
 
-  Every word is a module that takes the output of the word after it, and the
-  last word takes the scene: 'go to red' is go(to(red(scene))).
+  Each word is a module whose input is the output of the next word. The input of
+  the last word is the scene: 'go to red' is go(to(red(scene))).
 
   Args:
     text: Words between white space; case does not matter.
@@ -61,12 +62,16 @@ def chain(text: str) -> Tree:
   return functools.reduce(lambda tree, word: (word, tree), words[::-1], ())
 
 
-# Each level is a module more that runs one after another.
+# Each level adds a module that has to wait for the one below.
 _DEEPEST = 1000
 
 
 def _positions(tree: Tree) -> Iterable[tuple[str, Tree]]:
-  """Yields each position of a tree ('' the root, 'lr' below it) and subtree."""
+  """Yields each position of a tree and its subtree.
+
+  The root's position is ''. That of an operand is its module's with 'l' (first
+  operand) or 'r' (second operand) appended.
+  """
   todo = [('', tree)]
   while todo:
     path, tree = todo.pop()
@@ -85,7 +90,7 @@ def _positions(tree: Tree) -> Iterable[tuple[str, Tree]]:
           'ones.')
     todo += [
         (path + side, operand) for side, operand in zip('lr', operands)
-        # A module's first operand is the scene anyway.
+        # A first operand that is the scene needs no slot.
         if operand or side == 'r']
 
 
@@ -94,9 +99,9 @@ class Grammar:
 
   Attributes:
     tokens: The vocabulary, in the order of the modules' ids 1, 2, ...
-    slots: In an order in which operands come first; the last is the root.
-    preorder: The slots' indices in the order of the text: a module before its
-      first operand, and that before its second.
+    slots: The slots. Operands come before their modules; the root is last.
+    preorder: The slots' indices in the order of the instruction's text: each
+      module comes before its first operand, and that before the second.
   """
 
   def __init__(
@@ -105,11 +110,11 @@ class Grammar:
       parse: Callable[[str], Tree] = chain,
       tokens: Sequence[str] | None = None,
   ):
-    """Lays the trees of `instructions` over each other.
+    """Overlays the trees of `instructions`.
 
     Args:
-      instructions: Every instruction that may occur, or enough of them to show
-        every token and every position.
+      instructions: Every instruction that may occur, or enough of them to
+        contain every token and every position.
       parse: From an instruction's text to its tree. It may raise ValueError.
       tokens: The vocabulary; by default the tokens that occur, sorted.
 
@@ -149,7 +154,7 @@ class Grammar:
       int32 [N, slots]: a module's id, SCENE or NOTHING.
 
     Raises:
-      ValueError: if one has a token or a position that the grammar lacks.
+      ValueError: if a token or a position is not in the grammar.
     """
     rows = [self._encode(str(text)) for text in texts]
     return np.array(rows, np.int32).reshape([len(rows), len(self.slots)])
@@ -165,7 +170,7 @@ class Grammar:
     if not set(trees) <= set(self._paths):
       raise ValueError(
           f'Instruction {text!r} is deeper than every instruction that the '
-          'grammar was made from; add one of its form to them.')
+          'grammar was made from; add one of this form to them.')
     return tuple(self._code(path, trees) for path in self._paths)
 
   def _code(self, path: str, trees: dict[str, Tree]) -> int:

@@ -1,4 +1,4 @@
-"""Losses and gradients that are not a number, or infinite."""
+"""Finds losses and gradients that are not finite."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,12 +7,12 @@ import numpy as np
 
 
 class NumericsError(ArithmeticError):
-  """A loss or a gradient that is not a number, or infinite.
+  """A loss or a gradient norm that is not finite.
 
   Attributes:
-    name: Which one.
-    row: Whose, of the workers that were computed together.
-    value: What it is.
+    name: Its name.
+    row: Its worker, among those that were computed together.
+    value: Its value.
   """
 
   def __init__(self, name: str, row: int, value: float):
@@ -24,14 +24,14 @@ class NumericsError(ArithmeticError):
 
 def require_finite(values: Mapping[str, Any], rows: Sequence[int] | np.ndarray
                   ) -> None:
-  """Checks losses and gradient norms.
+  """Checks that losses and gradient norms are finite.
 
   Args:
-    values: By name, float32 [rows].
-    rows: Whose they are.
+    values: float32 [rows] by name.
+    rows: The worker of each row.
 
   Raises:
-    NumericsError: at the first that is not finite.
+    NumericsError: for the first value that is not finite.
   """
   for name, value in values.items():
     value = np.atleast_1d(np.asarray(value))

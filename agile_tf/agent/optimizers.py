@@ -1,15 +1,15 @@
-"""RMSProp as TensorFlow 1 had it, and the variables that threads share.
+"""RMSProp as in TensorFlow 1, and the parameters that threads share.
 
-The paper's optimiser (appendix C) differs from today's in two ways: epsilon is
-inside the square root, and the mean square starts at ones.
+The paper's optimiser (appendix C) differs from today's RMSProp in two ways:
+epsilon is inside the square root, and the mean square starts at one.
 
   mean_square <- decay * mean_square + (1 - decay) * g^2
   w <- w - learning_rate * g / sqrt(mean_square + epsilon)
 
-with g clipped by its global norm first. `SharedParameters` keeps the variable
-and slots of one network behind one lock: an update happens whole or not at
-all, and a snapshot never sees half of one. A gradient that is not finite
-changes nothing.
+Before this, g is clipped by its global norm. `SharedParameters` protects the
+parameters and slots of one network with a lock: updates are atomic, and a
+snapshot never contains half of one. A gradient that is not finite changes
+nothing.
 """
 
 import threading
@@ -35,15 +35,15 @@ def clip_gradient(gradient: tf.Tensor, max_norm: float
                  ) -> tuple[tf.Tensor, tf.Tensor]:
   """Scales a gradient to a norm of at most `max_norm`.
 
-  g <- g * max_norm / max(|g|, max_norm). Unlike tf.clip_by_global_norm this
-  has no 1 / max_norm, which of a large norm is 0 in float32.
+  g <- g * max_norm / max(|g|, max_norm). tf.clip_by_global_norm computes
+  1 / max_norm, which becomes 0 in float32 if `max_norm` is very large.
 
   Args:
     gradient: float32 [P].
     max_norm: positive.
 
   Returns:
-    The clipped gradient, float32 [P], and its norm before, float32 [].
+    The clipped gradient, float32 [P], and the norm before clipping, float32 [].
   """
   norm = tf.linalg.global_norm([gradient])
   return gradient * (max_norm / tf.maximum(norm, max_norm)), norm
@@ -53,8 +53,8 @@ def clip_columns(weight: tf.Tensor, max_norm: float) -> tf.Tensor:
   """Scales each unit's incoming weights to an L2 norm of at most `max_norm`.
 
   w_u <- w_u * min(1, max_norm / |w_u|), appendix C. The last axis counts the
-  units; for a convolution all of kernel height, width and input channels are
-  incoming.
+  units. The incoming weights of a convolution's unit are those of all input
+  channels at all positions in the kernel.
 
   Args:
     weight: float32 [..., units].
@@ -65,15 +65,15 @@ def clip_columns(weight: tf.Tensor, max_norm: float) -> tf.Tensor:
   """
   squares = tf.reduce_sum(
       tf.square(weight), axis=range(weight.shape.rank - 1), keepdims=True)
-  # With the norm of a column of zeros the factor would be 0 / 0.
+  # Without the maximum, a column of zeros would become nan.
   return weight * tf.minimum(1.0, max_norm * tf.math.rsqrt(
       tf.maximum(squares, 1e-30)))
 
 
-# What a parameter's own name says: a weight matrix or a convolution kernel has
-# columns, each all incoming weights of one unit. Biases, the FiLM-NMN's gamma
-# and beta and the FiLM-LSTM's word embeddings have none. (The FiLM-LSTM makes
-# its gamma and beta with weight matrices.)
+# The last part of a parameter's name. A weight matrix or a convolution kernel
+# has columns, each with the incoming weights of one unit. Biases, the
+# FiLM-NMN's gamma and beta, and the FiLM-LSTM's word embeddings have none. (The
+# FiLM-LSTM computes its gamma and beta with weight matrices.)
 _WITH_COLUMNS = ('w',)
 _WITHOUT_COLUMNS = ('b', 'gamma', 'beta', 'embeddings')
 
@@ -82,11 +82,11 @@ def has_columns(name: str) -> bool:
   """Returns whether the column norms of a parameter are clipped.
 
   Args:
-    name: The parameter's, such as 'features/stem/patches/w'.
+    name: The parameter's name, such as 'features/stem/patches/w'.
 
   Raises:
-    ValueError: if its last part is not one of the known names, so that no new
-      weight escapes by its name.
+    ValueError: if its last part is not one of the known names, so that the
+      weights of a new network are not left out by mistake.
   """
   own = name.rsplit('/', 1)[-1]
   if own not in _WITH_COLUMNS + _WITHOUT_COLUMNS:
@@ -102,33 +102,33 @@ class SharedParameters:
   """The parameters of one network, shared by all threads.
 
   Attributes:
-    layout: Of the parameters.
+    layout: The names and positions of the parameters.
   """
 
   def __init__(self, layout: parameters_lib.Layout, initial: np.ndarray,
                settings: RMSProp):
-    """Creates variable and slots; to be called before any thread starts.
+    """Creates the variable and its slots. Call this before any thread starts.
 
     Args:
-      layout: Of the parameters.
-      initial: float32 [P].
-      settings: How updates are made.
+      layout: The names and positions of the parameters.
+      initial: float32 [P], their initial values.
+      settings: The settings of the updates.
     """
     self.layout = layout
     self._settings = settings
     if settings.max_column_norm is not None:
       for name in layout.names:
-        has_columns(name)  # Raises for a name that it does not know.
+        has_columns(name)  # Raises for an unknown name.
     self._lock = threading.Lock()
     self._variable = tf.Variable(initial)
     self._mean_square = tf.Variable(tf.ones_like(initial))
-    # Without momentum the kernel still writes to this slot, which then is the
-    # last step of each weight.
+    # The momentum is 0, but the kernel still writes the last step of each
+    # weight to this slot.
     self._momentum = tf.Variable(tf.zeros_like(initial))
     self._apply_function = tf.function(self._updates, autograph=False)
 
   def _updates(self, *gradients: tf.Tensor) -> tf.Tensor:
-    """Makes one update after another."""
+    """Makes one update after another; returns the gradients' norms."""
     return tf.stack([self._update(gradient) for gradient in gradients])
 
   def _update(self, gradient: tf.Tensor) -> tf.Tensor:
@@ -142,9 +142,9 @@ class SharedParameters:
     return tf.cond(tf.math.is_finite(norm), change, lambda: norm)
 
   def _change(self, clipped: tf.Tensor) -> None:
-    """Applies a clipped gradient and clips columns."""
+    """Applies a clipped gradient, then clips columns."""
     settings = self._settings
-    # TensorFlow 1's own kernel; it updates variable and slots in place.
+    # TensorFlow 1's own kernel, which updates the variable and slots in place.
     tf.raw_ops.ResourceApplyRMSProp(
         var=self._variable.handle, ms=self._mean_square.handle,
         mom=self._momentum.handle, lr=settings.learning_rate,
@@ -158,9 +158,9 @@ class SharedParameters:
               self._variable.read_value()).items()}))
 
   def snapshot(self) -> tf.Tensor:
-    """Returns the parameters as they are between two updates, float32 [P].
+    """Returns a copy of the parameters, float32 [P], between two updates.
 
-    The tensor keeps these values whatever happens to the variable.
+    Later updates do not change it.
     """
     with self._lock:
       return tf.identity(self._variable)
@@ -169,8 +169,8 @@ class SharedParameters:
     """Updates the parameters, once for each gradient.
 
     Args:
-      *gradients: N tensors, float32 [P]. Each is clipped on its own, and left
-        out if its norm is not finite.
+      *gradients: N tensors, float32 [P]. Each is clipped separately, and
+        skipped if its norm is not finite.
 
     Returns:
       float32 [N], the gradients' global norms before clipping.
@@ -190,7 +190,7 @@ class SharedParameters:
     """Restores what `state` returned.
 
     Raises:
-      ArchiveError: if it is of other parameters; then nothing changes.
+      ArchiveError: if it is from other parameters. Then nothing changes.
     """
     restored = [
         (variable, {

@@ -1,8 +1,8 @@
 """A network's parameters as one vector.
 
-All parameters of a network lie one after another in a vector, float32 [P]: a
-snapshot is one copy, an update one step of the optimiser, and a gradient one
-tensor. A `Layout` says what lies where.
+All parameters of a network are joined in one vector, float32 [P]. A snapshot is
+then one copy, an update one step of the optimiser, and a gradient one tensor. A
+`Layout` has the position of each parameter.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,12 +12,12 @@ import tensorflow as tf
 
 
 class Layout:
-  """Which parameter lies where in a vector.
+  """The names, shapes and positions of the parameters in a vector.
 
   Attributes:
-    names: The parameters' names, in their order.
+    names: The parameters' names, in order.
     shapes: Their shapes.
-    size: P, how many numbers they are.
+    size: P, the length of the vector.
   """
 
   def __init__(self, names: Sequence[str], shapes: Sequence[Sequence[int]]):
@@ -35,6 +35,6 @@ class Layout:
         for name, part, shape in zip(self.names, parts, self.shapes)}
 
   def join(self, parameters: Mapping[str, tf.Tensor]) -> tf.Tensor:
-    """Returns the vector of these parameters, float32 [P]."""
+    """Returns the vector of parameters given by name, float32 [P]."""
     return tf.concat(
         [tf.reshape(parameters[name], [-1]) for name in self.names], 0)

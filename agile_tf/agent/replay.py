@@ -1,8 +1,8 @@
-"""The replay buffers: B of the discriminator, and reward prediction's.
+"""The replay buffers: the discriminator's B, and that of reward prediction.
 
-Both are rings of fixed size that forget the oldest entry, and hold an
-observation as compactly as its world can (a GridLU state is 27 bytes, its
-image 9,408).
+Both are rings of fixed size, where new entries replace the oldest. They store
+observations as compactly as the world can (27 bytes for a GridLU state, whose
+image has 9,408).
 """
 
 from collections.abc import Sequence
@@ -15,10 +15,10 @@ from gridlu import archives
 
 
 class ReplayBuffer:
-  """A ring of (instruction, state, reward) triples for many threads.
+  """A ring of (instruction, state, reward) triples, shared by threads.
 
-  B is such a ring, whose rewards nobody reads; reward prediction draws half
-  of its samples from positive rewards.
+  B makes no use of the rewards. Reward prediction draws half of its samples
+  from states with a positive reward.
   """
 
   def __init__(self, capacity: int, num_slots: int,
@@ -26,9 +26,9 @@ class ReplayBuffer:
     """Makes an empty buffer.
 
     Args:
-      capacity: How many triples it holds.
+      capacity: The maximum number of triples.
       num_slots: The length of an encoded instruction.
-      observation_shape: Of one observation.
+      observation_shape: The shape of one observation.
     """
     if capacity < 1:
       raise ValueError(f'capacity is {capacity}; expected at least 1.')
@@ -43,13 +43,13 @@ class ReplayBuffer:
 
   def add(self, codes: np.ndarray, observations: np.ndarray,
           positive: np.ndarray | None = None) -> None:
-    """Adds N triples; the oldest give way.
+    """Adds N triples. In a full buffer they replace the oldest ones.
 
     Args:
       codes: int32 [N, slots].
       observations: uint8 [N, ...].
-      positive: bool [N], whether the state's reward is positive; B does not
-        care.
+      positive: bool [N], whether the state's reward is positive; not needed
+        for B.
     """
     if positive is None:
       positive = np.zeros([len(codes)], np.bool_)
@@ -66,8 +66,8 @@ class ReplayBuffer:
     """Draws pairs uniformly with replacement.
 
     Args:
-      rng: Where the indices come from.
-      count: How many.
+      rng: Draws the indices.
+      count: How many pairs to draw.
 
     Returns:
       `count` pairs.
@@ -85,8 +85,9 @@ class ReplayBuffer:
     """Draws half from positive and half from zero rewards, where both exist.
 
     Args:
-      rng: Where the indices come from.
-      count: How many. Of an odd count the larger part has zero reward.
+      rng: Draws the indices.
+      count: How many triples to draw. If it is odd, the larger part has zero
+        reward.
 
     Returns:
       codes int32 [count, slots], observations uint8 [count, ...] and positive
@@ -122,10 +123,10 @@ class ReplayBuffer:
       }
 
   def load(self, state: dict[str, np.ndarray]) -> None:
-    """Restores what `state` returned, of a buffer of the same capacity.
+    """Restores what `state` returned, in a buffer of the same capacity.
 
     Raises:
-      ArchiveError: if it is of another buffer; then nothing changes.
+      ArchiveError: if it is from another buffer. Then nothing changes.
     """
     added = int(archives.expect(state, 'added', np.int64, []))
     size = min(added, len(self._positive))

@@ -1,4 +1,4 @@
-"""The policy's reward: from D's output, or from the ground truth."""
+"""The policy's reward: from the discriminator D or from the ground truth."""
 
 import numpy as np
 import tensorflow as tf
@@ -9,18 +9,18 @@ from agile_tf.agent import rollouts
 from agile_tf.agent import signatures
 from agile_tf.agent import worlds
 
-# The paper uses the decision; the others are its side remarks, and GAIL's.
+# AGILE uses 'decision'; the paper mentions the others. `modelled` defines them.
 FORMS = ('decision', 'probability', 'log', 'gail')
 
-# Where logarithms of D are cut off.
+# The largest absolute value of a reward with a logarithm.
 _LOG_LIMIT = 10.0
 
 
 def decisions(logits: tf.Tensor) -> tf.Tensor:
-  """Whether D takes states for goal states, D(c, s) > 0.5.
+  """Returns whether D accepts states as goal states, D(c, s) > 0.5.
 
   Args:
-    logits: float32 [...], of D(c, s).
+    logits: float32 [...], the logits of D(c, s).
 
   Returns:
     bool [...].
@@ -29,23 +29,24 @@ def decisions(logits: tf.Tensor) -> tf.Tensor:
 
 
 def modelled(logits: tf.Tensor, form: str, scale: float) -> tf.Tensor:
-  """The reward that D gives, scale * f(D(c, s)).
+  """Returns the reward that D gives, scale * f(D(c, s)).
 
+    form         f(D)
     decision     [D > 0.5]     AGILE's (section 2)
     probability  D
     log          log D         at least -10
     gail         -log(1 - D)   at most 10 (appendix B)
 
   Args:
-    logits: float32 [...], of D(c, s).
+    logits: float32 [...], the logits of D(c, s).
     form: One of `FORMS`.
-    scale: Of the reward.
+    scale: The factor of the reward.
 
   Returns:
-    float32 [...]. No gradient flows.
+    float32 [...]. No gradient flows through it.
 
   Raises:
-    ValueError: if the form does not exist.
+    ValueError: if there is no such form.
   """
   logits = tf.stop_gradient(logits)
   if form == 'decision':
@@ -76,7 +77,7 @@ def _logits(discriminator: functional.Network, world: worlds.World,
 
 def decisions_program(discriminator: functional.Network, world: worlds.World
                      ) -> signatures.Decide:
-  """Compiles D's decisions on a rollout, for playing without learning."""
+  """Compiles a program of D's decisions alone, for playing without learning."""
   @tf.function(autograph=False, jit_compile=True)
   def decide(phi, observations, codes):
     return decisions(_logits(discriminator, world, phi, observations, codes))
@@ -90,9 +91,9 @@ def modelled_program(discriminator: functional.Network, world: worlds.World,
 
   Args:
     discriminator: D.
-    world: Whose observations it sees.
+    world: The world of the observations.
     form: One of `FORMS`.
-    scale: The reward of a goal state.
+    scale: The factor of the reward.
   """
   @tf.function(autograph=False, jit_compile=True)
   def model_reward(phi, observations, codes):
@@ -103,21 +104,21 @@ def modelled_program(discriminator: functional.Network, world: worlds.World,
 
 
 class GroundTruth:
-  """The reward of the baselines, scale * r, with the environment's r."""
+  """The A3C baselines' reward: the environment's reward, scaled."""
 
   def __init__(self, scale: float):
-    """Takes the reward of a goal state."""
+    """Takes the scale, which is the reward of a goal state."""
     self._scale = scale
 
   def __call__(self, rollout: rollouts.Rollout) -> rollouts.Reward:
-    """Rewards a rollout."""
+    """Returns the reward of a rollout."""
     return rollouts.Reward(
         np.float32(self._scale) * rollout.true_rewards,
         rollout.true_rewards > 0)
 
 
 class Modelled:
-  """AGILE's reward: what D gives, with phi as it is at that moment."""
+  """AGILE's reward: from D, with the newest phi."""
 
   def __init__(self, discriminator: optimizers.SharedParameters,
                program: signatures.ModelReward):
@@ -126,7 +127,7 @@ class Modelled:
     self._program = program
 
   def __call__(self, rollout: rollouts.Rollout) -> rollouts.Reward:
-    """Rewards a rollout."""
+    """Returns the reward of a rollout."""
     values, decided = self._program(
         self._discriminator.snapshot(), rollout.observations, rollout.codes)
     return rollouts.Reward(values.numpy(), decided.numpy())

@@ -1,12 +1,13 @@
 """Rollouts: T steps of W workers, acted from one snapshot of the policy.
 
-What index t means. An episode of n actions has n + 1 states s_0 ... s_n. The
-action a_t is chosen in s_t and leads to s_{t+1}, and everything that is said
-of step t (its reward, the pair in B, reward prediction's sample, the
-discriminator's decision) is said of s_{t+1}. The first state of an episode is
-acted from and never rewarded. A rollout has T actions and the T + 1 states
-around them; the next one begins with this one's last state. A rollout ends
-with its episode; steps after that, if T has not passed yet, are masked.
+The index t: an episode of n actions has n + 1 states s_0 ... s_n. The action
+a_t is chosen in s_t and leads to s_{t+1}. Everything else about step t (its
+reward, its pair in B, its sample for reward prediction, the discriminator's
+decision) refers to s_{t+1}. So the first state of an episode has no reward.
+
+A rollout has T actions and the T + 1 states around them; the next rollout
+begins with its last state. A rollout ends with its episode. If that is before
+T steps, the remaining steps are masked.
 
 `agile_tf.agent.actors` plays them.
 """
@@ -27,44 +28,51 @@ class Rollout(NamedTuple):
   mask: np.ndarray  # float32 [T, W], 1 for steps that were played
   ended: np.ndarray  # bool [W], whether the episode ended with this rollout
   instructions: tuple[str, ...]  # W of them
-  # What the policy's convolutions gave at s_0 ... s_{T-1}, float32
-  # [T, h, w, W, channels] each, for the gradient to reuse; empty if they were
+  # The outputs of the policy's convolutions at s_0 ... s_{T-1}, float32
+  # [T, h, w, W, channels] each, which the gradient reuses; empty if they were
   # not kept.
   results: tuple[tf.Tensor, ...] = ()
 
   @property
   def steps(self) -> int:
-    """How many environment steps were played."""
+    """The number of steps that were played, by all workers."""
     return int(self.mask.sum())
 
   @property
   def active(self) -> np.ndarray:
-    """The workers that played, int [at most W]."""
+    """The indices of the workers that played, int [at most W]."""
     return np.flatnonzero(self.mask.any(axis=0))
 
   def successes(self, truth: np.ndarray) -> np.ndarray:
-    """Whether the episodes that ended here ended in a goal state, bool [n].
+    """Returns which of the episodes that ended here ended in a goal state.
 
     Args:
       truth: bool [T, W], which of s_1 ... s_T are goal states.
+
+    Returns:
+      bool [n], for the n episodes that ended.
     """
     ended = np.flatnonzero(self.ended)
     last = self.mask[:, ended].sum(axis=0).astype(int) - 1
     return truth[last, ended]
 
   def played(self, values: np.ndarray) -> np.ndarray:
-    """Selects the played steps of [T, W, ...] as [steps, ...]."""
+    """Returns the values [T, W, ...] of the played steps, [steps, ...]."""
     return values[self.mask > 0]
 
   def pairs(self) -> tuple[np.ndarray, np.ndarray]:
-    """Returns codes int32 [steps, slots] and observations [steps, ...]."""
+    """Returns the pairs of the played steps.
+
+    Returns:
+      Codes int32 [steps, slots] and observations uint8 [steps, ...].
+    """
     length = len(self.actions)
     codes = np.repeat(self.codes[None], length, axis=0)
     return self.played(codes), self.played(self.observations[1:])
 
 
 class Reward(NamedTuple):
-  """What a rollout earns."""
+  """The reward of a rollout."""
   values: np.ndarray  # float32 [T, W]
   decisions: np.ndarray  # bool [T, W], which states count as goal states
 
@@ -77,7 +85,7 @@ class Actor(Protocol):
     ...
 
   def state(self) -> list[Any]:
-    """Returns the workers' episodes and generators, for JSON."""
+    """Returns the workers' episodes and generators, as JSON represents them."""
     ...
 
   def load(self, state: list[Any]) -> None:

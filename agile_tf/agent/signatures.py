@@ -1,9 +1,9 @@
-"""The signatures of the compiled programs, and what travels between them.
+"""The signatures of the compiled programs, and the data that they exchange.
 
-Each program is a pure function from tensors to tensors. Parameters come in as
-a snapshot and gradients go out; the updates are made on the shared parameters
-by `agile_tf.agent.optimizers`. T counts the steps of a rollout, W workers, P a
-network's parameters.
+Each program is a pure function from tensors to tensors. It takes a snapshot of
+parameters and may return gradients; `agile_tf.agent.optimizers` then updates
+the shared parameters. T is the number of steps of a rollout, W that of workers,
+and P that of a network's parameters.
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ class Act(Protocol):
 
   def __call__(self, theta: tf.Tensor, observations: Array, codes: Array,
                gumbel: Array) -> tf.Tensor:
-    """Acts.
+    """Returns the actions.
 
     Args:
       theta: float32 [P].
@@ -53,15 +53,15 @@ class Play(Protocol):
       self, theta: tf.Tensor, observations: Array, codes: Array,
       truth_codes: Array, gumbel: Array, mask: Array
   ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tuple[tf.Tensor, ...]]:
-    """Plays.
+    """Returns the parts of a rollout.
 
     Args:
       theta: float32 [P].
       observations: uint8 [W, ...], s_0.
       codes: int32 [W, slots].
-      truth_codes: int32 [W, K], what the ground truth reads.
+      truth_codes: int32 [W, K], the instructions for the ground truth.
       gumbel: float32 [T, W, actions], noise.
-      mask: bool [T, W]. Where it is False a state stays as it is.
+      mask: bool [T, W]. Where it is False, the state does not change.
 
     Returns:
       Observations uint8 [T + 1, W, ...]; actions int32 [T, W]; whether
@@ -71,11 +71,11 @@ class Play(Protocol):
 
 
 class Decide(Protocol):
-  """Takes states for goal states, or not."""
+  """D's decisions, without a reward."""
 
   def __call__(self, phi: tf.Tensor, observations: Array,
                codes: Array) -> tf.Tensor:
-    """Decides.
+    """Returns which states D accepts as goal states.
 
     Args:
       phi: float32 [P].
@@ -83,7 +83,7 @@ class Decide(Protocol):
       codes: int32 [W, slots].
 
     Returns:
-      bool [T, W], of s_1 ... s_T.
+      bool [T, W], for s_1 ... s_T.
     """
 
 
@@ -92,7 +92,7 @@ class ModelReward(Protocol):
 
   def __call__(self, phi: tf.Tensor, observations: Array,
                codes: Array) -> tuple[tf.Tensor, tf.Tensor]:
-    """Rewards s_1 ... s_T.
+    """Returns the rewards of s_1 ... s_T.
 
     Args:
       phi: float32 [P].
@@ -112,7 +112,7 @@ class PolicyGradients(Protocol):
       actions: Array, rewards: Array, discounts: Array, mask: Array,
       results: Sequence[tf.Tensor], replayed: Replayed | None
   ) -> tuple[Sequence[tf.Tensor], dict[str, tf.Tensor]]:
-    """Computes a gradient for each worker.
+    """Returns a gradient for each worker.
 
     Args:
       theta: float32 [P].
@@ -127,7 +127,7 @@ class PolicyGradients(Protocol):
 
     Returns:
       W gradients, float32 [P]; and the terms of the loss by name, float32 [W],
-      a mean a step.
+      each a mean over steps.
     """
 
 
@@ -136,16 +136,16 @@ class DiscriminatorGradients(Protocol):
 
   def __call__(self, phi: tf.Tensor, goals: Pairs, candidates: Pairs
               ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
-    """Computes the gradient.
+    """Returns the gradient of the discriminator's loss.
 
     Args:
       phi: float32 [P].
       goals: N goal examples.
-      candidates: M >= N pairs from B, of which the N least like goal states
-        are trained on.
+      candidates: M >= N pairs from B. The N that D rates lowest are trained on,
+        as negatives.
 
     Returns:
       The gradient, float32 [P]; and by name the loss (the mean over the 2 N
-      examples) and the shares of goals and of negatives that D tells as such,
-      float32 [].
+      examples), the share of goals that D accepts and the share of negatives
+      that it rejects, float32 [].
     """

@@ -1,12 +1,13 @@
 """The two kinds of workers: Algorithms 1 and 2 of appendix A.
 
-Each `iterate` is one pass of its algorithm's inner loop; a run calls it again
-and again, from one thread or from sixteen. Comments give the lines of the
-paper's boxes.
+Each `iterate` is one pass of its algorithm's inner loop; a run calls it
+repeatedly, from one thread or from sixteen. Comments give the line numbers of
+the paper's boxes. Here D is the discriminator only: the data set that the paper
+writes as a calligraphic D is called the goal examples.
 
 A worker object may play several of the paper's workers as rows of one batch.
-Every row is a worker of its own: it has its own episodes and generator, and
-its gradient is clipped and applied as its own.
+Each row is a separate worker: it has its own episodes and random generator, and
+its gradient is clipped and applied separately.
 """
 
 from typing import NamedTuple, Protocol
@@ -22,15 +23,16 @@ from agile_tf.agent import worlds
 
 
 class Iteration(NamedTuple):
-  """What an iteration did."""
+  """The rollout and the metrics of one iteration."""
   rollout: rollouts.Rollout
   metrics: dict[str, float]  # Means over the iteration.
-  # bool [T, W], which states count as goal states; None if none was rewarded.
+  # bool [T, W], which states counted as goal states; None if the
+  # rollout was not rewarded.
   decisions: np.ndarray | None
 
 
 class DiscriminatorWorker:
-  """Algorithm 1: trains the discriminator on D and on its own rollouts."""
+  """Algorithm 1: trains D on goal examples and on states of the policy."""
 
   def __init__(self, actor: rollouts.Actor,
                policy: optimizers.SharedParameters,
@@ -39,18 +41,18 @@ class DiscriminatorWorker:
                goal_examples: worlds.GoalExamples,
                buffer: replay.ReplayBuffer, batch_size: int,
                anticipated_negative_rate: float, rng: np.random.Generator):
-    """Takes everything that the worker needs.
+    """Makes a worker from its parts.
 
     Args:
       actor: Plays the worker's own episodes.
       policy: theta.
       discriminator: phi.
       gradients: From `gradients.discriminator_gradients_program`.
-      goal_examples: The data set D.
-      buffer: B.
+      goal_examples: Where positive examples are drawn.
+      buffer: B, where negative examples are drawn.
       batch_size: BS.
       anticipated_negative_rate: rho, in (0, 1].
-      rng: For drawing from D and B.
+      rng: Draws the examples.
     """
     self.actor = actor
     self.rng = rng
@@ -60,22 +62,22 @@ class DiscriminatorWorker:
     self._goal_examples = goal_examples
     self._buffer = buffer
     self._num_goals = batch_size // 2
-    # The box's BS / (2 (1 - rho)) contradicts its own next line.
+    # The paper's box has BS / (2 (1 - rho)), which contradicts its next line.
     self._num_candidates = round(batch_size / (2 * anticipated_negative_rate))
 
   def iterate(self) -> Iteration:
-    """One pass of the inner loop, lines 4 to 13."""
+    """Makes one pass of the inner loop, lines 4 to 13."""
     # 2, 5: Sample an instance where an episode has ended; act.
     rollout = self.actor.play(self._policy.snapshot())
     # 6: Add the (c, s) pairs to B, and remove old ones.
     self._buffer.add(*rollout.pairs())
     if len(self._buffer) < self._num_candidates:
       return Iteration(rollout, {}, None)
-    # 7: Sample BS / 2 positive examples from D.
+    # 7: Sample BS / 2 goal examples, the positive ones.
     goals = self._goal_examples.sample(self.rng, self._num_goals)
     # 8: Sample BS / (2 rho) examples from B.
     candidates = self._buffer.sample(self.rng, self._num_candidates)
-    # 9, 10: Reject the top 1 - rho of them; the loss.
+    # 9, 10: Reject the top 1 - rho of them by D; compute the loss.
     phi = self._discriminator.snapshot()
     gradient, metrics = self._gradients(phi, goals, candidates)
     # 11, 12: Update phi, which all workers read.
@@ -90,7 +92,7 @@ class RewardFunction(Protocol):
   """Line 6: `rewards.Modelled` for AGILE, `rewards.GroundTruth` for A3C."""
 
   def __call__(self, rollout: rollouts.Rollout) -> rollouts.Reward:
-    """Rewards a rollout."""
+    """Returns the reward of a rollout."""
 
 
 class PolicyWorker:
@@ -102,15 +104,15 @@ class PolicyWorker:
                gradients: signatures.PolicyGradients,
                predictions: 'RewardPrediction | None',
                buffer: replay.ReplayBuffer | None):
-    """Takes everything that the worker needs.
+    """Makes a worker from its parts.
 
     Args:
       actor: Plays the worker's episodes.
       policy: theta.
-      reward: Rewards its rollouts.
+      reward: Computes the reward of a rollout.
       gradients: From `gradients.policy_gradients_program`.
-      predictions: The replay of reward prediction, if it is used.
-      buffer: B, if all workers write to it.
+      predictions: The replay of reward prediction; None without it.
+      buffer: B if policy workers write to it, else None.
     """
     self.actor = actor
     self.predictions = predictions
@@ -120,25 +122,25 @@ class PolicyWorker:
     self._buffer = buffer
 
   def iterate(self) -> Iteration:
-    """One pass of the inner loop, lines 4 to 9, for each row."""
+    """Makes one pass of the inner loop, lines 4 to 9, for each row."""
     # 2, 5: Sample an instance where an episode has ended; act.
     theta = self._policy.snapshot()
     rollout = self.actor.play(theta)
-    if not rollout.steps:  # Sat out, to be out of step with others.
+    if not rollout.steps:  # All rows sat out their first rollout.
       return Iteration(rollout, {}, None)
     if self._buffer is not None:
       self._buffer.add(*rollout.pairs())
     # 6: Compute the rewards.
     rewards, decisions = self._reward(rollout)
     rewards = rewards * rollout.mask
-    # 7: The gradient of the RL objective, of the same theta that acted.
+    # 7: Compute the gradient of the RL objective, at the theta that acted.
     replayed = None
     if self.predictions is not None:
       replayed = self.predictions.exchange(rollout, decisions)
     gradients, terms = self._gradients(
         theta, rollout.observations, rollout.codes, rollout.actions, rewards,
         rollout.discounts, rollout.mask, rollout.results, replayed)
-    # 7, 8: Update theta, which all workers read; a worker at a time.
+    # 7, 8: Update theta, which all workers read, once for each active row.
     active = rollout.active
     norms = self._policy.apply(*[gradients[w] for w in active])
     values = {name: value.numpy()[active] for name, value in terms.items()}
@@ -149,11 +151,11 @@ class PolicyWorker:
 
 
 class RewardPrediction:
-  """The replay from which reward prediction is trained (appendix C).
+  """The replay that reward prediction is trained on (appendix C).
 
-  It holds the policies' own (instruction, state, whether that very state was
-  rewarded); half of a batch is drawn from rewarded states and half from others
-  while both exist.
+  It contains the policy workers' instructions and states, and whether each
+  state was rewarded. Half of a batch is drawn from rewarded states and half
+  from the others, if both exist.
   """
 
   def __init__(self, buffer: replay.ReplayBuffer, batch_size: int,
@@ -164,11 +166,11 @@ class RewardPrediction:
 
   def exchange(self, rollout: rollouts.Rollout,
                decisions: np.ndarray) -> signatures.Replayed:
-    """Adds a rollout and draws a batch for each of its workers.
+    """Adds a rollout and returns a batch for each of its workers.
 
     Args:
       rollout: T steps of W workers.
-      decisions: bool [T, W].
+      decisions: bool [T, W], which states counted as goal states.
     """
     codes, observations = rollout.pairs()
     self._buffer.add(codes, observations, rollout.played(decisions))

@@ -1,10 +1,10 @@
-"""Worlds: what AGILE has to know about an environment.
+"""Worlds: what AGILE needs to know about an environment.
 
-Any `dm_env` environment whose observations are `{'image': uint8 [H, W, 3],
-'instruction': str}` can be trained on. `from_environment` makes a `World` of
-it, with goal examples from a file (`gridlu.goal_dataset` documents its
-format). GridLU is the built-in one, and offers more: states of 27 bytes in
-place of images, and its physics as a program that TensorFlow compiles.
+AGILE can be trained on any `dm_env` environment whose observations are
+`{'image': uint8 [H, W, 3], 'instruction': str}`. `from_environment` makes a
+`World` of it and of a file of goal examples (`gridlu.goal_dataset` documents
+the format). The built-in world is GridLU. It offers more: observations are
+states of 27 bytes instead of images, and TensorFlow compiles its rules.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,19 +33,21 @@ xnp = tf.experimental.numpy
 
 
 class WorldError(program.UserError):
-  """A world or goal examples that AGILE cannot be trained on."""
+  """A world, or goal examples, that AGILE cannot be trained on."""
 
 
 class CompiledWorld(NamedTuple):
   """A world's rules as TensorFlow programs; observations are whole states.
 
   Attributes:
-    truth_codes: N instructions to int32 [N, K], what `satisfied` reads.
-    step: uint8 [W, ...] observations and int32 [W] actions to the next
+    truth_codes: From N instructions to int32 [N, K], the first argument of
+      `satisfied`.
+    step: From uint8 [W, ...] observations and int32 [W] actions to the next
       observations.
-    satisfied: The ground truth, that environments give as reward: int32 [W, K]
-      and uint8 [..., W, ...] to bool [..., W]. None: there is no reward.
-    episode_length: Every episode's, in steps.
+    satisfied: The ground truth, which environments give as reward: from int32
+      [W, K] and uint8 [..., W, ...] observations to bool [..., W]. None if
+      there is no reward.
+    episode_length: The length of every episode, in steps.
     final_discount: The discount of an episode's last step.
   """
   truth_codes: Callable[[Sequence[str]], np.ndarray]
@@ -63,21 +65,22 @@ class World:
     make_environment: From a seed to an environment.
     grammar: Encodes its instructions.
     image_shape: [H, W, 3].
-    num_actions: The policy emits actions 0 ... num_actions - 1.
-    observation_shape: Of what buffers keep of a state, always uint8.
-    observe: Extracts that from an environment and its last timestep.
-    images: Turns uint8 [N, *observation_shape] into float32 [N, H, W, 3] in
-      [0, 1], in TensorFlow.
-    load_goal_examples: From a size, a seed and the share of states in which
-      the agent shall carry the block that it is on, to the data set D. A world
-      whose examples are a file reads it, whatever these say.
-    has_ground_truth: Whether the environment's reward is the ground truth, 1
-      in goal states and else 0. Without it only AGILE can be trained.
-    compiled: The world's rules as TensorFlow programs, if it has them.
-    checker: Where there is no ground truth, a judge for evaluation and for the
-      metrics of a run, never for training: from W instructions and
-      observations uint8 [T, W, ...] to bool [T, W]. With neither, nothing is
-      said about success.
+    num_actions: The policy's actions are 0 ... num_actions - 1.
+    observation_shape: The shape of the observations that buffers store. Their
+      type is always uint8.
+    observe: From an environment and its last timestep to this observation.
+    images: From observations uint8 [N, *observation_shape] to float32
+      [N, H, W, 3] in [0, 1], in TensorFlow.
+    load_goal_examples: From a size, a seed and the share of states with the
+      agent on a block in which it carries that block, to goal examples. A world
+      with a file of goal examples ignores these arguments.
+    has_ground_truth: Whether the environment's reward is the ground truth: 1
+      in goal states, else 0. Without it only AGILE can be trained.
+    compiled: The world's rules as TensorFlow programs; None without them.
+    checker: In place of a ground truth, says which states are goal states, for
+      evaluation and metrics but never for training: from W instructions and
+      observations uint8 [T, W, ...] to bool [T, W]. A world with neither has no
+      metrics of success.
   """
   make_environment: Callable[[int], dm_env.Environment]
   grammar: instructions_lib.Grammar
@@ -96,8 +99,8 @@ class World:
     """Returns which of s_1 ... s_T are goal states, for metrics and evaluation.
 
     Returns:
-      bool [T, W], by the ground truth or else by the world's checker; None if
-      it has neither. Masked steps hold no information.
+      bool [T, W], from the ground truth or else from the world's checker; None
+      if it has neither. Values of masked steps have no meaning.
     """
     if self.has_ground_truth:
       return rollout.true_rewards > 0
@@ -112,28 +115,28 @@ class World:
 
 
 class GoalExamples:
-  """The data set D: pairs of an instruction and one of its goal states."""
+  """The goal examples: pairs of an instruction and one of its goal states."""
 
   def __init__(self, dataset: goal_dataset.GoalDataset, world: World):
-    """Encodes a data set for a world.
+    """Encodes goal examples for a world.
 
     Args:
-      dataset: Its instructions must be in the world's grammar, and its states
-        or images in the form of the world's observations.
-      world: Whose grammar and observations.
+      dataset: Instructions in the world's grammar, with states or images in the
+        form of the world's observations.
+      world: The world that they are for.
 
     Raises:
-      WorldError: if they are not.
+      WorldError: if they do not fit the world.
     """
     observations = (
         dataset.images if dataset.states is None else dataset.states)
-    assert observations is not None  # The data set has seen to it.
+    assert observations is not None  # GoalDataset requires one of the two.
     if observations.shape[1:] != world.observation_shape:
       raise WorldError(
           'A goal example has the shape '
           f'{list(observations.shape[1:])}; this world needs uint8 '
-          f'{list(world.observation_shape)}. Write the file again with what '
-          'this world observes (gridlu/goal_dataset.py says how).')
+          f'{list(world.observation_shape)}. Write a file with observations of '
+          'this world (gridlu/goal_dataset.py documents the format).')
     try:
       self._codes = world.grammar.encode(dataset.instructions)
     except ValueError as error:
@@ -168,21 +171,22 @@ def from_environment(
     parse: Callable[[str], Any] = instructions_lib.chain,
     has_ground_truth: bool = False,
 ) -> World:
-  """Makes a world of any dm_env environment.
+  """Returns a world made of any dm_env environment.
 
   Args:
-    make_environment: From a seed to an environment that observes
+    make_environment: From a seed to an environment with the observations
       `{'image': uint8 [H, W, 3], 'instruction': str}`, H and W at least 24.
-    goal_examples: A file of images and instructions, see
-      `gridlu.goal_dataset`.
-    instructions: All instructions, or enough of them to show every word.
+    goal_examples: The path of a file of instructions and images, whose format
+      `gridlu.goal_dataset` documents.
+    instructions: All instructions, or enough of them to contain every token and
+      every position of their trees.
     parse: From an instruction to its tree (see `agile_tf.agent.instructions`).
       By default an instruction is a plain string of words.
     has_ground_truth: Whether the environment's reward says which states are
-      goal states. It is never needed by AGILE itself.
+      goal states. AGILE never needs this.
 
   Raises:
-    WorldError: if the environment's specs are not as said.
+    WorldError: if the environment's specs or the instructions are not valid.
   """
   environment = make_environment(0)
   observation_spec = environment.observation_spec()
@@ -202,7 +206,8 @@ def from_environment(
   try:
     grammar = instructions_lib.Grammar(instructions, parse)
   except ValueError as error:
-    raise WorldError(f"The world's instructions: {error}") from error
+    raise WorldError(
+        f"The world's instructions are not valid: {error}") from error
   return World(
       make_environment=make_environment,
       grammar=grammar,
@@ -216,7 +221,7 @@ def from_environment(
       has_ground_truth=has_ground_truth)
 
 
-# Every rollout asks again for the instructions of its workers.
+# Cached because every rollout parses the instructions of its workers again.
 _parse = functools.lru_cache(maxsize=1024)(language.parse)
 
 
@@ -229,18 +234,18 @@ def gridlu_world(
     noop: bool = False,
     known: Sequence[language.Instruction] | None = None,
 ) -> World:
-  """Makes GridLU-Relations or GridLU-Arrangements (sections 3.3 and 3.4).
+  """Returns the world of a GridLU task (sections 3.3 and 3.4 for the paper's).
 
   Args:
-    task: 'relations' or 'arrangements'.
+    task: A name in `gridlu.tasks.TASKS`.
     instructions: The instructions of episodes and goal examples; default: all
-      of the task's.
-    physics: Which blocks cannot be moved.
-    episode_length: In steps; default: the paper's.
-    truncate: Whether an episode's end is a truncation, so that returns
-      bootstrap there.
-    noop: Whether the policy may also do nothing, as a sixth action.
-    known: The instructions that networks can read; default: `instructions`.
+      instructions of the task.
+    physics: Which blocks the agent can carry.
+    episode_length: In steps; default: the task's.
+    truncate: Whether the end of an episode is a truncation, where returns
+      bootstrap, instead of a termination.
+    noop: Whether the policy has a sixth action, which does nothing.
+    known: The instructions that the networks can read; default: `instructions`.
   """
   kind = tasks.find(task)
   if instructions is None:
@@ -265,8 +270,8 @@ def gridlu_world(
     return board.pack(board.step(state, action, physics, xp=xnp), xp=xnp)
 
   def images(packed: tf.Tensor) -> tf.Tensor:
-    # As tiles, which is what the networks' first convolution cuts an image
-    # into: then there is nothing to put together and to cut.
+    # Made of tiles, into which the networks' first convolution cuts an image: a
+    # compiled program then neither joins nor cuts them.
     tiles = tf.gather(tiles_table, rendering.tile_indices(
         board.unpack(packed, xp=xnp), xp=xnp))
     return tf.reshape(
@@ -298,17 +303,17 @@ def gridlu_world(
       checker=None if kind.has_ground_truth else checker)
 
 
-_LONGEST_NAME = 200  # Python imports a package in a package by recursion.
+_LONGEST_NAME = 200  # Python imports nested packages by recursion.
 
 
 def load(name: str) -> World:
-  """Calls a user's function that makes a world.
+  """Returns the world that a user's function makes.
 
   Args:
-    name: 'package.module:function'.
+    name: The function, as 'package.module:function'.
 
   Raises:
-    WorldError: if there is no such function, or it makes something else.
+    WorldError: if there is no such function, or it returns something else.
   """
   module_name, _, function_name = name.partition(':')
   try:
@@ -316,15 +321,15 @@ def load(name: str) -> World:
       raise ValueError('the name is too long')
     if not all(map(str.isidentifier,
                    [*module_name.split('.'), function_name])):
-      raise ValueError('that is no name of a function in a module')
+      raise ValueError('that is not the name of a function in a module')
     function = getattr(importlib.import_module(module_name), function_name)
     inspect.signature(function).bind()
   except (ImportError, AttributeError, TypeError, ValueError) as error:
     raise WorldError(
         f'World {name[:_LONGEST_NAME]!r} cannot be loaded ({error}). Expected '
-        '"relations", "arrangements", or "package.module:function" of an '
-        'importable function without arguments that returns an '
-        'agile_tf.worlds.World.') from error
+        f'a GridLU task ({", ".join(tasks.TASKS)}), or '
+        '"package.module:function", an importable function that takes no '
+        'arguments and returns an agile_tf.worlds.World.') from error
   world = function()
   if not isinstance(world, World):
     raise WorldError(

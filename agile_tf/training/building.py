@@ -1,4 +1,4 @@
-"""From a configuration to the parts of a run, wired together."""
+"""Builds the parts of a run from its configuration and wires them together."""
 
 from collections.abc import Sequence
 import re
@@ -30,16 +30,16 @@ from gridlu import world as board
 
 def make_world(config: config_lib.Config, held_out: bool = False,
                only: str = '') -> worlds.World:
-  """Makes the world of a configuration.
+  """Returns the world of a run.
 
   Args:
-    config: A run's settings.
-    held_out: Whether its episodes have the held-out instructions, in place of
-      those that the run trains on.
-    only: A regular expression that must be found in these instructions.
+    config: The run's settings.
+    held_out: Whether episodes have the held-out instructions instead of those
+      that the run trains on.
+    only: A regular expression. Instructions without a match are left out.
 
   Raises:
-    WorldError: if there is none of that name.
+    WorldError: if there is no world of this name.
     ConfigError: if GridLU's settings are changed for another world, or leave
       no instruction.
   """
@@ -49,13 +49,13 @@ def make_world(config: config_lib.Config, held_out: bool = False,
                  'truncate', 'noop'):
       if getattr(config, name) != getattr(default, name):
         raise config_lib.ConfigError(
-            f'--{name}={getattr(config, name)} is a setting of GridLU, and '
-            f'--world={config.world} is another world: leave it out, and set '
-            'such things where that world is made.')
+            f'--{name}={getattr(config, name)} is a setting of GridLU, but '
+            f'--world={config.world} is another world. Remove this flag, and '
+            'configure the world in the function that makes it.')
     if held_out or only:
       raise config_lib.ConfigError(
-          f'--world={config.world} is not GridLU: its instructions cannot be '
-          'chosen here.')
+          f'--world={config.world} is not GridLU: only the instructions of '
+          'GridLU can be selected.')
     return worlds.load(config.world)
   known, instructions = _sides(config, held_out)
   return worlds.gridlu_world(
@@ -68,14 +68,14 @@ _Instructions = tuple[language.Instruction, ...]
 
 def _sides(config: config_lib.Config, held_out: bool = False
           ) -> tuple[_Instructions, _Instructions]:
-  """Returns all instructions of a GridLU run, and those of one side."""
+  """Returns all instructions of a GridLU run, and one side of their split."""
   known = matching(
       config.instructions, tasks.find(config.world).instructions())
   if config.held_out == 'none':
     if held_out:
       raise config_lib.ConfigError(
-          'The run held no instructions out; --held_out=strings or meanings '
-          'would have.')
+          'The run held no instructions out, because it has --held_out=none. '
+          'Use a run with --held_out=strings or --held_out=meanings.')
     return known, known
   try:
     sides = splits.split(
@@ -88,10 +88,10 @@ def _sides(config: config_lib.Config, held_out: bool = False
 
 def matching(pattern: str, instructions: tuple[language.Instruction, ...]
             ) -> tuple[language.Instruction, ...]:
-  """Returns the instructions in whose text a regular expression is found.
+  """Returns the instructions whose text contains a match of a pattern.
 
   Raises:
-    ConfigError: if it is not a regular expression, or found in none.
+    ConfigError: if the pattern is not a regular expression, or none matches.
   """
   try:
     found = re.compile(pattern).search
@@ -103,18 +103,17 @@ def matching(pattern: str, instructions: tuple[language.Instruction, ...]
       instruction for instruction in instructions if found(str(instruction)))
   if not matching:
     raise config_lib.ConfigError(
-        f'--instructions={pattern} is found in none of the '
-        f'{len(instructions)} instructions, which look like '
-        f'{instructions[0]}.')
+        f'--instructions={pattern} matches none of the {len(instructions)} '
+        f'instructions. One of them is {instructions[0]}.')
   return matching
 
 
 def make_goal_examples(config: config_lib.Config, world: worlds.World
                       ) -> worlds.GoalExamples:
-  """Loads or generates the data set D of a configuration.
+  """Loads or generates the goal examples of a run.
 
   Raises:
-    GoalDatasetError or WorldError: if it cannot be read, or is not of this
+    GoalDatasetError or WorldError: if they cannot be read, or are from another
       world.
   """
   if config.dataset:
@@ -136,7 +135,7 @@ def make_goal_examples(config: config_lib.Config, world: worlds.World
 
 def _of_this_run(config: config_lib.Config, dataset: goal_dataset.GoalDataset
                 ) -> goal_dataset.GoalDataset:
-  """Leaves out what --instructions or --held_out keep from a run."""
+  """Returns the goal examples whose instructions the run trains on."""
   _, instructions = _sides(config)
   texts = set(map(str, instructions))
   try:
@@ -152,8 +151,8 @@ def _of_this_run(config: config_lib.Config, dataset: goal_dataset.GoalDataset
         '(see --world, --instructions and --held_out).')
   if len(keep) < len(dataset):
     logging.warning(
-        '%s: %d of %d examples are of instructions that this run does not have '
-        '(see --instructions and --held_out), and are left out.',
+        '%s: %d of %d examples are of instructions that --instructions or '
+        '--held_out exclude, and are not used.',
         config.dataset, len(dataset) - len(keep), len(dataset))
   states, images = dataset.states, dataset.images
   used, index = np.unique(dataset.instruction[keep], return_inverse=True)
@@ -165,7 +164,7 @@ def _of_this_run(config: config_lib.Config, dataset: goal_dataset.GoalDataset
 
 def _check_goals(config: config_lib.Config,
                  dataset: goal_dataset.GoalDataset) -> None:
-  """Warns of goal states that are none, or refuses them (--strict_dataset)."""
+  """Warns of goal examples that are wrong; with --strict_dataset raises."""
   count = goal_dataset.violations(dataset)
   if not count:
     return
@@ -173,13 +172,14 @@ def _check_goals(config: config_lib.Config,
           'satisfy their instruction by the ground truth.')
   if config.strict_dataset:
     raise goal_dataset.GoalDatasetError(
-        f'{text} Without --strict_dataset they are used all the same.')
+        f'{text} Correct the file, or use it as it is without '
+        '--strict_dataset.')
   logging.warning('%s', text)
 
 
 def make_networks(config: config_lib.Config, world: worlds.World
                  ) -> tuple[functional.Network, functional.Network]:
-  """Makes the policy and the discriminator of a configuration."""
+  """Returns the policy network and the discriminator of a run."""
   policy = networks.policy(
       config.model, world.grammar, world.image_shape, world.num_actions)
   other = config.discriminator_model
@@ -191,24 +191,29 @@ def make_networks(config: config_lib.Config, world: worlds.World
 
 def check_tokens(checkpoint: checkpoints.Checkpoint,
                  world: worlds.World) -> None:
-  """Checks that networks know the tokens of a world's instructions.
+  """Checks that a checkpoint's networks know the tokens of a world.
 
-  Their parameters depend on the tokens alone, and not on where in an
-  instruction these may stand.
+  The parameters depend only on the tokens, not on their possible positions in
+  an instruction.
 
   Raises:
-    CheckpointError: if they do not.
+    CheckpointError: if the tokens differ.
   """
   there, here = checkpoint.values.get('tokens'), list(world.grammar.tokens)
   if there != here:
     raise checkpoints.CheckpointError(
-        f'{checkpoint.path} is of a world with the tokens {there}; this one '
-        f'has {here}. Use a checkpoint of the same world.')
+        f'{checkpoint.path} is from a world with the tokens {there}; this '
+        f'world has {here}. Use a checkpoint from the same world.')
 
 
 def parameters(checkpoint: checkpoints.Checkpoint,
                network: functional.Network, group: str) -> np.ndarray:
-  """Returns the parameters of a network, 'policy' or 'discriminator'.
+  """Returns the parameters of a network from a checkpoint.
+
+  Args:
+    checkpoint: The checkpoint of a run.
+    network: The network that the parameters are for.
+    group: 'policy' or 'discriminator'.
 
   Returns:
     float32 [P].
@@ -221,7 +226,8 @@ def parameters(checkpoint: checkpoints.Checkpoint,
   if missing:
     raise checkpoints.CheckpointError(
         f'{checkpoint.path} lacks the parameters {", ".join(missing)}: its '
-        f'run had no {group}, or one of another --model.')
+        f'run had no {group}, or had another --model or '
+        '--discriminator_model.')
   for name, shape in zip(network.layout.names, network.layout.shapes):
     if arrays[name].shape != shape or arrays[name].dtype != np.float32:
       raise checkpoints.CheckpointError(
@@ -232,7 +238,7 @@ def parameters(checkpoint: checkpoints.Checkpoint,
 
 
 def policy_loss(config: config_lib.Config) -> gradients_lib.PolicyLoss:
-  """Returns the weights of the policy's loss."""
+  """Returns the settings of the policy's loss."""
   return gradients_lib.PolicyLoss(
       config.discount, config.td_lambda, config.entropy_weight,
       config.baseline_cost,
@@ -240,14 +246,14 @@ def policy_loss(config: config_lib.Config) -> gradients_lib.PolicyLoss:
 
 
 def policy_updates(config: config_lib.Config) -> optimizers.RMSProp:
-  """Returns how the policy is updated."""
+  """Returns the settings of the policy's updates."""
   return optimizers.RMSProp(
       config.policy_learning_rate, config.policy_decay, config.policy_epsilon,
       config.policy_gradient_norm)
 
 
 def discriminator_updates(config: config_lib.Config) -> optimizers.RMSProp:
-  """Returns how the discriminator is updated."""
+  """Returns the settings of the discriminator's updates."""
   return optimizers.RMSProp(
       config.discriminator_learning_rate, config.discriminator_decay,
       config.discriminator_epsilon, config.discriminator_gradient_norm,
@@ -255,13 +261,17 @@ def discriminator_updates(config: config_lib.Config) -> optimizers.RMSProp:
 
 
 def steps_per_discriminator_update(config: config_lib.Config) -> int:
-  """Returns the policy steps for one update; 0 lets threads run free."""
+  """Returns the policy steps for each iteration of the discriminator's worker.
+
+  0 means that threads run free.
+  """
   if not config.trains_discriminator:
     return 0
   if config.steps_per_discriminator_update or config.policy_threads > 1:
     return config.steps_per_discriminator_update
-  # Lockstep cannot run free: all workers iterate equally often. The last
-  # rollout of a GridLU episode is shorter where T does not divide the episode.
+  # One thread cannot run free, so all its workers iterate equally often. This
+  # needs the mean length of a rollout: the last one of a GridLU episode is
+  # shorter where T does not divide the episode.
   length: float = config.rollout_length
   if config.world in tasks.TASKS:
     length = config.episode_length / -(-config.episode_length // length)
@@ -274,20 +284,20 @@ class Parts(NamedTuple):
   policy: optimizers.SharedParameters  # theta
   discriminator: optimizers.SharedParameters | None  # phi
   buffer: replay.ReplayBuffer | None  # B
-  predictions: replay.ReplayBuffer | None  # Reward prediction's.
-  policy_workers: tuple[workers.PolicyWorker, ...]  # One a thread.
+  predictions: replay.ReplayBuffer | None  # For reward prediction.
+  policy_workers: tuple[workers.PolicyWorker, ...]  # One for each thread.
   discriminator_worker: workers.DiscriminatorWorker | None
 
 
 def make_parts(config: config_lib.Config,
                frozen: checkpoints.Checkpoint | None = None,
                initial: checkpoints.Checkpoint | None = None) -> Parts:
-  """Makes the parts of a run at step 0.
+  """Returns the parts of a run at step 0.
 
   Args:
     config: The run's settings.
-    frozen: Of the run that the discriminator of --reward=frozen is from.
-    initial: Of the run that --initial_policy is from.
+    frozen: The checkpoint whose discriminator --reward=frozen uses.
+    initial: The checkpoint whose policy --initial_policy uses.
 
   Raises:
     ConfigError: if the settings do not fit the world or the machine.
@@ -365,7 +375,8 @@ def make_parts(config: config_lib.Config,
           predictions, config.reward_prediction_batch_size,
           np.random.default_rng(draw_seed))
     policy_workers.append(workers.PolicyWorker(
-        # Half of the workers begin a rollout later: all would be in step.
+        # Half of the workers begin a rollout later, so that not all of them
+        # are in the same part of their episodes.
         make_actor([seeds[w] for w in rows], [w % 2 == 1 for w in rows]),
         policy, reward, gradients, prediction,
         buffer if config.all_workers_write else None))
@@ -374,12 +385,12 @@ def make_parts(config: config_lib.Config,
 
 
 def _check_fit(config: config_lib.Config, world: worlds.World) -> None:
-  """Raises ConfigError if the settings ask for what the world lacks."""
+  """Raises ConfigError if the settings need what the world lacks."""
   if config.reward == 'environment' and not world.has_ground_truth:
     raise config_lib.ConfigError(
         '--reward=environment needs a ground truth, and this world has none; '
         'use --reward=discriminator.')
   if config.rollouts == 'compiled' and world.compiled is None:
     raise config_lib.ConfigError(
-        '--rollouts=compiled needs a world that has its rules in TensorFlow; '
-        'use --rollouts=environment.')
+        '--rollouts=compiled needs a world with its rules in TensorFlow; use '
+        '--rollouts=environment.')

@@ -1,13 +1,13 @@
-"""Checkpoints: everything that a run needs to go on as if it had not stopped.
+"""Checkpoints: everything that a run needs to resume as if never stopped.
 
 A checkpoint is a directory `checkpoints/step_000000050000` with `arrays.npz`
-and `state.json`. It is written under another name and renamed when it is
-whole, so that a directory with that name always is one. Both files are
-checksummed, and compared with their checksums before anything in them is
-believed. Reading them runs no code from them: neither can hold any.
+and `state.json`. It is written under a temporary name and renamed when it is
+complete, so that a directory with such a name is always a complete checkpoint.
+Both files have checksums, which are verified before their contents are used.
+Neither file can contain code.
 
-Only what was read whole and is wrong is damaged. An error of the system, such
-as too many open files, says nothing about a checkpoint.
+A checkpoint is called damaged only if a file is missing or its contents are
+wrong. A system error, such as too many open files, says nothing about it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -28,22 +28,23 @@ from gridlu import files
 from gridlu import program
 
 _NAME = re.compile(r'step_(\d{12})')
-# In arrays.npz, which has checksums of its own: that of state.json.
+# The checksum of state.json is kept in arrays.npz, under this name. arrays.npz
+# has checksums of its own.
 _CHECKSUM = 'crc32_of_state'
 
 
 class CheckpointError(program.UserError):
-  """A checkpoint that is missing, damaged or of something else."""
+  """A checkpoint that is missing, damaged or from another kind of run."""
 
 
 class DamagedError(CheckpointError):
-  """A checkpoint that was read, and is not what a run writes."""
+  """A checkpoint whose contents are not what a run writes."""
 
 
 class Checkpoint(NamedTuple):
   """The state of a run."""
   arrays: dict[str, np.ndarray]
-  values: dict[str, Any]  # As JSON has them.
+  values: dict[str, Any]  # Values that JSON can represent.
   path: str = 'An unsaved checkpoint'  # Where it was read.
 
 
@@ -55,7 +56,7 @@ def steps(run_dir: str) -> list[int]:
   """Returns the steps of a run's checkpoints, oldest first.
 
   Raises:
-    CheckpointError: if the system cannot say which there are.
+    CheckpointError: if the directory cannot be read.
   """
   try:
     names = os.listdir(_folder(run_dir))
@@ -77,46 +78,47 @@ def save(run_dir: str, step: int, checkpoint: Checkpoint, keep: int) -> None:
 
   Args:
     run_dir: The run's directory.
-    step: The policy steps made; a checkpoint of the same step is replaced.
+    step: The policy steps made. A checkpoint of the same step is replaced.
     checkpoint: What to write.
-    keep: How many checkpoints may remain.
+    keep: How many checkpoints to keep.
 
   Raises:
-    CheckpointError: if it cannot be written. Those before it are left alone.
+    CheckpointError: if it cannot be written. Earlier checkpoints stay.
   """
   path = _path(run_dir, step)
   temporary = f'{path}.part'
   try:
     for left_over in glob.glob(f'{glob.escape(_folder(run_dir))}/step_*.part'):
-      shutil.rmtree(left_over)  # Of a run that was killed while it saved.
-    # The run's own directory is not made again where it has been removed.
+      shutil.rmtree(left_over)  # The run was killed while it saved.
+    # Unlike makedirs, this fails if the run's directory has been removed.
     with contextlib.suppress(FileExistsError):
       os.mkdir(_folder(run_dir))
     _write(temporary, checkpoint)
-    if os.path.exists(path):  # Its state is the same: nobody else writes here.
+    # Only this run writes here, so a checkpoint of this step has this state.
+    if os.path.exists(path):
       _remove(path)
     os.rename(temporary, path)
     _sync(_folder(run_dir))
-    # A later one is not the run's own: it was put there.
+    # Checkpoints of later steps are not this run's own. Leave them alone.
     own = [other for other in steps(run_dir) if other <= step]
     for old in own[:-keep]:
       _remove(_path(run_dir, old))
   except OSError as error:
     shutil.rmtree(temporary, ignore_errors=True)
     raise CheckpointError(
-        f'{path} cannot be saved ({error}). What was saved before is still '
-        'there. Make space, or let the directory be written; the same command '
-        'then goes on.') from error
+        f'{path} cannot be saved ({error}). Earlier checkpoints are intact. '
+        'Free some disk space, or make the directory writable; the same '
+        'command then resumes the run.') from error
 
 
 def _remove(path: str) -> None:
-  """Removes a checkpoint; under its own name it is never half there."""
+  """Removes a checkpoint. Its name never stands for an incomplete one."""
   os.rename(path, f'{path}.old.part')
   shutil.rmtree(f'{path}.old.part')
 
 
 def _write(folder: str, checkpoint: Checkpoint) -> None:
-  """Writes a checkpoint's files, and waits until the disk has them."""
+  """Writes a checkpoint's files and waits until they are on disk."""
   os.mkdir(folder)
   state = json.dumps(checkpoint.values).encode()
   arrays: dict[str, Any] = {
@@ -133,7 +135,7 @@ def _write(folder: str, checkpoint: Checkpoint) -> None:
 
 
 def _sync(folder: str) -> None:
-  """Waits until the disk has a directory's names."""
+  """Waits until the entries of a directory are on disk."""
   descriptor = os.open(folder, os.O_RDONLY)
   try:
     os.fsync(descriptor)
@@ -146,11 +148,11 @@ def load(run_dir: str, step: int | None = None) -> Checkpoint:
 
   Args:
     run_dir: The run's directory.
-    step: Which one; default: the newest.
+    step: The checkpoint's step; default: the newest.
 
   Raises:
-    DamagedError: if it is not what was written.
-    CheckpointError: if it does not exist, or the system cannot read it.
+    DamagedError: if a file is missing or its contents are wrong.
+    CheckpointError: if there is no such checkpoint, or it cannot be read.
   """
   known = steps(run_dir)
   if not known:
@@ -176,53 +178,54 @@ def load(run_dir: str, step: int | None = None) -> Checkpoint:
   except (FileNotFoundError, NotADirectoryError, IsADirectoryError,
           ValueError) as error:
     raise DamagedError(
-        f'{path} is damaged ({error}). Move it away to go on from the '
-        'checkpoint before it.') from error
+        f'{path} is damaged ({error}). Move it away to use the checkpoint '
+        'before it.') from error
   except (OSError, MemoryError) as error:
     raise CheckpointError(
         f'{path} cannot be read: {str(error) or type(error).__name__}. This is '
-        'an error of the system, and the checkpoint may be whole: it is left '
-        'as it is. Try again once the cause is gone.') from error
+        'a system error; the checkpoint may be intact and was not changed. '
+        'Remove the cause and try again.') from error
   return Checkpoint(arrays, values, path)
 
 
 def _parse(content: bytes, state: bytes
           ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-  """Returns what a checkpoint's two files hold.
+  """Returns the contents of a checkpoint's two files.
 
   Raises:
     ValueError: if they are not what was written.
   """
   headers = archives.headers(content)
-  # They are written as they are: what expands is something else.
+  # A run saves its arrays uncompressed.
   if sum(header.size for header in headers.values()) > len(content):
-    raise ValueError('arrays.npz says that it holds more than it can')
+    raise ValueError('the arrays of arrays.npz are larger than the file')
   arrays = archives.arrays(content)
   checksum = arrays.pop(_CHECKSUM, None)
   if checksum is None or zlib.crc32(state) != checksum:
-    raise ValueError('state.json is not what was written')
+    raise ValueError('state.json does not match its checksum')
   values = files.parse_json(state)
   if not isinstance(values, dict) or not isinstance(values.get('steps'), int):
-    raise ValueError("state.json is not a run's")
+    raise ValueError('state.json has no number of steps')
   return arrays, values
 
 
 def recover(run_dir: str, restore: Callable[[Checkpoint], None]) -> bool:
-  """Restores the newest whole checkpoint, from which a run goes on.
+  """Restores the newest checkpoint that is intact.
 
-  Newer ones that are damaged are named and set aside, under other names.
+  Newer ones that are damaged are reported and renamed.
 
   Args:
     run_dir: The run's directory.
-    restore: Takes a checkpoint over. It raises DamagedError if that has not
-      what a run of these settings writes; then it gets the one before it.
+    restore: Restores a checkpoint. If it raises DamagedError, because the
+      contents are not what a run with these settings writes, the checkpoint
+      before is tried.
 
   Returns:
     Whether the run has a checkpoint.
 
   Raises:
-    CheckpointError: if it has some and none of them is whole, or one cannot be
-      read: then all stay where they are.
+    CheckpointError: if all checkpoints are damaged, or one cannot be read. Then
+      none is renamed.
   """
   errors: dict[int, DamagedError] = {}
   for step in reversed(steps(run_dir)):
@@ -233,17 +236,17 @@ def recover(run_dir: str, restore: Callable[[Checkpoint], None]) -> bool:
       continue
     for damaged, problem in errors.items():
       _set_aside(_path(run_dir, damaged), str(problem))
-      logging.warning('The run goes on from step %d.', step)
+      logging.warning('The run resumes from step %d.', step)
     return True
   if errors:
     raise CheckpointError(
-        f'None of the checkpoints of {run_dir!r} is whole; the newest: '
+        f'None of the checkpoints of {run_dir!r} is intact; the newest: '
         f'{next(iter(errors.values()))}')
   return False
 
 
 def _set_aside(path: str, problem: str) -> None:
-  """Gives a checkpoint that is not to be used another name."""
+  """Renames a damaged checkpoint, so that it is not used."""
   aside = f'{path}.damaged'
   try:
     shutil.rmtree(aside, ignore_errors=True)
@@ -251,21 +254,21 @@ def _set_aside(path: str, problem: str) -> None:
   except OSError as error:
     raise CheckpointError(
         f'{problem} It cannot be renamed: {error}.') from error
-  logging.warning('%s It is now %s.', problem, aside)
+  logging.warning('%s It was renamed to %s.', problem, aside)
 
 
 class Saveable(Protocol):
-  """A part of a run that a checkpoint holds."""
+  """A part of a run whose state a checkpoint contains."""
 
   def state(self) -> Any:
-    """Returns a dict of arrays, or something that JSON can hold."""
+    """Returns a dict of arrays, or a value that JSON can represent."""
 
   def load(self, state: Any) -> None:
     """Restores what `state` returned."""
 
 
 class Each:
-  """Several parts in a fixed order, as one."""
+  """Several parts in a fixed order, saved as one."""
 
   def __init__(self, parts: Sequence[Saveable]):
     self._parts = tuple(parts)
@@ -281,7 +284,7 @@ class Each:
 
 
 class Generator:
-  """A NumPy generator's position."""
+  """The state of a NumPy generator."""
 
   def __init__(self, rng: np.random.Generator):
     self._rng = rng
@@ -296,12 +299,12 @@ class Generator:
 
 
 def gather(parts: Mapping[str, Saveable], values: dict[str, Any]) -> Checkpoint:
-  """Makes a checkpoint of a run's parts.
+  """Returns a checkpoint of a run's parts.
 
   Args:
-    parts: By name. A state that is a dict of arrays goes to `arrays`, under
-      names 'part:name'; any other goes to `values`.
-    values: What else the checkpoint says.
+    parts: The parts by name. A state that is a dict of arrays goes to `arrays`,
+      under names such as 'part:name'. Any other state goes to `values`.
+    values: Further values for the checkpoint.
   """
   arrays: dict[str, np.ndarray] = {}
   values = dict(values)
@@ -316,7 +319,7 @@ def gather(parts: Mapping[str, Saveable], values: dict[str, Any]) -> Checkpoint:
 
 
 def restore(parts: Mapping[str, Saveable], checkpoint: Checkpoint) -> None:
-  """Gives each part the state that `gather` took.
+  """Restores each part to the state that `gather` saved.
 
   Raises:
     KeyError: if the checkpoint lacks a part's state.

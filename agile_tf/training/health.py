@@ -1,4 +1,4 @@
-"""Watches over a run: metrics that worry, and workers that hang."""
+"""Warnings about a run: suspicious metrics, and workers that hang."""
 
 from collections.abc import Callable, Iterator, Mapping
 import contextlib
@@ -11,51 +11,51 @@ from typing import Any
 from absl import logging
 import numpy as np
 
-# Below this share of the greatest possible entropy a policy hardly explores.
+# Below this share of the maximum entropy, a policy hardly explores.
 _COLLAPSED = 0.01
-# A discriminator that accepts, or rejects, more than this of both its goals
-# and its negatives says the same of everything.
+# A discriminator that accepts (or rejects) more than this share of both the
+# goals and the negatives makes the same decision for every state.
 _SAME = 0.99
 
 
 def warnings(row: Mapping[str, Any], num_actions: int) -> dict[str, str]:
-  """Looks for what should worry the owner of a run.
+  """Returns warnings about suspicious metrics.
 
   Args:
-    row: Of metrics.
-    num_actions: How many the policy has.
+    row: A row of metrics.
+    num_actions: How many actions the policy has.
 
   Returns:
-    Messages, by a key for each kind.
+    Messages by kind, such as 'entropy'.
   """
   found = {}
   if row.get('entropy', np.inf) < _COLLAPSED * np.log(num_actions):
     found['entropy'] = (
-        f"The policy's entropy is {row['entropy']:.2g} of at most "
-        f'{np.log(num_actions):.2g}: it hardly explores any more. A larger '
-        '--entropy_weight keeps it exploring.')
+        f"The policy's entropy is {row['entropy']:.2g}, and its maximum "
+        f'{np.log(num_actions):.2g}: the policy hardly explores any more. A '
+        'larger --entropy_weight keeps it exploring.')
   goals, negatives = (
       row.get(name, np.nan)
       for name in ('goals_accepted', 'negatives_rejected'))
   if goals > _SAME and negatives < 1 - _SAME:
     found['discriminator'] = (
-        'The discriminator takes everything for a goal state. If this lasts, '
-        'give it more updates (--steps_per_discriminator_update).')
+        'The discriminator accepts every state as a goal state. If this lasts, '
+        'update it more often (a smaller --steps_per_discriminator_update).')
   elif goals < 1 - _SAME and negatives > _SAME:
     found['discriminator'] = (
-        'The discriminator takes nothing for a goal state. If this lasts, use '
-        'a smaller --anticipated_negative_rate.')
+        'The discriminator accepts no state as a goal state. If this lasts, '
+        'use a smaller --anticipated_negative_rate.')
   return found
 
 
 class Watchdog:
-  """Reports workers whose iteration takes too long, and ends none.
+  """Reports workers whose iteration takes too long, without stopping them.
 
-  Used as a context manager around a run; a thread of its own looks after the
-  workers, so that it also sees the main thread hang.
+  Use it as a context manager around a run. It has its own thread, so that it
+  also notices when the main thread hangs.
 
   Attributes:
-    limit: In seconds.
+    limit: The time that an iteration may take, in seconds.
   """
 
   def __init__(self, limit_seconds: float,
@@ -63,14 +63,15 @@ class Watchdog:
     """Takes the limit.
 
     Args:
-      limit_seconds: How long an iteration may take. Each time that it has
-        passed again there is a report.
-      report: Where messages go.
+      limit_seconds: How long an iteration may take. A worker that exceeds this
+        is reported, and again after each further period of this length.
+      report: Receives the messages.
     """
     self.limit = limit_seconds
     self._report = report
     self._lock = threading.Lock()
-    # By thread: the worker's name, when it began, how often it was reported.
+    # By thread: the worker's name, when its iteration began, and how often that
+    # was reported.
     self._running: dict[int, tuple[str, float, int]] = {}
     self._closed = threading.Event()
     self._thread = threading.Thread(
@@ -86,7 +87,7 @@ class Watchdog:
 
   @contextlib.contextmanager
   def iteration(self, name: str) -> Iterator[None]:
-    """Stands around an iteration of a worker, in the worker's thread."""
+    """Watches one iteration of a worker: the block, in the worker's thread."""
     thread = threading.get_ident()
     with self._lock:
       self._running[thread] = (name, time.monotonic(), 0)
@@ -97,7 +98,7 @@ class Watchdog:
         del self._running[thread]
 
   def stacks(self) -> str:
-    """Says which workers are in an iteration, and where."""
+    """Returns which workers are in an iteration, with their stack traces."""
     with self._lock:
       running = [(thread, name, start)
                  for thread, (name, start, _) in self._running.items()]
@@ -121,11 +122,11 @@ class Watchdog:
           late.append((thread, name, now - start))
     return [
         f'{name} has been in one iteration for {seconds:.0f} seconds, more '
-        f'than --stall_minutes. It goes on; it is here:\n{_stack(thread)}'
+        f'than --stall_minutes. It is still running, here:\n{_stack(thread)}'
         for thread, name, seconds in late]
 
 
 def _stack(thread: int) -> str:
-  """Returns where a thread is."""
+  """Returns a thread's stack trace."""
   frames = sys._current_frames()  # pylint: disable=protected-access
   return ''.join(traceback.format_stack(frames.get(thread)))

@@ -1,4 +1,4 @@
-"""The machine that TensorFlow computes on."""
+"""The machine that TensorFlow computes on: its cores, memory and GPUs."""
 
 import os
 from typing import NamedTuple
@@ -17,7 +17,7 @@ def cores() -> int:
 
 
 def memory() -> int:
-  """Returns how many bytes of memory this process may use at most."""
+  """Returns the most memory that this process may use, in bytes."""
   most = os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES')
   for path in ('/sys/fs/cgroup/memory.max',
                '/sys/fs/cgroup/memory/memory.limit_in_bytes'):
@@ -30,18 +30,17 @@ def memory() -> int:
 
 
 class Machine(NamedTuple):
-  """What TensorFlow has been set up for."""
+  """The devices that TensorFlow was set up for."""
   description: str
-  parallel: int  # How many threads it can compute for at the same time.
+  parallel: int  # How many threads can compute at the same time.
 
 
 def prepare(config: config_lib.Config) -> Machine:
-  """Sets TensorFlow up for this machine; says what it will use.
+  """Sets TensorFlow up for this machine and returns what it will use.
 
-  Where there are GPUs the first one that is visible is used; its memory grows
-  as it is needed, and it multiplies in float32 as a CPU does, not in
-  TensorFloat-32. The settings cannot be changed any more once TensorFlow has
-  begun to compute.
+  Of several visible GPUs the first is used. TensorFlow reserves its memory as
+  needed, and multiplies in float32 as on a CPU, not in TensorFloat-32. These
+  settings cannot be changed once TensorFlow has begun to compute.
   """
   gpus = tf.config.list_physical_devices('GPU')[:1]
   intra_op = config.intra_op_threads or cores()
@@ -55,7 +54,8 @@ def prepare(config: config_lib.Config) -> Machine:
     tf.config.threading.set_inter_op_parallelism_threads(inter_op)
   except RuntimeError:
     logging.warning(
-        'TensorFlow is running already, with the settings that it has.')
+        'TensorFlow has already begun to compute. The settings of its threads '
+        'and devices cannot be changed any more.')
   device, parallel = f'{cores()} CPU cores', cores()
   for gpu in gpus:
     details = tf.config.experimental.get_device_details(gpu)

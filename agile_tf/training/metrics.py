@@ -1,7 +1,7 @@
-"""One row of named values: for the terminal, `metrics.csv` and TensorBoard.
+"""Metrics as rows of named values: in `metrics.csv`, TensorBoard and terminal.
 
-`Tally` gathers what workers report, from any thread; `Writer` writes rows,
-from one thread.
+`Tally` and `Totals` collect what workers report, from any thread. `Writer`
+writes rows, from one thread.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,7 +19,7 @@ import tqdm
 from gridlu import files
 from gridlu import program
 
-# Every column of metrics.csv, in order; README.md says what each one means.
+# Every column of metrics.csv, in order. agile_tf/README.md explains each one.
 COLUMNS = (
     'steps', 'seconds', 'steps_per_second', 'episodes', 'success_rate',
     'modelled_reward', 'true_reward', 'reward_model_accuracy',
@@ -43,7 +43,7 @@ _TENSORBOARD_GROUPS = {
 _TENSORBOARD_NAMES = {
     name: f'{group}/{name}'
     for group, names in _TENSORBOARD_GROUPS.items() for name in names}
-# What a world's checker says, where there is no ground truth.
+# These come from a world's checker where there is no ground truth.
 _CHECKED = ('success_rate', 'true_reward', 'reward_model_accuracy',
             'false_positives', 'false_negatives')
 
@@ -53,7 +53,7 @@ class MetricsError(program.UserError):
 
 
 class Tally:
-  """Means since the last row, of values that workers report."""
+  """Weighted means of the values that workers report between two rows."""
 
   def __init__(self):
     self._lock = threading.Lock()
@@ -61,7 +61,7 @@ class Tally:
     self._weights: dict[str, float] = {}
 
   def add(self, values: Mapping[str, float], weight: float = 1.0) -> None:
-    """Adds values that each stand for `weight` of something."""
+    """Adds values, each with this weight in its mean."""
     if weight <= 0:
       return
     with self._lock:
@@ -70,7 +70,7 @@ class Tally:
         self._weights[name] = self._weights.get(name, 0.0) + weight
 
   def take(self) -> dict[str, float]:
-    """Returns the weighted means and begins anew."""
+    """Returns the weighted means and resets them."""
     with self._lock:
       means = {
           name: value / self._weights[name]
@@ -98,7 +98,7 @@ class Totals:
     self._counts = dict.fromkeys(names, 0)
 
   def add(self, **counts: int) -> None:
-    """Adds to counts."""
+    """Increases counts by name."""
     with self._lock:
       for name, count in counts.items():
         self._counts[name] += count
@@ -116,15 +116,15 @@ class Totals:
 
 def decision_errors(decisions: np.ndarray, truth: np.ndarray
                    ) -> dict[str, float]:
-  """Compares the reward model's decisions with the ground truth.
+  """Compares the discriminator's decisions with the ground truth.
 
   Args:
-    decisions: bool [N], which states it takes for goal states.
+    decisions: bool [N], which states D accepts as goal states.
     truth: bool [N], which states are goal states.
 
   Returns:
-    Accuracy, false positives and false negatives as shares of all decisions
-    (as figures 4 and 8 have them).
+    Accuracy, false positives and false negatives by column name, each as a
+    share of all decisions (as in figures 4 and 8).
   """
   return {
       'reward_model_accuracy': float(np.mean(decisions == truth)),
@@ -134,21 +134,24 @@ def decision_errors(decisions: np.ndarray, truth: np.ndarray
 
 
 class Writer:
-  """Writes rows to `metrics.csv`, TensorBoard and a live line."""
+  """Writes rows to `metrics.csv`, TensorBoard and a progress line."""
 
   def __init__(self, run_dir: str, steps: int, total_steps: int,
                checked: bool = False):
     """Opens the files of a run.
 
-    Rows that a run wrote after the checkpoint from which it goes on are
-    dropped, so that no row is doubled.
+    Rows after the checkpoint from which a run resumes are removed, because the
+    run will write them again.
 
     Args:
       run_dir: The run's directory.
-      steps: Where the run begins or goes on.
-      total_steps: Where it will end.
-      checked: Whether success is what a checker says, and no ground truth: in
-        TensorBoard it then stands under `checker/`.
+      steps: The step at which the run begins or resumes.
+      total_steps: The step at which the run will end.
+      checked: Whether success comes from a checker instead of a ground truth.
+        TensorBoard then shows it under `checker/`.
+
+    Raises:
+      MetricsError: if metrics.csv cannot be read or written.
     """
     self._names = dict(_TENSORBOARD_NAMES)
     if checked:
@@ -159,11 +162,11 @@ class Writer:
     except (KeyError, TypeError, ValueError, csv.Error) as error:
       raise MetricsError(
           f'{self._path} is not what a run writes ({error}); move it away, and '
-          'a new one will be begun.') from error
+          'the run will begin a new one.') from error
     except OSError as error:
       raise MetricsError(
-          f'{self._path} cannot be read: {error}. It is left as it is; try '
-          'again once the cause is gone.') from error
+          f'{self._path} cannot be read: {error}. It was not changed. Remove '
+          'the cause and try again.') from error
     try:
       with files.replacing(self._path) as file:
         writer = csv.DictWriter(file, COLUMNS)
@@ -184,7 +187,7 @@ class Writer:
   def _read(self) -> Iterable[dict[str, str]]:
     try:
       with open(self._path, newline='', encoding='utf-8') as file:
-        # A row that was cut off in the middle of writing has no end of line.
+        # A row without an end of line was not written completely.
         lines = [line for line in file if line.endswith('\n')]
     except FileNotFoundError:
       return []
@@ -197,19 +200,22 @@ class Writer:
 
   def _unwritable(self, error: OSError) -> MetricsError:
     return MetricsError(
-        f'{self._path} cannot be written ({error}). Make space, or let the '
-        'directory be written; the same command then goes on.')
+        f'{self._path} cannot be written ({error}). Free some disk space, or '
+        'make the directory writable; the same command then resumes the run.')
 
   def progress(self, steps: int) -> None:
-    """Moves the live line on."""
-    # The last rollouts may go beyond the end, which tqdm takes for no end.
+    """Updates the progress line."""
+    # The last rollouts may exceed the total. tqdm would then show no total.
     self._line.update(min(steps, self._line.total) - self._line.n)
 
   def row(self, values: Mapping[str, Any]) -> None:
     """Writes one row everywhere.
 
     Args:
-      values: Columns by name; what is left out stays empty.
+      values: The values by column. Columns without a value stay empty.
+
+    Raises:
+      MetricsError: if metrics.csv cannot be written.
     """
     try:
       self._csv.writerow({
@@ -242,7 +248,7 @@ class Writer:
   def animation(self, name: str, gif: bytes, size: tuple[int, int],
                 steps: int) -> None:
     """Writes a GIF of this width and height to TensorBoard."""
-    # What tf.summary.image writes, with other bytes than those of a PNG.
+    # The same as tf.summary.image writes, with a GIF in place of a PNG.
     width, height = map(str, size)
     metadata = tf.compat.v1.SummaryMetadata(
         plugin_data=tf.compat.v1.SummaryMetadata.PluginData(
@@ -254,7 +260,7 @@ class Writer:
 
   @contextlib.contextmanager
   def _tensorboard(self) -> Iterator[None]:
-    """Lets a block write to TensorBoard's file; if it cannot, warns once."""
+    """Sets where the block's summaries go; warns once if writing them fails."""
     try:
       with self._summaries.as_default():
         yield
@@ -266,11 +272,11 @@ class Writer:
       self._warned = True
 
   def close(self) -> None:
-    """Writes what is left and ends the live line."""
+    """Closes the files and ends the progress line."""
     self._line.close()
     with self._tensorboard():
       self._summaries.close()
     try:
       self._file.close()
-    except OSError:  # The disk is full, as `row` has said.
+    except OSError:  # The disk is full, and `row` has raised this already.
       pass

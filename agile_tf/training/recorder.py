@@ -1,4 +1,4 @@
-"""Keeps an episode of a run now and then, for a picture of it."""
+"""Records episodes of a run, for pictures in TensorBoard."""
 
 from typing import NamedTuple
 
@@ -7,7 +7,7 @@ import numpy as np
 from agile_tf.agent import rollouts
 from gridlu import archives
 
-# A longer episode is shown in parts: one that never ends would fill the memory.
+# A longer episode is recorded in parts: an endless one would fill the memory.
 _MOST_STEPS = 300
 
 
@@ -19,13 +19,14 @@ class Recording(NamedTuple):
 
 
 class Recorder:
-  """Follows the episodes of one worker and keeps the last finished one."""
+  """Records the episodes of one worker and keeps the last finished one."""
 
   def __init__(self, from_start: bool):
-    """Begins.
+    """Makes a recorder without a recording.
 
     Args:
-      from_start: Whether the first rollout begins an episode.
+      from_start: Whether the first rollout begins an episode. If not, recording
+        starts with the episode after it.
     """
     self._waits = not from_start
     self._observations: list[np.ndarray] = []
@@ -33,16 +34,16 @@ class Recorder:
     self._recording: Recording | None = None
 
   def add(self, rollout: rollouts.Rollout, decisions: np.ndarray) -> None:
-    """Adds a rollout's first worker.
+    """Adds the first worker's part of a rollout.
 
     Args:
-      rollout: T steps; only row 0 is kept.
-      decisions: bool [T, W].
+      rollout: T steps of W workers.
+      decisions: bool [T, W], which states counted as goal states.
     """
     steps = int(rollout.mask[:, 0].sum())
     if not self._waits and steps:
       first = 1 if self._observations else 0
-      # Copies: a part of an array would keep all workers' rollouts.
+      # Copies, because a view would keep the rollouts of all workers in memory.
       self._observations.append(
           rollout.observations[first:steps + 1, 0][-_MOST_STEPS - 1:].copy())
       self._decisions.append(decisions[:steps, 0][-_MOST_STEPS:].copy())
@@ -56,12 +57,12 @@ class Recorder:
       self._waits = False
 
   def take(self) -> Recording | None:
-    """Returns a finished episode, if there is a new one."""
+    """Returns the last finished episode; None if there is no new one."""
     recording, self._recording = self._recording, None
     return recording
 
   def state(self) -> dict[str, np.ndarray]:
-    """Returns what was recorded, for a checkpoint."""
+    """Returns the recorder's state, for a checkpoint."""
     state = {'waits': np.array(self._waits)}
     if self._observations:
       state['frames'] = np.concatenate(self._observations)
@@ -77,7 +78,7 @@ class Recorder:
     """Restores what `state` returned.
 
     Raises:
-      ArchiveError: if that is no recording.
+      ArchiveError: if it is not the state of a recorder.
     """
     self._waits = bool(archives.expect(state, 'waits', np.bool_, []))
     self._observations, self._decisions = [], []

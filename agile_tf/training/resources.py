@@ -1,7 +1,6 @@
-"""What memory a run needs, computed before any of it is taken.
+"""The memory that a run needs, computed before any of it is allocated.
 
-These are lower bounds: what a run of these settings cannot do without. The
-programs that TensorFlow compiles take more.
+These are lower bounds: the programs that TensorFlow compiles need more.
 """
 
 import math
@@ -11,32 +10,32 @@ from agile_tf import config as config_lib
 from agile_tf.agent import worlds
 
 _FLOAT = 4  # Bytes of a float32 or an int32.
-# Of a goal state while it is generated: GridLU's boards are int32 then.
+# Bytes of a goal state while it is generated: the boards are then int32.
 _GENERATED = 200
-# The networks' features (appendix G): 64 channels, from a stem that divides
-# height and width by 8 and takes 2 off.
+# The networks' features have 64 channels (appendix G). The stem divides height
+# and width by 8 and then subtracts 2.
 _CHANNELS = 64
 
 
 class Need(NamedTuple):
-  """What one part of a run needs."""
+  """The memory that one part of a run needs."""
   what: str
   size: int  # In bytes.
-  flags: tuple[str, ...]  # The settings that it grows with.
+  flags: tuple[str, ...]  # The settings that determine it.
 
 
 def needs(config: config_lib.Config, world: worlds.World) -> list[Need]:
-  """Returns what a run needs, part by part.
+  """Returns the memory that each part of a run needs.
 
   Args:
     config: The run's settings.
-    world: That it trains on.
+    world: The run's world.
   """
   slots = len(world.grammar.slots)
   pair = _FLOAT * slots + math.prod(world.observation_shape)
   height, width, _ = world.image_shape
   features = _CHANNELS * (height // 8 - 2) * (width // 8 - 2)
-  # An image in float32, and what each module makes of it.
+  # An image in float32, and the output of each module.
   seen = _FLOAT * (math.prod(world.image_shape) + (1 + slots) * features)
   steps = config.policy_workers * config.rollout_length
   found = [Need(
@@ -60,23 +59,23 @@ def needs(config: config_lib.Config, world: worlds.World) -> list[Need]:
              ('batch_size', 'anticipated_negative_rate'))]
     if world.compiled is not None and not config.dataset:
       found.append(Need(
-          'the data set D', config.dataset_size * _GENERATED,
+          'the goal examples', config.dataset_size * _GENERATED,
           ('dataset_size',)))
   return found
 
 
 def check(config: config_lib.Config, world: worlds.World,
           available: int) -> None:
-  """Refuses a run that needs more memory than there is.
+  """Checks that there is enough memory for a run.
 
   Args:
     config: The run's settings.
-    world: That it trains on.
-    available: How many bytes there are.
+    world: The run's world.
+    available: The available memory, in bytes.
 
   Raises:
-    ConfigError: it names what needs most, in bytes, and the settings that say
-      how much.
+    ConfigError: if the run needs more. The message names the largest part, in
+      bytes, and the settings that determine it.
   """
   parts = needs(config, world)
   total = sum(part.size for part in parts)
@@ -86,6 +85,6 @@ def check(config: config_lib.Config, world: worlds.World,
   settings = ' or '.join(
       f'--{name}={getattr(config, name)}' for name in most.flags)
   raise config_lib.ConfigError(
-      f'This run needs at least {total:,} bytes of memory, and there are '
-      f'{available:,}. {most.size:,} of them are for {most.what}: change '
-      f'{settings}.')
+      f'This run needs at least {total:,} bytes of memory, but only '
+      f'{available:,} are available. The largest part, {most.size:,} bytes, is '
+      f'for {most.what}: change {settings}.')

@@ -1,7 +1,7 @@
-"""One process to a run: the lock on its directory.
+"""One process for each run: the lock on a run's directory.
 
-The operating system holds the lock for the process and gives it up when that
-ends, however it ends: a lock that somebody left behind blocks nobody.
+The operating system releases the lock when its process ends, however it ends.
+A lock file that is left behind therefore does not block a new process.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,11 +22,11 @@ _NAME = 'owner.json'
 
 
 class RunLockError(program.UserError):
-  """A run's directory that another process uses, or that is another now."""
+  """A run's directory that another process uses, or that was moved."""
 
 
 def _describe(path: str) -> str:
-  """Says who holds a lock, as far as its file tells."""
+  """Returns which process holds a lock, as far as its file says."""
   try:
     with open(path, encoding='utf-8') as file:
       owner = files.parse_json(file.read())
@@ -38,28 +38,28 @@ def _describe(path: str) -> str:
 
 @contextlib.contextmanager
 def hold(run_dir: str) -> Iterator[Callable[[], None]]:
-  """Holds a run's directory, so that no other process writes there.
+  """Locks a run's directory, so that no other process writes there.
 
   Args:
     run_dir: An existing directory.
 
   Yields:
-    A function that raises RunLockError if the directory or the lock in it is
-    not any more what is held.
+    A function that raises RunLockError if the directory or its lock file was
+    removed, moved or replaced.
 
   Raises:
-    RunLockError: if another process holds it; the message says which.
+    RunLockError: if another process holds the lock; the message says which.
   """
   path = os.path.join(run_dir, _NAME)
-  # Opened without truncating it: it may be somebody else's.
+  # Opened without truncating it: the lock may be another process's.
   with open(path, 'a+', encoding='utf-8') as file:
     try:
       fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
       if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
         logging.warning(
-            '%s cannot be locked (%s): see to it yourself that only one '
-            'process uses it.', run_dir, error)
+            '%s cannot be locked (%s). Make sure that only one process uses '
+            'it.', run_dir, error)
       else:
         raise RunLockError(
             f'--run_dir={run_dir} is in use by {_describe(path)}. Wait for it, '
@@ -70,7 +70,7 @@ def hold(run_dir: str) -> Iterator[Callable[[], None]]:
     try:
       os.ftruncate(file.fileno(), 0)
       os.pwrite(file.fileno(), text.encode(), 0)
-    except OSError as error:  # The lock holds all the same.
+    except OSError as error:  # The lock works without this text.
       logging.warning('%s cannot be written: %s.', path, error)
     folder = os.stat(run_dir)
 
@@ -79,15 +79,14 @@ def hold(run_dir: str) -> Iterator[Callable[[], None]]:
       try:
         if not (os.path.samestat(os.stat(run_dir), folder) and
                 os.path.samestat(os.stat(path), os.fstat(file.fileno()))):
-          problem = 'another directory, or another lock, is there now'
+          problem = 'its path now leads to another directory or lock file'
       except OSError as error:
         problem = str(error)
       if problem:
         raise RunLockError(
             f'--run_dir={run_dir} was removed or moved while the run used it '
-            f'({problem}). Nothing more is written. What was saved last is '
-            'where the directory went: move it back, and the same command '
-            'goes on.')
+            f'({problem}). Nothing more is written. If the directory was '
+            'moved, move it back; the same command then resumes the run.')
 
     check()
     yield check

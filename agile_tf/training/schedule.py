@@ -1,8 +1,8 @@
-"""Who may iterate, and when: the clock that all threads share.
+"""The clock that all threads share: it decides which worker may iterate.
 
-It counts policy steps and the discriminator worker's iterations, holds their
-ratio, ends the run after its last step, and lets the launcher pause everybody
-between two iterations so that a checkpoint is consistent.
+It counts policy steps and the iterations of the discriminator's worker, keeps
+their ratio, and ends the run after its last step. The launcher can pause all
+workers between two iterations, so that a checkpoint is consistent.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ _DISCRIMINATOR = 'discriminator'
 
 
 class StalledError(program.UserError):
-  """A worker that does not come to the end of its iteration."""
+  """A worker that does not finish its iteration in time."""
 
 
 class Schedule:
@@ -32,9 +32,9 @@ class Schedule:
     """Begins at step 0.
 
     Args:
-      total_steps: When the run ends.
+      total_steps: The step at which the run ends.
       ratio: Policy steps for each iteration of the discriminator's worker;
-        0 paces nobody.
+        0 sets no ratio.
     """
     self.steps = 0
     self.iterations = 0
@@ -47,7 +47,7 @@ class Schedule:
     self._stopped = False
 
   def may(self, kind: str) -> bool:
-    """Whether a worker ('policy' or 'discriminator') is not ahead."""
+    """Returns whether the ratio lets 'policy' or 'discriminator' iterate."""
     if not self._ratio:
       return True
     if kind == _DISCRIMINATOR:
@@ -60,21 +60,21 @@ class Schedule:
     return self._stopped or self.steps >= self._total_steps
 
   def stop(self) -> None:
-    """Lets every thread finish its iteration and no other begin."""
+    """Ends the run: threads finish their iterations and begin no others."""
     with self._changed:
       self._stopped = True
       self._changed.notify_all()
 
   def wait(self, seconds: float) -> None:
-    """Waits until the run is over, but not longer than this."""
+    """Waits until the run is over, but no longer than this."""
     with self._changed:
       self._changed.wait_for(lambda: self.finished, seconds)
 
   def begin(self, kind: str) -> bool:
-    """Waits until a worker may iterate.
+    """Waits until a worker ('policy' or 'discriminator') may iterate.
 
     Returns:
-      False if the run is over.
+      Whether it may; False if the run is over.
     """
     with self._changed:
       self._changed.wait_for(
@@ -85,7 +85,7 @@ class Schedule:
       return True
 
   def end(self, kind: str, steps: int = 0) -> None:
-    """Says that an iteration is over.
+    """Records the end of an iteration.
 
     Args:
       kind: 'policy' or 'discriminator'.
@@ -101,13 +101,13 @@ class Schedule:
 
   @contextlib.contextmanager
   def paused(self, seconds: float = math.inf) -> Iterator[None]:
-    """Holds everybody between two iterations.
+    """Pauses all workers between two iterations.
 
     Args:
-      seconds: How long those that are in one may take.
+      seconds: How long to wait for iterations in progress.
 
     Raises:
-      StalledError: if one takes longer.
+      StalledError: if one of them takes longer.
     """
     with self._changed:
       self._paused = True
@@ -125,7 +125,7 @@ class Schedule:
         self._changed.notify_all()
 
   def abandon(self, error: BaseException) -> None:
-    """Ends an iteration that has failed, and with it the run."""
+    """Ends an iteration that has failed, and the run."""
     with self._changed:
       self.error = self.error or error
       self._running -= 1

@@ -1,4 +1,4 @@
-"""Who iterates a run's workers: one thread in turn, or a thread each."""
+"""Iterates a run's workers: in turn in one thread, or in a thread each."""
 
 from collections.abc import Callable, Sequence
 import contextlib
@@ -11,16 +11,16 @@ from agile_tf.training import schedule as schedule_lib
 
 
 class Trainer(Protocol):
-  """What is driven: a `trainer.Trainer`."""
+  """The parts of `trainer.Trainer` that `drive` needs."""
   schedule: schedule_lib.Schedule
 
   @property
   def policy_workers(self) -> Sequence[Any]:
-    """One a thread."""
+    """The policy workers, one for each thread."""
 
   @property
   def discriminator_worker(self) -> Any:
-    """None if there is none."""
+    """The discriminator's worker; None if the run trains no discriminator."""
 
   def iterate_policy(self, worker: Any) -> int:
     """Iterates a policy worker; returns the steps made."""
@@ -31,17 +31,17 @@ class Trainer(Protocol):
 
 def drive(trainer: Trainer, tick: Callable[[], None],
           stall_minutes: float = 10.0) -> None:
-  """Iterates all workers until the run is over, in as many threads as it has.
+  """Iterates all workers until the run is over, in the run's threads.
 
   Args:
     trainer: The run.
-    tick: Is called now and then, by this thread.
-    stall_minutes: After how long in one iteration a worker is reported, and
-      how long the end of the run waits for one.
+    tick: A function that this thread calls repeatedly.
+    stall_minutes: The minutes in one iteration after which a worker is
+      reported, and that the end of the run waits for a worker.
 
   Raises:
-    Exception: the first one of any thread; RuntimeError if that was a
-      SystemExit, which would end the program as if all were well.
+    Exception: the first exception of any thread. For SystemExit, which would
+      end the program as if it had succeeded, RuntimeError is raised.
   """
   run = in_lockstep if len(trainer.policy_workers) == 1 else in_threads
   with health.Watchdog(60 * stall_minutes) as watchdog:
@@ -58,8 +58,8 @@ def in_lockstep(trainer: Trainer, tick: Callable[[], None],
   schedule = trainer.schedule
   worker, = trainer.policy_workers
   while not schedule.finished:
-    # Who is next depends on the counts alone, so that a resumed run goes on
-    # in the same order.
+    # The next worker depends only on the counts, so that a resumed run
+    # continues in the same order.
     if (trainer.discriminator_worker is not None and
         schedule.may('discriminator')):
       if schedule.begin('discriminator'):
@@ -78,13 +78,13 @@ def in_threads(trainer: Trainer, tick: Callable[[], None],
   """Iterates each worker in a thread of its own until the run is over.
 
   Raises:
-    StalledError: if a worker hangs when the run is to be saved or to end.
-    Exception: the first one of any thread.
+    StalledError: if a worker hangs when the run must save or end.
+    Exception: the first exception of any thread.
   """
   schedule = trainer.schedule
-  # Held until a policy worker has made its first steps: the first of them
-  # compiles for all others, and TensorFlow would warn that those who wait for
-  # it trace anew.
+  # Held until a policy worker has made its first steps. These compile the
+  # programs for all workers. If the others waited for that inside TensorFlow,
+  # it would warn of retracing.
   compiling = threading.Lock()
 
   def work(kind: str, iterate: Callable[[], int | None]) -> None:
@@ -109,7 +109,7 @@ def in_threads(trainer: Trainer, tick: Callable[[], None],
   if trainer.discriminator_worker is not None:
     jobs.append(
         ('discriminator', 'discriminator', trainer.iterate_discriminator))
-  # Daemons: one that hangs does not keep the process.
+  # Daemons, so that one that hangs does not keep the process alive.
   threads = [
       threading.Thread(target=work, name=name, args=job, daemon=True)
       for name, *job in jobs]
@@ -124,8 +124,8 @@ def in_threads(trainer: Trainer, tick: Callable[[], None],
     schedule.stop()
     raise schedule_lib.StalledError(
         f'{error}\n{watchdog.stacks()}\nThe run has ended. It was not saved, '
-        'as that would not be whole: its last checkpoint is as it was, and the '
-        'same command goes on from there. If such iterations are no fault, '
+        'because an iteration was not complete. The same command resumes it '
+        'from its last checkpoint. If iterations of this length are normal, '
         'make --stall_minutes larger.') from error
   except BaseException:
     with contextlib.suppress(schedule_lib.StalledError):
@@ -137,10 +137,10 @@ def in_threads(trainer: Trainer, tick: Callable[[], None],
 
 def _end(schedule: schedule_lib.Schedule, threads: Sequence[threading.Thread],
          seconds: float) -> None:
-  """Stops all threads.
+  """Stops all threads and waits for them.
 
   Raises:
-    StalledError: if one takes longer than this for its last iteration.
+    StalledError: if a last iteration takes longer than this.
   """
   schedule.stop()
   with schedule.paused(seconds):

@@ -1,4 +1,4 @@
-"""A run: what one iteration of a worker does, its metrics and checkpoints."""
+"""A run: iterates its workers, and returns its metrics and checkpoints."""
 
 import dataclasses
 from typing import Any
@@ -18,30 +18,32 @@ from gridlu import program
 
 
 class TrainingError(program.UserError):
-  """A run that cannot go on, because a number in it is not finite."""
+  """A run that cannot continue, because a number in it is not finite."""
 
 
 def require_finite(checkpoint: checkpoints.Checkpoint) -> None:
-  """Checks that a checkpoint is worth having.
+  """Checks that all numbers of a checkpoint are finite.
 
   Raises:
-    TrainingError: if a parameter or a slot is not finite.
+    TrainingError: if a parameter or an optimiser slot is not finite.
   """
   for name, value in checkpoint.arrays.items():
     if value.dtype.kind == 'f' and not np.isfinite(value).all():
       raise TrainingError(
-          f'At step {checkpoint.values["steps"]} {name} is not finite; this '
-          'was not saved, and the last checkpoint is as it was.')
+          f'At step {checkpoint.values["steps"]} {name} is not finite. This '
+          'state was not saved; the last checkpoint is from before.')
 
 
 class Trainer:
-  """A run's parts, what its workers' iterations count for, and its state.
+  """The parts of a run: iterates its workers, and keeps metrics and state.
 
   Attributes:
-    world: What the run trains on.
-    policy: theta, shared.
-    discriminator: phi, shared; None if rewards come from the environment.
-    policy_workers: One a thread.
+    world: The world that the run trains on.
+    policy: theta, shared by all threads.
+    discriminator: phi, shared by all threads; None if rewards come from the
+      environment.
+    buffer: B; None if the run trains no discriminator.
+    policy_workers: The policy workers, one for each thread.
     discriminator_worker: None if the run trains no discriminator.
     schedule: The run's clock.
   """
@@ -53,8 +55,8 @@ class Trainer:
 
     Args:
       config: The run's settings.
-      frozen: Of the run that the discriminator of --reward=frozen is from.
-      initial: Of the run that --initial_policy is from.
+      frozen: The checkpoint whose discriminator --reward=frozen uses.
+      initial: The checkpoint whose policy --initial_policy uses.
 
     Raises:
       ConfigError: if the settings do not fit the world or the machine.
@@ -79,7 +81,7 @@ class Trainer:
 
   def _name_saveable(self, parts: building.Parts
                     ) -> dict[str, checkpoints.Saveable]:
-    """Returns every part whose state a checkpoint holds."""
+    """Returns every part whose state a checkpoint contains, by name."""
     generators = [
         worker.predictions.rng for worker in parts.policy_workers
         if worker.predictions is not None]
@@ -101,7 +103,10 @@ class Trainer:
     return {name: part for name, part in named.items() if part is not None}
 
   def iterate_policy(self, worker: workers.PolicyWorker) -> int:
-    """Iterates a policy worker, keeps the metrics, returns the steps made.
+    """Iterates a policy worker and records its metrics.
+
+    Returns:
+      The policy steps made, by all rows of the worker.
 
     Raises:
       TrainingError: if a loss or a gradient is not finite.
@@ -132,7 +137,7 @@ class Trainer:
 
   def _rewards(self, rollout: rollouts.Rollout, decisions: np.ndarray,
                truth: np.ndarray | None) -> dict[str, float]:
-    """Compares the decisions with the truth, where it is known."""
+    """Returns metrics of the decisions, and of the truth where it is known."""
     decisions = rollout.played(decisions)
     values = {}
     if self.discriminator is not None:
@@ -146,15 +151,15 @@ class Trainer:
 
   @property
   def discriminator_updates(self) -> int:
-    """How often the discriminator has been updated."""
+    """The number of updates of the discriminator."""
     return self._totals.state()['discriminator_updates']
 
   def take_episode(self) -> recorder.Recording | None:
-    """Returns a finished episode of the first worker, if there is a new one."""
+    """Returns the first worker's last finished episode; None if not new."""
     return self._recorder.take()
 
   def iterate_discriminator(self) -> None:
-    """Iterates the discriminator's worker and keeps the metrics.
+    """Iterates the discriminator's worker and records its metrics.
 
     Raises:
       TrainingError: if the loss or the gradient is not finite.
@@ -172,9 +177,10 @@ class Trainer:
              ) -> TrainingError:
     return TrainingError(
         f'{error.name} of {worker} is {error.value} at step '
-        f'{self.schedule.steps}. The run has stopped, and its last checkpoint '
-        'is from before; go on from there with other settings in another '
-        '--run_dir (--initial_policy), such as a smaller learning rate.')
+        f'{self.schedule.steps}. The run has stopped; its last checkpoint is '
+        'from before. To continue with other settings, such as a smaller '
+        'learning rate, start a run in another --run_dir with this one as its '
+        '--initial_policy.')
 
   def row(self) -> dict[str, Any]:
     """Returns the metrics since the last row."""
@@ -188,9 +194,9 @@ class Trainer:
     return values
 
   def checkpoint(self) -> checkpoints.Checkpoint:
-    """Returns everything that the run needs to go on.
+    """Returns everything that the run needs to resume.
 
-    No worker may be iterating meanwhile.
+    Call this only while no worker is iterating.
     """
     parts = {**self._saveable, 'recorder': self._recorder}
     return checkpoints.gather(parts, {
@@ -200,11 +206,11 @@ class Trainer:
         'tokens': list(self.world.grammar.tokens)})
 
   def load(self, checkpoint: checkpoints.Checkpoint) -> None:
-    """Restores what `checkpoint` returned, in a run of the same settings.
+    """Restores what `checkpoint` returned, in a run with the same settings.
 
     Raises:
-      DamagedError: if it is not what such a run writes.
-      CheckpointError: if it is of another world or of other settings.
+      DamagedError: if its contents are not what such a run writes.
+      CheckpointError: if it is from another world or from other settings.
     """
     building.check_tokens(checkpoint, self.world)
     try:
@@ -212,15 +218,15 @@ class Trainer:
           config_lib.Config(**checkpoint.values['config']), self._config)
       if differences:
         raise checkpoints.CheckpointError(
-            f'{checkpoint.path} is of a run with other settings:\n  ' +
+            f'{checkpoint.path} is from a run with other settings:\n  ' +
             '\n  '.join(differences))
     except KeyError as error:
       raise checkpoints.DamagedError(
-          f'{checkpoint.path} lacks {error}: it is damaged, or another '
-          "version's.") from error
-    except TypeError as error:  # Other settings than this version has.
+          f'{checkpoint.path} lacks {error}: it is damaged or from another '
+          'version.') from error
+    except TypeError as error:  # This version has other settings.
       raise checkpoints.CheckpointError(
-          f"{checkpoint.path} is another version's: {error}.") from error
+          f'{checkpoint.path} is from another version: {error}.') from error
     try:
       checkpoints.restore(self._saveable, checkpoint)
       self.schedule.steps = checkpoint.values['steps']
@@ -228,14 +234,15 @@ class Trainer:
       self._load_recorder(checkpoint)
     except (KeyError, IndexError, TypeError, ValueError) as error:
       raise checkpoints.DamagedError(
-          f"{checkpoint.path} is damaged, or another version's "
+          f'{checkpoint.path} is damaged or from another version '
           f'({type(error).__name__}: {error}).') from error
 
   def _load_recorder(self, checkpoint: checkpoints.Checkpoint) -> None:
-    """Goes on with the recording, which is for pictures alone."""
+    """Restores the recorder, whose recordings are only for pictures."""
     first, *_ = checkpoint.values['actors'][0]
     # An environment that cannot be saved begins a new episode.
     self._recorder = recorder.Recorder(from_start=first['environment'] is None)
     state = checkpoints.group(checkpoint.arrays, 'recorder')
-    if first['environment'] is not None and state:  # Version 0.1.0 had none.
+    # Checkpoints of version 0.1.0 have no recorder.
+    if first['environment'] is not None and state:
       self._recorder.load(state)

@@ -113,7 +113,7 @@ class ConfigTest(parameterized.TestCase):
   def test_what_float32_cannot_hold(self, name):
     for value in 1e39, 4e38, 1e-38, 1e-310:
       if value < 1 or _FIELDS[name].metadata['high'] is None:
-        self._assert_refused(name, value, 'what float32 can hold')
+        self._assert_refused(name, value, 'a float32, from')
     config.Config(**{name: 2e-38})
     if _FIELDS[name].metadata['high'] is None:
       config.Config(**{name: 3e38})

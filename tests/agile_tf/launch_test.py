@@ -394,7 +394,7 @@ class LaunchTest(parameterized.TestCase):
     run_dir = self.create_tempdir().full_path
     checkpoints.save(run_dir, 64, checkpoints.load(self.run_dir), keep=1)
     with self.assertRaisesRegex(
-        config_lib.ConfigError, 'checkpoints and no config.json'):
+        config_lib.ConfigError, 'checkpoints but no config.json'):
       _train(run_dir)
 
   def test_checkpoints_of_other_settings_are_refused(self):
@@ -444,8 +444,8 @@ class LaunchTest(parameterized.TestCase):
       _train(self.create_tempdir().full_path, reward='frozen',
              reward_model=unfinished, initial_policy=unfinished, steps=4)
     for flag in 'reward_model', 'initial_policy':
-      self.assertIn(f'--{flag}={unfinished} is not finished: what is used is '
-                    'of step 8 of 64', '\n'.join(logs.output))
+      self.assertIn(f'--{flag}={unfinished} is not finished: its checkpoint of '
+                    'step 8 of 64', '\n'.join(logs.output))
     # A run without a discriminator has none to give.
     other = self.create_tempdir().full_path
     checkpoints.save(other, 66, end._replace(arrays={

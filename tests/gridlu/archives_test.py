@@ -87,7 +87,7 @@ class ArchivesTest(parameterized.TestCase):
     with self.assertRaisesRegex(archives.ArchiveError, 'Bad CRC-32'):
       archives.arrays(changed)
     with self.assertRaisesRegex(
-        archives.ArchiveError, 'weights has 12000 bytes.* speaks of 8000'):
+        archives.ArchiveError, 'weights has 12000 bytes.* header says 8000'):
       archives.headers(changed)
 
   def test_a_hidden_member_is_missed(self):

@@ -1,4 +1,4 @@
-"""Tests for what is built from a configuration."""
+"""Tests for building: the parts of a run from its configuration."""
 
 import os
 
@@ -66,7 +66,7 @@ class BuildingTest(parameterized.TestCase):
       world = building.make_world(config)
       examples = world.load_goal_examples(500, 0, 0.0)
       self.assertEqual(set(examples.instructions), seen)
-      # The networks can read both.
+      # The networks can read the instructions of both sides.
       self.assertLen(world.grammar.encode(sorted(seen | held_out)), 30)
 
   def test_goal_states_that_are_none(self):
@@ -109,9 +109,9 @@ class BuildingTest(parameterized.TestCase):
                        ('no.such.module:f', 'no.such'),
                        ('json:nothing', 'nothing'),
                        ('builtins:list', 'returned list'),
-                       ('.a:b', 'no name of a function'),
-                       ('..', 'no name of a function'),
-                       (':', 'no name of a function'),
+                       ('.a:b', 'not the name of a function'),
+                       ('..', 'not the name of a function'),
+                       (':', 'not the name of a function'),
                        ('os:path', 'not a callable'),
                        ('os:chmod', 'missing a required argument'),
                        ('a.' * 5000 + 'a:b', 'too long')):

@@ -1,4 +1,4 @@
-"""Tests for checkpoints: what was saved comes back, and nothing else does."""
+"""Tests for checkpoints: exactly what was saved is restored."""
 
 import errno
 import os
@@ -35,7 +35,7 @@ def _checkpoint(number=3, steps=None):
 
 
 class _Part:
-  """Something that a checkpoint holds."""
+  """A part whose state a checkpoint contains."""
 
   def __init__(self, value):
     self.value = value
@@ -149,7 +149,7 @@ class CheckpointsTest(parameterized.TestCase):
   @parameterized.product(
       name=('arrays.npz', 'state.json'), kept=(None, 0, 1, 0.5, -1))
   def test_damaged(self, name, kept):
-    """A file that is missing, empty, or has its first bytes alone."""
+    """A file that is missing, empty or cut off."""
     checkpoints.save(self._dir, 3, _checkpoint(), keep=3)
     path = self._path(3, name)
     if kept is None:
@@ -175,7 +175,7 @@ class CheckpointsTest(parameterized.TestCase):
 
   @parameterized.parameters('arrays.npz', 'state.json')
   def test_any_changed_byte(self, name):
-    """None leads to other numbers, or to another error."""
+    """Each leads to the same numbers or to a CheckpointError."""
     checkpoints.save(self._dir, 3, _checkpoint(), keep=3)
     path = self._path(3, name)
     with open(path, 'rb') as file:
@@ -250,7 +250,7 @@ class CheckpointsTest(parameterized.TestCase):
     self.assertEqual(checkpoints.steps(self._dir), [])
 
   def _recover(self):
-    """Returns what a run would go on from, or None."""
+    """Returns the checkpoint that a run would resume from, or None."""
     restored = []
     if not checkpoints.recover(self._dir, restored.append):
       self.assertEmpty(restored)
@@ -280,7 +280,7 @@ class CheckpointsTest(parameterized.TestCase):
     with self.assertRaisesRegex(
         checkpoints.DamagedError, 'it is of step 1 and has been renamed'):
       checkpoints.load(self._dir)
-    # A run that was going on when that was done keeps its own.
+    # A run that was in progress at that time keeps its own checkpoints.
     checkpoints.save(self._dir, 3, _checkpoint(3), keep=1)
     self.assertEqual(checkpoints.steps(self._dir), [3, 900])
     with self.assertLogs('absl', 'WARNING'):
@@ -314,7 +314,7 @@ class CheckpointsTest(parameterized.TestCase):
   @parameterized.parameters(
       errno.EMFILE, errno.EIO, errno.ESTALE, errno.EACCES, errno.ENOMEM, None)
   def test_an_error_of_the_system_sets_nothing_aside(self, number):
-    """At each file that is opened, and at the list of them."""
+    """When a file is opened, and when the directory is listed."""
     for step in 1, 2:
       checkpoints.save(self._dir, step, _checkpoint(step), keep=9)
     error = MemoryError() if number is None else OSError(
@@ -343,7 +343,7 @@ class CheckpointsTest(parameterized.TestCase):
     checkpoints.save(self._dir, 3, _checkpoint(), keep=9)
     os.remove(self._path(3, 'state.json'))
     with self.assertRaisesRegex(
-        checkpoints.CheckpointError, 'None of the checkpoints .* is whole'):
+        checkpoints.CheckpointError, 'None of the checkpoints .* is intact'):
       self._recover()
     self.assertEqual(checkpoints.steps(self._dir), [3])
 

@@ -1,4 +1,4 @@
-"""Tests for health: metrics that worry, and workers that hang."""
+"""Tests for health: suspicious metrics, and workers that hang."""
 
 import threading
 import time

@@ -20,7 +20,7 @@ class TallyTest(absltest.TestCase):
     tally = metrics.Tally()
     tally.add({'a': 1.0, 'b': 5.0})
     tally.add({'a': 4.0}, 2.0)
-    tally.add({'a': 100.0, 'c': 1.0}, 0.0)  # Stands for nothing.
+    tally.add({'a': 100.0, 'c': 1.0}, 0.0)  # Has no weight.
     self.assertEqual(tally.take(), {'a': 3.0, 'b': 5.0})
 
   def test_take_begins_anew(self):
@@ -37,7 +37,7 @@ class TallyTest(absltest.TestCase):
     tally.add({'a': 1.0, 'b': 5.0}, 3.0)
     state = tally.state()
     restored = metrics.Tally()
-    restored.add({'a': 99.0, 'z': 9.0})  # Goes with the load.
+    restored.add({'a': 99.0, 'z': 9.0})  # `load` removes these.
     restored.load(state)
     for each in (tally, restored):
       each.add({'a': 5.0})
@@ -161,7 +161,7 @@ class WriterTest(parameterized.TestCase):
 
   @parameterized.parameters(True, False)
   def test_cut_off_row_is_whole_or_gone(self, last_column):
-    """Whatever part of the last row was written when the machine stopped."""
+    """However much of the last row is written when the machine stops."""
     values = {'steps_per_discriminator_update': 225} if last_column else {}
     rows = [self._row(i, entropy=0.25, **values) for i in (100, 200)]
     self._write(0, *rows)
@@ -204,7 +204,7 @@ class WriterTest(parameterized.TestCase):
     with mock.patch('builtins.open', side_effect=error):
       with self.assertRaisesRegex(metrics.MetricsError, 'Input/output'):
         metrics.Writer(self._dir, 100, 1000)
-    # What that says where the system cannot tell.
+    # os.path.exists is False after such an error; rows must not depend on it.
     with mock.patch('os.path.exists', return_value=False):
       self._write(100)
     self.assertEqual(self._rows(), before)

@@ -8,7 +8,7 @@ from agile_tf.training import recorder
 
 
 def _rollout(first, steps, ended, workers=3):
-  """States are numbered from `first` on; of two actions `steps` are played."""
+  """Two actions, of which `steps` are played; states count up from `first`."""
   observations = np.zeros([3, workers, 1], np.uint8)
   observations[:, 0, 0] = first + np.minimum(np.arange(3), steps)
   return rollouts.Rollout(

@@ -1,4 +1,4 @@
-"""Tests for resources: what a run needs, and runs that need too much."""
+"""Tests for resources: the memory of a run, and runs that need too much."""
 
 from absl.testing import absltest
 from absl.testing import parameterized
@@ -40,7 +40,7 @@ class ResourcesTest(parameterized.TestCase):
     self.assertNotIn('dataset_size', self._needs(dataset='goals.npz'))
 
   @parameterized.parameters(
-      (dict(dataset_size=10**10), r'2,000,\d{3},\d{3},\d{3} bytes', 'the data'),
+      (dict(dataset_size=10**10), r'2,000,\d{3},\d{3},\d{3} bytes', 'the goal'),
       (dict(replay_size=10**14), r'\d+,\d{3},\d{3},\d{3},\d{3} bytes', 'B and'),
       (dict(rollout_length=10_000, policy_workers=10_000, policy_threads=1),
        'bytes', 'rollouts'),
@@ -55,8 +55,8 @@ class ResourcesTest(parameterized.TestCase):
     name = 'rollout_length' if 'rollout_length' in changes else name
     with self.assertRaisesRegex(
         config_lib.ConfigError,
-        f'needs at least .*{size}.* of memory, and there are .* are for .*'
-        f'{what}.*: change .*--{name}={changes[name]}'):
+        f'needs at least .*{size}.* of memory, but only .* is for .*{what}.*: '
+        f'change .*--{name}={changes[name]}'):
       trainer_lib.Trainer(config)
 
   def test_the_machine_has_memory(self):

@@ -1,4 +1,4 @@
-"""Tests for run_lock: one process to a run, and no lock left behind."""
+"""Tests for run_lock: one process for each run, and no lock left behind."""
 
 import os
 import shutil
@@ -40,13 +40,13 @@ class OwnershipTest(parameterized.TestCase):
         rf'in use by process {process.pid} on .*, since 20'):
       with run_lock.hold(run_dir):
         self.fail('two owners')
-    # Trying has not taken anything from the owner.
+    # The attempt has not changed the owner's lock.
     with self.assertRaisesRegex(
         run_lock.RunLockError, f'process {process.pid}'):
       with run_lock.hold(run_dir):
         self.fail('two owners')
 
-  def test_a_killed_owner_blocks_nobody(self):
+  def test_a_killed_owner_does_not_block_others(self):
     run_dir = self.create_tempdir().full_path
     process = self._holder(run_dir)
     process.send_signal(signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""Tests for the schedule, with real threads that do nothing else."""
+"""Tests for the schedule, with threads that do nothing but iterate."""
 
 import threading
 import time
@@ -10,7 +10,7 @@ import pytest
 
 from agile_tf.training import schedule
 
-_PATIENCE = 20  # Seconds after which a thread that should have ended hangs.
+_PATIENCE = 20  # Seconds after which a thread counts as hanging.
 
 
 class ScheduleTest(parameterized.TestCase):
@@ -38,7 +38,7 @@ class ScheduleTest(parameterized.TestCase):
     return run
 
   @parameterized.parameters(
-      # Ratio 10. The discriminator's worker begins, and then waits.
+      # Ratio 10. The discriminator's worker iterates once, and then waits.
       (0, 0, True, True), (9, 0, True, True), (10, 0, False, True),
       (0, 1, True, False), (9, 1, True, False), (10, 1, True, True),
       (19, 1, True, True), (20, 1, False, True), (20, 3, True, False))
@@ -48,13 +48,13 @@ class ScheduleTest(parameterized.TestCase):
     self.assertEqual(clock.may('policy'), policy)
     self.assertEqual(clock.may('discriminator'), discriminator)
 
-  def test_somebody_always_may(self):
+  def test_one_kind_of_worker_always_may(self):
     clock = schedule.Schedule(1000, 3)
     for clock.steps in range(30):
       for clock.iterations in range(12):
         self.assertTrue(clock.may('policy') or clock.may('discriminator'))
 
-  def test_ratio_zero_paces_nobody(self):
+  def test_ratio_zero_lets_all_iterate(self):
     clock = schedule.Schedule(1000, 0)
     for clock.steps, clock.iterations in ((0, 50), (900, 0)):
       self.assertTrue(clock.may('policy'))
@@ -69,7 +69,7 @@ class ScheduleTest(parameterized.TestCase):
     self.assertEqual(clock.steps, 400)
     self.assertBetween(clock.iterations, 19, 21)
     for _, steps, iterations in log:
-      # The other may be an iteration further when the counts are read.
+      # The other worker may have iterated once more when this reads the counts.
       self.assertBetween(steps - 20 * iterations, -20, 20 + 5)
 
   def test_many_threads_hold_the_ratio(self):
@@ -78,14 +78,14 @@ class ScheduleTest(parameterized.TestCase):
     self._join(self._start(
         *[self._worker(clock, 'policy', 5, log) for _ in range(6)],
         self._worker(clock, 'discriminator', 0, log)))
-    # Whoever was in the middle of an iteration at the end completes it.
+    # Workers complete the iterations that are in progress at the end.
     self.assertBetween(clock.steps, 3000, 3000 + 5 * 5)
     self.assertBetween(clock.iterations, 99, 102)
     for _, steps, iterations in log:
       self.assertBetween(steps - 30 * iterations, -30, 30 + 6 * 5)
 
   @parameterized.parameters('policy', 'discriminator')
-  def test_who_is_ahead_waits_for_the_other(self, ahead):
+  def test_the_worker_that_is_ahead_waits(self, ahead):
     clock = schedule.Schedule(1000, 10)
     other = {'policy': 'discriminator', 'discriminator': 'policy'}[ahead]
     thread, = self._start(self._worker(clock, ahead, 5))
@@ -101,7 +101,7 @@ class ScheduleTest(parameterized.TestCase):
     clock.stop()
     self._join([thread])
 
-  def test_finish_wakes_who_waits(self):
+  def test_finish_wakes_waiting_threads(self):
     clock = schedule.Schedule(20, 1000)
     threads = self._start(
         self._worker(clock, 'discriminator'), lambda: clock.wait(_PATIENCE))
@@ -135,7 +135,7 @@ class ScheduleTest(parameterized.TestCase):
     self.assertBetween(time.monotonic() - begin, 0.04, _PATIENCE)
     self.assertFalse(clock.finished)
 
-  def test_nobody_iterates_while_paused(self):
+  def test_no_worker_iterates_while_paused(self):
     clock = schedule.Schedule(10**9, 30)
     inside, wrong = set(), []
 
@@ -190,7 +190,7 @@ class ScheduleTest(parameterized.TestCase):
     with self.assertRaisesRegex(schedule.StalledError, '1 of the workers'):
       with clock.paused(0.05):
         self.fail('paused')
-    begun = []  # Nobody is held any more.
+    begun = []  # The pause is over.
     self._join(self._start(lambda: begun.append(clock.begin('policy'))))
     self.assertEqual(begun, [True])
 

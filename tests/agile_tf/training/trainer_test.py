@@ -1,4 +1,4 @@
-"""Tests for whole runs: repeatable, resumable, and what they report."""
+"""Tests for whole runs: repeatable, resumable, and with correct metrics."""
 
 import json
 from unittest import mock
@@ -53,7 +53,7 @@ class TrainingTest(parameterized.TestCase):
     self.assertEqual(end.arrays.keys(), self.end.arrays.keys())
     for name, value in end.arrays.items():
       np.testing.assert_array_equal(value, self.end.arrays[name], name)
-    # It was not all the same because nothing happened.
+    # The equality is not trivial: both networks have changed since.
     for group in ('policy', 'discriminator'):
       before = checkpoints.group(saved.arrays, group)
       after = checkpoints.group(end.arrays, group)
@@ -88,7 +88,7 @@ class TrainingTest(parameterized.TestCase):
     self.assertEqual(values['iterations'], 8)
     self.assertEqual(values['totals'], {
         'episodes': 16, 'discriminator_steps': 16,
-        # The first draws are 4 pairs, which B has after two rollouts of 2.
+        # A draw is 4 pairs, which B has after two rollouts of 2 steps.
         'discriminator_updates': 7})
 
   def test_only_the_discriminators_worker_writes_to_the_replay_buffer(self):
@@ -278,7 +278,7 @@ class TrainingTest(parameterized.TestCase):
     with self.assertRaisesRegex(
         checkpoints.DamagedError, f'lacks {name.partition(":")[2]}'):
       trainer.load(self.end._replace(arrays=changed))
-    trainer.load(self.end)  # Whatever was restored of the damaged one.
+    trainer.load(self.end)  # Overwrites the parts of the damaged state.
     restored = _saved(trainer)
     self.assertEqual(restored.values, self.end.values)
     for key, value in restored.arrays.items():
