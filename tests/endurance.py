@@ -1,4 +1,4 @@
-"""The long proofs: real faults, starts and stops, memory and speed.
+"""Long tests of a run: faults, starts and stops, memory and speed.
 
   python -m tests.endurance --kills=100
   python -m tests.endurance --equal_kills=100
@@ -9,11 +9,11 @@
   python -m tests.endurance --starts=200
   python -m tests.endurance --minutes=60
 
-They take from minutes to hours, so that neither pytest nor CI runs them. Each
-prints its figures, and ends with an error at the first thing that is not as
-promised. What is watched for --minutes is relations.flags with 3 threads, or
-what follows `--`, which is for agile_tf.launch and may keep the run (its own
---steps do not end it):
+They take from minutes to hours, so neither pytest nor CI runs them. Each prints
+its measurements, and ends with an error at the first failure. --minutes watches
+a run of relations.flags with 3 threads. Flags of agile_tf.launch after `--`
+replace these; with --run_dir, the run's files are kept. The run ignores
+--steps, and ends after this time:
 
   python -m tests.endurance --minutes=60 -- \\
       --flagfile=launch/quickstart.flags --policy_threads=3 --run_dir=runs/hour
@@ -50,29 +50,31 @@ from gridlu import archives
 from gridlu import program
 from tests.agile_tf import tiny
 
-flags.DEFINE_integer('kills', 0, 'How many kill -9 to survive.', lower_bound=0)
 flags.DEFINE_integer(
-    'equal_kills', 0, 'How many kill -9 of a repeatable run, whose end is then '
-    'compared with an undisturbed one.', lower_bound=0)
+    'kills', 0, 'How often to kill a run with SIGKILL.', lower_bound=0)
 flags.DEFINE_integer(
-    'hangs', 0, 'How many times a worker hangs, half of them with two signals.',
+    'equal_kills', 0, 'How often to kill a repeatable run with SIGKILL. At its '
+    'end it is compared with a run without kills.', lower_bound=0)
+flags.DEFINE_integer(
+    'hangs', 0, 'How often to let a worker hang. Every second time the run '
+    'also receives two signals.', lower_bound=0)
+flags.DEFINE_integer(
+    'removals', 0, "How often to move or remove a run's directory.",
     lower_bound=0)
 flags.DEFINE_integer(
-    'removals', 0, 'How many times the directory of a run is moved or removed.',
+    'errors', 0, 'How often to start a run with a system error.', lower_bound=0)
+flags.DEFINE_integer(
+    'flips', 0, "How many bits to flip in a checkpoint's array headers.",
     lower_bound=0)
 flags.DEFINE_integer(
-    'errors', 0, 'How many starts with an error of the system.', lower_bound=0)
-flags.DEFINE_integer(
-    'flips', 0, "How many bits of a checkpoint's headers to flip.",
-    lower_bound=0)
-flags.DEFINE_integer(
-    'starts', 0, 'How many starts and stops to survive.', lower_bound=0)
+    'starts', 0, "How often to start and stop a run's threads.", lower_bound=0)
 flags.DEFINE_float(
-    'minutes', 0, 'For how long to watch memory and speed.', lower_bound=0)
+    'minutes', 0, 'How many minutes to watch memory and speed.', lower_bound=0)
 flags.DEFINE_integer(
-    'seed', 0, 'Decides when and where faults come.', lower_bound=0)
+    'seed', 0, 'The seed of the random times and places of faults.',
+    lower_bound=0)
 
-# Saves follow each other so closely that many kills fall into one.
+# This run saves so often that many kills happen during a save.
 _KILLED = (
     '--flagfile=launch/relations.flags', '--policy_workers=3',
     '--policy_threads=3', '--dataset_size=1000', '--instructions=AGENT',
@@ -84,18 +86,18 @@ _HUNG = tuple(tiny.flags(
     policy_workers=3, policy_threads=3, steps=1_000_000_000, log_steps=100,
     checkpoint_minutes=0.05, stall_minutes=1))
 _WATCHED = ('--flagfile=launch/relations.flags', '--policy_threads=3')
-_DRIFT = 0.05  # By how much memory or speed may change in an hour.
-_COMPILE_SECONDS = 60  # Before a run's first minute.
-_SAVE_SECONDS = 5.0  # What a save may take beside the interval.
+_DRIFT = 0.05  # The share by which memory or speed may change in an hour.
+_COMPILE_SECONDS = 60  # The time for compilation, before the first minute.
+_SAVE_SECONDS = 5.0  # The time that a save may take, after its interval.
 
 
 @contextlib.contextmanager
 def _training(run_dir: str, arguments: Sequence[str],
               program: str = 'agile_tf.launch') -> Iterator[subprocess.Popen]:
-  """A training run, which does not outlive the block."""
+  """Starts a training run, and kills it at the end of the block."""
   os.makedirs(os.path.dirname(run_dir) or '.', exist_ok=True)
   with open(f'{run_dir}.log', 'a', encoding='utf-8') as log:
-    # The directory comes last: flagfiles name one, too.
+    # --run_dir comes last, to override that of a flagfile.
     process = subprocess.Popen(
         [sys.executable, '-m', program, *arguments,
          f'--run_dir={run_dir}'], stderr=log, stdout=log)
@@ -110,13 +112,13 @@ def _newest(run_dir: str) -> int:
   return (checkpoints.steps(run_dir) or [0])[-1]
 
 
-def _go_on(run_dir: str, process: subprocess.Popen, before: int) -> None:
+def _resume(run_dir: str, process: subprocess.Popen, before: int) -> None:
   """Waits until a run has a newer checkpoint."""
   deadline = time.monotonic() + 300
   while _newest(run_dir) <= before:
     if process.poll() is not None or time.monotonic() > deadline:
       with open(f'{run_dir}.log', encoding='utf-8') as file:
-        raise RuntimeError(f'The run did not go on:\n{file.read()[-3000:]}')
+        raise RuntimeError(f'The run did not resume:\n{file.read()[-3000:]}')
     time.sleep(0.05)
 
 
@@ -126,12 +128,12 @@ def _is_saving(run_dir: str) -> bool:
 
 
 def survive_kills(count: int, rng: np.random.Generator) -> str:
-  """Kills a run again and again; each time it must go on.
+  """Kills a run repeatedly; each time it must resume.
 
-  Every other kill waits for a save to have begun.
+  Every second kill waits until a save has begun.
 
   Returns:
-    What was seen.
+    The measurements as text.
 
   Raises:
     RuntimeError: if something was lost.
@@ -142,8 +144,8 @@ def survive_kills(count: int, rng: np.random.Generator) -> str:
     run_dir = os.path.join(folder, 'run')
     for i in tqdm.trange(count, unit=' kills'):
       with _training(run_dir, _KILLED) as process:
-        _go_on(run_dir, process, _newest(run_dir))
-        # Time enough for the compiler, whom a first save may have to wait for.
+        _resume(run_dir, process, _newest(run_dir))
+        # A first save may have to wait until the programs are compiled.
         time.sleep(rng.uniform(0, 2) if i % 2 else rng.uniform(8, 10))
         deadline = time.monotonic() + 30
         while i % 2 and not _is_saving(run_dir):
@@ -154,7 +156,7 @@ def survive_kills(count: int, rng: np.random.Generator) -> str:
         process.wait()
       now = time.time()
       in_a_save += _is_saving(run_dir)
-      checkpoint = checkpoints.load(run_dir)  # Raises if it is not whole.
+      checkpoint = checkpoints.load(run_dir)  # Raises if it is damaged.
       step = checkpoint.values['steps']
       if not i % 2:
         ages.append(now - os.path.getmtime(os.path.join(
@@ -164,37 +166,39 @@ def survive_kills(count: int, rng: np.random.Generator) -> str:
               f'The newest checkpoint was {ages[-1]:.1f} seconds old.')
       _check_rows(run_dir)
     if count > 1 and not in_a_save:
-      raise RuntimeError('No kill was in a save.')
+      raise RuntimeError('No kill happened during a save.')
     with _training(run_dir, _KILLED) as process:
-      _go_on(run_dir, process, _newest(run_dir))
+      _resume(run_dir, process, _newest(run_dir))
     _check_rows(run_dir)
-  return (f'{count} kills survived, {in_a_save} of them in a save; the newest '
-          f'checkpoint of the others was {np.median(ages):.1f} seconds old in '
-          f'the median and {max(ages):.1f} at most.')
+  return (f'{count} kills survived, {in_a_save} of them during a save; the '
+          'age of the newest checkpoint at the other kills was '
+          f'{np.median(ages):.1f} seconds in the median and {max(ages):.1f} at '
+          'most.')
 
 
 def _check_rows(run_dir: str) -> None:
-  """Checks that no row of metrics is doubled."""
+  """Checks that no row of metrics appears twice."""
   steps = curves.read(run_dir)['steps']
   if (np.diff(steps) <= 0).any():
-    raise RuntimeError(f'metrics.csv has rows of the steps {steps}.')
+    raise RuntimeError(
+        f'The steps of the rows of metrics.csv do not increase: {steps}.')
 
 
 def end_equal_after_kills(count: int, rng: np.random.Generator) -> str:
-  """Kills a repeatable run again and again, and compares how it ends.
+  """Kills a repeatable run repeatedly; it must end like a run without kills.
 
   Returns:
-    What was seen.
+    The measurements as text.
 
   Raises:
-    RuntimeError: if it does not end as one that nothing disturbed.
+    RuntimeError: if the last checkpoints of the two runs differ.
   """
   with tempfile.TemporaryDirectory() as folder:
     killed, undisturbed = (
         os.path.join(folder, name) for name in ('killed', 'undisturbed'))
     for _ in tqdm.trange(count, unit=' kills'):
       with _training(killed, _REPEATABLE) as process:
-        _go_on(killed, process, _newest(killed))
+        _resume(killed, process, _newest(killed))
         time.sleep(rng.uniform(0, 1))
         process.send_signal(signal.SIGKILL)
         process.wait()
@@ -206,8 +210,8 @@ def end_equal_after_kills(count: int, rng: np.random.Generator) -> str:
     ends = [checkpoints.load(run_dir) for run_dir in (killed, undisturbed)]
   _require_equal(*ends)
   return (f'{count} kills; at step {ends[0].values["steps"]} all '
-          f'{len(ends[0].arrays)} arrays and the state are those of a run that '
-          'nothing disturbed.')
+          f'{len(ends[0].arrays)} arrays and the state are equal to those of a '
+          'run without kills.')
 
 
 def _require_equal(one: checkpoints.Checkpoint,
@@ -235,13 +239,13 @@ def _log(run_dir: str) -> str:
 def end_where_a_worker_hangs(count: int) -> str:
   """Lets a worker hang in a run that saves every few seconds.
 
-  Every other time two signals come in place of the next save.
+  Every second time two signals must end it at once.
 
   Returns:
-    What was seen.
+    The measurements as text.
 
   Raises:
-    RuntimeError: if the run does not end as it should, or cannot go on.
+    RuntimeError: if the run does not end as it should, or does not resume.
   """
   seconds: dict[bool, list[float]] = {False: [], True: []}
   with tempfile.TemporaryDirectory() as folder:
@@ -249,10 +253,10 @@ def end_where_a_worker_hangs(count: int) -> str:
     for i in tqdm.trange(count, unit=' hangs'):
       by_signal = bool(i % 2)
       with _training(run_dir, _HUNG, 'tests.hung_launch') as process:
-        _go_on(run_dir, process, _newest(run_dir))
+        _resume(run_dir, process, _newest(run_dir))
         with open(f'{run_dir}.hang', 'w', encoding='utf-8'):
           pass
-        time.sleep(5)  # By then the others wait, or a save does.
+        time.sleep(5)  # By then the other workers or a save wait for it.
         start = time.monotonic()
         if by_signal:
           process.send_signal(signal.SIGTERM)
@@ -266,23 +270,24 @@ def end_where_a_worker_hangs(count: int) -> str:
           by_signal or '_hang_or_iterate' in log and
           'The run has ended. It was not saved' in log):
         raise RuntimeError(f'It ended with {code}:\n{log}')
-      checkpoints.load(run_dir)  # Raises if it is not whole.
+      checkpoints.load(run_dir)  # Raises if it is damaged.
     with _training(run_dir, _HUNG) as process:
-      _go_on(run_dir, process, _newest(run_dir))
+      _resume(run_dir, process, _newest(run_dir))
   return (f'{count} hangs: each run ended with an error that names the worker, '
           f'{max(seconds[False]):.0f} seconds later at most, or '
           f'{max(seconds[True] or [0]):.1f} seconds after the first of two '
-          'signals; the next command went on.')
+          'signals; each time the next command resumed it.')
 
 
 def end_where_the_directory_goes(count: int) -> str:
-  """Moves or removes the directory of a run that trains.
+  """Moves or removes the directory of a run while it trains.
 
   Returns:
-    What was seen.
+    The measurements as text.
 
   Raises:
-    RuntimeError: if the run does not end with an error, or writes there again.
+    RuntimeError: if the run does not end with an error, or creates the
+      directory again.
   """
   seconds = []
   with tempfile.TemporaryDirectory() as folder:
@@ -290,7 +295,7 @@ def end_where_the_directory_goes(count: int) -> str:
     moved = os.path.join(folder, 'moved')
     for i in tqdm.trange(count, unit=' removals'):
       with _training(run_dir, _HUNG) as process:
-        _go_on(run_dir, process, _newest(run_dir))
+        _resume(run_dir, process, _newest(run_dir))
         os.rename(run_dir, moved)
         if i % 2:
           shutil.rmtree(moved)
@@ -301,23 +306,24 @@ def end_where_the_directory_goes(count: int) -> str:
       if code != 1 or 'was removed or moved while' not in log:
         raise RuntimeError(f'It ended with {code}:\n{log}')
       if os.path.exists(run_dir):
-        raise RuntimeError(f'It wrote {os.listdir(run_dir)} again.')
+        raise RuntimeError(
+            f'It created the directory again, with {os.listdir(run_dir)}.')
       if not i % 2:
-        checkpoints.load(moved)  # Raises if it is not whole.
+        checkpoints.load(moved)  # Raises if it is damaged.
         os.rename(moved, run_dir)
   return (f'{count} directories moved or removed: each run ended with an error '
-          f'that says so, {max(seconds):.1f} seconds later at most, and made '
-          'nothing in its place.')
+          f'that says so, {max(seconds):.1f} seconds later at most, and did '
+          'not create it again.')
 
 
 def start_among_errors(count: int, rng: np.random.Generator) -> str:
   """Starts a run while one of the files in its directory cannot be opened.
 
   Returns:
-    What was seen.
+    The measurements as text.
 
   Raises:
-    RuntimeError: if a checkpoint is set aside, or lost.
+    RuntimeError: if a checkpoint is renamed or lost.
   """
   errors = [OSError(number, os.strerror(number)) for number in (
       errno.EMFILE, errno.ENFILE, errno.EIO, errno.ESTALE)] + [MemoryError()]
@@ -349,18 +355,18 @@ def start_among_errors(count: int, rng: np.random.Generator) -> str:
           'damaged' in name
           for name in os.listdir(os.path.join(run_dir, 'checkpoints'))):
         raise RuntimeError(f'{error!r} lost a checkpoint.')
-  return (f'{count} starts with an error of the system: {refused} were refused '
-          'and named it; no checkpoint was set aside.')
+  return (f'{count} starts with a system error: {refused} were refused with a '
+          'message that names it; no checkpoint was renamed.')
 
 
 def load_nothing_wrong(count: int, rng: np.random.Generator) -> str:
-  """Flips bits of the headers in a checkpoint's archive.
+  """Flips bits in the headers of a checkpoint's archive.
 
   Returns:
-    What was seen.
+    The measurements as text.
 
   Raises:
-    RuntimeError: if something else is loaded.
+    RuntimeError: if other numbers are loaded than were saved.
   """
   with tempfile.TemporaryDirectory() as run_dir:
     launch.train(tiny.config(
@@ -392,17 +398,17 @@ def load_nothing_wrong(count: int, rng: np.random.Generator) -> str:
     content[place] ^= 1 << (bit % 8)
   return (f'{len(bits)} of the {8 * len(places)} bits in the headers of '
           f'{len(expected)} arrays flipped: {refused} were refused, and '
-          f'{len(bits) - refused} mean nothing; no number was another.')
+          f'{len(bits) - refused} had no effect; no number changed.')
 
 
 def survive_starts(count: int, rng: np.random.Generator) -> str:
-  """Starts and stops a run's threads again and again.
+  """Starts and stops a run's threads repeatedly.
 
   Returns:
-    What was seen.
+    The measurements as text.
 
   Raises:
-    RuntimeError: if a thread is left.
+    RuntimeError: if a thread is still running after a stop.
   """
   with tempfile.TemporaryDirectory() as folder:
     trainer = trainer_lib.Trainer(tiny.config(
@@ -421,7 +427,7 @@ def survive_starts(count: int, rng: np.random.Generator) -> str:
       left = [thread.name for thread in threading.enumerate()
               if thread.name.startswith(('policy', 'discrim', 'watchdog'))]
       if left:
-        raise RuntimeError(f'These threads are left: {left}.')
+        raise RuntimeError(f'These threads are still running: {left}.')
   return (f'{count} starts and stops of 15 + 1 threads, '
           f'{max(seconds):.1f} seconds at most.')
 
@@ -434,19 +440,20 @@ def _resident(process: subprocess.Popen) -> float:
 
 def hold_memory_and_speed(minutes: float, run_dir: str,
                           arguments: Sequence[str]) -> str:
-  """Trains and watches the memory and the steps a second.
+  """Trains, and measures memory and steps a second.
 
   Args:
-    minutes: For how long.
-    run_dir: Where the run leaves what it leaves.
-    arguments: Of agile_tf.launch.
+    minutes: How long to train.
+    run_dir: The run's directory.
+    arguments: Flags of agile_tf.launch.
 
   Returns:
-    What was seen, with slopes from a line through all but the first fifth.
+    The measurements as text, with the slopes of a line that is fitted to all
+    but the first fifth.
 
   Raises:
     RuntimeError: if the run ended, traced a program again, or changed its
-      memory or speed by more than 5 % an hour.
+      memory or speed by more than 5 % in an hour.
   """
   times, megabytes = [], []
   endless = [*arguments, '--steps=1000000000']
@@ -460,7 +467,8 @@ def hold_memory_and_speed(minutes: float, run_dir: str,
       megabytes.append(_resident(process))
     process.send_signal(signal.SIGINT)
     if process.wait():
-      raise RuntimeError(f'Ctrl-C ended the run badly; see {run_dir}.log.')
+      raise RuntimeError(
+          f'Ctrl-C ended the run with an error; see {run_dir}.log.')
   curve = curves.read(run_dir)
   first = len(times) // 5
   memory, _ = np.polyfit(times[first:], megabytes[first:], 1)
@@ -482,15 +490,15 @@ def hold_memory_and_speed(minutes: float, run_dir: str,
     raise RuntimeError(f'Programs were traced again: {text}')
   if (abs(memory) > _DRIFT * megabytes[first] or
       abs(speed) > _DRIFT * np.mean(speeds)):
-    raise RuntimeError(f'Memory or speed has not held: {text}')
+    raise RuntimeError(f'Memory or speed has changed too much: {text}')
   return text
 
 
 def main(argv: Sequence[str]) -> None:
-  """Carries out the proofs that are asked for."""
+  """Runs the tests that the flags ask for."""
   values = flags.FLAGS
   rng = np.random.default_rng(values.seed)
-  proofs = {
+  tests = {
       'kills': lambda count: survive_kills(count, rng),
       'equal_kills': lambda count: end_equal_after_kills(count, rng),
       'hangs': end_where_a_worker_hangs,
@@ -498,13 +506,13 @@ def main(argv: Sequence[str]) -> None:
       'errors': lambda count: start_among_errors(count, rng),
       'flips': lambda count: load_nothing_wrong(count, rng),
       'starts': lambda count: survive_starts(count, rng)}
-  counts = {name: values[name].value for name in proofs if values[name].value}
+  counts = {name: values[name].value for name in tests if values[name].value}
   if not (counts or values.minutes) or (argv[1:] and not values.minutes):
     raise app.UsageError(
-        f'Say --{"=N, --".join(proofs)}=N or --minutes=M; after the latter may '
-        'come -- and the flags of agile_tf.launch.')
+        f'Use --{"=N, --".join(tests)}=N or --minutes=M. After the latter, '
+        'flags of agile_tf.launch may follow `--`.')
   for name, count in counts.items():
-    print(proofs[name](count))
+    print(tests[name](count))
   if values.minutes:
     with tempfile.TemporaryDirectory() as folder:
       run_dir = os.path.join(folder, 'run')

@@ -1,4 +1,4 @@
-"""agile_tf.launch, of which one worker hangs once `RUN_DIR.hang` exists."""
+"""Runs agile_tf.launch and lets one worker hang once `RUN_DIR.hang` exists."""
 
 import os
 import threading
@@ -15,7 +15,7 @@ _first = threading.Lock()
 
 
 def _hang_or_iterate(self):
-  """Lets one worker alone hang."""
+  """Iterates a worker, or lets the first one that comes here hang."""
   if os.path.exists(f'{flags.FLAGS.run_dir}.hang') and _first.acquire(False):
     threading.Event().wait()
   return _iterate(self)
