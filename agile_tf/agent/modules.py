@@ -212,9 +212,9 @@ class NmnFeatures(snt.Module):
 class InstructionLstm(snt.Module):
   """An LSTM that reads an instruction's tokens in pre-order.
 
-  The tree's brackets are left out, and so is SCENE; a slot that holds no token
-  is passed over, its state handed on. Tokens are embedded in round(6 V^0.25)
-  numbers, V of them there are, as Sonnet's Embed layer chooses.
+  The tree's brackets and SCENE are left out. A slot without a token leaves the
+  state as it is. A token is embedded in round(6 V^0.25) numbers, where V is the
+  size of the vocabulary: the default of Sonnet's Embed layer.
 
     i, j, f, o = [x; h] w + b
     c <- sigmoid(f + 1) c + sigmoid(i) tanh(j)

@@ -1,10 +1,11 @@
 """Sums and products of the rows of a batch with parameters.
 
 A thread plays several of the paper's workers as one batch, and yet each needs
-a gradient of its own. For that the parameters are given with a leading axis of
-W workers, all the same numbers, and the rows of a batch are W workers' rows
-one after another. Each worker's rows meet its own copy, so the gradient of the
-copies is each worker's own. Parameters without that axis serve all rows.
+a gradient of its own. For that the parameters have a leading axis of W equal
+copies, one for each worker, and the rows of a batch are the W workers' rows one
+after another. Each worker's rows are multiplied with its own copy, so that the
+gradient of a copy is that worker's own. Parameters without this axis serve all
+rows.
 """
 
 import tensorflow as tf
