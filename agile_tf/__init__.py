@@ -21,8 +21,9 @@ An environment of your own, for --world=package.module:function:
 import os
 from typing import TYPE_CHECKING
 
-# Must be set before TensorFlow is imported: it silences a dozen lines about
-# the machine at every start. Errors still show.
+# Must be set before TensorFlow is imported. It silences TensorFlow's notes at
+# run time; the few lines that 2.21 prints while it is imported remain. Errors
+# still show.
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
 
 if TYPE_CHECKING:

@@ -2,7 +2,9 @@
 
 `GridLU` is the environment and `satisfied` the ground truth. The README beside
 this file lists the modules. If Gymnasium is installed, importing this package
-registers the environments with it.
+registers registers the environments with it.
+
+Imports neither `agile_tf` nor TensorFlow nor Sonnet.
 """
 
 import contextlib

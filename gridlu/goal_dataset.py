@@ -1,4 +1,4 @@
-r"""Pairs of instruction and goal state: the data set D of the paper.
+r"""Goal examples: pairs of an instruction and a goal state.
 
 Generate one of GridLU with
 

@@ -35,9 +35,11 @@ def main(arguments: bool = False) -> Callable[[Main], Main]:
   def decorate(function: Main) -> Main:
     @functools.wraps(function)
     def reporting(argv: Sequence[str]) -> None:
-      if len(argv) > 1 and not arguments:
-        raise app.UsageError(f'Unknown arguments: {" ".join(argv[1:])}.')
       try:
+        if len(argv) > 1 and not arguments:
+          raise UserError(
+              f'Unknown arguments: {" ".join(argv[1:])}. All options are '
+              'flags; --help lists them.')
         function(argv)
       except UserError as error:
         sys.exit(f'Error: {error}')

@@ -26,8 +26,8 @@ class Step(NamedTuple):
 
   The last step of an episode is also the first of the next one. `rewards`,
   `ended` and `reached` then belong to the episode that ended, and `images`,
-  `states` and `instruction` to the one that starts. The instruction that the
-  rewards are for is in the step before.
+  `states` and `instruction` to the one that starts. The instruction that
+  `rewards` belongs to is in the previous `Step`.
   """
   # uint8 [W, 56, 56, 3], of `states`; None if the boards render no images.
   images: np.ndarray | None

@@ -37,8 +37,8 @@ class PolicyNetwork(snt.Module):
   """pi(c, s) with the heads of the baseline and of reward prediction.
 
   The baseline's head takes the input of the softmax layer, the reward
-  prediction's takes the output of the max-pooling. Gradients of both reach
-  the rest of the network.
+  prediction's takes the output of the max-pooling. The losses of
+  both heads also train the shared layers.
   """
 
   def __init__(self, model: str, grammar: instructions.Grammar,

@@ -35,8 +35,8 @@ class ProgramTest(absltest.TestCase):
     self.assertEqual(result.returncode, 1)
     self.assertEqual(
         result.stderr,
-        'Error: --batch_size=3 is odd; half of a batch are goals, so use an '
-        'even number.\n')
+        'Error: --batch_size=3 is odd; half of a batch are goal examples, so '
+        'use an even number.\n')
     self.assertEmpty(result.stdout)
 
   def test_an_unknown_flag_is_explained(self):

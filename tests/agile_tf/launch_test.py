@@ -471,7 +471,7 @@ class LaunchTest(parameterized.TestCase):
     # Twice, as a wrapper does that also signals the process group.
     process.send_signal(number)
     process.send_signal(number)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=300)
     self.assertEqual(process.returncode, 0, errors)
     self.assertIn('saving and stopping', errors)
     self.assertGreaterEqual(

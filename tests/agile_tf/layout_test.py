@@ -1,4 +1,4 @@
-"""Which package may import which, and how high the house is."""
+"""Tests which package may import which, and how many levels there are."""
 
 import os
 
@@ -11,7 +11,7 @@ _FOLDER = os.path.dirname(agile_tf.__file__)
 
 # By package: the packages of agile_tf that it may import besides itself. The
 # programs at the top may import all of them.
-_WALLS = {
+_MAY_IMPORT = {
     'agent': set(),
     'training': {'agent', 'config'},
     'evaluation': {'training', 'agent', 'config'},
@@ -25,7 +25,7 @@ _MOST_LEVELS = 6
 
 
 def _package(module):
-  """Returns the floor of a module: 'agent' for agile_tf.agent.losses."""
+  """Returns the package of a module: 'agent' for agile_tf.agent.losses."""
   return module.split('.')[1]
 
 
@@ -34,24 +34,25 @@ class LayoutTest(absltest.TestCase):
   def setUp(self):
     super().setUp()
     self._graph = imports.graph(_FOLDER)
-    # The lazy doors of `__init__` open upwards, for users alone.
+    # `agile_tf/__init__.py` may import any package, lazily, for users.
     del self._graph['agile_tf']
 
-  def test_every_module_has_a_floor(self):
+  def test_every_module_is_in_a_package(self):
     self.assertEqual(
         {_package(module) for module in self._graph},
-        _WALLS.keys() | _PROGRAMS)
+        _MAY_IMPORT.keys() | _PROGRAMS)
 
   def test_packages_import_what_they_may(self):
     for module, imported in self._graph.items():
-      floor = _package(module)
+      package = _package(module)
       for other in imported:
-        if floor in _PROGRAMS:
+        if package in _PROGRAMS:
           self.assertNotIn(
               _package(other), _PROGRAMS, f'{module} imports {other}')
-        elif _package(other) != floor:
+        elif _package(other) != package:
           self.assertIn(
-              _package(other), _WALLS[floor], f'{module} imports {other}')
+              _package(other), _MAY_IMPORT[package],
+              f'{module} imports {other}')
 
   def test_only_the_programs_read_flags(self):
     for module, names in imports.imported(_FOLDER).items():

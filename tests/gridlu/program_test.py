@@ -1,6 +1,5 @@
 """Tests for program."""
 
-from absl import app
 from absl.testing import absltest
 
 from gridlu import program
@@ -32,8 +31,10 @@ class ProgramTest(absltest.TestCase):
 
   def test_arguments_are_refused_where_there_are_none(self):
     _plain(['name'])
-    with self.assertRaisesRegex(app.UsageError, 'Unknown arguments: a b'):
+    with self.assertRaises(SystemExit) as caught:
       _plain(['name', 'a', 'b'])
+    self.assertStartsWith(
+        caught.exception.code, 'Error: Unknown arguments: a b.')
     with self.assertRaises(SystemExit) as caught:
       _with_arguments(['name', 'a'])
     self.assertEqual(caught.exception.code, 'Error: name a')
