@@ -5,8 +5,8 @@
   python -m agile_tf.benchmark --only='training' --against=../before
 
 Each line is measured in a process of its own, one after another. A matrix
-product is timed too: it says how fast this machine multiplies, and with what a
-step costs that is a ceiling. The share of the ceiling is the share of the
+product is timed too: its FLOP/s, divided by the FLOPs of a step, are the
+ceiling in steps/s. The share of the ceiling is the share of the
 machine's product rate that a path reaches in the arithmetic that it does.
 
 --against measures another checkout in turn with this one, through its own

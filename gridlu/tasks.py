@@ -35,8 +35,8 @@ class Task(NamedTuple):
   # states to start from; instructions and states that satisfy them.
   instances: Callable[..., instances_lib.Instances]
   goal_states: Callable[..., instances_lib.Instances]
-  # The groups that reports count an episode for, of its instruction and of the
-  # state it starts from, without batch dimensions, or None if that is unknown.
+  # From an instruction and its episode's first state (without batch dimensions;
+  # None if unknown), the report groups that the episode counts towards.
   groups: Callable[[language.Instruction, world.State | None], Sequence[str]]
   # The groups that reports show first, in this order. The others follow in the
   # order of the alphabet.
@@ -52,10 +52,12 @@ def from_module(module: types.ModuleType) -> Task:
   """Returns the task that a module implements.
 
   Args:
-    module: Like `relations`. It has every name that is read here.
+    module: Like `relations`. It must define TITLE, all_instructions, TOKENS,
+      EPISODE_LENGTH, HAS_GROUND_TRUTH, encode, satisfied, instances,
+      goal_states, groups and FIRST_GROUPS.
 
   Raises:
-    AttributeError: It lacks one.
+    AttributeError: It lacks one of these.
   """
   return Task(
       title=module.TITLE,

@@ -104,8 +104,8 @@ class CompiledActor:
       environments: One for each worker.
       rngs: One for each worker, for sampling actions.
       rollout_length: T.
-      delayed: For each worker, whether it sits out the first rollout. If some
-        do, the batches do not contain the same part of all episodes.
+      delayed: For each worker, whether it sits out the first rollout. Delaying
+        half of them mixes first and second halves of episodes in each batch.
       greedy: Whether to take the likeliest action instead of sampling.
     """
     assert world.compiled is not None

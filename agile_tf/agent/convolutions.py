@@ -13,11 +13,11 @@ B^T x B evaluates the image at 7 x 7 points, G w G^T the kernel, and A^T
 interpolates. In the space-major layout the 49 products of all channels are a
 batch of 49 matrix products, and so are those of the gradient, whose transforms
 are the same matrices transposed. Kernels are evaluated once for all that use
-them. Images of another size, and small batches, are convolved as usual; so are
-those without a border (VALID), whose zeros must stay zeros: the stem's floor is
-black, and a ReLU passes no gradient at zero, but one where there is rounding.
+them. Images of another size, and small batches, are convolved as usual. So are
+VALID convolutions: in the stem, black pixels must give exactly zero, because with
+a rounding error the ReLU would pass a gradient there.
 
-What is known. The gradient of a rollout needs what the network computed when it
+Reusing results. The gradient of a rollout needs what the network computed when it
 acted, from the same parameters; the gradient of the discriminator needs what it
 computed when it rated the same states. So a `Convolver` keeps its results, and
 another can take them from there. Results and gradients are the same.
@@ -415,7 +415,7 @@ def _combine(factors: np.ndarray, parts: tf.Tensor) -> tf.Tensor:
 
 def _blocks(parts: Iterable[tf.Tensor], blocks: Sequence[slice],
             kernel: tf.Tensor) -> tf.Tensor:
-  """Puts the gradients of a kernel's inputs where they belong.
+  """Assembles a kernel's gradient from those of its blocks; the rest is zero.
 
   Args:
     parts: float32 [W, size, size, in / N, out] each.

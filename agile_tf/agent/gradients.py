@@ -30,10 +30,10 @@ def _flatten(x: tf.Tensor) -> tf.Tensor:
 def policy_gradients_program(
     policy: functional.Network, world: worlds.World, weights: PolicyLoss
 ) -> signatures.PolicyGradients:
-  """Compiles the gradient of line 7 of Algorithm 2, one a worker.
+  """Compiles line 7 of Algorithm 2: one gradient for each worker.
 
-  The loss of a worker is summed over the steps of its rollout (equation 1 by
-  A3C), and the mean over its replayed samples for reward prediction.
+  A worker's loss is the sum of A3C's loss (equation 1) over its rollout, plus
+  the mean loss of reward prediction over its replayed samples.
   """
   predicts = weights.reward_prediction_cost > 0
 
@@ -79,7 +79,7 @@ def policy_gradients_program(
     if predicts:
       states = tf.concat([states, replayed.observations], 1)
       codes = tf.concat([codes, replayed.codes], 1)
-    # A masked step hands on the return of the state after the rollout.
+    # A masked step has the return of the step after it.
     discounts = tf.where(mask > 0, weights.discount * discounts, 1.0)
     with tf.GradientTape(watch_accessed_variables=False) as tape:
       # A copy for each worker, so that each has its own gradient.

@@ -11,7 +11,7 @@ class NumericsError(ArithmeticError):
 
   Attributes:
     name: Its name.
-    row: Its worker, among those that were computed together.
+    row: The index of its worker in the batch.
     value: Its value.
   """
 
