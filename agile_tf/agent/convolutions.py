@@ -14,13 +14,13 @@ interpolates. In the space-major layout the 49 products of all channels are a
 batch of 49 matrix products, and so are those of the gradient, whose transforms
 are the same matrices transposed. Kernels are evaluated once for all that use
 them. Images of another size, and small batches, are convolved as usual. So are
-VALID convolutions: in the stem, black pixels must give exactly zero, because with
-a rounding error the ReLU would pass a gradient there.
+VALID convolutions: in the stem, black pixels must give exactly zero, because
+with a rounding error the ReLU would pass a gradient there.
 
-Reusing results. The gradient of a rollout needs what the network computed when it
-acted, from the same parameters; the gradient of the discriminator needs what it
-computed when it rated the same states. So a `Convolver` keeps its results, and
-another can take them from there. Results and gradients are the same.
+Reusing results. The gradient of a rollout needs what the network computed when
+it acted, from the same parameters; the gradient of the discriminator needs what
+it computed when it rated the same states. So a `Convolver` keeps its results,
+and another can take them from there. Results and gradients are the same.
 """
 
 from collections.abc import Iterable, Sequence
