@@ -115,6 +115,8 @@ class Snapshot:
                known: Sequence[tf.Tensor] = ()) -> Any:
     """Applies the network.
 
+    Gradients reach the parameters alone: none flows to the inputs or `known`.
+
     Args:
       *inputs: The module's arguments.
       known: The results of convolutions; see `convolutions.Convolver`.

@@ -3,6 +3,7 @@
 from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
+import pytest
 import tensorflow as tf
 
 from agile_tf.agent import gradients as gradients_lib
@@ -11,6 +12,8 @@ from agile_tf.agent import networks
 from agile_tf.agent import rewards as rewards_lib
 from agile_tf.agent import signatures
 from agile_tf.agent import worlds
+from gridlu import language
+from tests.agile_tf.agent import network_oracles
 
 _SHAPE = (24, 24, 3)
 _TEXTS = ('red', 'go red', 'go blue', 'stop')
@@ -153,11 +156,11 @@ class PolicyGradientsTest(parameterized.TestCase):
             _DISCOUNT, td_lambda, _ENTROPY, _BASELINE,
             _PREDICTION if predicts else 0.0))
 
-    def run(rollout, results=()):
+    def run(rollout):
       return program(
           self._theta, rollout['observations'], self._codes,
           rollout['actions'], rollout['rewards'], rollout['discounts'],
-          rollout['mask'], results, replayed)
+          rollout['mask'], (), replayed)
 
     gradients, terms = run(rollout)
     self.assertLen(gradients, 4)
@@ -206,17 +209,193 @@ class PolicyGradientsTest(parameterized.TestCase):
           one, two, rtol=1e-5, atol=1e-6, err_msg=f'worker {w}')
     self.assertEqual(program.experimental_get_tracing_count(), 1)
 
-    # What was computed when acting, step by step, need not be again.
-    steps = []
-    for t in range(length):
-      steps.append(self._policy.at(self._theta).record(
-          _scaled(rollout['observations'][t]), tf.constant(self._codes))[1])
-    results = tuple(map(tf.stack, zip(*steps)))
-    for w, (one, two) in enumerate(zip(run(rollout, results)[0], gradients)):
-      self._assert_close(one, two, w)
+
+def _random(network, seed):
+  """Float32 parameters with large FiLM tables, and no zeros among biases."""
+  rng = np.random.default_rng(seed)
+  values = network.layout.split(_parameters(network, seed))
+  for name in values:
+    if name.endswith(('film_nmn/gamma', 'film_nmn/beta', 'embeddings')):
+      values[name] = tf.constant(
+          rng.normal(size=values[name].shape), tf.float32)
+  return network.layout.join(values)
+
+
+class PlainFormulaTest(parameterized.TestCase):
+  """Both losses' gradients against the plain formula in float64.
+
+  The formula is `network_oracles`, differentiated by TensorFlow; in NumPy it is
+  what `networks_test` compares outputs with.
+
+  States and instructions are GridLU's, so that convolutions are computed in
+  all the ways that they can be.
+  """
+
+  def setUp(self):
+    super().setUp()
+    self._rng = np.random.default_rng(0)
+    self._world = worlds.gridlu_world('relations')
+    self._examples = self._world.load_goal_examples(64, 0, 0.5)
+
+  def _states(self, *shape):
+    states = self._examples.states
+    return states[self._rng.integers(len(states), size=shape)]
+
+  def _texts(self, count):
+    texts = [str(text) for text in language.relations_instructions()]
+    return [texts[i] for i in self._rng.permutation(len(texts))[:count]]
+
+  def _variables(self, network, parameters):
+    """The parameters in float64, by short names, for the oracle."""
+    return {
+        name.partition('/')[2]: tf.cast(value, tf.float64)
+        for name, value in network.layout.split(parameters).items()}
+
+  def _apply(self, oracle, model, p, states, texts):
+    """What the plain formula says about pairs of state and instruction."""
+    images = tf.cast(self._world.images(tf.constant(states)), tf.float64)
+    outputs = [
+        oracle(model, image, language.parse(text).tree,
+               self._world.grammar.tokens, p)
+        for image, text in zip(tf.unstack(images), texts)]
+    return tf.nest.map_structure(lambda *x: tf.stack(x), *outputs)
+
+  def _assert_close(self, network, actual, expected, who=''):
+    """Compares each parameter's gradient by its own largest number."""
+    for name, one in network.layout.split(actual).items():
+      other = expected[name.partition('/')[2]].numpy()
+      largest = np.abs(other).max()
+      np.testing.assert_allclose(
+          one, other, rtol=0, atol=1e-4 * largest, err_msg=f'{who} {name}')
+
+  def _worker_gradient(self, model, p, text, rollout, w, replayed):
+    """The gradient of worker w's loss; replayed: texts, states, positive."""
+    played = int(rollout['mask'][:, w].sum())
+    states = rollout['observations'][:played + 1, w]
+    actions, rewards, discounts = (
+        rollout[name][:played, w]
+        for name in ('actions', 'rewards', 'discounts'))
+    with tf.GradientTape() as tape:
+      tape.watch(p)
+      logits, values, _ = self._apply(
+          network_oracles.policy, model, p, states, [text] * (played + 1))
+      loss = tf.constant(0.0, tf.float64)
+      target = values[played].numpy()
+      for t in reversed(range(played)):
+        target = float(rewards[t]) + _DISCOUNT * float(discounts[t]) * target
+        log_pi = logits[t] - tf.reduce_logsumexp(logits[t])
+        loss += (
+            -log_pi[actions[t]] * (target - values[t].numpy()) +
+            _BASELINE * 0.5 * (target - values[t])**2 +
+            _ENTROPY * tf.reduce_sum(tf.exp(log_pi) * log_pi))
+      if replayed is not None:
+        texts, samples, positive = replayed
+        _, _, logits = self._apply(
+            network_oracles.policy, model, p, samples, texts)
+        log_p = logits - tf.reduce_logsumexp(logits, -1, keepdims=True)
+        loss -= _PREDICTION * tf.reduce_mean(
+            tf.where(positive, log_p[:, 1], log_p[:, 0]))
+    return tape.gradient(
+        loss, p, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+
+  @parameterized.parameters(('nmn', True), ('lstm', False))
+  def test_policy(self, model, predicts):
+    self._test_policy(model, predicts)
+
+  @parameterized.parameters(('nmn', False), ('lstm', True))
+  @pytest.mark.slow
+  def test_policy_with_other_losses(self, model, predicts):
+    self._test_policy(model, predicts)
+
+  def _test_policy(self, model, predicts):
+    length, width, samples = 4, 4, 2
+    world = self._world
+    policy = networks.policy(
+        model, world.grammar, world.image_shape, world.num_actions)
+    theta = _random(policy, 1)
+    texts = self._texts(width)
+    codes = world.grammar.encode(texts)
+    # The last worker sits out, others do not play to the end.
+    rollout = _rollout(self._rng, length)
+    rollout['observations'] = self._states(length + 1, width)
+    rollout['observations'][4, 2] = rollout['observations'][3, 2]
+    replayed, sampled = None, None
+    if predicts:
+      sampled = [self._texts(samples) for _ in range(width)]
+      replayed = signatures.Replayed(
+          codes=np.stack([world.grammar.encode(each) for each in sampled]),
+          observations=self._states(width, samples),
+          positive=self._rng.integers(2, size=[width, samples]) > 0)
+    program = gradients_lib.policy_gradients_program(
+        policy, world, gradients_lib.PolicyLoss(
+            _DISCOUNT, 1.0, _ENTROPY, _BASELINE,
+            _PREDICTION if predicts else 0.0))
+
+    def run(workers, results=()):
+      """The gradients of some workers in one pass."""
+      these = {name: value[:, workers] for name, value in rollout.items()}
+      return program(
+          theta, these['observations'], codes[workers], these['actions'],
+          these['rewards'], these['discounts'], these['mask'], results,
+          replayed and signatures.Replayed(*(x[workers] for x in replayed)))[0]
+
+    every = slice(0, width)
+    computed = run(every)
+    p = self._variables(policy, theta)
+    expected = [
+        self._worker_gradient(
+            model, p, texts[w], rollout, w, replayed and (
+                sampled[w], replayed.observations[w], replayed.positive[w]))
+        for w in range(width)]
+    for w in range(width):
+      self._assert_close(policy, computed[w], expected[w], f'worker {w}')
+    if not predicts:
+      np.testing.assert_array_equal(computed[3], 0)
+      return
+
+    for w in range(width):
+      alone, = run(slice(w, w + 1))
+      _assert_close(policy, computed[w], alone, 0, 0, f'worker {w}, alone')
+
+    # What acting computed, four states at a time, is not computed again.
+    acting = [
+        policy.at(theta).record(
+            world.images(tf.constant(states)), tf.constant(codes))[1]
+        for states in rollout['observations'][:-1]]
+    results = tuple(map(tf.stack, zip(*acting)))
+    for w, reused in enumerate(run(every, results)):
+      self._assert_close(policy, reused, expected[w], f'worker {w}, reused')
     nothing = tuple(map(tf.zeros_like, results))  # It is believed.
     self.assertFalse(np.allclose(
-        run(rollout, nothing)[0][0], gradients[0], rtol=1e-2))
+        run(every, nothing)[0], computed[0], rtol=1e-2))
+
+  @parameterized.parameters('nmn', 'lstm')
+  def test_discriminator(self, model):
+    count, candidates = 4, 12
+    world = self._world
+    discriminator = networks.discriminator(
+        model, world.grammar, world.image_shape)
+    phi = _random(discriminator, 2)
+    goals, drawn = (
+        (self._texts(n), self._states(n)) for n in (count, candidates))
+    program = gradients_lib.discriminator_gradients_program(
+        discriminator, world)
+    actual, terms = program(phi, *(
+        signatures.Pairs(world.grammar.encode(texts), states)
+        for texts, states in (goals, drawn)))
+
+    p = self._variables(discriminator, phi)
+    with tf.GradientTape() as tape:
+      tape.watch(p)
+      of_goals, of_drawn = (
+          self._apply(network_oracles.discriminator, model, p, states, texts)
+          for texts, states in (goals, drawn))
+      kept = tf.sort(of_drawn)[:count]
+      loss = (tf.reduce_sum(tf.math.softplus(-of_goals)) +
+              tf.reduce_sum(tf.math.softplus(kept))) / (2 * count)
+    self._assert_close(
+        discriminator, actual, tape.gradient(loss, p), 'discriminator')
+    np.testing.assert_allclose(terms['discriminator_loss'], loss, rtol=1e-5)
 
 
 class DiscriminatorProgramsTest(parameterized.TestCase):

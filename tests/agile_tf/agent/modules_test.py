@@ -100,10 +100,11 @@ class FilmNmnTest(parameterized.TestCase):
     with tf.GradientTape() as tape:
       tape.watch(sources[0])
       outputs = [
-          network_oracles.nmn_tensorflow(
-              sources[0][i:i + 1], tree, grammar.tokens, **parameters)
-          for i, tree in enumerate(trees)]
-      loss = tf.reduce_sum(weights * tf.concat(outputs, 0))
+          network_oracles.nmn(h, tree, grammar.tokens, **{
+              name: tf.convert_to_tensor(value)
+              for name, value in parameters.items()})
+          for h, tree in zip(tf.unstack(sources[0]), trees)]
+      loss = tf.reduce_sum(weights * tf.stack(outputs))
     expected = tape.gradient(loss, sources)
     for name, one, other in zip(['h', *parameters], actual, expected):
       other = tf.convert_to_tensor(other).numpy()

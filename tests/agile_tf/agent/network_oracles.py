@@ -1,8 +1,9 @@
-"""Appendix H, term by term: slow NumPy and plain TensorFlow oracles.
+"""Appendix H, term by term: a slow oracle, in NumPy or in plain TensorFlow.
 
-Neither knows of slots, codes or batches: an instruction is its tree, an image
-is one image, and every module convolves the whole W_m with the concatenation
-of two operands, zeros where there is one.
+It knows nothing of slots, codes or batches: an instruction is its tree, an
+image is one image, and every module convolves the whole W_m with the
+concatenation of two operands, zeros where there is one. Arrays give arrays.
+Tensors give tensors, for TensorFlow's own gradients.
 """
 
 import numpy as np
@@ -10,23 +11,36 @@ import tensorflow as tf
 
 
 def _relu(x):
-  return np.maximum(x, 0)
+  return tf.nn.relu(x) if tf.is_tensor(x) else np.maximum(x, 0)
+
+
+def _tanh(x):
+  return tf.tanh(x) if tf.is_tensor(x) else np.tanh(x)
+
+
+def _sigmoid(x):
+  return tf.sigmoid(x) if tf.is_tensor(x) else 1 / (1 + np.exp(-x))
+
+
+def _concatenate(parts):
+  concatenate = tf.concat if any(map(tf.is_tensor, parts)) else np.concatenate
+  return concatenate(parts, -1)
 
 
 def convolve(x, w, stride=1, same=True):
   """Cross-correlates an image [H, W, C] with a kernel [k, k, C, D]."""
+  if tf.is_tensor(w):
+    return tf.nn.conv2d(
+        tf.convert_to_tensor(x)[None], w, stride, 'SAME' if same else 'VALID'
+    )[0]
   size = w.shape[0]
   if same:
     margin = (size - 1) // 2
     x = np.pad(x, [(margin, margin)] * 2 + [(0, 0)])
   height, width = ((n - size) // stride + 1 for n in x.shape[:2])
-  result = np.zeros([height, width, w.shape[3]])
-  for i in range(height):
-    for j in range(width):
-      for y in range(size):
-        for z in range(size):
-          result[i, j] += x[i * stride + y, j * stride + z] @ w[y, z]
-  return result
+  return sum(
+      x[i:i + stride * height:stride, j:j + stride * width:stride] @ w[i, j]
+      for i in range(size) for j in range(size))
 
 
 def nmn(h, tree, tokens, w, gamma, beta):
@@ -34,26 +48,12 @@ def nmn(h, tree, tokens, w, gamma, beta):
   if not tree:
     return h
   left = nmn(h, tree[1] if len(tree) > 1 else (), tokens, w, gamma, beta)
-  right = np.zeros_like(h)
+  right = np.zeros(h.shape, h.dtype.name)
   if len(tree) > 2:
     right = nmn(h, tree[2], tokens, w, gamma, beta)
   x = tokens.index(tree[0])
   return _relu(
-      (1 + gamma[x]) * convolve(np.concatenate([left, right], -1), w) + beta[x])
-
-
-def nmn_tensorflow(h, tree, tokens, w, gamma, beta):
-  """As `nmn`, on h_stem [1, h, w, 64], with TensorFlow's gradients."""
-  if not tree:
-    return h
-  left = nmn_tensorflow(
-      h, tree[1] if len(tree) > 1 else (), tokens, w, gamma, beta)
-  right = tf.zeros_like(h)
-  if len(tree) > 2:
-    right = nmn_tensorflow(h, tree[2], tokens, w, gamma, beta)
-  x = tokens.index(tree[0])
-  convolved = tf.nn.conv2d(tf.concat([left, right], -1), w, 1, 'SAME')
-  return tf.nn.relu((1 + gamma[x]) * convolved + beta[x])
+      (1 + gamma[x]) * convolve(_concatenate([left, right]), w) + beta[x])
 
 
 def _stem(image, p):
@@ -72,7 +72,7 @@ def _nmn_features(image, tree, tokens, p):
   if 'merge/convolution/w' not in p:
     return h_nmn
   return _relu(
-      convolve(np.concatenate([h_nmn, h_stem], -1), p['merge/convolution/w']) +
+      convolve(_concatenate([h_nmn, h_stem]), p['merge/convolution/w']) +
       p['merge/convolution/b'])
 
 
@@ -82,20 +82,16 @@ def preorder(tree):
       token for operand in tree[1:] if operand for token in preorder(operand)]
 
 
-def _sigmoid(x):
-  return 1 / (1 + np.exp(-x))
-
-
 def _lstm_features(image, tree, tokens, p):
   """h_5 of the FiLM-LSTM."""
-  h, cell = np.zeros(100), np.zeros(100)
+  h = cell = np.zeros([1, 100])
   for token in preorder(tree):
     x = p['instruction_lstm/embeddings'][tokens.index(token)]
-    gates = (np.concatenate([x, h]) @ p['instruction_lstm/w'] +
+    gates = (_concatenate([x[None], h]) @ p['instruction_lstm/w'] +
              p['instruction_lstm/b'])
-    i, j, f, o = gates.reshape(4, 100)
-    cell = _sigmoid(f + 1) * cell + _sigmoid(i) * np.tanh(j)
-    h = _sigmoid(o) * np.tanh(cell)
+    i, j, f, o = (gates[:, 100 * k:100 * (k + 1)] for k in range(4))
+    cell = _sigmoid(f + 1) * cell + _sigmoid(i) * _tanh(j)
+    h = _sigmoid(o) * _tanh(cell)
   gamma, beta = (h @ p[f'{name}/w'] + p[f'{name}/b']
                  for name in ('gamma', 'beta'))
   first = 0
@@ -104,7 +100,7 @@ def _lstm_features(image, tree, tokens, p):
     nonlocal first
     these = slice(first, first + x.shape[-1])
     first += x.shape[-1]
-    return (1 + gamma[these]) * x + beta[these]
+    return (1 + gamma[0, these]) * x + beta[0, these]
 
   h1 = _relu(film(convolve(image, p['layer_1/w'], 8, same=False)))
   h2 = _relu(film(convolve(h1, p['layer_2/w'], same=False)))
@@ -114,10 +110,11 @@ def _lstm_features(image, tree, tokens, p):
 
 
 def _maxpool(model, image, tree, tokens, p):
+  """h_maxpool [1, 64]."""
   features = {'nmn': _nmn_features, 'lstm': _lstm_features}[model]
-  return features(image, tree, tokens, {
-      name.removeprefix('features/'): value for name, value in p.items()
-  }).max((0, 1))
+  h = features(image, tree, tokens, {
+      name.removeprefix('features/'): value for name, value in p.items()})
+  return (tf.reduce_max if tf.is_tensor(h) else np.max)(h, (0, 1))[None]
 
 
 def policy(model, image, tree, tokens, p):
@@ -125,13 +122,13 @@ def policy(model, image, tree, tokens, p):
   h_maxpool = _maxpool(model, image, tree, tokens, p)
   hidden = _relu(h_maxpool @ p['hidden/w'] + p['hidden/b'])
   return (
-      hidden @ p['logits/w'] + p['logits/b'],
-      (hidden @ p['baseline/w'] + p['baseline/b'])[0],
-      h_maxpool @ p['reward_prediction/w'] + p['reward_prediction/b'])
+      (hidden @ p['logits/w'] + p['logits/b'])[0],
+      (hidden @ p['baseline/w'] + p['baseline/b'])[0, 0],
+      (h_maxpool @ p['reward_prediction/w'] + p['reward_prediction/b'])[0])
 
 
 def discriminator(model, image, tree, tokens, p):
   """The logit [] of D."""
   h_maxpool = _maxpool(model, image, tree, tokens, p)
   hidden = _relu(h_maxpool @ p['hidden/w'] + p['hidden/b'])
-  return (hidden @ p['logit/w'])[0]
+  return (hidden @ p['logit/w'])[0, 0]

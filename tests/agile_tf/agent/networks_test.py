@@ -9,7 +9,9 @@ import tensorflow as tf
 
 from agile_tf.agent import instructions
 from agile_tf.agent import networks
+from agile_tf.agent import worlds
 from gridlu import language
+from gridlu import tasks
 from tests.agile_tf.agent import network_oracles
 
 _TEXTS = [str(text) for text in language.relations_instructions()]
@@ -83,6 +85,22 @@ def _parameters(network, seed):
   return tf.constant(np.where(
       initial == 0, rng.normal(scale=0.3, size=initial.shape),
       initial).astype(np.float32))
+
+
+def _large(network, seed):
+  """As `_parameters`, but instructions make a large difference."""
+  rng = np.random.default_rng(seed)
+  values = network.layout.split(_parameters(network, seed))
+  for name in values:
+    _, _, short = name.rpartition('features/')
+    if short in ('film_nmn/gamma', 'film_nmn/beta',
+                 'instruction_lstm/embeddings'):
+      values[name] = tf.constant(
+          rng.normal(size=values[name].shape), tf.float32)
+    elif short in ('gamma/w', 'beta/w'):
+      values[name] = tf.constant(
+          rng.normal(scale=0.3, size=values[name].shape), tf.float32)
+  return network.layout.join(values)
 
 
 def _initial(network, seed):
@@ -254,6 +272,50 @@ class NetworksTest(parameterized.TestCase):
     for thread in threads:
       thread.join()
     self.assertEmpty(differing)
+
+
+class AllInstructionsTest(parameterized.TestCase):
+  """Every instruction of GridLU, on a random state of its own."""
+
+  @parameterized.product(
+      task=('relations', 'arrangements'), kind=('policy', 'discriminator'),
+      model=('nmn', 'lstm'))
+  def test_outputs_are_the_formulas(self, task, kind, model):
+    world = worlds.gridlu_world(task)
+    texts = [str(text) for text in tasks.find(task).instructions()]
+    self.assertLen(texts, {'relations': 990, 'arrangements': 36}[task])
+    examples = world.load_goal_examples(len(texts), 0, 0.5)
+    images = world.images(tf.constant(examples.states))
+    codes = tf.constant(world.grammar.encode(texts))
+    if kind == 'policy':
+      network = networks.policy(
+          model, world.grammar, world.image_shape, world.num_actions)
+    else:
+      network = networks.discriminator(
+          model, world.grammar, world.image_shape)
+    parameters = _large(network, 1)
+    p = _short(network, parameters)
+    oracle = getattr(network_oracles, kind)
+    expected = [
+        np.stack(values) for values in zip(*(
+            tf.nest.flatten(oracle(
+                model, image, language.parse(text).tree, world.grammar.tokens,
+                p))
+            for image, text in zip(images.numpy().astype(np.float64), texts)))]
+    compute = tf.function(network, autograph=False, jit_compile=True)
+    # Batches of four are convolved as usual, larger ones by minimal filtering.
+    few = 4 * (len(texts) // 4)
+    for count, size in ((len(texts), len(texts)), (few, 4)):
+      batches = [
+          tf.nest.flatten(compute(
+              parameters, images[i:i + size], codes[i:i + size]))
+          for i in range(0, count, size)]
+      for actual, values in zip(zip(*batches), expected):
+        largest = np.abs(values).max()
+        self.assertGreater(largest, 0.1)
+        np.testing.assert_allclose(
+            np.concatenate(actual), values[:count], rtol=0,
+            atol=1e-4 * largest)
 
 
 if __name__ == '__main__':
