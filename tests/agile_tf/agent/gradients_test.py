@@ -298,13 +298,12 @@ class PlainFormulaTest(parameterized.TestCase):
     return tape.gradient(
         loss, p, unconnected_gradients=tf.UnconnectedGradients.ZERO)
 
-  @parameterized.parameters(('nmn', True), ('lstm', False))
-  def test_policy(self, model, predicts):
-    self._test_policy(model, predicts)
+  def test_policy(self):
+    self._test_policy('nmn', predicts=True)
 
-  @parameterized.parameters(('nmn', False), ('lstm', True))
+  @parameterized.parameters(('nmn', False), ('lstm', True), ('lstm', False))
   @pytest.mark.slow
-  def test_policy_with_other_losses(self, model, predicts):
+  def test_policy_of_other_kinds(self, model, predicts):
     self._test_policy(model, predicts)
 
   def _test_policy(self, model, predicts):
