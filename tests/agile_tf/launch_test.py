@@ -462,7 +462,9 @@ class LaunchTest(parameterized.TestCase):
     process = subprocess.Popen(
         [sys.executable, '-m', 'agile_tf.launch',
          *tiny.flags(run_dir=run_dir, steps=10_000_000)],
-        stderr=subprocess.PIPE, text=True)
+        stderr=subprocess.PIPE, text=True,
+        # Under nohup a run ignores SIGHUP, and so would this one.
+        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL))
     deadline = time.monotonic() + 120
     path = os.path.join(run_dir, 'metrics.csv')
     while time.monotonic() < deadline and not (
