@@ -72,7 +72,8 @@ class Trainer:
     self.policy_workers = parts.policy_workers
     self.discriminator_worker = parts.discriminator_worker
     self.schedule = schedule_lib.Schedule(
-        config.steps, building.steps_per_discriminator_update(config))
+        config.steps, building.steps_per_discriminator_update(config),
+        config.discriminator_head_start)
     self._tally = metrics.Tally()
     self._totals = metrics.Totals(
         'episodes', 'discriminator_steps', 'discriminator_updates')
@@ -166,7 +167,7 @@ class Trainer:
     """
     assert self.discriminator_worker is not None
     try:
-      iteration = self.discriminator_worker.iterate()
+      iteration = self.discriminator_worker.iterate(self.schedule.steps)
     except numerics.NumericsError as error:
       raise self._broken(error, "the discriminator's worker") from error
     self._tally.add(iteration.metrics)

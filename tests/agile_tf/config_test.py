@@ -33,15 +33,19 @@ _AT_LEAST = {
     'steps': 1, 'seed': 0, 'log_steps': 1, 'image_steps': 1,
     'max_column_norm': 0, 'held_out_seed': 0,
     'checkpoints_kept': 1, 'intra_op_threads': 0, 'inter_op_threads': 0,
+    'reward_prediction_goals': 0, 'first_steps': 0,
+    'anticipated_negative_rate_steps': 0, 'discriminator_actors': 1,
+    'discriminator_head_start': 0,
 }
 _MORE_THAN_0 = (
     'reward_scale', 'reward_prediction_cost', 'policy_learning_rate',
     'policy_epsilon', 'policy_gradient_norm', 'discriminator_learning_rate',
     'discriminator_epsilon', 'discriminator_gradient_norm',
-    'checkpoint_minutes', 'anticipated_negative_rate', 'held_out_share',
-    'stall_minutes')
+    'checkpoint_minutes', 'anticipated_negative_rate',
+    'first_anticipated_negative_rate', 'held_out_share', 'stall_minutes')
 _DOUBLE = (
-    'held_out_share', 'anticipated_negative_rate', 'dataset_carrying',
+    'held_out_share', 'anticipated_negative_rate',
+    'first_anticipated_negative_rate', 'dataset_carrying',
     'checkpoint_minutes', 'stall_minutes')
 _AT_LEAST_0_AT_MOST_1 = (
     'policy_decay', 'discriminator_decay', 'discount', 'td_lambda',
@@ -49,6 +53,7 @@ _AT_LEAST_0_AT_MOST_1 = (
 _AT_MOST = {
     'episode_length': 2**31 - 1, 'rollout_length': 10_000,
     'policy_workers': 10_000, 'policy_threads': 1000,
+    'discriminator_actors': 10_000,
     'steps': 900_000_000_000, 'intra_op_threads': 4096,
     'inter_op_threads': 4096}
 _OF_RUN = (
