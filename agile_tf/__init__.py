@@ -21,10 +21,10 @@ An environment of your own, for --world=package.module:function:
 import os
 from typing import TYPE_CHECKING
 
-# Must be set before TensorFlow is imported. It silences TensorFlow's notes at
-# run time; the few lines that 2.21 prints while it is imported remain. Errors
-# still show.
-os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
+# Must be set before TensorFlow is imported. Real errors are exceptions. What it
+# prints as errors is, for example, that there is no GPU, or that a kept program
+# was compiled with options that no processor has.
+os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
 
 if TYPE_CHECKING:
   from agile_tf.agent import worlds
@@ -36,6 +36,9 @@ __all__ = ('load_policy', 'load_reward_model', 'worlds')
 
 def __getattr__(name: str):
   """Imports TensorFlow only when a network or a world is asked for."""
+  if name in __all__:
+    from agile_tf.training import machine  # pylint: disable=g-import-not-at-top
+    machine.import_tensorflow()
   if name == 'worlds':
     from agile_tf.agent import worlds  # pylint: disable=g-import-not-at-top
     return worlds

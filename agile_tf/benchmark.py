@@ -24,27 +24,23 @@ import subprocess
 import sys
 import time
 import traceback
-from typing import Any
+from typing import Any, TYPE_CHECKING
 
 from absl import flags
 import numpy as np
-import tensorflow as tf
 import tqdm
 
 from agile_tf import config as config_lib
-from agile_tf.agent import actors
-from agile_tf.agent import export as export_lib
-from agile_tf.agent import gradients as gradients_lib
-from agile_tf.agent import networks
-from agile_tf.agent import rewards
-from agile_tf.agent import signatures
-from agile_tf.training import building
 from agile_tf.training import machine
 from agile_tf.training import threads
-from agile_tf.training import trainer as trainer_lib
 import gridlu
 from gridlu import program
 from gridlu import vectorized
+
+# What needs TensorFlow is imported where it is used, after the flags are read.
+# pylint: disable=g-import-not-at-top
+if TYPE_CHECKING:
+  from agile_tf.training import trainer as trainer_lib
 
 # What one environment step costs. Of a state in MFLOP: a 5x5 layer from 64 to
 # 64 channels 1.84 by plain convolution and 0.40 by minimal filtering, whose
@@ -84,6 +80,7 @@ def _repeat(function: Callable[[], Any], seconds: float) -> float:
 def matrix_product(seconds: float, settings: _Settings) -> dict[str, float]:
   """Times a 2048 x 2048 float32 product on the default device."""
   machine.prepare(config_lib.Config(**settings))
+  tf = machine.import_tensorflow()
   size = 2048
   x = tf.random.normal([size, size])
   rate = _repeat(lambda: tf.linalg.matmul(x, x)[0, 0].numpy(), seconds)
@@ -122,10 +119,11 @@ def _vectorized_steps(images: bool) -> '_Measure':
   return vectorized_steps
 
 
-def _trainer(**changes: Any) -> trainer_lib.Trainer:
+def _trainer(**changes: Any) -> 'trainer_lib.Trainer':
   config = config_lib.Config(
       dataset_size=4096, run_dir='unused', **changes)
   machine.prepare(config)
+  from agile_tf.training import trainer as trainer_lib
   frozen = None
   if config.reward == 'frozen':
     frozen = trainer_lib.Trainer(
@@ -142,7 +140,7 @@ def compiled_rollouts(seconds: float, settings: _Settings) -> dict[str, float]:
       lambda: actor.play(theta), seconds)}
 
 
-def _drive(trainer: trainer_lib.Trainer, seconds: float) -> dict[str, float]:
+def _drive(trainer: 'trainer_lib.Trainer', seconds: float) -> dict[str, float]:
   """Trains until everything is compiled, and then for a while longer."""
   schedule = trainer.schedule
   built = time.perf_counter()
@@ -198,6 +196,9 @@ def discriminator_update(
     seconds: float, settings: _Settings) -> dict[str, float]:
   """Times the discriminator's gradient and update by themselves."""
   trainer = _trainer(policy_threads=1, **settings)
+  from agile_tf.agent import gradients as gradients_lib
+  from agile_tf.agent import signatures
+  from agile_tf.training import building
   discriminator = trainer.discriminator
   assert discriminator is not None
   config = config_lib.Config(**settings)
@@ -236,6 +237,13 @@ def compiled_round(config: config_lib.Config) -> tuple[Any, tuple[Any, ...]]:
     The program, a `tf.function` from `export.round_program`, and arguments
     for it.
   """
+  tf = machine.import_tensorflow()
+  from agile_tf.agent import actors
+  from agile_tf.agent import export as export_lib
+  from agile_tf.agent import gradients as gradients_lib
+  from agile_tf.agent import rewards
+  from agile_tf.agent import signatures
+  from agile_tf.training import building
   world = building.make_world(config)
   rules = world.compiled
   assert rules is not None
@@ -316,7 +324,9 @@ def _in_process(name: str, seconds: float, settings: _Settings,
                 pipe: multiprocessing.connection.Connection) -> None:
   """Measures one thing in a process that does nothing else."""
   try:
-    pipe.send(MEASUREMENTS[name][0](seconds, settings))
+    # Compilation is measured too.
+    pipe.send(MEASUREMENTS[name][0](
+        seconds, {**settings, 'compilation_cache': False}))
   except BaseException:
     pipe.send(traceback.format_exc())
 
@@ -498,7 +508,7 @@ def define_flags() -> None:
       'export', '', 'Measure nothing; write a round of training to this file, '
       'as a serialized XLA HLO module.')
   flags.DEFINE_enum(
-      'model', 'nmn', networks.MODELS, 'As for agile_tf.launch. There are '
+      'model', 'nmn', ('nmn', 'lstm'), 'As for agile_tf.launch. There are '
       'ceilings for "nmn" alone.')
   flags.DEFINE_integer(
       'intra_op_threads', 0, 'As for agile_tf.launch.', lower_bound=0)
@@ -527,5 +537,10 @@ def main(argv: Sequence[str]) -> None:
   print(json.dumps(results, indent=2) if values.json else table(results))
 
 
-if __name__ == '__main__':
+def start() -> None:
+  """Starts the program."""
   program.run(main, define_flags)
+
+
+if __name__ == '__main__':
+  start()

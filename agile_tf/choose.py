@@ -17,20 +17,21 @@ from collections.abc import Iterable, Sequence
 import dataclasses
 import functools
 import json
-from typing import Any
+from typing import Any, TYPE_CHECKING
 
-from absl import app
 from absl import flags
 import numpy as np
 import tqdm
 
 from agile_tf import config as config_lib
 from agile_tf.evaluation import played
-from agile_tf.evaluation import playing
-from agile_tf.evaluation import trained as trained_lib
 from agile_tf.training import checkpoints
 from agile_tf.training import machine
 from gridlu import program
+
+# What needs TensorFlow is imported where it is used, after the flags are read.
+if TYPE_CHECKING:
+  from agile_tf.evaluation import playing
 
 
 def _reward(episodes: Iterable[played.Episode]) -> float:
@@ -67,6 +68,7 @@ def compare(run_dirs: Sequence[str], count: int, seed: int
     ConfigError, CheckpointError or WorldError: if a run cannot be loaded, or
       has no reward model.
   """
+  from agile_tf.evaluation import trained as trained_lib  # pylint: disable=g-import-not-at-top
   steps = {}
   for run_dir in run_dirs:
     config_lib.load(f'{run_dir}/config.json')  # Raises if it is not a run.
@@ -141,7 +143,9 @@ def define_flags() -> None:
 def main(argv: Sequence[str]) -> None:
   """Compares the runs given as arguments and prints the table."""
   if len(argv) < 2:
-    raise app.UsageError('Name the directories of one or more AGILE runs.')
+    raise program.UserError(
+        'Name the directories of one or more AGILE runs, such as '
+        'runs/arrangements_seed*.')
   values = flags.FLAGS
   machine.prepare(config_lib.Config())
   rows = compare(argv[1:], values.episodes, values.seed)
@@ -156,5 +160,10 @@ def main(argv: Sequence[str]) -> None:
         f'--checkpoint={best["step"]}')
 
 
-if __name__ == '__main__':
+def start() -> None:
+  """Starts the program."""
   program.run(main, define_flags)
+
+
+if __name__ == '__main__':
+  start()

@@ -285,6 +285,10 @@ class Config:
   inter_op_threads: int = _setting(
       0, 'Operations that TensorFlow runs at the same time; 0 means one for '
       'each CPU core that the process may use.', low=0, high=4096, of_run=True)
+  compilation_cache: bool = _setting(
+      True, 'Whether to keep compiled programs for later processes, in the '
+      "user's cache directory (~/.cache/agile_tf, or as XDG_CACHE_HOME says). "
+      'They are the same with and without.', of_run=True)
   log_steps: int = _setting(
       10_000, 'Steps from one row of metrics to the next.', low=1, of_run=True)
   image_steps: int = _setting(

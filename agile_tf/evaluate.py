@@ -12,7 +12,7 @@ truth.
 from collections.abc import Sequence
 import json
 import os
-from typing import Any
+from typing import Any, TYPE_CHECKING
 
 from absl import flags
 import numpy as np
@@ -20,19 +20,20 @@ from PIL import Image
 import tqdm
 
 from agile_tf import config as config_lib
-from agile_tf.agent import worlds
 from agile_tf.evaluation import options
 from agile_tf.evaluation import played
-from agile_tf.evaluation import trained as trained_lib
 from agile_tf.reproduction import curves
 from agile_tf.training import machine
-from agile_tf.training import metrics
 from gridlu import language
 from gridlu import program
 from gridlu import rendering
 from gridlu import solver
 from gridlu import tasks
 from gridlu import world as board
+
+# What needs TensorFlow is imported where it is used, after the flags are read.
+if TYPE_CHECKING:
+  from agile_tf.agent import worlds
 
 
 def _groups(episode: played.Episode) -> list[str]:
@@ -125,6 +126,7 @@ def summarize(episodes: Sequence[played.Episode],
     report['modelled_success'] = float(np.mean(accepted))
     report['modelled_interval'] = played.interval(sum(accepted), len(accepted))
     if truth:
+      from agile_tf.training import metrics  # pylint: disable=g-import-not-at-top
       report['reward_model'] = metrics.decision_errors(
           np.concatenate(decisions), np.concatenate(truth))
   return report
@@ -158,7 +160,7 @@ def table(report: dict[str, Any]) -> str:
 
 
 def picture(episodes: Sequence[played.Episode],
-            world: worlds.World) -> np.ndarray:
+            world: 'worlds.World') -> np.ndarray:
   """Returns a picture of the final states, uint8 [H, W, 3].
 
   Each state has its instruction and outcome as caption.
@@ -203,6 +205,7 @@ def main(argv: Sequence[str]) -> None:
           f'--picture={values.picture}: expected the name of a .png file in a '
           'directory that can be written.')
   machine.prepare(config_lib.Config())
+  from agile_tf.evaluation import trained as trained_lib  # pylint: disable=g-import-not-at-top
   trained = trained_lib.load(
       values.run_dir, values.checkpoint, values.held_out,
       values.instructions, values.physics or '')
@@ -233,5 +236,10 @@ def main(argv: Sequence[str]) -> None:
             f'step {best.steps}.')
 
 
-if __name__ == '__main__':
+def start() -> None:
+  """Starts the program."""
   program.run(main, define_flags)
+
+
+if __name__ == '__main__':
+  start()

@@ -385,5 +385,10 @@ def main(argv: Sequence[str]) -> None:
   print(f'{", ".join(drawings) or "No figure"}: in {out}.')
 
 
-if __name__ == '__main__':
+def start() -> None:
+  """Starts the program."""
   program.run(main, define_flags)
+
+
+if __name__ == '__main__':
+  start()

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from absl import flags
 
 from agile_tf import config as config_lib
+from agile_tf import presets
 from agile_tf.reproduction import comparison
 from gridlu import program
 
@@ -21,5 +22,18 @@ def main(argv: Sequence[str]) -> None:
   print(comparison.table_text(config_lib.from_flags(flags.FLAGS)))
 
 
+def define_flags() -> None:
+  """Defines the program's flags."""
+  config_lib.define_flags()
+  flags.DEFINE_enum(
+      'preset', None, presets.names(), 'Reads the flags of an experiment; '
+      'flags after it override them. --flagfile=PATH reads your own.')
+
+
+def start() -> None:
+  """Starts the program."""
+  program.run(main, define_flags, presets.expand)
+
+
 if __name__ == '__main__':
-  program.run(main, config_lib.define_flags)
+  start()

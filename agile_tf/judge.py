@@ -31,7 +31,6 @@ from agile_tf.evaluation import judge_cases
 from agile_tf.evaluation import judge_page
 from agile_tf.evaluation import judge_report
 from agile_tf.evaluation import options
-from agile_tf.evaluation import trained as trained_lib
 from agile_tf.training import machine
 from gridlu import program
 
@@ -72,6 +71,8 @@ def judge(run_dir: str, checkpoint: int | None, series: judge_cases.Series,
     ConfigError, CheckpointError or WorldError: if the run cannot be loaded.
     JudgeError: if the episodes cannot be judged.
   """
+  # Needs TensorFlow, which is imported after the flags are read.
+  from agile_tf.evaluation import trained as trained_lib  # pylint: disable=g-import-not-at-top
   trained = trained_lib.load(run_dir, checkpoint)
   world = trained.world
   series = series._replace(step=trained.steps)
@@ -126,5 +127,10 @@ def main(argv: Sequence[str]) -> None:
     print(judge_report.table(report))
 
 
-if __name__ == '__main__':
+def start() -> None:
+  """Starts the program."""
   program.run(main, define_flags)
+
+
+if __name__ == '__main__':
+  start()

@@ -17,26 +17,29 @@ import socket
 import tempfile
 import threading
 import time
-from typing import Any
+from typing import Any, TYPE_CHECKING
 
 from absl import flags
 from absl import logging
 from PIL import Image
 
 from agile_tf import config as config_lib
+from agile_tf import presets
 from agile_tf.reproduction import comparison
 from agile_tf.training import checkpoints
 from agile_tf.training import health
 from agile_tf.training import machine
-from agile_tf.training import metrics
-from agile_tf.training import recorder
 from agile_tf.training import run_lock
 from agile_tf.training import schedule as schedule_lib
 from agile_tf.training import threads
-from agile_tf.training import trainer as trainer_lib
 from gridlu import program
 from gridlu import recording
 from gridlu import rendering
+
+# What needs TensorFlow is imported where it is used, after the flags are read.
+if TYPE_CHECKING:
+  from agile_tf.training import recorder
+  from agile_tf.training import trainer as trainer_lib
 
 
 def make_run_dir(config: config_lib.Config) -> None:
@@ -97,7 +100,7 @@ def _threads_for(num_workers: int, cores: int) -> int:
 class Run:
   """Writes the metrics, pictures and checkpoints of a run when they are due."""
 
-  def __init__(self, config: config_lib.Config, trainer: trainer_lib.Trainer,
+  def __init__(self, config: config_lib.Config, trainer: 'trainer_lib.Trainer',
                check_lock: Callable[[], None]):
     """Opens the files and resumes from the newest checkpoint, if there is one.
 
@@ -108,6 +111,7 @@ class Run:
         holds the run's directory; see `run_lock.hold`. It is called before each
         row and each checkpoint.
     """
+    from agile_tf.training import metrics  # pylint: disable=g-import-not-at-top
     self._config = config
     self._check_lock = check_lock
     self._trainer = trainer
@@ -176,7 +180,7 @@ class Run:
         logging.warning('At step %d: %s', values['steps'], text)
     self._warned = set(warnings)
 
-  def _show(self, episode: recorder.Recording, steps: int) -> None:
+  def _show(self, episode: 'recorder.Recording', steps: int) -> None:
     """Writes an episode to TensorBoard as a picture and as an animation."""
     images = self._trainer.world.pixels(episode.observations)
     notes = ['start'] + [
@@ -198,6 +202,7 @@ class Run:
       TrainingError: if a number in it is not finite. Then nothing is saved.
       StalledError: if a worker does not finish its iteration in time.
     """
+    from agile_tf.training import trainer as trainer_lib  # pylint: disable=g-import-not-at-top
     with self._schedule.paused(60 * self._config.stall_minutes):
       if self._schedule.error is not None:
         return
@@ -286,7 +291,7 @@ class _Signals:
 
 
 def build(config: config_lib.Config, check_lock: Callable[[], None]
-         ) -> tuple[trainer_lib.Trainer, Run]:
+         ) -> 'tuple[trainer_lib.Trainer, Run]':
   """Returns a run, at its start or at its newest checkpoint.
 
   Args:
@@ -297,8 +302,9 @@ def build(config: config_lib.Config, check_lock: Callable[[], None]
     ConfigError, CheckpointError, GoalDatasetError, MetricsError or WorldError:
       if the run cannot be set up.
   """
-  here = machine.prepare(config)
   config_path = check_same_run(config)
+  here = machine.prepare(config)
+  from agile_tf.training import trainer as trainer_lib  # pylint: disable=g-import-not-at-top
   frozen = initial = None
   # A checkpoint of the run itself contains these networks already.
   if not checkpoints.steps(config.run_dir):
@@ -383,5 +389,18 @@ def main(argv: Sequence[str]) -> None:
   train(config_lib.from_flags(flags.FLAGS))
 
 
+def define_flags() -> None:
+  """Defines the program's flags."""
+  config_lib.define_flags()
+  flags.DEFINE_enum(
+      'preset', None, presets.names(), 'Reads the flags of an experiment; '
+      'flags after it override them. --flagfile=PATH reads your own.')
+
+
+def start() -> None:
+  """Starts the program."""
+  program.run(main, define_flags, presets.expand)
+
+
 if __name__ == '__main__':
-  program.run(main, config_lib.define_flags)
+  start()

@@ -21,6 +21,7 @@ from typing import NamedTuple
 from absl import flags
 
 from agile_tf import config as config_lib
+from agile_tf import presets
 from agile_tf.reproduction import curves
 from agile_tf.reproduction import experiments
 from agile_tf.training import checkpoints
@@ -72,9 +73,9 @@ def _job(name: str, seed: int, runs: str, laptop: bool,
   if laptop and setting.laptop_after:
     after = setting.laptop_after
   after = after and os.path.join(runs, f'{after}_seed{seed}')
-  launch = [f'--flagfile=launch/{setting.flagfile}.flags', *setting.flags]
+  launch = [f'--preset={setting.flagfile}', *setting.flags]
   if laptop:
-    launch.insert(0, '--flagfile=launch/quickstart.flags')
+    launch.insert(0, '--preset=quickstart')
     if not setting.about_rho:
       launch.append(experiments.LAPTOP_RHO)
     launch += setting.laptop
@@ -156,7 +157,7 @@ def _total(job: Job) -> int:
   """Returns the number of steps that a run should make."""
   values = flags.FlagValues()
   config_lib.define_flags(values)
-  values(['launch', *job.launch])
+  values(['launch', *presets.expand(job.launch)])
   return values.steps
 
 
@@ -357,5 +358,10 @@ def main(argv: Sequence[str]) -> None:
     sys.exit('Stopped; the same command resumes.')
 
 
-if __name__ == '__main__':
+def start() -> None:
+  """Starts the program."""
   program.run(main, define_flags)
+
+
+if __name__ == '__main__':
+  start()

@@ -9,21 +9,23 @@ episode and q quits. `gridlu.screen` explains how to read the board.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple, TYPE_CHECKING
 
 from absl import flags
 import numpy as np
-import tensorflow as tf
 
 from agile_tf import config as config_lib
-from agile_tf.agent import worlds
-from agile_tf.evaluation import trained as trained_lib
 from agile_tf.training import machine
 import gridlu
 from gridlu import program
 from gridlu import recording as recording_lib
 from gridlu import screen
 from gridlu import world as board
+
+# What needs TensorFlow is imported where it is used, after the flags are read.
+# pylint: disable=g-import-not-at-top
+if TYPE_CHECKING:
+  from agile_tf.evaluation import trained as trained_lib
 
 _SPEEDS = (.5, 1., 2., 4., 8., 16.)  # Steps a second.
 _FIRST_SPEED = 2
@@ -64,7 +66,7 @@ class Step(NamedTuple):
 class Show:
   """A policy's episodes, one after another: a `screen.View`."""
 
-  def __init__(self, trained: trained_lib.Trained, name: str,
+  def __init__(self, trained: 'trained_lib.Trained', name: str,
                seed: int | None = None, greedy: bool = False,
                recording: recording_lib.Recording | None = None):
     """Starts the first episode, paused.
@@ -79,6 +81,8 @@ class Show:
     Raises:
       WorldError: The run's world is not GridLU.
     """
+    from agile_tf.agent import worlds
+    tf = machine.import_tensorflow()
     seeds = np.random.SeedSequence(seed).spawn(2)
     self._environment = trained.world.make_environment(
         int(seeds[0].generate_state(1)[0]))
@@ -110,11 +114,12 @@ class Show:
       self._recording.begin()
     self._keep('start')
 
-  def _inputs(self) -> tuple[tf.Tensor, np.ndarray]:
+  def _inputs(self) -> tuple[Any, np.ndarray]:
     """Returns the inputs of the networks for the current state."""
     world = self._trained.world
-    packed = board.pack(self._environment.state)[None]
-    return (world.images(tf.constant(packed)),
+    packed = machine.import_tensorflow().constant(
+        board.pack(self._environment.state)[None])
+    return (world.images(packed),
             world.grammar.encode([str(self._environment.instruction)]))
 
   def _choose(self) -> int:
@@ -129,8 +134,8 @@ class Show:
     environment = self._environment
     probability = None
     if self._trained.phi is not None:
-      probability = float(tf.sigmoid(self._discriminator(
-          self._trained.phi, *self._inputs()))[0])
+      logits = self._discriminator(self._trained.phi, *self._inputs())
+      probability = float(machine.import_tensorflow().sigmoid(logits)[0])
     step = Step(action, environment.state, probability, bool(
         gridlu.satisfied(environment.instruction, environment.state)))
     self._steps.append(step)
@@ -255,6 +260,7 @@ def main(argv: Sequence[str]) -> None:
     recording_lib.check_output('record', values.record, '.gif')
   screen.check_terminal()
   machine.prepare(config_lib.Config())
+  from agile_tf.evaluation import trained as trained_lib
   show = Show(
       trained_lib.load(values.run_dir, values.checkpoint), values.run_dir,
       values.seed, values.greedy, recording)
@@ -265,5 +271,10 @@ def main(argv: Sequence[str]) -> None:
       print(recording.save(values.record))
 
 
-if __name__ == '__main__':
+def start() -> None:
+  """Starts the program."""
   program.run(main, define_flags)
+
+
+if __name__ == '__main__':
+  start()

@@ -382,5 +382,10 @@ def main(argv: Sequence[str]) -> None:
         f'{time.monotonic() - start:.1f} s')
 
 
-if __name__ == '__main__':
+def start() -> None:
+  """Starts the program."""
   program.run(main, define_flags)
+
+
+if __name__ == '__main__':
+  start()

@@ -241,5 +241,10 @@ def main(argv: Sequence[str]) -> None:
         'pixels')
 
 
-if __name__ == '__main__':
+def start() -> None:
+  """Starts the program."""
   program.run(main, define_flags)
+
+
+if __name__ == '__main__':
+  start()

@@ -229,5 +229,10 @@ def main(argv: Sequence[str]) -> None:
       print(recording.save(values.record))
 
 
-if __name__ == '__main__':
+def start() -> None:
+  """Starts the program."""
   program.run(main, define_flags)
+
+
+if __name__ == '__main__':
+  start()

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 import functools
+import re
 import sys
 
 from absl import app
@@ -49,15 +50,43 @@ def main(arguments: bool = False) -> Callable[[Main], Main]:
   return decorate
 
 
-def run(function: Main, define_flags: Callable[[], None]) -> None:
+def _parse(arguments: Sequence[str],
+           expand: Callable[[Sequence[str]], Sequence[str]]) -> list[str]:
+  """Reads the flags; returns the program's name and its other arguments.
+
+  A flag that is missing or wrong ends the program with exit code 1.
+  """
+  try:
+    return flags.FLAGS(expand(arguments))
+  except flags.Error as error:
+    missing = re.findall(r'Flag --(\w+) must have a value other than None',
+                         str(error))
+    problem = str(error).removeprefix('ERROR:: ')
+    if missing:
+      problem = f'--{" and --".join(missing)} must be given'
+    end = '' if problem.endswith(('.', '?')) else '.'
+    sys.exit(f'Error: {problem}{end} --help lists all flags.')
+  except UserError as error:
+    sys.exit(f'Error: {error}')
+
+
+def run(function: Main, define_flags: Callable[[], None],
+        expand: Callable[[Sequence[str]], Sequence[str]] = tuple) -> None:
   """Starts a program.
 
   Flags are defined here and not on import, because tests import several
-  programs, whose flags may have the same names.
+  programs, whose flags may have the same names. --help exits with code 1, as
+  in all programs of absl.
 
   Args:
     function: Its main function.
-    define_flags: Defines its flags.
+    define_flags: Defines its flags. --help lists them.
+    expand: Returns the command line to read in place of the given one.
   """
+  known = {*flags.FLAGS}
   define_flags()
-  app.run(function)
+  for name in {*flags.FLAGS} - known:
+    flags.FLAGS.register_key_flag_for_module(sys.argv[0], flags.FLAGS[name])
+  # --help begins with this text. A console script has none.
+  sys.modules['__main__'].__doc__ = sys.modules[function.__module__].__doc__
+  app.run(function, flags_parser=functools.partial(_parse, expand=expand))

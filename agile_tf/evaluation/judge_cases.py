@@ -6,16 +6,19 @@ import hashlib
 import json
 import os
 import re
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TYPE_CHECKING
 
 import numpy as np
 
-from agile_tf.agent import worlds
 from agile_tf.evaluation import played
 from agile_tf.training import checkpoints
 from gridlu import files
 from gridlu import program
 from gridlu import world as board
+
+# The programs import what needs TensorFlow after they have read their flags.
+if TYPE_CHECKING:
+  from agile_tf.agent import worlds
 
 _BATCH = 64  # States drawn in one call.
 
@@ -79,7 +82,7 @@ def _describe(state: board.State) -> str:
 
 
 def make_cases(episodes: Sequence[played.Episode],
-               world: worlds.World) -> list[Case]:
+               world: 'worlds.World') -> list[Case]:
   """Returns the cases of played episodes, with their images.
 
   Args:

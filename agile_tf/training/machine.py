@@ -1,12 +1,22 @@
-"""The machine that TensorFlow computes on: its cores, memory and GPUs."""
+"""The machine that TensorFlow computes on: its cores, memory and GPUs.
 
+This module imports TensorFlow only when it is asked to, so that programs can
+read their flags before that.
+"""
+
+from collections.abc import Iterator
+import contextlib
+import faulthandler
+import importlib
 import os
-from typing import NamedTuple
+import sys
+import tempfile
+from typing import Any, NamedTuple
 
 from absl import logging
-import tensorflow as tf
 
 from agile_tf import config as config_lib
+from agile_tf.training import compilation_cache
 
 
 def cores() -> int:
@@ -29,6 +39,41 @@ def memory() -> int:
   return most
 
 
+@contextlib.contextmanager
+def _silence() -> Iterator[None]:
+  """Keeps from stderr what is printed meanwhile, unless there is an error."""
+  sys.stderr.flush()
+  with tempfile.TemporaryFile() as printed, os.fdopen(os.dup(2)) as stderr:
+    # If the process is aborted, for lack of AVX for example, this shows where.
+    here = not faulthandler.is_enabled()
+    if here:
+      faulthandler.enable(stderr)
+    os.dup2(printed.fileno(), 2)
+    try:
+      yield
+    except BaseException:
+      printed.seek(0)
+      os.write(stderr.fileno(), printed.read())
+      raise
+    finally:
+      os.dup2(stderr.fileno(), 2)
+      if here:
+        faulthandler.disable()
+
+
+def import_tensorflow() -> Any:
+  """Returns TensorFlow, imported without the lines that it prints meanwhile.
+
+  Version 2.21 prints them whatever TF_CPP_MIN_LOG_LEVEL is. If it is 0, they
+  are shown.
+  """
+  if 'tensorflow' not in sys.modules:
+    shown = os.environ.get('TF_CPP_MIN_LOG_LEVEL') == '0'
+    with contextlib.nullcontext() if shown else _silence():
+      importlib.import_module('tensorflow')
+  return sys.modules['tensorflow']
+
+
 class Machine(NamedTuple):
   """The devices that TensorFlow was set up for."""
   description: str
@@ -39,12 +84,16 @@ def prepare(config: config_lib.Config) -> Machine:
   """Sets TensorFlow up for this machine and returns what it will use.
 
   Of several visible GPUs the first is used. TensorFlow reserves its memory as
-  needed, and multiplies in float32 as on a CPU, not in TensorFloat-32. These
-  settings cannot be changed once TensorFlow has begun to compute.
+  needed, and multiplies in float32 as on a CPU, not in TensorFloat-32. Compiled
+  programs are kept in the user's cache, if TensorFlow was not imported before.
+  These settings cannot be changed once TensorFlow has begun to compute.
   """
-  gpus = tf.config.list_physical_devices('GPU')[:1]
   intra_op = config.intra_op_threads or cores()
   inter_op = config.inter_op_threads or cores()
+  if config.compilation_cache:
+    compilation_cache.start(intra_op)  # Before TensorFlow finds its devices.
+  tf = import_tensorflow()
+  gpus = tf.config.list_physical_devices('GPU')[:1]
   tf.config.experimental.enable_tensor_float_32_execution(False)
   try:
     tf.config.set_visible_devices(gpus, 'GPU')

@@ -1,6 +1,8 @@
 """Tests which package may import which, and how many levels there are."""
 
 import os
+import subprocess
+import sys
 
 from absl.testing import absltest
 
@@ -17,6 +19,7 @@ _MAY_IMPORT = {
     'evaluation': {'training', 'agent', 'config'},
     'reproduction': {'config'},
     'config': set(),
+    'presets': set(),
 }
 _PROGRAMS = {
     'benchmark', 'choose', 'evaluate', 'figures', 'hparams', 'judge', 'launch',
@@ -53,6 +56,13 @@ class LayoutTest(absltest.TestCase):
           self.assertIn(
               _package(other), _MAY_IMPORT[package],
               f'{module} imports {other}')
+
+  def test_programs_can_be_imported_without_tensorflow(self):
+    # Then --help and wrong flags are answered at once.
+    subprocess.run(
+        [sys.executable, '-c', '\n'.join([
+            'import sys', *(f'import agile_tf.{name}' for name in _PROGRAMS),
+            "assert 'tensorflow' not in sys.modules"])], check=True)
 
   def test_only_the_programs_read_flags(self):
     for module, names in imports.imported(_FOLDER).items():

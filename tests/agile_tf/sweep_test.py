@@ -23,6 +23,7 @@ import numpy as np
 import pytest
 
 from agile_tf import config as config_lib
+from agile_tf import presets
 from agile_tf import figures
 from agile_tf import sweep
 from agile_tf.reproduction import experiments
@@ -42,7 +43,7 @@ def _config(arguments) -> config_lib.Config:
   """Returns the configuration that agile_tf.launch reads from arguments."""
   values = flags.FlagValues()
   config_lib.define_flags(values)
-  values(['launch', *arguments])
+  values(presets.expand(['launch', *arguments]))
   return config_lib.from_flags(values)
 
 

@@ -1,0 +1,70 @@
+"""The flagfiles of launch/ by name, from any directory: --preset=relations.
+
+`flagfiles` beside this file is a link to launch/ in the repository, and a copy
+of the flagfiles where the package is installed.
+"""
+
+from collections.abc import Iterator, Sequence
+import os
+
+from gridlu import program
+
+_FOLDER = os.path.join(os.path.dirname(__file__), 'flagfiles')
+_FLAG = '--preset'
+
+
+class PresetError(program.UserError):
+  """A preset, or a flagfile of one, that does not exist."""
+
+
+def names() -> list[str]:
+  """Returns the names of all presets."""
+  return sorted(name.removesuffix('.flags') for name in os.listdir(_FOLDER)
+                if name.endswith('.flags'))
+
+
+def flagfile(name: str) -> str:
+  """Returns the path of a preset's flagfile.
+
+  Raises:
+    PresetError: if there is none of this name.
+  """
+  if name not in names():
+    raise PresetError(
+        f'{_FLAG}={name}: expected one of {", ".join(names())}.')
+  return os.path.join(_FOLDER, f'{name}.flags')
+
+
+def _check_flagfile(argument: str) -> None:
+  name = argument.partition('=')[2]
+  preset = os.path.basename(name).removesuffix('.flags')
+  if (argument == f'--flagfile={name}' and not os.path.exists(name) and
+      preset in names()):
+    raise PresetError(
+        f'There is no {name} here. {_FLAG}={preset} has its flags in any '
+        'directory.')
+
+
+def expand(arguments: Sequence[str]) -> list[str]:
+  """Returns a command line with --flagfile=PATH in place of --preset=NAME.
+
+  Flags after it override the preset, as with --flagfile.
+
+  Raises:
+    PresetError: if there is no such preset, or a preset's flagfile is named
+      that does not exist in the current directory.
+  """
+  def expanded() -> Iterator[str]:
+    rest = iter(arguments)
+    for argument in rest:
+      flag, is_set, name = argument.partition('=')
+      if argument == '--':
+        yield argument
+        yield from rest
+      elif flag in (_FLAG, _FLAG[1:]):
+        yield f'--flagfile={flagfile(name if is_set else next(rest, ""))}'
+      else:
+        _check_flagfile(argument)
+        yield argument
+
+  return list(expanded())
