@@ -19,8 +19,8 @@ _MAY_IMPORT = {
     'config': set(),
 }
 _PROGRAMS = {
-    'benchmark', 'choose', 'evaluate', 'figures', 'hparams', 'judge', 'launch',
-    'sweep', 'watch'}
+    'benchmark', 'choose', 'evaluate', 'export_networks', 'figures', 'hparams',
+    'judge', 'launch', 'sweep', 'watch'}
 _MOST_LEVELS = 6
 
 
