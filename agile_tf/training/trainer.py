@@ -221,7 +221,7 @@ class Trainer:
           'networks, see --initial_policy and --reward_model.')
     try:
       differences = config_lib.differences(
-          config_lib.Config(**checkpoint.values['config']), self._config)
+          config_lib.restored(checkpoint.values['config']), self._config)
       if differences:
         raise checkpoints.CheckpointError(
             f'{checkpoint.path} is from a run with other settings:\n  ' +
