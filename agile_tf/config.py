@@ -291,9 +291,10 @@ class Config:
       'They are the same with and without.', of_run=True)
   log_steps: int = _setting(
       10_000, 'Steps from one row of metrics to the next.', low=1, of_run=True)
-  image_steps: int = _setting(
-      500_000, 'Steps from one episode shown in TensorBoard to the next.',
-      low=1, of_run=True)
+  image_minutes: float = _setting(
+      5.0, 'Minutes from one episode shown in TensorBoard to the next. The '
+      'first is shown as soon as it is finished.', above=0, of_run=True,
+      double=True)
   checkpoint_minutes: float = _setting(
       10.0, 'Minutes from one checkpoint to the next.', above=0, of_run=True,
       double=True)
@@ -471,6 +472,26 @@ def save(config: Config, path: str) -> None:
         'the directory writable.') from error
 
 
+# Settings of earlier versions that are gone. None changed a result.
+_GONE = ('image_steps',)
+
+
+def restored(values: Any) -> Config:
+  """Returns the settings that a run of this or an earlier version saved.
+
+  Args:
+    values: The settings by name.
+
+  Raises:
+    ConfigError: if a value is out of range or contradicts another.
+    TypeError: if this is no dict, or no version has such a setting.
+  """
+  if not isinstance(values, dict):
+    raise TypeError('expected settings by name')
+  return Config(**{
+      name: value for name, value in values.items() if name not in _GONE})
+
+
 def load(path: str) -> Config:
   """Reads what `save` wrote.
 
@@ -481,7 +502,7 @@ def load(path: str) -> Config:
   try:
     with open(path, encoding='utf-8') as file:
       text = file.read()
-    return Config(**files.parse_json(text))
+    return restored(files.parse_json(text))
   except FileNotFoundError:
     raise MissingError(
         f'There is no {path}: expected a directory that agile_tf.launch '

@@ -211,12 +211,18 @@ class Trainer:
 
     Raises:
       DamagedError: if its contents are not what such a run writes.
-      CheckpointError: if it is from another world or from other settings.
+      CheckpointError: if it is from another world or from other settings, or
+        has the networks alone.
     """
     building.check_tokens(checkpoint, self.world)
+    if checkpoint.values.get('networks_alone'):
+      raise checkpoints.CheckpointError(
+          f'{checkpoint.path} has the networks alone, so the run cannot be '
+          'resumed. Start a run in another --run_dir; it can begin with these '
+          'networks, see --initial_policy and --reward_model.')
     try:
       differences = config_lib.differences(
-          config_lib.Config(**checkpoint.values['config']), self._config)
+          config_lib.restored(checkpoint.values['config']), self._config)
       if differences:
         raise checkpoints.CheckpointError(
             f'{checkpoint.path} is from a run with other settings:\n  ' +
