@@ -18,7 +18,6 @@ import os
 from absl import flags
 
 from agile_tf import config as config_lib
-from agile_tf.evaluation import trained as trained_lib
 from agile_tf.training import checkpoints
 from agile_tf.training import machine
 from gridlu import files
@@ -44,6 +43,8 @@ def export(run_dir: str, output: str, step: int | None = None) -> int:
     ConfigError or CheckpointError: if there is no such run or checkpoint.
     ExportError: if `output` is not empty or cannot be written.
   """
+  # It needs TensorFlow, which --help does not.
+  from agile_tf.evaluation import trained as trained_lib  # pylint: disable=g-import-not-at-top
   trained = trained_lib.load(run_dir, step)
   checkpoint = checkpoints.load(run_dir, trained.steps)
   # The directory's old name means nothing where the copy goes.
