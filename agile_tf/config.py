@@ -107,8 +107,8 @@ class Config:
   initialization: str = _setting(
       'paper', 'How the weights of both networks start. "paper": truncated '
       'normal with sigma = 1 / sqrt(fan_in). "he": with the variance '
-      '2 / fan_in before a ReLU, and 64 input channels of a module counted '
-      'in place of 128.', choices=('paper', 'he'))
+      '2 / fan_in before a ReLU, 64 input channels of a module counted in '
+      'place of 128, and a policy that is uniform at first.', choices=('paper', 'he'))
 
   # The reward.
   reward: str = _setting(

@@ -26,7 +26,8 @@ _LSTM_LAYERS = (
 
 class Initialization(NamedTuple):
   """How weights start: truncated normal, with sigma = gain / sqrt(fan_in)."""
-  gain: float  # Of the layers before a ReLU; 1 for all others.
+  gain: float  # Of the layers before a ReLU; 1 for others.
+  logits_gain: float  # Of the policy's last layer.
   module_inputs: int  # What counts as W_m's input channels.
 
 
@@ -35,10 +36,13 @@ _TRUNCATED = 0.87962566
 
 INITIALIZATIONS = {
     # Appendix C. W_m has 128 input channels.
-    'paper': Initialization(1.0, 2 * CHANNELS),
+    'paper': Initialization(1.0, 1.0, 2 * CHANNELS),
     # He et al. (2015): the variance is 2 / fan_in. A module with one operand
-    # sees 64 of W_m's input channels.
-    'he': Initialization(2**0.5 / _TRUNCATED, CHANNELS),
+    # sees 64 of W_m's input channels. The features are then so large that with
+    # a gain of 1 the first policy would walk to one wall, where the
+    # discriminator would tell its states from goal states by that alone. With
+    # a small gain it is uniform.
+    'he': Initialization(2**0.5 / _TRUNCATED, 0.01, CHANNELS),
 }
 
 

@@ -49,7 +49,9 @@ class PolicyNetwork(snt.Module):
         model, grammar, merges=True, initialization=initialization)
     self._hidden = modules.Linear(
         modules.CHANNELS, HIDDEN_UNITS, gain=initialization.gain, name='hidden')
-    self._logits = modules.Linear(HIDDEN_UNITS, num_actions, name='logits')
+    self._logits = modules.Linear(
+        HIDDEN_UNITS, num_actions, gain=initialization.logits_gain,
+        name='logits')
     self._baseline = modules.Linear(HIDDEN_UNITS, 1, name='baseline')
     self._reward_prediction = modules.Linear(
         modules.CHANNELS, 2, name='reward_prediction')
