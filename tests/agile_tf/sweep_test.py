@@ -23,8 +23,8 @@ import numpy as np
 import pytest
 
 from agile_tf import config as config_lib
-from agile_tf import presets
 from agile_tf import figures
+from agile_tf import presets
 from agile_tf import sweep
 from agile_tf.reproduction import experiments
 from agile_tf.reproduction import paper
