@@ -21,6 +21,10 @@ An environment of your own, for --world=package.module:function:
 import os
 from typing import TYPE_CHECKING
 
+import gridlu
+
+__version__ = gridlu.__version__
+
 # Must be set before TensorFlow is imported. Real errors are exceptions. What it
 # prints as errors is, for example, that there is no GPU, or that a kept program
 # was compiled with options that no processor has.

@@ -23,7 +23,7 @@ _MAY_IMPORT = {
 }
 _PROGRAMS = {
     'benchmark', 'choose', 'evaluate', 'figures', 'hparams', 'judge', 'launch',
-    'sweep', 'watch'}
+    'own_world', 'sweep', 'watch'}
 _MOST_LEVELS = 6
 
 
