@@ -19,9 +19,15 @@ An environment of your own, for --world=package.module:function:
 """
 
 import os
+import sys
 from typing import TYPE_CHECKING
 
 import gridlu
+
+if sys.platform == 'win32':
+  raise ImportError(
+      'agile_tf does not run on Windows. Use Linux, or the Windows Subsystem '
+      'for Linux (WSL). gridlu runs without it.')
 
 __version__ = gridlu.__version__
 

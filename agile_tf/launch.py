@@ -288,9 +288,14 @@ def train(config: config_lib.Config) -> None:
     CheckpointError or MetricsError: if its files can no longer be written.
     TrainingError: if a loss, a gradient or a parameter is not finite.
   """
+  is_new = not os.path.exists(config.run_dir)
   make_run_dir(config)
   with run_lock.hold(config.run_dir) as check_lock:
-    _train(config, check_lock)
+    try:
+      _train(config, check_lock)
+    finally:
+      if is_new:
+        run_lock.remove_if_unused(config.run_dir)
 
 
 def _train(config: config_lib.Config, check_lock: Callable[[], None]) -> None:

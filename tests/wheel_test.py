@@ -65,6 +65,13 @@ class WheelTest(absltest.TestCase):
       self.assertTrue(callable(
           getattr(importlib.import_module(module), function)))
 
+  def test_windows_is_refused(self):
+    result = subprocess.run(
+        [sys.executable, '-c', 'import gridlu, sys; sys.platform = "win32"; '
+         'import agile_tf'], stderr=subprocess.PIPE, text=True, check=False)
+    self.assertIn('ImportError: agile_tf does not run on Windows. Use Linux',
+                  result.stderr)
+
   def test_both_packages_have_the_version(self):
     self.assertRegex(gridlu.__version__, r'^\d+\.\d+\.\d+')
     self.assertEqual(agile_tf.__version__, gridlu.__version__)
