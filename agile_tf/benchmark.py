@@ -212,7 +212,8 @@ def discriminator_update(
       building.make_networks(config, trainer.world)[1], trainer.world)
 
   def update():
-    gradient, _ = program(discriminator.snapshot(), goals, candidates)
+    gradient, _ = program(
+        discriminator.snapshot(), goals, candidates, np.int32(count))
     discriminator.apply(gradient).numpy()
 
   return {'milliseconds': 1e3 / _repeat(update, seconds)}

@@ -104,6 +104,12 @@ class Config:
       'or "same" to use the value of --model.',
       choices=('same', 'nmn', 'lstm'))
 
+  initialization: str = _setting(
+      'paper', 'How the weights of both networks start. "paper": truncated '
+      'normal with sigma = 1 / sqrt(fan_in). "he": with the variance '
+      '2 / fan_in before a ReLU, 64 input channels of a module counted in '
+      'place of 128, and a policy that is uniform at first.', choices=('paper', 'he'))
+
   # The reward.
   reward: str = _setting(
       'discriminator', "Where the policy's reward comes from: "
@@ -135,18 +141,39 @@ class Config:
       30_000, 'The capacity of the replay buffer of reward prediction, in '
       'states. All workers share it.', low=1)
 
+  reward_prediction_goals: int = _setting(
+      0, 'Goal examples that reward prediction also learns from, for each '
+      'rollout of a worker, and as many replayed states without a reward. Not '
+      'in the paper.', low=0)
+
   # The policy.
   initial_policy: str = _setting(
       '', 'The run directory whose policy this run begins with. The optimiser '
       'starts anew.')
+  first_steps: int = _setting(
+      0, 'A curriculum for GridLU: the policy steps, summed over all workers, '
+      'in which the policy workers play the --first_instructions alone. The '
+      "discriminator's worker plays all instructions from the start. Not in "
+      'the paper.', low=0)
+  first_instructions: str = _setting(
+      'AGENT', 'With --first_steps, the instructions that contain a match of '
+      'this regular expression. "AGENT" selects the 150 go-to instructions.')
+  policy_optimizer: str = _setting(
+      'rmsprop', "The policy's optimiser: the paper's RMSProp, or Adam, whose "
+      'beta_1 is 0.9 and whose beta_2 is --policy_decay.',
+      choices=('rmsprop', 'adam'))
+  policy_update: str = _setting(
+      'worker', 'Whether the gradient of each "worker" updates the policy, as '
+      'in A3C, or the "averaged" gradient of all workers of a thread.',
+      choices=('worker', 'averaged'))
   policy_learning_rate: float = _setting(
-      3e-4, "The learning rate of the policy's RMSProp.", above=0)
+      3e-4, "The learning rate of the policy's optimiser.", above=0)
   policy_decay: float = _setting(
-      0.99, "The decay of the mean square in the policy's RMSProp.", low=0,
+      0.99, "The decay of the mean square in the policy's optimiser.", low=0,
       high=1)
   policy_epsilon: float = _setting(
-      0.1, "The epsilon of the policy's RMSProp, inside the square root.",
-      above=0)
+      0.1, "The epsilon of the policy's optimiser: inside the square root of "
+      "RMSProp, outside that of Adam.", above=0)
   policy_gradient_norm: float = _setting(
       40.0, "The norm to which each worker's policy gradient is clipped.",
       above=0)
@@ -170,14 +197,18 @@ class Config:
       high=1000)
 
   # The discriminator.
+  discriminator_optimizer: str = _setting(
+      'rmsprop', "The discriminator's optimiser: the paper's RMSProp, or Adam, "
+      'whose beta_1 is 0.9 and whose beta_2 is --discriminator_decay.',
+      choices=('rmsprop', 'adam'))
   discriminator_learning_rate: float = _setting(
-      5e-4, "The learning rate of the discriminator's RMSProp.", above=0)
+      5e-4, "The learning rate of the discriminator's optimiser.", above=0)
   discriminator_decay: float = _setting(
-      0.9, "The decay of the mean square in the discriminator's RMSProp.",
+      0.9, "The decay of the mean square in the discriminator's optimiser.",
       low=0, high=1)
   discriminator_epsilon: float = _setting(
-      1e-10, "The epsilon of the discriminator's RMSProp, inside the square "
-      'root.', above=0)
+      1e-10, "The epsilon of the discriminator's optimiser: inside the square "
+      'root of RMSProp, outside that of Adam.', above=0)
   discriminator_gradient_norm: float = _setting(
       25.0, "The norm to which the discriminator's gradient is clipped.",
       above=0)
@@ -188,12 +219,22 @@ class Config:
       0.25, 'rho: the share of the pairs drawn from the replay buffer B that '
       'the discriminator is trained on, as negatives. The rest, which it rates '
       'highest, is rejected. 1 rejects none.', above=0, high=1, double=True)
+  first_anticipated_negative_rate: float = _setting(
+      1.0, 'rho at the first step, if --anticipated_negative_rate_steps lets '
+      'it change.', above=0, high=1, double=True)
+  anticipated_negative_rate_steps: int = _setting(
+      0, 'Policy steps in which rho changes linearly from '
+      '--first_anticipated_negative_rate to --anticipated_negative_rate. 0 '
+      'keeps it constant, as in the paper.', low=0)
   max_column_norm: float = _setting(
       1.0, 'The L2 norm to which the incoming weights of each unit of the '
       'discriminator are clipped; 0 turns this off.', low=0)
   replay_size: int = _setting(
       100_000, "The capacity of the discriminator's replay buffer B, in pairs "
       'of an instruction and a state.', low=1)
+  discriminator_actors: int = _setting(
+      1, "Episodes that the discriminator's worker plays at the same time. All "
+      'their states go to B.', low=1, high=10_000)
   all_workers_write: bool = _setting(
       False, "Whether the policy workers add their states to B, as the "
       "discriminator's worker does.")
@@ -203,6 +244,9 @@ class Config:
       "policy workers and the discriminator's iterate equally often. 0 sets no "
       'ratio: threads run free, and one thread alone iterates all workers '
       'equally often.', low=0)
+  discriminator_head_start: int = _setting(
+      0, "Iterations of the discriminator's worker before the first policy "
+      'step. Not in the paper.', low=0)
   dataset: str = _setting(
       '', 'A file of goal examples (see gridlu/goal_dataset.py). By default '
       '--dataset_size of them are generated.')
@@ -247,9 +291,10 @@ class Config:
       'They are the same with and without.', of_run=True)
   log_steps: int = _setting(
       10_000, 'Steps from one row of metrics to the next.', low=1, of_run=True)
-  image_steps: int = _setting(
-      500_000, 'Steps from one episode shown in TensorBoard to the next.',
-      low=1, of_run=True)
+  image_minutes: float = _setting(
+      5.0, 'Minutes from one episode shown in TensorBoard to the next. The '
+      'first is shown as soon as it is finished.', above=0, of_run=True,
+      double=True)
   checkpoint_minutes: float = _setting(
       10.0, 'Minutes from one checkpoint to the next.', above=0, of_run=True,
       double=True)
@@ -276,17 +321,33 @@ class Config:
       raise ConfigError(
           f'--batch_size={self.batch_size} is odd; half of a batch are goal '
           'examples, so use an even number.')
-    draw = self.batch_size / (2 * self.anticipated_negative_rate)
+    draw = self.batch_size / (2 * self.smallest_rate)
     if not math.isfinite(draw) or round(draw) > self.replay_size:
       raise ConfigError(
           f'--replay_size={self.replay_size} is less than one draw from B '
           f'({draw:.15g} pairs = batch_size / (2 * anticipated_negative_rate)'
           '); make it or --anticipated_negative_rate larger.')
+    if self.reward_prediction_goals and not self.reward_prediction:
+      raise ConfigError(
+          f'--reward_prediction_goals={self.reward_prediction_goals} needs '
+          '--reward_prediction.')
+    if self.discriminator_head_start and not self.trains_discriminator:
+      raise ConfigError(
+          f'--discriminator_head_start={self.discriminator_head_start} needs '
+          f'--reward=discriminator; it is --reward={self.reward}.')
     if (self.reward == 'frozen') != bool(self.reward_model):
       raise ConfigError(
           f'--reward={self.reward} with --reward_model={self.reward_model!r}: '
           'a frozen reward needs the directory of the run whose discriminator '
           'it uses, and the other rewards need an empty --reward_model.')
+
+  @property
+  def smallest_rate(self) -> float:
+    """The smallest rho of the run."""
+    if not self.anticipated_negative_rate_steps:
+      return self.anticipated_negative_rate
+    return min(self.anticipated_negative_rate,
+               self.first_anticipated_negative_rate)
 
   @property
   def trains_discriminator(self) -> bool:
@@ -411,6 +472,26 @@ def save(config: Config, path: str) -> None:
         'the directory writable.') from error
 
 
+# Settings of earlier versions that are gone. None changed a result.
+_GONE = ('image_steps',)
+
+
+def restored(values: Any) -> Config:
+  """Returns the settings that a run of this or an earlier version saved.
+
+  Args:
+    values: The settings by name.
+
+  Raises:
+    ConfigError: if a value is out of range or contradicts another.
+    TypeError: if this is no dict, or no version has such a setting.
+  """
+  if not isinstance(values, dict):
+    raise TypeError('expected settings by name')
+  return Config(**{
+      name: value for name, value in values.items() if name not in _GONE})
+
+
 def load(path: str) -> Config:
   """Reads what `save` wrote.
 
@@ -421,7 +502,7 @@ def load(path: str) -> Config:
   try:
     with open(path, encoding='utf-8') as file:
       text = file.read()
-    return Config(**files.parse_json(text))
+    return restored(files.parse_json(text))
   except FileNotFoundError:
     raise MissingError(
         f'There is no {path}: expected a directory that agile_tf.launch '

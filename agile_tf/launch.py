@@ -10,7 +10,6 @@ it with its traceback.
 
 from collections.abc import Callable, Sequence
 import dataclasses
-import io
 import os
 import tempfile
 import time
@@ -18,7 +17,6 @@ from typing import Any, TYPE_CHECKING
 
 from absl import flags
 from absl import logging
-from PIL import Image
 
 from agile_tf import config as config_lib
 from agile_tf import presets
@@ -30,8 +28,6 @@ from agile_tf.training import run_lock
 from agile_tf.training import signals as signals_lib
 from agile_tf.training import threads
 from gridlu import program
-from gridlu import recording
-from gridlu import rendering
 
 # What needs TensorFlow is imported where it is used, after the flags are read.
 if TYPE_CHECKING:
@@ -113,8 +109,7 @@ class Run:
     self._check_lock = check_lock
     self._trainer = trainer
     self._schedule = trainer.schedule
-    self._image_steps = 0
-    if checkpoints.recover(config.run_dir, self._restore):
+    if checkpoints.recover(config.run_dir, trainer.load):
       logging.info('Resuming from step %d.', self._schedule.steps)
     steps = self._schedule.steps
     self._writer = metrics.Writer(
@@ -124,18 +119,18 @@ class Run:
     self._writer.text('configuration', '\n'.join(
         f'    --{name}={value}'
         for name, value in dataclasses.asdict(config).items()))
+    self._writer.settings(config.run_dir, {
+        field.name: getattr(config, field.name)
+        for field in dataclasses.fields(config)
+        if not field.metadata['of_run']})
     self._row_steps, self._row_time = steps, time.monotonic()
     self._start_time = self._row_time
     self._saved_steps = steps
     self._save_time = self._row_time
+    self._image_due = self._row_time
     self._warned: set[str] = set()
     # The step before any program is compiled; None once all are.
     self._compiling_at: int | None = steps
-
-  def _restore(self, checkpoint: checkpoints.Checkpoint) -> None:
-    """Restores a checkpoint; see `checkpoints.recover`."""
-    self._trainer.load(checkpoint)
-    self._image_steps = checkpoint.values.get('image_steps', 0)
 
   @property
   def compiling(self) -> bool:
@@ -151,12 +146,11 @@ class Run:
       logging.info('The first steps took %.0f s, mostly for compilation.',
                    time.monotonic() - self._start_time)
     self._write_row_if_due()
-    if steps - self._image_steps >= config.image_steps or (
-        self._image_steps == 0 and steps):
+    if time.monotonic() >= self._image_due:
       episode = self._trainer.take_episode()
       if episode is not None:
         self._show(episode, max(steps, 1))
-        self._image_steps = steps
+        self._image_due = time.monotonic() + 60 * config.image_minutes
     if time.monotonic() - self._save_time > 60 * config.checkpoint_minutes:
       self.save()
 
@@ -183,19 +177,15 @@ class Run:
     self._warned = set(warnings)
 
   def _show(self, episode: 'recorder.Recording', steps: int) -> None:
-    """Writes an episode to TensorBoard as a picture and as an animation."""
+    """Writes an episode to TensorBoard as pictures and as an animation."""
+    from agile_tf.training import pictures  # pylint: disable=g-import-not-at-top
     images = self._trainer.world.pixels(episode.observations)
-    notes = ['start'] + [
-        f'{i + 1}: goal' if decision else f'{i + 1}'
-        for i, decision in enumerate(episode.decisions)]
-    self._writer.image('episode', rendering.contact_sheet(
-        images, [episode.instruction, *notes[1:]]), steps)
-    gif = io.BytesIO()
-    recording.save_gif(
-        gif, images, [f'{episode.instruction}, {note}' for note in notes])
-    with Image.open(gif) as animation:
-      size = animation.size
-    self._writer.animation('episode_in_motion', gif.getvalue(), size, steps)
+    judge = ('the ground truth' if self._trainer.discriminator is None else
+             'the reward model')
+    self._writer.images('episode/contact_sheet',
+                        pictures.sheets(episode, images, judge), steps)
+    gif, size = pictures.animation(episode, images)
+    self._writer.animation('episode/in_motion', gif, size, steps)
 
   def save(self) -> None:
     """Saves a checkpoint, unless a worker has failed.
@@ -212,7 +202,6 @@ class Run:
       self._write_row_if_due()
       checkpoint = self._trainer.checkpoint()
     trainer_lib.require_finite(checkpoint)
-    checkpoint.values['image_steps'] = self._image_steps
     step = checkpoint.values['steps']
     self._check_lock()
     if step > self._saved_steps or not checkpoints.steps(self._config.run_dir):

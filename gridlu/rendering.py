@@ -161,7 +161,8 @@ def checked(images: np.ndarray, captions: Sequence[str] | None) -> np.ndarray:
 
 
 def contact_sheet(images: np.ndarray, captions: Sequence[str] | None = None,
-                  columns: int = 8, scale: int = 3) -> np.ndarray:
+                  columns: int = 8, scale: int = 3, title: str = ''
+                 ) -> np.ndarray:
   """Arranges images in rows on one large image.
 
   Args:
@@ -170,6 +171,8 @@ def contact_sheet(images: np.ndarray, captions: Sequence[str] | None = None,
       image's width; None for no text and no space for it.
     columns: The number of images in a row.
     scale: Enlarges each pixel to a square of this many pixels on a side.
+    title: A text above all images, wrapped to the width of them all; '' for no
+      text and no space for it.
 
   Returns:
     uint8 [height, width, 3].
@@ -186,27 +189,35 @@ def contact_sheet(images: np.ndarray, captions: Sequence[str] | None = None,
   num_rows = -(-len(images) // columns)
   height, width = images.shape[1] * scale, images.shape[2] * scale
   margin = 8
+  cell_width = width + margin
   font = ImageFont.load_default(size=11)
   line_height = 14
   texts = [_wrap(text, font, width)
            for text in (captions if captions is not None else ())]
   caption_height = (
       2 + line_height * max(len(lines) for lines in texts) if texts else 0)
+  titles = _wrap(title, font, columns * cell_width - margin) if title else []
   cell_height = height + caption_height + margin
-  cell_width = width + margin
+  top = margin + line_height * len(titles) + (2 if titles else 0)
 
   sheet = Image.new(
-      'RGB', (margin + columns * cell_width, margin + num_rows * cell_height),
+      'RGB', (margin + columns * cell_width, top + num_rows * cell_height),
       (255, 255, 255))
   draw = ImageDraw.Draw(sheet)
+
+  def write(lines: Sequence[str], x: int, y: int) -> None:
+    for i, line in enumerate(lines):
+      draw.text((x, y + i * line_height), line, (0, 0, 0), font)
+
+  write(titles, margin, margin)
   for i, image in enumerate(images):
     x = margin + i % columns * cell_width
-    y = margin + i // columns * cell_height
+    y = top + i // columns * cell_height
     sheet.paste(
         Image.fromarray(image).resize((width, height),
                                       Image.Resampling.NEAREST), (x, y))
-    for j, line in enumerate(texts[i] if texts else ()):
-      draw.text((x, y + height + 2 + j * line_height), line, (0, 0, 0), font)
+    if texts:
+      write(texts[i], x, y + height + 2)
   return np.asarray(sheet)
 
 

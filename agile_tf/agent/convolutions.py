@@ -178,11 +178,12 @@ class Convolver:
         [-1, height, size, width, size, inputs])
     patches = tf.transpose(patches, [0, 1, 3, 2, 4, 5])
     known = self._next_known()
-    workers = kernel.shape[0] if kernel.shape.rank == 5 else 1
-    # A worker's patches are the rows of one matrix.
-    patches = tf.reshape(patches, [workers, -1, size * size * inputs])
+    workers = _workers(kernel)
+    groups = _groups(kernel, known)
+    # A group's patches are the rows of one matrix.
+    patches = tf.reshape(patches, [groups, -1, size * size * inputs])
     matrix = tf.reshape(_first(kernel), [-1, outputs])
-    split = [workers, -1, height, width, outputs]
+    split = [groups, -1, height, width, outputs]
 
     @tf.custom_gradient
     def multiply(patches, kernel):
@@ -197,7 +198,8 @@ class Convolver:
       def gradient(upstream):
         upstream = tf.reshape(upstream, [workers, -1, outputs])
         return None, tf.reshape(
-            tf.matmul(patches, upstream, transpose_a=True), kernel.shape)
+            tf.matmul(tf.reshape(patches, [workers, -1, patches.shape[-1]]),
+                      upstream, transpose_a=True), kernel.shape)
 
       return tf.reshape(result, [-1, height, width, outputs]), gradient
 
@@ -277,11 +279,11 @@ class Convolver:
     if evaluated is None:
       evaluated = _evaluate(kernel)
     count, outputs = features[0].shape[2], kernel.shape[-1]
-    workers = kernel.shape[0] if kernel.shape.rank == 5 else 1
+    groups = _groups(kernel, known)
     parts = [
         tf.reshape(evaluated[:, :, block], [_POINTS**2, -1, outputs])
         for block in blocks]
-    split = [_POINTS**2, workers, count // workers]
+    split = [_POINTS**2, groups, count // groups]
 
     def multiply(points, rows):
       """Convolves some of the rows, given as their points."""
@@ -297,15 +299,15 @@ class Convolver:
       else:
         first = known.shape[3]
         result = known
-        if first * workers < count:
+        if first * groups < count:
           rest = [
               tf.reshape(
                   tf.reshape(x, [*split, x.shape[-1]])[:, :, first:],
-                  [_POINTS**2, count - first * workers, x.shape[-1]])
+                  [_POINTS**2, count - first * groups, x.shape[-1]])
               for x in points]
           rest = tf.reshape(
-              multiply(rest, count - first * workers),
-              [_IMAGE, _IMAGE, workers, -1, outputs])
+              multiply(rest, count - first * groups),
+              [_IMAGE, _IMAGE, groups, -1, outputs])
           result = tf.concat([known, rest], 3)
         result = tf.reshape(result, [_IMAGE, _IMAGE, count, outputs])
 
@@ -335,7 +337,8 @@ class Convolver:
   def _general(self, features, blocks, kernel, padding, known):
     """Convolves features of any size."""
     x = tf.transpose(tf.concat(features, -1), [2, 0, 1, 3])
-    workers = kernel.shape[0] if kernel.shape.rank == 5 else 1
+    workers = _workers(kernel)
+    groups = _groups(kernel, known)
 
     def shared(kernel):
       return tf.concat([_first(kernel)[:, :, block] for block in blocks], 2)
@@ -354,11 +357,11 @@ class Convolver:
       else:
         first, (height, width) = known.shape[3], known.shape[:2]
         result = known
-        if first * workers < x.shape[0]:
-          rest = tf.reshape(x, [workers, -1, *x.shape[1:]])[:, first:]
+        if first * groups < x.shape[0]:
+          rest = tf.reshape(x, [groups, -1, *x.shape[1:]])[:, first:]
           rest = convolve(tf.reshape(rest, [-1, *x.shape[1:]]), kernel)
           result = tf.concat([known, tf.reshape(
-              rest, [height, width, workers, -1, rest.shape[-1]])], 3)
+              rest, [height, width, groups, -1, rest.shape[-1]])], 3)
         result = tf.reshape(
             result, [height, width, x.shape[0], kernel.shape[-1]])
 
@@ -382,10 +385,20 @@ class Convolver:
     return reuse(x, kernel)
 
 
+def _workers(kernel: tf.Tensor) -> int:
+  """Returns the number of workers that need a gradient of their own."""
+  return kernel.shape[0] if kernel.shape.rank == 5 else 1
+
+
+def _groups(kernel: tf.Tensor, known: tf.Tensor | None) -> int:
+  """Returns the number of groups of rows whose first rows may be known."""
+  return _workers(kernel) if known is None else known.shape[2]
+
+
 def _kernel_gradient(kernel: tf.Tensor, blocks: dict[int, list[Any]]
                     ) -> tf.Tensor:
   """Computes one kernel's gradient from what each of its blocks meets."""
-  workers = kernel.shape[0] if kernel.shape.rank == 5 else 1
+  workers = _workers(kernel)
   parts, places = [], []
   for start, pairs in blocks.items():
     x, upstream = (

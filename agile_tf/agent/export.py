@@ -14,7 +14,7 @@ from agile_tf.agent import signatures
 
 
 def updated(
-    settings: optimizers.RMSProp, parameters: tf.Tensor, mean_square: tf.Tensor,
+    settings: optimizers.Updates, parameters: tf.Tensor, mean_square: tf.Tensor,
     gradient: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
   """Returns the parameters after one update, for use in a compiled program.
 
@@ -51,7 +51,7 @@ class Round(NamedTuple):
 
 def round_program(
     play: signatures.Play, model_reward: signatures.ModelReward,
-    policy_gradients: signatures.PolicyGradients, settings: optimizers.RMSProp
+    policy_gradients: signatures.PolicyGradients, settings: optimizers.Updates
 ) -> Callable[..., Round]:
   """Compiles a whole round of W workers in lockstep into one program.
 

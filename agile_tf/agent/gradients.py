@@ -20,6 +20,7 @@ class PolicyLoss(NamedTuple):
   entropy_weight: float
   baseline_cost: float
   reward_prediction_cost: float  # 0: no reward prediction.
+  averaged: bool = False  # One gradient for all workers, of their mean loss.
 
 
 def _flatten(x: tf.Tensor) -> tf.Tensor:
@@ -33,7 +34,9 @@ def policy_gradients_program(
   """Compiles line 7 of Algorithm 2: one gradient for each worker.
 
   A worker's loss is the sum of A3C's loss (equation 1) over its rollout, plus
-  the mean loss of reward prediction over its replayed samples.
+  the mean loss of reward prediction over its replayed samples. With
+  `weights.averaged`, which is not the paper's, there is one gradient: of the
+  mean loss of the workers that have a step.
   """
   predicts = weights.reward_prediction_cost > 0
 
@@ -83,16 +86,21 @@ def policy_gradients_program(
     discounts = tf.where(mask > 0, weights.discount * discounts, 1.0)
     with tf.GradientTape(watch_accessed_variables=False) as tape:
       # A copy for each worker, so that each has its own gradient.
-      copies = tf.tile(theta[None], [width, 1])
-      tape.watch(copies)
-      output = policy.at(copies)(
+      parameters = theta if weights.averaged else tf.tile(
+          theta[None], [width, 1])
+      tape.watch(parameters)
+      output = policy.at(parameters)(
           world.images(_flatten(states)), _flatten(codes), known=[
               tf.transpose(x, [1, 2, 3, 0, 4]) for x in results])
       total, extras = workers_losses(
           tf.nest.map_structure(
               lambda x: tf.reshape(x, [width, -1, *x.shape[1:]]), output),
           actions, rewards, discounts, mask, replayed and replayed.positive)
-    return tf.unstack(tape.gradient(total, copies)), extras
+      if weights.averaged:
+        active = tf.reduce_max(mask, 0)
+        total = tf.reduce_sum(active * total) / tf.reduce_sum(active)
+    gradient = tape.gradient(total, parameters)
+    return [gradient] if weights.averaged else tf.unstack(gradient), extras
 
   return policy_gradients
 
@@ -102,7 +110,7 @@ def discriminator_gradients_program(
 ) -> signatures.DiscriminatorGradients:
   """Compiles lines 9 to 11 of Algorithm 1."""
   @tf.function(autograph=False, jit_compile=True)
-  def discriminator_gradients(phi, goals, candidates):
+  def discriminator_gradients(phi, goals, candidates, drawn):
     goal_codes, goal_observations = goals
     codes, observations = candidates
     count = goal_codes.shape[0]
@@ -110,6 +118,8 @@ def discriminator_gradients_program(
     if codes.shape[0] > count:  # With rho = 1 nothing is rejected.
       logits, results = discriminator.at(phi).record(
           world.images(observations), codes)
+      logits = tf.where(
+          tf.range(codes.shape[0]) < drawn, logits, logits.dtype.max)
       kept = losses.anticipated_negatives(logits, count)
       codes, observations = tf.gather(codes, kept), tf.gather(
           observations, kept)

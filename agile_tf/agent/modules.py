@@ -6,6 +6,8 @@ slot codes. Features are space-major, [h, w, B, channels]; how they are
 convolved stays behind `agile_tf.agent.convolutions`.
 """
 
+from typing import NamedTuple
+
 import sonnet as snt
 import tensorflow as tf
 
@@ -22,21 +24,56 @@ _LSTM_LAYERS = (
     (32, 'VALID'), (CHANNELS, 'SAME'), (CHANNELS, 'SAME'), (CHANNELS, 'SAME'))
 
 
-def make_kernel(inputs: int, channels: int, size: int, name: str = 'w'
-               ) -> tf.Variable:
-  """Makes a kernel [size, size, inputs, channels]; sigma is 1/sqrt(fan_in)."""
-  draw = snt.initializers.TruncatedNormal(stddev=(size * size * inputs)**-0.5)
+class Initialization(NamedTuple):
+  """How weights start: truncated normal, with sigma = gain / sqrt(fan_in)."""
+  gain: float  # Of the layers before a ReLU; 1 for others.
+  logits_gain: float  # Of the policy's last layer.
+  module_inputs: int  # What counts as W_m's input channels.
+
+
+# The standard deviation of a standard normal that is truncated at 2.
+_TRUNCATED = 0.87962566
+
+INITIALIZATIONS = {
+    # Appendix C. W_m has 128 input channels.
+    'paper': Initialization(1.0, 1.0, 2 * CHANNELS),
+    # He et al. (2015): the variance is 2 / fan_in. A module with one operand
+    # sees 64 of W_m's input channels. The features are then so large that with
+    # a gain of 1 the first policy would walk to one wall, where the
+    # discriminator would tell its states from goal states by that alone. With
+    # a small gain it is uniform.
+    'he': Initialization(2**0.5 / _TRUNCATED, 0.01, CHANNELS),
+}
+
+
+def make_kernel(inputs: int, channels: int, size: int, gain: float,
+                name: str = 'w', counted: int | None = None) -> tf.Variable:
+  """Makes a kernel; sigma is gain / sqrt(fan_in).
+
+  Args:
+    inputs: Its input channels.
+    channels: Its output channels.
+    size: Its height and width.
+    gain: See `Initialization`.
+    name: Its name.
+    counted: The input channels that fan_in counts; None for all.
+
+  Returns:
+    float32 [size, size, inputs, channels].
+  """
+  fan_in = size * size * (counted or inputs)
+  draw = snt.initializers.TruncatedNormal(stddev=gain * fan_in**-0.5)
   return tf.Variable(
       draw([size, size, inputs, channels], tf.float32), name=name)
 
 
 class Linear(snt.Module):
-  """A layer x w + b; sigma of w is 1 / sqrt(fan_in), b starts at zeros."""
+  """A layer x w + b; sigma of w is gain / sqrt(fan_in), b starts at zeros."""
 
   def __init__(self, inputs: int, units: int, with_bias: bool = True,
-               name: str = 'linear'):
+               gain: float = 1.0, name: str = 'linear'):
     super().__init__(name=name)
-    draw = snt.initializers.TruncatedNormal(stddev=inputs**-0.5)
+    draw = snt.initializers.TruncatedNormal(stddev=gain * inputs**-0.5)
     self._w = tf.Variable(draw([inputs, units], tf.float32), name='w')
     self._b = tf.Variable(tf.zeros([units]), name='b') if with_bias else None
 
@@ -49,16 +86,16 @@ class Linear(snt.Module):
 
 
 class Convolution(snt.Module):
-  """A kernel and a bias; sigma of the kernel is 1 / sqrt(fan_in).
+  """A kernel and a bias; sigma of the kernel is gain / sqrt(fan_in).
 
   Attributes:
     bias: float32 [channels].
   """
 
-  def __init__(self, inputs: int, channels: int, size: int,
+  def __init__(self, inputs: int, channels: int, size: int, gain: float,
                name: str = 'convolution'):
     super().__init__(name=name)
-    self._w = make_kernel(inputs, channels, size)
+    self._w = make_kernel(inputs, channels, size, gain)
     self._b = tf.Variable(tf.zeros([channels]), name='b')
 
   @property
@@ -79,12 +116,12 @@ class Stem(snt.Module):
   VALID with bias and ReLU: GridLU's 56x56x3 becomes 7x7x16 and 5x5x64.
   """
 
-  def __init__(self, name: str = 'stem'):
+  def __init__(self, gain: float, name: str = 'stem'):
     super().__init__(name=name)
     self._patches = Convolution(
-        3, _PATCH_CHANNELS, _PATCH_SIZE, name='patches')
+        3, _PATCH_CHANNELS, _PATCH_SIZE, gain, name='patches')
     self._neighbours = Convolution(
-        _PATCH_CHANNELS, CHANNELS, 3, name='neighbours')
+        _PATCH_CHANNELS, CHANNELS, 3, gain, name='neighbours')
 
   def __call__(self, images: tf.Tensor,
                convolve: convolutions.Convolver) -> tf.Tensor:
@@ -119,12 +156,15 @@ class FilmNmn(snt.Module):
   paper's time did.
   """
 
-  def __init__(self, grammar: instructions.Grammar, name: str = 'film_nmn'):
+  def __init__(self, grammar: instructions.Grammar,
+               initialization: Initialization, name: str = 'film_nmn'):
     super().__init__(name=name)
     self._slots = grammar.slots
     self._num_tokens = num_tokens = len(grammar.tokens)
     film = snt.initializers.TruncatedNormal(stddev=num_tokens**-0.5)
-    self._w = make_kernel(2 * CHANNELS, CHANNELS, 3)
+    self._w = make_kernel(
+        2 * CHANNELS, CHANNELS, 3, initialization.gain,
+        counted=initialization.module_inputs)
     self._gamma = tf.Variable(
         film([num_tokens, CHANNELS], tf.float32), name='gamma')
     self._beta = tf.Variable(
@@ -168,9 +208,9 @@ class FilmNmn(snt.Module):
 class Merge(snt.Module):
   """The policy's extra layer: ReLU(W_merge conv [h_nmn; h_stem] + b_merge)."""
 
-  def __init__(self, name: str = 'merge'):
+  def __init__(self, gain: float, name: str = 'merge'):
     super().__init__(name=name)
-    self._convolution = Convolution(2 * CHANNELS, CHANNELS, 3)
+    self._convolution = Convolution(2 * CHANNELS, CHANNELS, 3, gain)
 
   def __call__(self, h_nmn: tf.Tensor, h_stem: tf.Tensor,
                convolve: convolutions.Convolver) -> tf.Tensor:
@@ -184,11 +224,11 @@ class NmnFeatures(snt.Module):
   """The stem, the FiLM-NMN on it, and in the policy the merge layer."""
 
   def __init__(self, grammar: instructions.Grammar, merges: bool,
-               name: str = 'features'):
+               initialization: Initialization, name: str = 'features'):
     super().__init__(name=name)
-    self._stem = Stem()
-    self._nmn = FilmNmn(grammar)
-    self._merge = Merge() if merges else None
+    self._stem = Stem(initialization.gain)
+    self._nmn = FilmNmn(grammar, initialization)
+    self._merge = Merge(initialization.gain) if merges else None
 
   def __call__(self, images: tf.Tensor, codes: tf.Tensor,
                convolve: convolutions.Convolver) -> tf.Tensor:
@@ -272,13 +312,15 @@ class LstmFeatures(snt.Module):
   layer 5 before its ReLU. W_k has no bias of its own.
   """
 
-  def __init__(self, grammar: instructions.Grammar, name: str = 'features'):
+  def __init__(self, grammar: instructions.Grammar,
+               initialization: Initialization, name: str = 'features'):
     super().__init__(name=name)
     self._lstm = InstructionLstm(grammar)
     channels = [_PATCH_CHANNELS] + [n for n, _ in _LSTM_LAYERS]
     sizes = [_PATCH_SIZE] + [3] * len(_LSTM_LAYERS)
     self._kernels = [
-        make_kernel(inputs, outputs, size, name=f'layer_{layer}/w')
+        make_kernel(inputs, outputs, size, initialization.gain,
+                    name=f'layer_{layer}/w')
         for layer, (inputs, outputs, size) in enumerate(
             zip([3] + channels, channels, sizes), 1)]
     self._channels = channels

@@ -23,13 +23,13 @@ class PolicyOutput(NamedTuple):
   reward_logits: tf.Tensor  # float32 [B, 2], of a zero and a positive reward.
 
 
-def _features(model: str, grammar: instructions.Grammar,
-              merges: bool) -> snt.Module:
+def _features(model: str, grammar: instructions.Grammar, merges: bool,
+              initialization: modules.Initialization) -> snt.Module:
   """Makes the part of a network that sees and reads."""
   if model == 'nmn':
-    return modules.NmnFeatures(grammar, merges)
+    return modules.NmnFeatures(grammar, merges, initialization)
   if model == 'lstm':
-    return modules.LstmFeatures(grammar)
+    return modules.LstmFeatures(grammar, initialization)
   raise ValueError(f'Model {model!r}: expected one of {", ".join(MODELS)}.')
 
 
@@ -42,12 +42,16 @@ class PolicyNetwork(snt.Module):
   """
 
   def __init__(self, model: str, grammar: instructions.Grammar,
-               num_actions: int, name: str = 'policy'):
+               num_actions: int, initialization: modules.Initialization,
+               name: str = 'policy'):
     super().__init__(name=name)
-    self._features = _features(model, grammar, merges=True)
+    self._features = _features(
+        model, grammar, merges=True, initialization=initialization)
     self._hidden = modules.Linear(
-        modules.CHANNELS, HIDDEN_UNITS, name='hidden')
-    self._logits = modules.Linear(HIDDEN_UNITS, num_actions, name='logits')
+        modules.CHANNELS, HIDDEN_UNITS, gain=initialization.gain, name='hidden')
+    self._logits = modules.Linear(
+        HIDDEN_UNITS, num_actions, gain=initialization.logits_gain,
+        name='logits')
     self._baseline = modules.Linear(HIDDEN_UNITS, 1, name='baseline')
     self._reward_prediction = modules.Linear(
         modules.CHANNELS, 2, name='reward_prediction')
@@ -73,11 +77,13 @@ class Discriminator(snt.Module):
   """D(c, s), the reward model, as a logit. Its last layer has no bias."""
 
   def __init__(self, model: str, grammar: instructions.Grammar,
+               initialization: modules.Initialization,
                name: str = 'discriminator'):
     super().__init__(name=name)
-    self._features = _features(model, grammar, merges=False)
+    self._features = _features(
+        model, grammar, merges=False, initialization=initialization)
     self._hidden = modules.Linear(
-        modules.CHANNELS, HIDDEN_UNITS, name='hidden')
+        modules.CHANNELS, HIDDEN_UNITS, gain=initialization.gain, name='hidden')
     self._logit = modules.Linear(
         HIDDEN_UNITS, 1, with_bias=False, name='logit')
 
@@ -104,7 +110,8 @@ def _example(grammar: instructions.Grammar, image_shape: Sequence[int]
 
 
 def policy(model: str, grammar: instructions.Grammar,
-           image_shape: Sequence[int], num_actions: int) -> functional.Network:
+           image_shape: Sequence[int], num_actions: int,
+           initialization: str = 'paper') -> functional.Network:
   """Makes pi, a function of theta, images and codes (see `PolicyNetwork`).
 
   Args:
@@ -112,20 +119,26 @@ def policy(model: str, grammar: instructions.Grammar,
     grammar: The instructions that it will read.
     image_shape: [H, W, 3].
     num_actions: How many actions it chooses among.
+    initialization: A name in `modules.INITIALIZATIONS`.
   """
   return functional.Network(
-      lambda: PolicyNetwork(model, grammar, num_actions),
+      lambda: PolicyNetwork(model, grammar, num_actions,
+                            modules.INITIALIZATIONS[initialization]),
       _example(grammar, image_shape))
 
 
 def discriminator(model: str, grammar: instructions.Grammar,
-                  image_shape: Sequence[int]) -> functional.Network:
+                  image_shape: Sequence[int],
+                  initialization: str = 'paper') -> functional.Network:
   """Makes D, a function of phi, images and codes (see `Discriminator`).
 
   Args:
     model: One of `MODELS`.
     grammar: The instructions that it will read.
     image_shape: [H, W, 3].
+    initialization: A name in `modules.INITIALIZATIONS`.
   """
   return functional.Network(
-      lambda: Discriminator(model, grammar), _example(grammar, image_shape))
+      lambda: Discriminator(model, grammar,
+                            modules.INITIALIZATIONS[initialization]),
+      _example(grammar, image_shape))

@@ -1,10 +1,21 @@
-"""RMSProp as in TensorFlow 1, and the parameters that threads share.
+"""RMSProp as in TensorFlow 1, Adam, and the parameters that threads share.
 
-The paper's optimiser (appendix C) differs from today's RMSProp in two ways:
-epsilon is inside the square root, and the mean square starts at one.
+The paper's optimiser is RMSProp (appendix C). It differs from today's in two
+ways: epsilon is inside the square root, and the mean square starts at one.
 
   mean_square <- decay * mean_square + (1 - decay) * g^2
   w <- w - learning_rate * g / sqrt(mean_square + epsilon)
+
+Adam (Kingma and Ba, 2015) is offered beside it, and is not in the paper. Its
+beta_1 is 0.9, and its beta_2 is the decay of the mean square:
+
+  momentum <- beta_1 * momentum + (1 - beta_1) * g
+  mean_square <- beta_2 * mean_square + (1 - beta_2) * g^2
+  w <- w - learning_rate * (momentum / (1 - beta_1^t)) / (
+      sqrt(mean_square / (1 - beta_2^t)) + epsilon)
+
+where t counts updates, and both slots start at zero. (TensorFlow's kernel
+divides epsilon by sqrt(1 - beta_2^t), as the paper of Adam allows.)
 
 Before this, g is clipped by its global norm. `SharedParameters` protects the
 parameters and slots of one network with a lock: updates are atomic, and a
@@ -21,14 +32,19 @@ import tensorflow as tf
 from agile_tf.agent import parameters as parameters_lib
 from gridlu import archives
 
+OPTIMIZERS = ('rmsprop', 'adam')
 
-class RMSProp(NamedTuple):
+_ADAM_BETA_1 = 0.9
+
+
+class Updates(NamedTuple):
   """The settings of one network's updates (appendix C, table 1)."""
   learning_rate: float
   decay: float
   epsilon: float
   gradient_norm: float  # Larger gradients are scaled down to this norm.
   max_column_norm: float | None = None  # None: columns are left alone.
+  optimizer: str = 'rmsprop'  # One of `OPTIMIZERS`.
 
 
 def clip_gradient(gradient: tf.Tensor, max_norm: float
@@ -98,6 +114,10 @@ def has_columns(name: str) -> bool:
   return own in _WITH_COLUMNS
 
 
+# The name of Adam's powers of beta_1 and beta_2 in a checkpoint.
+_POWERS = 'powers'
+
+
 class SharedParameters:
   """The parameters of one network, shared by all threads.
 
@@ -106,7 +126,7 @@ class SharedParameters:
   """
 
   def __init__(self, layout: parameters_lib.Layout, initial: np.ndarray,
-               settings: RMSProp):
+               settings: Updates):
     """Creates the variable and its slots. Call this before any thread starts.
 
     Args:
@@ -121,10 +141,15 @@ class SharedParameters:
         has_columns(name)  # Raises for an unknown name.
     self._lock = threading.Lock()
     self._variable = tf.Variable(initial)
-    self._mean_square = tf.Variable(tf.ones_like(initial))
-    # The momentum is 0, but the kernel still writes the last step of each
+    adam = settings.optimizer == 'adam'
+    self._mean_square = tf.Variable(
+        tf.zeros_like(initial) if adam else tf.ones_like(initial))
+    # RMSProp's momentum is 0, but the kernel still writes the last step of each
     # weight to this slot.
     self._momentum = tf.Variable(tf.zeros_like(initial))
+    # beta_1^t and beta_2^t of Adam's next update; RMSProp has none.
+    self._powers = tf.Variable(
+        [_ADAM_BETA_1, settings.decay]) if adam else None
     self._apply_function = tf.function(self._updates, autograph=False)
 
   def _updates(self, *gradients: tf.Tensor) -> tf.Tensor:
@@ -144,12 +169,22 @@ class SharedParameters:
   def _change(self, clipped: tf.Tensor) -> None:
     """Applies a clipped gradient, then clips columns."""
     settings = self._settings
-    # TensorFlow 1's own kernel, which updates the variable and slots in place.
-    tf.raw_ops.ResourceApplyRMSProp(
-        var=self._variable.handle, ms=self._mean_square.handle,
-        mom=self._momentum.handle, lr=settings.learning_rate,
-        rho=settings.decay, momentum=0.0, epsilon=settings.epsilon,
-        grad=clipped)
+    # TensorFlow 1's own kernels, which update the variable and slots in place.
+    if self._powers is None:
+      tf.raw_ops.ResourceApplyRMSProp(
+          var=self._variable.handle, ms=self._mean_square.handle,
+          mom=self._momentum.handle, lr=settings.learning_rate,
+          rho=settings.decay, momentum=0.0, epsilon=settings.epsilon,
+          grad=clipped)
+    else:
+      powers = self._powers.read_value()
+      tf.raw_ops.ResourceApplyAdam(
+          var=self._variable.handle, m=self._momentum.handle,
+          v=self._mean_square.handle, beta1_power=powers[0],
+          beta2_power=powers[1], lr=settings.learning_rate,
+          beta1=_ADAM_BETA_1, beta2=settings.decay, epsilon=settings.epsilon,
+          grad=clipped)
+      self._powers.assign(powers * [_ADAM_BETA_1, settings.decay])
     if settings.max_column_norm is not None:
       self._variable.assign(self.layout.join({
           name: (clip_columns(part, settings.max_column_norm)
@@ -181,10 +216,13 @@ class SharedParameters:
   def state(self) -> dict[str, np.ndarray]:
     """Returns parameters and slots by name, for a checkpoint."""
     with self._lock:
-      return {
+      state = {
           name + suffix: part.numpy()
           for suffix, variable in self._variables()
           for name, part in self.layout.split(variable.read_value()).items()}
+      if self._powers is not None:
+        state[_POWERS] = self._powers.numpy()
+      return state
 
   def load(self, state: dict[str, np.ndarray]) -> None:
     """Restores what `state` returned.
@@ -197,9 +235,14 @@ class SharedParameters:
             name: archives.expect(state, name + suffix, np.float32, shape)
             for name, shape in zip(self.layout.names, self.layout.shapes)})
         for suffix, variable in self._variables()]
+    powers = None
+    if self._powers is not None:
+      powers = archives.expect(state, _POWERS, np.float32, [2])
     with self._lock:
       for variable, parts in restored:
         variable.assign(self.layout.join(parts))
+      if self._powers is not None:
+        self._powers.assign(powers)
 
   def _variables(self) -> list[tuple[str, tf.Variable]]:
     return [('', self._variable), ('/mean_square', self._mean_square),

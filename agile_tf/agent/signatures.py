@@ -126,23 +126,25 @@ class PolicyGradients(Protocol):
       replayed: None without reward prediction.
 
     Returns:
-      W gradients, float32 [P]; and the terms of the loss by name, float32 [W],
-      each a mean over steps.
+      W gradients, float32 [P], or one that is averaged; and the terms of the
+      loss by name, float32 [W], each a mean over steps.
     """
 
 
 class DiscriminatorGradients(Protocol):
   """Lines 9 to 11 of Algorithm 1."""
 
-  def __call__(self, phi: tf.Tensor, goals: Pairs, candidates: Pairs
-              ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
+  def __call__(self, phi: tf.Tensor, goals: Pairs, candidates: Pairs,
+               drawn: np.int32) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
     """Returns the gradient of the discriminator's loss.
 
     Args:
       phi: float32 [P].
       goals: N goal examples.
-      candidates: M >= N pairs from B. The N that D rates lowest are trained on,
-        as negatives.
+      candidates: M >= N pairs from B. Of the first `drawn`, the N that D rates
+        lowest are trained on, as negatives.
+      drawn: From N to M. If it changes from call to call, the program is still
+        the same.
 
     Returns:
       The gradient, float32 [P]; and by name the loss (the mean over the 2 N

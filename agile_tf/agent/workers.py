@@ -31,6 +31,27 @@ class Iteration(NamedTuple):
   decisions: np.ndarray | None
 
 
+class AnticipatedRate(NamedTuple):
+  """rho, the share of the pairs from B that D is trained on.
+
+  The paper's is constant. It may also change linearly from another value.
+  """
+  rho: float
+  first: float = 1.0  # At step 0.
+  steps: int = 0  # Policy steps until it is rho; 0 for a constant rho.
+
+  def at(self, step: int) -> float:
+    """Returns rho at a policy step."""
+    if step >= self.steps:
+      return self.rho
+    return self.first + (self.rho - self.first) * step / self.steps
+
+  @property
+  def smallest(self) -> float:
+    """The smallest rho of all steps."""
+    return min(self.rho, self.first) if self.steps else self.rho
+
+
 class DiscriminatorWorker:
   """Algorithm 1: trains D on goal examples and on states of the policy."""
 
@@ -40,7 +61,8 @@ class DiscriminatorWorker:
                gradients: signatures.DiscriminatorGradients,
                goal_examples: worlds.GoalExamples,
                buffer: replay.ReplayBuffer, batch_size: int,
-               anticipated_negative_rate: float, rng: np.random.Generator):
+               anticipated_negative_rate: AnticipatedRate,
+               rng: np.random.Generator):
     """Makes a worker from its parts.
 
     Args:
@@ -51,7 +73,7 @@ class DiscriminatorWorker:
       goal_examples: Where positive examples are drawn.
       buffer: B, where negative examples are drawn.
       batch_size: BS.
-      anticipated_negative_rate: rho, in (0, 1].
+      anticipated_negative_rate: rho.
       rng: Draws the examples.
     """
     self.actor = actor
@@ -63,10 +85,16 @@ class DiscriminatorWorker:
     self._buffer = buffer
     self._num_goals = batch_size // 2
     # The paper's box has BS / (2 (1 - rho)), which contradicts its next line.
-    self._num_candidates = round(batch_size / (2 * anticipated_negative_rate))
+    self._rate = anticipated_negative_rate
+    self._num_candidates = round(
+        batch_size / (2 * anticipated_negative_rate.smallest))
 
-  def iterate(self) -> Iteration:
-    """Makes one pass of the inner loop, lines 4 to 13."""
+  def iterate(self, step: int = 0) -> Iteration:
+    """Makes one pass of the inner loop, lines 4 to 13.
+
+    Args:
+      step: The policy steps so far, on which rho may depend.
+    """
     # 2, 5: Sample an instance where an episode has ended; act.
     rollout = self.actor.play(self._policy.snapshot())
     # 6: Add the (c, s) pairs to B, and remove old ones.
@@ -79,7 +107,9 @@ class DiscriminatorWorker:
     candidates = self._buffer.sample(self.rng, self._num_candidates)
     # 9, 10: Reject the top 1 - rho of them by D; compute the loss.
     phi = self._discriminator.snapshot()
-    gradient, metrics = self._gradients(phi, goals, candidates)
+    drawn = round(self._num_goals / self._rate.at(step))
+    gradient, metrics = self._gradients(
+        phi, goals, candidates, np.int32(drawn))
     # 11, 12: Update phi, which all workers read.
     norms = self._discriminator.apply(gradient)
     values = {name: float(value) for name, value in metrics.items()}
@@ -141,8 +171,11 @@ class PolicyWorker:
         theta, rollout.observations, rollout.codes, rollout.actions, rewards,
         rollout.discounts, rollout.mask, rollout.results, replayed)
     # 7, 8: Update theta, which all workers read, once for each active row.
+    # (An averaged gradient updates theta once.)
     active = rollout.active
-    norms = self._policy.apply(*[gradients[w] for w in active])
+    if len(gradients) == len(rollout.codes):
+      gradients = [gradients[w] for w in active]
+    norms = self._policy.apply(*gradients)
     values = {name: value.numpy()[active] for name, value in terms.items()}
     values['policy_gradient_norm'] = norms.numpy()
     numerics.require_finite(values, rows=active)
@@ -155,14 +188,28 @@ class RewardPrediction:
 
   It contains the policy workers' instructions and states, and whether each
   state was rewarded. Half of a batch is drawn from rewarded states and half
-  from the others, if both exist.
+  from the others, if both exist. A batch may also have goal examples, and as
+  many states that were not rewarded, which the paper's has not.
   """
 
   def __init__(self, buffer: replay.ReplayBuffer, batch_size: int,
-               rng: np.random.Generator):
+               rng: np.random.Generator,
+               goal_examples: worlds.GoalExamples | None = None,
+               num_goals: int = 0):
+    """Makes a replay.
+
+    Args:
+      buffer: What all workers share.
+      batch_size: Replayed states for each rollout of a worker.
+      rng: Draws them.
+      goal_examples: Where goal examples are drawn.
+      num_goals: Goal examples for each rollout of a worker.
+    """
     self.rng = rng
     self._buffer = buffer
     self._batch_size = batch_size
+    self._goal_examples = goal_examples
+    self._num_goals = num_goals
 
   def exchange(self, rollout: rollouts.Rollout,
                decisions: np.ndarray) -> signatures.Replayed:
@@ -174,7 +221,19 @@ class RewardPrediction:
     """
     codes, observations = rollout.pairs()
     self._buffer.add(codes, observations, rollout.played(decisions))
-    batches = [
-        self._buffer.sample_balanced(self.rng, self._batch_size)
-        for _ in range(len(rollout.codes))]
+    batches = [self._batch() for _ in range(len(rollout.codes))]
     return signatures.Replayed(*(np.stack(parts) for parts in zip(*batches)))
+
+  def _batch(self) -> tuple[np.ndarray, ...]:
+    """Draws the codes, observations and labels of one worker."""
+    batch = self._buffer.sample_balanced(self.rng, self._batch_size)
+    if not self._num_goals:
+      return batch
+    assert self._goal_examples is not None
+    goals = self._goal_examples.sample(self.rng, self._num_goals)
+    zeros = self._buffer.sample_zeros(self.rng, self._num_goals)
+    labels = np.repeat([True, False], self._num_goals)
+    return tuple(
+        np.concatenate(parts) for parts in zip(
+            batch, (*goals, labels[:self._num_goals]),
+            (*zeros, labels[self._num_goals:])))

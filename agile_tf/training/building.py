@@ -1,10 +1,11 @@
 """Builds the parts of a run from its configuration and wires them together."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 import re
 from typing import NamedTuple
 
 from absl import logging
+import dm_env
 import numpy as np
 
 from agile_tf import config as config_lib
@@ -19,6 +20,7 @@ from agile_tf.agent import rollouts
 from agile_tf.agent import workers
 from agile_tf.agent import worlds
 from agile_tf.training import checkpoints
+from agile_tf.training import curriculum
 from agile_tf.training import machine
 from agile_tf.training import resources
 from gridlu import goal_dataset
@@ -46,7 +48,7 @@ def make_world(config: config_lib.Config, held_out: bool = False,
   if config.world not in tasks.TASKS:
     default = config_lib.Config()
     for name in ('instructions', 'held_out', 'physics', 'episode_length',
-                 'truncate', 'noop'):
+                 'truncate', 'noop', 'first_steps', 'first_instructions'):
       if getattr(config, name) != getattr(default, name):
         raise config_lib.ConfigError(
             f'--{name}={getattr(config, name)} is a setting of GridLU, but '
@@ -181,11 +183,12 @@ def make_networks(config: config_lib.Config, world: worlds.World
                  ) -> tuple[functional.Network, functional.Network]:
   """Returns the policy network and the discriminator of a run."""
   policy = networks.policy(
-      config.model, world.grammar, world.image_shape, world.num_actions)
+      config.model, world.grammar, world.image_shape, world.num_actions,
+      config.initialization)
   other = config.discriminator_model
   discriminator = networks.discriminator(
       config.model if other == 'same' else other, world.grammar,
-      world.image_shape)
+      world.image_shape, config.initialization)
   return policy, discriminator
 
 
@@ -242,22 +245,23 @@ def policy_loss(config: config_lib.Config) -> gradients_lib.PolicyLoss:
   return gradients_lib.PolicyLoss(
       config.discount, config.td_lambda, config.entropy_weight,
       config.baseline_cost,
-      config.reward_prediction_cost if config.reward_prediction else 0.0)
+      config.reward_prediction_cost if config.reward_prediction else 0.0,
+      config.policy_update == 'averaged')
 
 
-def policy_updates(config: config_lib.Config) -> optimizers.RMSProp:
+def policy_updates(config: config_lib.Config) -> optimizers.Updates:
   """Returns the settings of the policy's updates."""
-  return optimizers.RMSProp(
+  return optimizers.Updates(
       config.policy_learning_rate, config.policy_decay, config.policy_epsilon,
-      config.policy_gradient_norm)
+      config.policy_gradient_norm, optimizer=config.policy_optimizer)
 
 
-def discriminator_updates(config: config_lib.Config) -> optimizers.RMSProp:
+def discriminator_updates(config: config_lib.Config) -> optimizers.Updates:
   """Returns the settings of the discriminator's updates."""
-  return optimizers.RMSProp(
+  return optimizers.Updates(
       config.discriminator_learning_rate, config.discriminator_decay,
       config.discriminator_epsilon, config.discriminator_gradient_norm,
-      config.max_column_norm or None)
+      config.max_column_norm or None, config.discriminator_optimizer)
 
 
 def steps_per_discriminator_update(config: config_lib.Config) -> int:
@@ -329,12 +333,12 @@ def make_parts(config: config_lib.Config,
   actor = actors.factory(
       policy_network, world, compiled=config.rollouts != 'environment')
 
-  def make_actor(seeds: Sequence[np.random.SeedSequence],
+  def make_actor(make_environment: Callable[[int], dm_env.Environment],
+                 seeds: Sequence[np.random.SeedSequence],
                  delayed: Sequence[bool]) -> rollouts.Actor:
     pairs = [seed.spawn(2) for seed in seeds]
     environments = [
-        world.make_environment(int(seed.generate_state(1)[0]))
-        for seed, _ in pairs]
+        make_environment(int(seed.generate_state(1)[0])) for seed, _ in pairs]
     rngs = [np.random.default_rng(seed) for _, seed in pairs]
     return actor(environments, rngs, config.rollout_length, delayed)
 
@@ -342,17 +346,28 @@ def make_parts(config: config_lib.Config,
     return replay.ReplayBuffer(
         capacity, len(world.grammar.slots), world.observation_shape)
 
-  buffer = discriminator_worker = None
+  buffer = discriminator_worker = goal_examples = None
+  if config.trains_discriminator or config.reward_prediction_goals:
+    goal_examples = make_goal_examples(config, world)
   if config.trains_discriminator:
     assert discriminator is not None
+    assert goal_examples is not None
     buffer = make_buffer(config.replay_size)
     actor_seed, draw_seed = discriminator_seed.spawn(2)
+    count = config.discriminator_actors
+    actor_seeds = actor_seed.spawn(count) if count > 1 else [actor_seed]
     discriminator_worker = workers.DiscriminatorWorker(
-        make_actor([actor_seed], [False]), policy, discriminator,
+        make_actor(world.make_environment, actor_seeds,
+                   [i % 2 == 1 for i in range(count)]),
+        policy, discriminator,
         gradients_lib.discriminator_gradients_program(
             discriminator_network, world),
-        make_goal_examples(config, world), buffer, config.batch_size,
-        config.anticipated_negative_rate, np.random.default_rng(draw_seed))
+        goal_examples, buffer, config.batch_size,
+        workers.AnticipatedRate(
+            config.anticipated_negative_rate,
+            config.first_anticipated_negative_rate,
+            config.anticipated_negative_rate_steps),
+        np.random.default_rng(draw_seed))
 
   reward: workers.RewardFunction = rewards.GroundTruth(config.reward_scale)
   if discriminator is not None:
@@ -363,6 +378,7 @@ def make_parts(config: config_lib.Config,
     predictions = make_buffer(config.reward_prediction_replay_size)
   gradients = gradients_lib.policy_gradients_program(
       policy_network, world, policy_loss(config))
+  make_environment = _with_curriculum(config, world)
   width = config.policy_workers // config.policy_threads
   seeds = policy_seed.spawn(config.policy_workers)
   policy_workers = []
@@ -373,15 +389,35 @@ def make_parts(config: config_lib.Config,
     if predictions is not None:
       prediction = workers.RewardPrediction(
           predictions, config.reward_prediction_batch_size,
-          np.random.default_rng(draw_seed))
+          np.random.default_rng(draw_seed), goal_examples,
+          config.reward_prediction_goals)
     policy_workers.append(workers.PolicyWorker(
         # Half of the workers begin a rollout later, so that not all of them
         # are in the same part of their episodes.
-        make_actor([seeds[w] for w in rows], [w % 2 == 1 for w in rows]),
+        make_actor(make_environment, [seeds[w] for w in rows],
+                   [w % 2 == 1 for w in rows]),
         policy, reward, gradients, prediction,
         buffer if config.all_workers_write else None))
   return Parts(world, policy, discriminator, buffer, predictions,
                tuple(policy_workers), discriminator_worker)
+
+
+def _with_curriculum(config: config_lib.Config, world: worlds.World
+                    ) -> Callable[[int], dm_env.Environment]:
+  """Returns a function that makes the environments of the policy workers."""
+  if not config.first_steps:
+    return world.make_environment
+  first = make_world(config, only=config.first_instructions)
+  episodes = -(-config.first_steps // (
+      config.policy_workers * config.episode_length))
+
+  def make_environment(seed: int) -> dm_env.Environment:
+    seeds = np.random.SeedSequence(seed).generate_state(2)
+    return curriculum.Curriculum(
+        first.make_environment(int(seeds[0])),
+        world.make_environment(int(seeds[1])), episodes)
+
+  return make_environment
 
 
 def _check_fit(config: config_lib.Config, world: worlds.World) -> None:

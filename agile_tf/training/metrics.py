@@ -13,6 +13,7 @@ from typing import Any
 
 from absl import logging
 import numpy as np
+from tensorboard.plugins.hparams import api as hparams
 import tensorflow as tf
 
 from agile_tf.training import progress as progress_lib
@@ -29,23 +30,38 @@ COLUMNS = (
     'discriminator_gradient_norm', 'discriminator_steps',
     'discriminator_updates', 'steps_per_discriminator_update')
 
-_TENSORBOARD_GROUPS = {
-    'policy': ('policy_loss', 'baseline_loss', 'entropy',
-               'reward_prediction_loss', 'policy_gradient_norm'),
-    'discriminator': ('discriminator_loss', 'goals_accepted',
-                      'negatives_rejected', 'discriminator_gradient_norm',
-                      'discriminator_steps', 'discriminator_updates',
-                      'steps_per_discriminator_update'),
-    'reward': ('modelled_reward', 'true_reward', 'reward_model_accuracy',
-               'false_positives', 'false_negatives'),
-    'run': ('steps_per_second', 'episodes', 'success_rate'),
+# The tag of each column in TensorBoard, which sorts groups by name and opens
+# the first ones: what matters comes first.
+_TAGS = {
+    'success_rate': 'at_a_glance/success_rate',
+    'reward_model_accuracy': 'at_a_glance/reward_model_accuracy',
+    'discriminator_loss': 'discriminator/loss',
+    'goals_accepted': 'discriminator/goals_accepted',
+    'negatives_rejected': 'discriminator/negatives_rejected',
+    'discriminator_gradient_norm': 'discriminator/gradient_norm',
+    'discriminator_steps': 'discriminator/steps',
+    'discriminator_updates': 'discriminator/updates',
+    'steps_per_discriminator_update': 'discriminator/policy_steps_per_update',
+    'policy_loss': 'policy/loss',
+    'baseline_loss': 'policy/baseline_loss',
+    'entropy': 'policy/entropy',
+    'reward_prediction_loss': 'policy/reward_prediction_loss',
+    'policy_gradient_norm': 'policy/gradient_norm',
+    'modelled_reward': 'reward/modelled',
+    'true_reward': 'reward/true',
+    'false_positives': 'reward/false_positives',
+    'false_negatives': 'reward/false_negatives',
+    'steps_per_second': 'run/steps_per_second',
+    'episodes': 'run/episodes',
 }
-_TENSORBOARD_NAMES = {
-    name: f'{group}/{name}'
-    for group, names in _TENSORBOARD_GROUPS.items() for name in names}
-# These come from a world's checker where there is no ground truth.
-_CHECKED = ('success_rate', 'true_reward', 'reward_model_accuracy',
-            'false_positives', 'false_negatives')
+# The same where success comes from a world's checker, not from a ground truth.
+_CHECKER_TAGS = {
+    'success_rate': 'checker/success_rate',
+    'reward_model_accuracy': 'checker/reward_model_accuracy',
+    'true_reward': 'checker_reward/true',
+    'false_positives': 'checker_reward/false_positives',
+    'false_negatives': 'checker_reward/false_negatives',
+}
 
 
 class MetricsError(program.UserError):
@@ -148,14 +164,12 @@ class Writer:
       steps: The step at which the run begins or resumes.
       total_steps: The step at which the run will end.
       checked: Whether success comes from a checker instead of a ground truth.
-        TensorBoard then shows it under `checker/`.
+        TensorBoard then shows it under `checker` and `checker_reward`.
 
     Raises:
       MetricsError: if metrics.csv cannot be read or written.
     """
-    self._names = dict(_TENSORBOARD_NAMES)
-    if checked:
-      self._names.update({name: f'checker/{name}' for name in _CHECKED})
+    self._tags = _TAGS | (_CHECKER_TAGS if checked else {})
     self._path = os.path.join(run_dir, 'metrics.csv')
     try:
       rows = [row for row in self._read() if int(row['steps']) <= steps]
@@ -221,8 +235,8 @@ class Writer:
       raise self._unwritable(error) from error
     with self._tensorboard():
       for name, value in values.items():
-        if name in self._names:
-          tf.summary.scalar(self._names[name], value, values['steps'])
+        if name in self._tags:
+          tf.summary.scalar(self._tags[name], value, values['steps'])
     parts = [
         f'{label} {100 * values[name]:.1f} %'
         for name, label in (('success_rate', 'success'),
@@ -235,10 +249,20 @@ class Writer:
     with self._tensorboard():
       tf.summary.text(name, markdown, step=0)
 
-  def image(self, name: str, image: np.ndarray, steps: int) -> None:
-    """Writes a picture, uint8 [H, W, 3], to TensorBoard."""
+  def settings(self, name: str, values: Mapping[str, Any]) -> None:
+    """Writes a run's settings to TensorBoard, whose table compares runs.
+
+    Args:
+      name: The run's name in the table. Runs of equal names share a row.
+      values: The settings by name: numbers, bools or texts.
+    """
     with self._tensorboard():
-      tf.summary.image(name, image[None], step=steps)
+      hparams.hparams(dict(values), trial_id=name)
+
+  def images(self, name: str, images: np.ndarray, steps: int) -> None:
+    """Writes pictures, uint8 [N, H, W, 3], to TensorBoard, side by side."""
+    with self._tensorboard():
+      tf.summary.image(name, images, step=steps, max_outputs=len(images))
 
   def animation(self, name: str, gif: bytes, size: tuple[int, int],
                 steps: int) -> None:

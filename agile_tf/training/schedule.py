@@ -28,19 +28,22 @@ class Schedule:
     error: The first exception of any thread, if there was one.
   """
 
-  def __init__(self, total_steps: int, ratio: int):
+  def __init__(self, total_steps: int, ratio: int, head_start: int = 0):
     """Begins at step 0.
 
     Args:
       total_steps: The step at which the run ends.
       ratio: Policy steps for each iteration of the discriminator's worker;
         0 sets no ratio.
+      head_start: Iterations of the discriminator's worker before the first
+        policy step. The ratio holds for those that follow.
     """
     self.steps = 0
     self.iterations = 0
     self.error: BaseException | None = None
     self._total_steps = total_steps
     self._ratio = ratio
+    self._head_start = head_start
     self._changed = threading.Condition()
     self._running = 0
     self._paused = False
@@ -48,11 +51,14 @@ class Schedule:
 
   def may(self, kind: str) -> bool:
     """Returns whether the ratio lets 'policy' or 'discriminator' iterate."""
+    iterations = self.iterations - self._head_start
+    if iterations < 0:
+      return kind == _DISCRIMINATOR
     if not self._ratio:
       return True
     if kind == _DISCRIMINATOR:
-      return self.iterations * self._ratio <= self.steps
-    return self.steps < (self.iterations + 1) * self._ratio
+      return iterations * self._ratio <= self.steps
+    return self.steps < (iterations + 1) * self._ratio
 
   @property
   def finished(self) -> bool:

@@ -72,7 +72,8 @@ class Trainer:
     self.policy_workers = parts.policy_workers
     self.discriminator_worker = parts.discriminator_worker
     self.schedule = schedule_lib.Schedule(
-        config.steps, building.steps_per_discriminator_update(config))
+        config.steps, building.steps_per_discriminator_update(config),
+        config.discriminator_head_start)
     self._tally = metrics.Tally()
     self._totals = metrics.Totals(
         'episodes', 'discriminator_steps', 'discriminator_updates')
@@ -166,7 +167,7 @@ class Trainer:
     """
     assert self.discriminator_worker is not None
     try:
-      iteration = self.discriminator_worker.iterate()
+      iteration = self.discriminator_worker.iterate(self.schedule.steps)
     except numerics.NumericsError as error:
       raise self._broken(error, "the discriminator's worker") from error
     self._tally.add(iteration.metrics)
@@ -210,12 +211,18 @@ class Trainer:
 
     Raises:
       DamagedError: if its contents are not what such a run writes.
-      CheckpointError: if it is from another world or from other settings.
+      CheckpointError: if it is from another world or from other settings, or
+        has the networks alone.
     """
     building.check_tokens(checkpoint, self.world)
+    if checkpoint.values.get('networks_alone'):
+      raise checkpoints.CheckpointError(
+          f'{checkpoint.path} has the networks alone, so the run cannot be '
+          'resumed. Start a run in another --run_dir; it can begin with these '
+          'networks, see --initial_policy and --reward_model.')
     try:
       differences = config_lib.differences(
-          config_lib.Config(**checkpoint.values['config']), self._config)
+          config_lib.restored(checkpoint.values['config']), self._config)
       if differences:
         raise checkpoints.CheckpointError(
             f'{checkpoint.path} is from a run with other settings:\n  ' +

@@ -30,29 +30,35 @@ _AT_LEAST = {
     'baseline_cost': 0, 'entropy_weight': 0, 'policy_workers': 1,
     'policy_threads': 1, 'batch_size': 2, 'replay_size': 1,
     'steps_per_discriminator_update': 0, 'dataset_size': 1, 'dataset_seed': 0,
-    'steps': 1, 'seed': 0, 'log_steps': 1, 'image_steps': 1,
+    'steps': 1, 'seed': 0, 'log_steps': 1,
     'max_column_norm': 0, 'held_out_seed': 0,
     'checkpoints_kept': 1, 'intra_op_threads': 0, 'inter_op_threads': 0,
+    'reward_prediction_goals': 0, 'first_steps': 0,
+    'anticipated_negative_rate_steps': 0, 'discriminator_actors': 1,
+    'discriminator_head_start': 0,
 }
 _MORE_THAN_0 = (
     'reward_scale', 'reward_prediction_cost', 'policy_learning_rate',
     'policy_epsilon', 'policy_gradient_norm', 'discriminator_learning_rate',
     'discriminator_epsilon', 'discriminator_gradient_norm',
-    'checkpoint_minutes', 'anticipated_negative_rate', 'held_out_share',
-    'stall_minutes')
+    'checkpoint_minutes', 'anticipated_negative_rate',
+    'first_anticipated_negative_rate', 'held_out_share', 'stall_minutes',
+    'image_minutes')
 _DOUBLE = (
-    'held_out_share', 'anticipated_negative_rate', 'dataset_carrying',
-    'checkpoint_minutes', 'stall_minutes')
+    'held_out_share', 'anticipated_negative_rate',
+    'first_anticipated_negative_rate', 'dataset_carrying',
+    'checkpoint_minutes', 'stall_minutes', 'image_minutes')
 _AT_LEAST_0_AT_MOST_1 = (
     'policy_decay', 'discriminator_decay', 'discount', 'td_lambda',
     'dataset_carrying')
 _AT_MOST = {
     'episode_length': 2**31 - 1, 'rollout_length': 10_000,
     'policy_workers': 10_000, 'policy_threads': 1000,
+    'discriminator_actors': 10_000,
     'steps': 900_000_000_000, 'intra_op_threads': 4096,
     'inter_op_threads': 4096}
 _OF_RUN = (
-    'strict_dataset', 'steps', 'run_dir', 'log_steps', 'image_steps',
+    'strict_dataset', 'steps', 'run_dir', 'log_steps', 'image_minutes',
     'stall_minutes', 'checkpoint_minutes', 'checkpoints_kept', 'why',
     'intra_op_threads', 'inter_op_threads', 'compilation_cache')
 
@@ -254,6 +260,11 @@ class FileTest(parameterized.TestCase):
     self.assertEqual(
         os.listdir(os.path.dirname(self._path)), ['config.json'])
 
+  def test_settings_that_are_gone(self):
+    with open(self._path, 'w', encoding='utf-8') as file:
+      json.dump({'steps': 7, 'image_steps': 100_000}, file)
+    self.assertEqual(config.load(self._path), config.Config(steps=7))
+
   def test_missing(self):
     with self.assertRaisesRegex(
         config.MissingError, 'There is no .*config.json: expected a directory'):
@@ -306,9 +317,10 @@ class DifferencesTest(parameterized.TestCase):
         [name for name, field in _FIELDS.items() if field.metadata['of_run']],
         _OF_RUN)
     changed = config.Config(
-        strict_dataset=True, steps=1, run_dir='x', log_steps=1, image_steps=1,
-        stall_minutes=1.0, checkpoint_minutes=1.0, checkpoints_kept=1, why='x',
-        intra_op_threads=1, inter_op_threads=1, compilation_cache=False)
+        strict_dataset=True, steps=1, run_dir='x', log_steps=1,
+        image_minutes=1.0, stall_minutes=1.0, checkpoint_minutes=1.0,
+        checkpoints_kept=1, why='x', intra_op_threads=1, inter_op_threads=1,
+        compilation_cache=False)
     for name in _OF_RUN:
       self.assertNotEqual(
           getattr(changed, name), getattr(config.Config(), name))

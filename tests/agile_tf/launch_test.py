@@ -47,7 +47,7 @@ def _pictures(run_dir):
   for path in glob.glob(os.path.join(run_dir, 'events*')):
     for event in tf.compat.v1.train.summary_iterator(path):
       for value in event.summary.value:
-        if value.tag in ('episode', 'episode_in_motion'):
+        if value.tag.startswith('episode/'):
           pictures[event.step, value.tag] = list(value.tensor.string_val)
   return pictures
 
@@ -68,7 +68,7 @@ class LaunchTest(parameterized.TestCase):
   @classmethod
   def setUpClass(cls):
     super().setUpClass()
-    cls.run_dir = tiny.train_for(cls, image_steps=16)
+    cls.run_dir = tiny.train_for(cls, image_minutes=1e-6)
 
   def test_a_run_leaves_its_files(self):
     config = config_lib.load(os.path.join(self.run_dir, 'config.json'))
@@ -83,14 +83,15 @@ class LaunchTest(parameterized.TestCase):
         os.path.join(self.run_dir, events[0])):
       tags |= {value.tag for value in event.summary.value}
     self.assertContainsSubset(
-        {'hyperparameters', 'episode', 'run/success_rate',
-         'reward/false_positives', 'policy/entropy',
-         'discriminator/discriminator_loss'}, tags)
+        {'hyperparameters', 'episode/contact_sheet', 'episode/in_motion',
+         'at_a_glance/success_rate', 'reward/false_positives',
+         'policy/entropy', 'discriminator/loss',
+         '_hparams_/session_start_info'}, tags)
 
   def test_the_same_command_goes_on(self):
     run_dir = self.create_tempdir().full_path
     for steps in (32, 40, 64):
-      _train(run_dir, steps=steps, image_steps=16)
+      _train(run_dir, steps=steps, image_minutes=1e-6)
     # The same rows as in one go, but for the times.
     columns = [name for name in _rows(run_dir)[0] if 'seconds' not in name and
                name != 'steps_per_second']

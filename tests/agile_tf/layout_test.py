@@ -22,8 +22,8 @@ _MAY_IMPORT = {
     'presets': set(),
 }
 _PROGRAMS = {
-    'benchmark', 'choose', 'evaluate', 'figures', 'hparams', 'judge', 'launch',
-    'own_world', 'sweep', 'watch'}
+    'benchmark', 'choose', 'evaluate', 'export_networks', 'figures', 'hparams',
+    'judge', 'launch', 'own_world', 'sweep', 'watch'}
 _MOST_LEVELS = 6
 
 

@@ -127,6 +127,15 @@ class ContactSheetTest(absltest.TestCase):
     self.assertFalse(np.any(below[:, 184:352]))  # The empty caption.
     self.assertTrue(np.any(below[:, 360:]))
 
+  def test_title_stands_above(self):
+    plain = rendering.contact_sheet(self._images, columns=3)
+    for title, lines in ('go', 1), (20 * 'go to the red block ', 4):
+      sheet = rendering.contact_sheet(self._images, columns=3, title=title)
+      np.testing.assert_array_equal(sheet[-len(plain) + 8:], plain[8:])
+      above = sheet[:-len(plain) + 8]
+      self.assertTrue(np.any(above < 128))
+      self.assertEqual(len(above), 8 + 14 * lines + 2)
+
   def test_bad_arguments_are_named(self):
     with self.assertRaisesRegex(ValueError, 'expected uint8'):
       rendering.contact_sheet(self._images[0])

@@ -184,6 +184,17 @@ class PolicyGradientsTest(parameterized.TestCase):
       else:
         self.assertEqual(largest, 0)
 
+    # Averaged, there is one gradient: of the mean of the active workers.
+    mean, = gradients_lib.policy_gradients_program(
+        self._policy, self._world, gradients_lib.PolicyLoss(
+            _DISCOUNT, td_lambda, _ENTROPY, _BASELINE,
+            _PREDICTION if predicts else 0.0, averaged=True))(
+                self._theta, rollout['observations'], self._codes,
+                rollout['actions'], rollout['rewards'], rollout['discounts'],
+                rollout['mask'], (), replayed)[0]
+    _assert_close(self._policy, mean, tf.reduce_mean(gradients[:3], 0),
+                  2e-3, 1e-5, 'the mean')
+
     # An end with the last step that is played leaves nothing to bootstrap.
     other = {name: value.copy() for name, value in rollout.items()}
     other['discounts'][-1, 0] = 0
@@ -381,7 +392,7 @@ class PlainFormulaTest(parameterized.TestCase):
         discriminator, world)
     actual, terms = program(phi, *(
         signatures.Pairs(world.grammar.encode(texts), states)
-        for texts, states in (goals, drawn)))
+        for texts, states in (goals, drawn)), np.int32(candidates))
 
     p = self._variables(discriminator, phi)
     with tf.GradientTape() as tape:
@@ -412,20 +423,20 @@ class DiscriminatorProgramsTest(parameterized.TestCase):
         self._phi if phi is None else phi, _scaled(observations),
         tf.constant(codes))
 
-  @parameterized.parameters(3, 12)
-  def test_gradients(self, num_candidates):
+  @parameterized.parameters((3, 3), (12, 12), (12, 7), (12, 3))
+  def test_gradients(self, num_candidates, drawn):
     rng = np.random.default_rng(1)
     goals, candidates = (
         (self._codes[rng.integers(4, size=n)], _images(rng, n))
         for n in (3, num_candidates))
     program = gradients_lib.discriminator_gradients_program(
         self._discriminator, self._world)
-    gradient, terms = program(self._phi, goals, candidates)
+    gradient, terms = program(self._phi, goals, candidates, np.int32(drawn))
 
     # Lines 9 and 10 of Algorithm 1, an example at a time.
     ratings = [
         float(self._logits(code[None], image[None])[0])
-        for code, image in zip(*candidates)]
+        for code, image in zip(*(x[:drawn] for x in candidates))]
     kept = np.argsort(ratings)[:3]
     with tf.GradientTape() as tape:
       tape.watch(self._phi)

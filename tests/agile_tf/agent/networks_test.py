@@ -232,6 +232,26 @@ class NetworksTest(parameterized.TestCase):
       self.assertAlmostEqual(
           value.mean() / sigma, 0, delta=4 / np.sqrt(value.size), msg=name)
 
+  @parameterized.parameters('nmn', 'lstm')
+  def test_he_initialization_keeps_the_mean_square_of_features(self, model):
+    """Before a ReLU weights are larger; all others start as in the paper."""
+    he, paper = (
+        _initial(networks.policy(
+            model, self._grammar, _SHAPE, 5, name), 5)
+        for name in ('he', 'paper'))
+    for name, value in he.items():
+      is_relu = name.endswith('/w') and not any(
+          part in name for part in (
+              'logits', 'baseline', 'reward_prediction', 'gamma', 'beta',
+              'lstm/w'))
+      ratio = 2**0.5 / _TRUNCATED if is_relu else 1
+      if 'film_nmn/w' in name:  # Half of the input channels are counted.
+        ratio *= 2**0.5
+      if name.endswith('logits/w') and 'reward' not in name:
+        ratio = 0.01  # A uniform policy to begin with.
+      np.testing.assert_allclose(
+          value, ratio * paper[name], rtol=1e-5, err_msg=name)
+
   @parameterized.parameters('policy', 'discriminator')
   def test_initial_values_follow_from_the_seed(self, kind):
     network = _network(kind)

@@ -1,4 +1,4 @@
-"""Tests for optimizers: TensorFlow 1's own RMSProp, and many threads."""
+"""Tests for optimizers: TensorFlow 1's own optimisers, and many threads."""
 
 import threading
 
@@ -11,8 +11,9 @@ from agile_tf.agent import export
 from agile_tf.agent import optimizers
 from agile_tf.agent import parameters as parameters_lib
 
-_POLICY = optimizers.RMSProp(3e-4, 0.99, 0.1, 40.0)
-_DISCRIMINATOR = optimizers.RMSProp(5e-4, 0.9, 1e-10, 25.0)
+_POLICY = optimizers.Updates(3e-4, 0.99, 0.1, 40.0)
+_DISCRIMINATOR = optimizers.Updates(5e-4, 0.9, 1e-10, 25.0)
+_ADAM = optimizers.Updates(1e-3, 0.99, 1e-6, 2.0, optimizer='adam')
 _LAYOUT = parameters_lib.Layout(
     ('a/w', 'a/b', 'gamma'), ((4, 3), (3,), (2, 3)))
 
@@ -36,8 +37,12 @@ def _tensorflow_1(initial, gradients, settings):
         for i, value in enumerate(initial)]
     feeds = [v1.placeholder(tf.float32, value.shape) for value in initial]
     clipped, norm = tf.clip_by_global_norm(feeds, settings.gradient_norm)
-    optimizer = v1.train.RMSPropOptimizer(
-        settings.learning_rate, settings.decay, epsilon=settings.epsilon)
+    if settings.optimizer == 'adam':
+      optimizer = v1.train.AdamOptimizer(
+          settings.learning_rate, 0.9, settings.decay, settings.epsilon)
+    else:
+      optimizer = v1.train.RMSPropOptimizer(
+          settings.learning_rate, settings.decay, epsilon=settings.epsilon)
     train = optimizer.apply_gradients(zip(clipped, variables))
     session.run(v1.global_variables_initializer())
     steps = []
@@ -62,6 +67,22 @@ def _by_hand(initial, gradients, settings):
   return values
 
 
+def _adam_by_hand(initial, gradients, settings):
+  """Adam in float64, as in the paper that presents it (algorithm 1)."""
+  values = initial.astype(np.float64)
+  momentum, mean_square = np.zeros_like(values), np.zeros_like(values)
+  for t, gradient in enumerate(gradients, 1):
+    gradient = gradient.astype(np.float64)
+    gradient *= min(1, settings.gradient_norm / np.sqrt(np.sum(gradient**2)))
+    momentum = 0.9 * momentum + 0.1 * gradient
+    mean_square = (
+        settings.decay * mean_square + (1 - settings.decay) * gradient**2)
+    epsilon = settings.epsilon / np.sqrt(1 - settings.decay**t)
+    values -= settings.learning_rate * momentum / (1 - 0.9**t) / (
+        np.sqrt(mean_square / (1 - settings.decay**t)) + epsilon)
+  return values
+
+
 def _start(*functions):
   threads = [threading.Thread(target=function) for function in functions]
   for thread in threads:
@@ -77,7 +98,7 @@ class UpdateTest(parameterized.TestCase):
       ('discriminator', _DISCRIMINATOR, 1.0),
       ('discriminator_clipped', _DISCRIMINATOR, 100.0),
       ('small_gradients', _DISCRIMINATOR, 1e-5),
-      ('large_rate', optimizers.RMSProp(0.1, 0.5, 1e-3, 2.0), 1.0))
+      ('large_rate', optimizers.Updates(0.1, 0.5, 1e-3, 2.0), 1.0))
   def test_equals_tensorflow_1(self, settings, scale):
     rng = np.random.default_rng(0)
     initial = _values(rng)
@@ -97,6 +118,29 @@ class UpdateTest(parameterized.TestCase):
         parameters.snapshot(), _by_hand(initial, gradients, settings),
         rtol=1e-5, atol=1e-6)
 
+  @parameterized.parameters(1e-4, 1.0, 100.0)
+  def test_adam_equals_tensorflow_1(self, scale):
+    rng = np.random.default_rng(0)
+    initial = _values(rng)
+    gradients = [_values(rng, scale) for _ in range(6)]
+    parameters = optimizers.SharedParameters(_LAYOUT, initial, _ADAM)
+    expected = _tensorflow_1(initial, gradients, _ADAM)
+    actual = [parameters.apply(*map(tf.constant, gradients[:3]))]
+    # The slots and the count of updates are part of the state.
+    resumed = optimizers.SharedParameters(_LAYOUT, _values(rng), _ADAM)
+    resumed.load(parameters.state())
+    for gradient in gradients[3:]:
+      actual.append(resumed.apply(tf.constant(gradient)))
+    np.testing.assert_allclose(
+        np.concatenate(actual), [norm for norm, _ in expected], rtol=1e-6)
+    np.testing.assert_allclose(
+        parameters.snapshot(), expected[2][1], rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(
+        resumed.snapshot(), expected[5][1], rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(
+        resumed.snapshot(), _adam_by_hand(initial, gradients, _ADAM),
+        rtol=1e-5, atol=1e-6)
+
   def test_clips_by_the_norm_of_all_gradients(self):
     # Norms 3 and 4: the global one is 5, on both sides of the threshold.
     steps = {}
@@ -104,7 +148,7 @@ class UpdateTest(parameterized.TestCase):
       parameters = optimizers.SharedParameters(
           parameters_lib.Layout(['b', 'c'], [[1], [1]]),
           np.zeros([2], np.float32),
-          optimizers.RMSProp(1.0, 0.5, 0.0, threshold))
+          optimizers.Updates(1.0, 0.5, 0.0, threshold))
       norm, = parameters.apply(tf.constant([3., 4.]))
       self.assertAlmostEqual(float(norm), 5.0, places=5)
       steps[threshold] = parameters.snapshot()
@@ -191,7 +235,7 @@ class ColumnsTest(parameterized.TestCase):
         [[1.2, .3], [1.6, .4]], rtol=1e-6)
 
   def test_clipped_after_each_update(self):
-    settings = optimizers.RMSProp(0.1, 0.9, 1e-10, 1e9, 1.0)
+    settings = optimizers.Updates(0.1, 0.9, 1e-10, 1e9, 1.0)
     rng = np.random.default_rng(2)
     names = ['conv/w', 'linear/w', 'linear/b', 'film_nmn/gamma']
     shapes = [(3, 3, 2, 4), (5, 4), (4,), (5, 4)]
@@ -251,7 +295,7 @@ class SharedTest(parameterized.TestCase):
   @parameterized.parameters(
       _POLICY, _DISCRIMINATOR, _DISCRIMINATOR._replace(max_column_norm=1.0))
   def test_state_round_trip_goes_on_the_same(self, *settings):
-    settings = optimizers.RMSProp(*settings)
+    settings = optimizers.Updates(*settings)
     parameters = self._make(settings)
     for seed in range(3):
       parameters.apply(self._gradient(seed))
@@ -359,7 +403,7 @@ class SharedTest(parameterized.TestCase):
       self.assertGreater(len(values), 2)
 
   def test_columns_are_never_seen_before_they_are_clipped(self):
-    settings = optimizers.RMSProp(0.5, 0.9, 1e-10, 1e9, 1.0)
+    settings = optimizers.Updates(0.5, 0.9, 1e-10, 1e9, 1.0)
     parameters = optimizers.SharedParameters(
         parameters_lib.Layout(['w'], [[500, 40]]),
         np.full([500 * 40], 1e-3, np.float32), settings)

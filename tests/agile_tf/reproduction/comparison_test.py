@@ -170,7 +170,7 @@ class TableTest(parameterized.TestCase):
   def test_other_settings(self):
     text = comparison.table_text(
         config_lib.Config(anticipated_negative_rate=0.75, run_dir='/elsewhere'))
-    self.assertEqual(_line(text, 'anticipated_negative_rate').split(),
+    self.assertEqual(_line(text, 'anticipated_negative_rate 0').split(),
                      ['*', 'anticipated_negative_rate', '0.75', '0.25'])
     self.assertNotIn('/elsewhere', text)
 

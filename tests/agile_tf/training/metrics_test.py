@@ -213,7 +213,8 @@ class WriterTest(parameterized.TestCase):
     writer = metrics.Writer(self._dir, 0, 1000)
     writer.row(self._row(100, entropy=0.5))
     writer.text('settings', '| a |')
-    writer.image('episode', np.zeros([4, 6, 3], np.uint8), 100)
+    writer.images('episode', np.zeros([5, 4, 6, 3], np.uint8), 100)
+    writer.settings('runs/it', {'seed': 3, 'discount': .9})
     writer.animation('in_motion', b'GIF89a', (6, 4), 100)
     writer.progress(100)
     writer.progress(1010)
@@ -225,14 +226,41 @@ class WriterTest(parameterized.TestCase):
       for value in event.summary.value:
         values[value.tag] = event.step, tf.make_ndarray(value.tensor)
     self.assertCountEqual(values, [
-        'run/episodes', 'run/success_rate', 'policy/entropy', 'settings',
-        'episode', 'in_motion'])
+        'run/episodes', 'at_a_glance/success_rate', 'policy/entropy',
+        'settings', 'episode', 'in_motion',
+        '_hparams_/session_start_info'])
     self.assertEqual(
         list(values['in_motion'][1]), [b'6', b'4', b'GIF89a'])
     step, entropy = values['policy/entropy']
     self.assertEqual((step, entropy), (100, 0.5))
     self.assertEqual(values['episode'][0], 100)
+    self.assertLen(values['episode'][1], 2 + 5)  # Width, height and pictures.
     self.assertEqual(values['settings'][1].item(), b'| a |')
+
+  @parameterized.parameters(False, True)
+  def test_tensorboard_shows_first_what_matters(self, checked):
+    writer = metrics.Writer(self._dir, 0, 1000, checked)
+    writer.row({name: 1 for name in metrics.COLUMNS})
+    writer.images('episode/contact_sheet', np.zeros([1, 4, 6, 3], np.uint8), 1)
+    writer.close()
+    tags = sorted(self._tags())
+    first = 'checker' if checked else 'at_a_glance'
+    self.assertEqual(
+        tags[:2], [f'{first}/reward_model_accuracy', f'{first}/success_rate'])
+    self.assertFalse(tags[2].startswith(f'{first}/'))
+    self.assertLen(tags, len(metrics.COLUMNS) - 2 + 1)  # But steps, seconds.
+    for tag in tags:
+      group, name = tag.split('/')
+      self.assertNotIn(group, name, 'A tag that repeats itself.')
+      if checked:  # These are the checker's.
+        self.assertEqual(group.startswith('checker'), name in (
+            'success_rate', 'reward_model_accuracy', 'true', 'false_positives',
+            'false_negatives'))
+
+  def _tags(self):
+    events, = [name for name in os.listdir(self._dir) if 'tfevents' in name]
+    return {value.tag for event in tf.compat.v1.train.summary_iterator(
+        os.path.join(self._dir, events)) for value in event.summary.value}
 
 
 if __name__ == '__main__':

@@ -48,6 +48,24 @@ class ScheduleTest(parameterized.TestCase):
     self.assertEqual(clock.may('policy'), policy)
     self.assertEqual(clock.may('discriminator'), discriminator)
 
+  def test_head_start(self):
+    clock = schedule.Schedule(1000, 10, head_start=3)
+    for clock.iterations in range(3):
+      self.assertFalse(clock.may('policy'))
+      self.assertTrue(clock.may('discriminator'))
+    # From here on the ratio holds, as if these iterations were the first.
+    for iterations, policy, discriminator in (
+        (3, True, True), (4, True, False)):
+      clock.iterations = iterations
+      self.assertEqual(clock.may('policy'), policy)
+      self.assertEqual(clock.may('discriminator'), discriminator)
+    clock.steps = 10
+    self.assertTrue(clock.may('discriminator'))
+    free = schedule.Schedule(1000, 0, head_start=1)
+    self.assertFalse(free.may('policy'))
+    free.iterations = 1
+    self.assertTrue(free.may('policy'))
+
   def test_one_kind_of_worker_always_may(self):
     clock = schedule.Schedule(1000, 3)
     for clock.steps in range(30):

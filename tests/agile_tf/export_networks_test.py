@@ -1,0 +1,85 @@
+"""Tests for copies of runs with the networks alone."""
+
+import os
+
+from absl.testing import absltest
+import numpy as np
+
+import agile_tf
+from agile_tf import config as config_lib
+from agile_tf import export_networks
+from agile_tf import launch
+from agile_tf.training import checkpoints
+from tests.agile_tf import tiny
+
+_TEXTS = ["SameLocation(AGENT, Shape('rect', SCENE))"] * 2
+
+
+class ExportNetworksTest(absltest.TestCase):
+
+  @classmethod
+  def setUpClass(cls):
+    super().setUpClass()
+    cls.run_dir = tiny.save_for(cls)
+
+  def _export(self):
+    output = os.path.join(self.create_tempdir().full_path, 'copy')
+    self.assertEqual(export_networks.export(self.run_dir, output), 0)
+    return output
+
+  def test_copy_has_the_same_networks_and_nothing_else(self):
+    output = self._export()
+    images = np.random.default_rng(0).integers(
+        256, size=[2, 56, 56, 3]).astype(np.uint8)
+    for load in agile_tf.load_policy, agile_tf.load_reward_model:
+      np.testing.assert_array_equal(
+          load(output)(images, _TEXTS), load(self.run_dir)(images, _TEXTS))
+    self.assertEqual(
+        {name.split(':')[0] for name in checkpoints.load(output).arrays},
+        {'policy', 'discriminator'})
+    self.assertCountEqual(
+        os.listdir(output), ['checkpoints', 'config.json', 'metrics.csv'])
+    size = sum(os.path.getsize(os.path.join(folder, name))
+               for folder, _, names in os.walk(output) for name in names)
+    self.assertLess(size, 1.4e6)
+    self.assertNotIn(self.run_dir, str(checkpoints.load(output).values))
+    self.assertEqual(
+        config_lib.load(os.path.join(output, 'config.json')).run_dir, '')
+
+  def test_rows_after_the_checkpoint_are_left_out(self):
+    with open(os.path.join(self.run_dir, 'metrics.csv'), 'a',
+              encoding='utf-8') as file:
+      file.write('0,1\r\n16,2\r\n')
+    with open(os.path.join(self._export(), 'metrics.csv'),
+              encoding='utf-8') as file:
+      self.assertEqual([line.split(',')[:2] for line in file][1:], [['0', '1']])
+
+  def test_copy_cannot_be_resumed_but_begins_other_runs(self):
+    output = self._export()
+    with self.assertRaisesRegex(
+        checkpoints.CheckpointError, 'networks alone.*--initial_policy'):
+      launch.build(tiny.config(run_dir=output), lambda: None)
+    config = tiny.config(
+        run_dir=self.create_tempdir().full_path, initial_policy=output,
+        reward='frozen', reward_model=output)
+    trainer, run = launch.build(config, lambda: None)
+    run.close()
+    expected = checkpoints.load(self.run_dir).arrays
+    assert trainer.discriminator is not None
+    for name, part in (('policy', trainer.policy),
+                       ('discriminator', trainer.discriminator)):
+      for key, value in part.state().items():
+        if not key.endswith(('/mean_square', '/momentum')):
+          np.testing.assert_array_equal(value, expected[f'{name}:{key}'])
+
+  def test_other_directories_are_left_alone(self):
+    output = self.create_tempdir().full_path
+    with open(os.path.join(output, 'mine'), 'w', encoding='utf-8'):
+      pass
+    with self.assertRaisesRegex(export_networks.ExportError, 'not empty'):
+      export_networks.export(self.run_dir, output)
+    self.assertEqual(os.listdir(output), ['mine'])
+
+
+if __name__ == '__main__':
+  absltest.main()

@@ -1,0 +1,78 @@
+"""Tests for curriculum: what is played first, what then, and a resume."""
+
+import itertools
+import json
+
+from absl.testing import absltest
+
+from agile_tf.training import building
+from agile_tf.training import curriculum
+import gridlu
+from gridlu import language
+from tests.agile_tf import tiny
+
+_GO_TO = [x for x in language.relations_instructions() if x.is_go_to]
+_BRING_TO = [x for x in language.relations_instructions() if not x.is_go_to]
+
+
+def _make(seed, episodes):
+  return curriculum.Curriculum(*(
+      gridlu.GridLU('relations', seed, episode_length=2, instructions=those)
+      for those in (_GO_TO, _BRING_TO)), episodes)
+
+
+def _shown(timestep):
+  return (timestep.observation['instruction'], timestep.reward,
+          timestep.observation['image'].tobytes())
+
+
+class CurriculumTest(absltest.TestCase):
+
+  def test_first_episodes_then_the_others(self):
+    environment = _make(0, 5)
+    self.assertEqual(
+        [language.parse(
+            environment.reset().observation['instruction']).is_go_to
+         for _ in range(9)], [True] * 5 + [False] * 4)
+
+  def test_resumes_anywhere(self):
+    for episodes, steps in itertools.product(range(1, 5), range(3)):
+      environment, other = _make(0, 2), _make(7, 2)
+      for _ in range(episodes):
+        environment.reset()
+      for action in range(steps):
+        environment.step(action)
+      timestep = other.set_state(
+          json.loads(json.dumps(environment.get_state())))
+      self.assertEqual(timestep.last(), steps == 2)
+      if steps < 2:
+        self.assertEqual(_shown(other.step(4)), _shown(environment.step(4)))
+      for _ in range(4):
+        self.assertEqual(_shown(other.reset()), _shown(environment.reset()))
+
+  def test_workers_of_the_policy_follow_it(self):
+    config = tiny.config(
+        instructions='', first_instructions='SameLocation.*AGENT',
+        first_steps=16)
+    # 2 workers x 4 steps: two episodes each.
+    parts = building.make_parts(config)
+    worker, = parts.policy_workers
+    theta = parts.policy.snapshot()
+    seen = []
+    while len(seen) < 40:
+      rollout = worker.actor.play(theta)
+      seen += [text for text, ended in zip(
+          rollout.instructions, rollout.ended) if ended]
+    first = ['SameLocation' in text and 'AGENT' in text for text in seen]
+    self.assertTrue(all(first[:4]))
+    self.assertLess(sum(first[4:]), 10)
+    others = set()
+    for _ in range(30):
+      others.update(parts.discriminator_worker.actor.play(theta).instructions)
+    self.assertLess(
+        sum('SameLocation' in text and 'AGENT' in text for text in others),
+        len(others) / 2)
+
+
+if __name__ == '__main__':
+  absltest.main()

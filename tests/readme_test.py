@@ -1,0 +1,41 @@
+"""Tests that the agent that comes with the code does what README.md says."""
+
+import contextlib
+import io
+import os
+import pathlib
+import re
+
+from absl.testing import absltest
+import numpy as np
+import pytest
+
+_ROOT = pathlib.Path(__file__).parent.parent
+
+
+class ReadmeTest(absltest.TestCase):
+
+  @pytest.mark.slow
+  def test_reward_model_answers(self):
+    example, = re.findall(
+        r'```python\n(.*?)```', (_ROOT / 'README.md').read_text('utf-8'),
+        re.DOTALL)
+    printed = io.StringIO()
+    before = os.getcwd()
+    os.chdir(_ROOT)
+    self.addCleanup(os.chdir, before)
+    with contextlib.redirect_stdout(printed):
+      exec(example, {})
+    red, green, blue = np.array(
+        printed.getvalue().strip('[]\n').split(), float)
+    self.assertGreater(red, .5)
+    self.assertLess(max(green, blue), .5)
+
+  def test_agent_is_small(self):
+    files = [path for path in (_ROOT / 'launch/results/quickstart').rglob('*')
+             if path.is_file()]
+    self.assertLess(sum(path.stat().st_size for path in files), 4.7e6)
+
+
+if __name__ == '__main__':
+  absltest.main()
