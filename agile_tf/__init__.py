@@ -19,7 +19,17 @@ An environment of your own, for --world=package.module:function:
 """
 
 import os
+import sys
 from typing import TYPE_CHECKING
+
+import gridlu
+
+if sys.platform == 'win32':
+  raise ImportError(
+      'agile_tf does not run on Windows. Use Linux, or the Windows Subsystem '
+      'for Linux (WSL). gridlu runs without it.')
+
+__version__ = gridlu.__version__
 
 # Must be set before TensorFlow is imported. Real errors are exceptions. What it
 # prints as errors is, for example, that there is no GPU, or that a kept program

@@ -106,5 +106,10 @@ def main(argv: Sequence[str]) -> None:
   print(f'{values.output}: the networks of {values.run_dir} at step {steps}')
 
 
-if __name__ == '__main__':
+def start() -> None:
+  """Starts the program."""
   program.run(main, define_flags)
+
+
+if __name__ == '__main__':
+  start()

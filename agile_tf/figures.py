@@ -2,10 +2,11 @@
 
   python -m agile_tf.figures runs/*_seed* --out=figures
 
-A run is a directory named NAME_seedN or NAME, as agile_tf.sweep makes it. NAME
-is a setting of `agile_tf.reproduction.experiments`. The curves come from the
-run's `metrics.csv`, and its settings from `config.json`: to copy a run, copy
-both files.
+A run is a directory named NAME_seedN or NAME. If NAME is a setting of
+`agile_tf.reproduction.experiments`, as agile_tf.sweep names its runs, the run
+is in the paper's figures. Any other run is in a figure "runs". The curves come
+from the run's `metrics.csv`, and its settings from `config.json`: to copy a
+run, copy both files.
 
 Solid lines are ours: the mean over seeds, with a band of one standard deviation
 over seeds. Dashed lines are the paper's. Unfinished runs are drawn up to their
@@ -69,7 +70,8 @@ def _draw(ax: axes.Axes, runs: _Runs,
       name: curve for name in settings
       if (curve := paper.curve(name, column)) is not None}
   longest = max(curve.steps[-1] for curve in drawn.values())
-  replica = results.are_replicas(runs[name] for name in drawn)
+  replica = drawn.keys() <= experiments.SETTINGS.keys() and (
+      results.are_replicas(runs[name] for name in drawn))
   _title(ax, replica)
   top = ax
   if published and replica:
@@ -85,7 +87,7 @@ def _draw(ax: axes.Axes, runs: _Runs,
       mean = drawn[name]
       ax.plot(mean.steps, mean.mean, color=color, linewidth=0.6)
       ax.plot(mean.steps[mean.complete], mean.mean[mean.complete], color=color,
-              label=f'{experiments.SETTINGS[name].label} ({len(runs[name])})')
+              label=f'{experiments.setting(name).label} ({len(runs[name])})')
       ax.fill_between(
           mean.steps, mean.mean - mean.deviation, mean.mean + mean.deviation,
           color=color, alpha=0.2, linewidth=0)
@@ -98,7 +100,7 @@ def _draw(ax: axes.Axes, runs: _Runs,
                        linewidth=0)
       if name not in drawn:
         ax.plot([], [], color=color, linestyle='--', linewidth=1,
-                label=experiments.SETTINGS[name].label)
+                label=experiments.setting(name).label)
   if published:
     ax.plot([], [], color='gray', linestyle='--', linewidth=1, label='paper')
   _label_steps(
@@ -241,7 +243,8 @@ _BARS = {
 def draw(runs: _Runs) -> dict[str, figure.Figure]:
   """Returns every figure for which there are runs, by name."""
   laptop = any(
-      run.is_replica for of_setting in runs.values() for run in of_setting)
+      run.is_replica for name in runs.keys() & experiments.SETTINGS.keys()
+      for run in runs[name])
 
   def settings(name: str) -> tuple[str, ...]:
     """Returns the settings of an experiment, or of its laptop replica."""
@@ -267,6 +270,9 @@ def draw(runs: _Runs) -> dict[str, figure.Figure]:
           ['success_rate', 'reward_model_accuracy'])
                  if any('remark' in name for name in runs) else None,
   }
+  own = [name for name in runs if name not in experiments.SETTINGS]
+  drawings['runs'] = draw_curves(
+      runs, own, ['success_rate', 'reward_model_accuracy'])
   for name, bars in _BARS.items():
     drawings[name] = draw_bars(runs.get(bars.setting, ()), bars)
   return {name: drawing for name, drawing in drawings.items()
@@ -315,11 +321,13 @@ def table(runs: _Runs) -> str:
   best_of_size = {f'data_{size}': rate
                   for size, rate in paper.data_efficiency().items()}
   for column, note in _TABLE_COLUMNS.items():
-    for name, setting in experiments.SETTINGS.items():
+    for name in dict.fromkeys([*experiments.SETTINGS, *runs]):
+      setting = experiments.setting(name)
       known = [run for run in runs.get(name, ())
                if np.isfinite(results.end(run, column))]
       published = paper.curve(name, column)
-      if not known or note and published is None:
+      if not known or (
+          note and published is None and name in experiments.SETTINGS):
         continue
       best = []
       if 'false' not in column:
@@ -341,7 +349,7 @@ def table(runs: _Runs) -> str:
               (name, column), None if note else best_of_size.get(name)))))
   for name, labels, rates, theirs in _BARS.values():
     for bar, label in labels.items():
-      label = f'{experiments.SETTINGS[name].label}: {label}'
+      label = f'{experiments.setting(name).label}: {label}'
       their_note = '' if theirs == 'paper' else f' ({" ".join(theirs.split())})'
       for text, key, rate in (
           (label + their_note, 'rate', rates.get(bar)),

@@ -13,13 +13,19 @@ from agile_tf import config as config_lib
 from agile_tf import presets
 from agile_tf.reproduction import comparison
 from gridlu import program
+from gridlu import tasks
 
 
 @program.main()
 def main(argv: Sequence[str]) -> None:
   """Prints the tables for the settings that the flags give."""
   del argv
-  print(comparison.table_text(config_lib.from_flags(flags.FLAGS)))
+  config = config_lib.from_flags(flags.FLAGS)
+  if config.world not in tasks.TASKS and ':' not in config.world:
+    raise config_lib.ConfigError(
+        f'--world={config.world}: expected a GridLU task '
+        f'({", ".join(tasks.TASKS)}), or "package.module:function".')
+  print(comparison.table_text(config))
 
 
 def define_flags() -> None:

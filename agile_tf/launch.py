@@ -11,10 +11,7 @@ it with its traceback.
 from collections.abc import Callable, Sequence
 import dataclasses
 import os
-import signal
-import socket
 import tempfile
-import threading
 import time
 from typing import Any, TYPE_CHECKING
 
@@ -28,7 +25,7 @@ from agile_tf.training import checkpoints
 from agile_tf.training import health
 from agile_tf.training import machine
 from agile_tf.training import run_lock
-from agile_tf.training import schedule as schedule_lib
+from agile_tf.training import signals as signals_lib
 from agile_tf.training import threads
 from gridlu import program
 
@@ -135,6 +132,11 @@ class Run:
     # The step before any program is compiled; None once all are.
     self._compiling_at: int | None = steps
 
+  @property
+  def compiling(self) -> bool:
+    """Whether programs of the first steps are still being compiled."""
+    return self._compiling_at is not None
+
   def tick(self) -> None:
     """Writes what is due. Only the main thread calls this."""
     config, steps = self._config, self._schedule.steps
@@ -213,72 +215,6 @@ class Run:
     self._writer.close()
 
 
-# Wrappers such as timeout(1) send a signal to the process and to its group, so
-# that it arrives twice. Within this time, it counts as the same signal.
-_SAME_SIGNAL_SECONDS = 2.0
-
-
-class _Signals:
-  """Handles Ctrl-C, SIGTERM and SIGHUP: save and stop; a second ends at once.
-
-  Attributes:
-    schedule: What a signal stops. While it is None, a signal raises
-      KeyboardInterrupt.
-  """
-
-  def __init__(self):
-    self.schedule: schedule_lib.Schedule | None = None
-    self._stopped = False
-    numbers = [signal.SIGINT, signal.SIGTERM]
-    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup ignores it.
-      numbers.append(signal.SIGHUP)
-    self._handlers = {
-        number: signal.signal(number, self._stop) for number in numbers}
-    # Python calls a handler only when the main thread returns from TensorFlow,
-    # which may hang. The number of the signal arrives in this socket at once,
-    # where another thread reads it.
-    reader, self._writer = socket.socketpair()
-    self._writer.setblocking(False)
-    self._wakeup = signal.set_wakeup_fd(self._writer.fileno())
-    threading.Thread(
-        target=self._end_at_the_second, args=(reader,), name='signals',
-        daemon=True).start()
-
-  def _end_at_the_second(self, reader: socket.socket) -> None:
-    first = None
-    with reader:
-      while number := reader.recv(1):
-        if number[0] not in self._handlers:
-          continue
-        now = time.monotonic()
-        if first is None:
-          first = now
-        elif now - first > _SAME_SIGNAL_SECONDS:
-          os._exit(128 + number[0])
-
-  def _stop(self, number: int, _: Any) -> None:
-    if self._stopped:
-      return
-    self._stopped = True
-    if self.schedule is None:
-      raise KeyboardInterrupt
-    self.schedule.stop()
-    logging.info('%s: saving and stopping.', signal.Signals(number).name)
-
-  def restore(self) -> None:
-    """Restores the previous handlers, unless a signal has arrived.
-
-    In that case its second copy may still arrive, and must not disturb the
-    exit.
-    """
-    if self._stopped:
-      return
-    for number, handler in self._handlers.items():
-      signal.signal(number, handler)
-    signal.set_wakeup_fd(self._wakeup)
-    self._writer.close()  # Ends the thread.
-
-
 def build(config: config_lib.Config, check_lock: Callable[[], None]
          ) -> 'tuple[trainer_lib.Trainer, Run]':
   """Returns a run, at its start or at its newest checkpoint.
@@ -341,24 +277,35 @@ def train(config: config_lib.Config) -> None:
     CheckpointError or MetricsError: if its files can no longer be written.
     TrainingError: if a loss, a gradient or a parameter is not finite.
   """
+  is_new = not os.path.exists(config.run_dir)
   make_run_dir(config)
   with run_lock.hold(config.run_dir) as check_lock:
-    _train(config, check_lock)
+    try:
+      _train(config, check_lock)
+    finally:
+      if is_new:
+        run_lock.remove_if_unused(config.run_dir)
 
 
 def _train(config: config_lib.Config, check_lock: Callable[[], None]) -> None:
-  signals = _Signals()
+  signals = signals_lib.Signals()
   try:
     try:
       trainer, run = build(config, check_lock)
       signals.schedule = trainer.schedule
+      signals.compiling = True
     except KeyboardInterrupt:
       logging.info('Stopped before the run began; there is nothing to save.')
       return
     try:
       if not trainer.schedule.finished:
         logging.info('Compiling; the first steps take a while.')
-      threads.drive(trainer, run.tick, config.stall_minutes)
+
+      def tick() -> None:
+        signals.compiling = run.compiling
+        run.tick()
+
+      threads.drive(trainer, tick, config.stall_minutes)
       run.tick()
       run.save()
     finally:

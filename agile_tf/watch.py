@@ -9,6 +9,7 @@ episode and q quits. `gridlu.screen` explains how to read the board.
 """
 
 from collections.abc import Sequence
+import os
 from typing import Any, NamedTuple, TYPE_CHECKING
 
 from absl import flags
@@ -258,6 +259,7 @@ def main(argv: Sequence[str]) -> None:
   recording = None if values.record is None else recording_lib.Recording()
   if values.record is not None:
     recording_lib.check_output('record', values.record, '.gif')
+  config_lib.load(os.path.join(values.run_dir, 'config.json'))
   screen.check_terminal()
   machine.prepare(config_lib.Config())
   from agile_tf.evaluation import trained as trained_lib

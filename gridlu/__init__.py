@@ -2,10 +2,12 @@
 
 `GridLU` is the environment and `satisfied` the ground truth. The README beside
 this file lists the modules. If Gymnasium is installed, importing this package
-registers registers the environments with it.
+registers the environments with it.
 
 Imports neither `agile_tf` nor TensorFlow nor Sonnet.
 """
+
+__version__ = '0.2.0.dev0'  # Of both packages; setup.cfg reads it here.
 
 import contextlib
 

@@ -1,5 +1,7 @@
 """Tests for the wheel: what `pip install .` leaves is whole."""
 
+import configparser
+import importlib
 import pathlib
 import shutil
 import subprocess
@@ -9,12 +11,17 @@ import zipfile
 from absl.testing import absltest
 import pytest
 
+import agile_tf
+import gridlu
+
 _ROOT = pathlib.Path(__file__).parent.parent
 
 
 def _source() -> set[str]:
   """Returns the files of both packages that belong into the wheel."""
-  return {
+  flagfiles = {f'agile_tf/flagfiles/{path.name}'
+               for path in (_ROOT / 'launch').glob('*.flags')}
+  return flagfiles | {
       path.relative_to(_ROOT).as_posix()
       for package in ('agile_tf', 'gridlu')
       for path in (_ROOT / package).rglob('*')
@@ -29,8 +36,8 @@ class WheelTest(absltest.TestCase):
     # A copy: a build leaves files beside the source, and takes up old ones.
     for name in ('setup.cfg', 'pyproject.toml', 'README.md', 'LICENSE'):
       shutil.copy(_ROOT / name, folder)
-    for name in ('agile_tf', 'gridlu'):
-      shutil.copytree(_ROOT / name, folder / name)
+    for name in ('agile_tf', 'gridlu', 'launch'):
+      shutil.copytree(_ROOT / name, folder / name, symlinks=True)
     subprocess.run(
         [sys.executable, '-m', 'pip', 'wheel', '--quiet', '--no-deps',
          f'--wheel-dir={folder}', str(folder)], check=True)
@@ -41,8 +48,33 @@ class WheelTest(absltest.TestCase):
     self.assertEqual(content, _source())
     for name in ('agile_tf/py.typed', 'gridlu/py.typed',
                  'agile_tf/evaluation/judge_page.html',
+                 'agile_tf/flagfiles/quickstart.flags',
                  'agile_tf/reproduction/paper_curves/fig4_right_rho25.csv'):
       self.assertIn(name, content)
+
+  def test_every_command_starts_a_program(self):
+    settings = configparser.ConfigParser()
+    settings.read(_ROOT / 'setup.cfg')
+    commands = settings['options.entry_points']['console_scripts'].split('\n')
+    for command in filter(None, commands):
+      name, path = command.split(' = ')
+      module, function = path.split(':')
+      self.assertEqual(
+          module.replace('agile_tf.', 'agile-').replace('gridlu.', 'gridlu-')
+          .replace('_', '-'), name)
+      self.assertTrue(callable(
+          getattr(importlib.import_module(module), function)))
+
+  def test_windows_is_refused(self):
+    result = subprocess.run(
+        [sys.executable, '-c', 'import gridlu, sys; sys.platform = "win32"; '
+         'import agile_tf'], stderr=subprocess.PIPE, text=True, check=False)
+    self.assertIn('ImportError: agile_tf does not run on Windows. Use Linux',
+                  result.stderr)
+
+  def test_both_packages_have_the_version(self):
+    self.assertRegex(gridlu.__version__, r'^\d+\.\d+\.\d+')
+    self.assertEqual(agile_tf.__version__, gridlu.__version__)
 
 
 if __name__ == '__main__':

@@ -91,8 +91,8 @@ def at(trained: Trained, run_dir: str, step: int | None = None) -> Trained:
 
 
 def _prepare(world: worlds.World, images: Any, instructions: Sequence[str]
-            ) -> tuple[tf.Tensor, np.ndarray]:
-  """Returns the inputs of the networks for a batch.
+            ) -> tuple[tf.Tensor, np.ndarray] | None:
+  """Returns the inputs of the networks for a batch; None for an empty batch.
 
   Args:
     world: The world of the networks.
@@ -110,6 +110,8 @@ def _prepare(world: worlds.World, images: Any, instructions: Sequence[str]
     raise ValueError(
         f'instructions is the string {instructions!r}; expected a list of '
         'strings, one for each image.')
+  if not len(images) and not len(instructions):
+    return None
   if images.dtype != np.uint8 or images.shape != (
       len(instructions), *world.image_shape):
     raise ValueError(
@@ -145,8 +147,10 @@ def load_reward_model(run_dir: str, step: int | None = None
   compute = tf.function(trained.discriminator, reduce_retracing=True)
 
   def reward_model(images: Any, instructions: Sequence[str]) -> np.ndarray:
-    scaled, codes = _prepare(trained.world, images, instructions)
-    return tf.sigmoid(compute(phi, scaled, codes)).numpy()
+    inputs = _prepare(trained.world, images, instructions)
+    if inputs is None:
+      return np.zeros([0], np.float32)
+    return tf.sigmoid(compute(phi, *inputs)).numpy()
 
   return reward_model
 
@@ -172,8 +176,10 @@ def load_policy(run_dir: str, step: int | None = None
 
   def policy(images: Any, instructions: Sequence[str],
              rng: np.random.Generator | None = None) -> np.ndarray:
-    scaled, codes = _prepare(trained.world, images, instructions)
-    logits = compute(trained.theta, scaled, codes).logits.numpy()
+    inputs = _prepare(trained.world, images, instructions)
+    if inputs is None:
+      return np.zeros([0], np.int32)
+    logits = compute(trained.theta, *inputs).logits.numpy()
     if rng is not None:
       logits = logits + rng.gumbel(size=logits.shape)
     return logits.argmax(axis=-1).astype(np.int32)

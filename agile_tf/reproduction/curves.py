@@ -93,7 +93,7 @@ def intervals(longest: float, rows: int) -> np.ndarray:
 
 class Best(NamedTuple):
   """The part of a run with the highest rate."""
-  steps: int  # The step at which the part ends.
+  steps: int  # The step of the row in which the part ends.
   rate: float
 
 
@@ -114,4 +114,5 @@ def best(curve: dict[str, np.ndarray], column: str = 'success_rate'
   if not np.isfinite(rates).any():
     return None
   part = int(np.nanargmax(rates))
-  return Best(int(edges[part + 1]), float(rates[part]))
+  row = np.searchsorted(curve['steps'], edges[part + 1] - 0.5)
+  return Best(int(curve['steps'][row]), float(rates[part]))

@@ -164,6 +164,11 @@ SETTINGS: dict[str, Setting] = {
     'remark_gail': Setting('reward -log(1 - D)', 'remark_gail'),
 }
 
+def setting(name: str) -> Setting:
+  """Returns the setting of this name, or one for runs of the user's own."""
+  return SETTINGS.get(name, Setting(name, ''))
+
+
 EXPERIMENTS: dict[str, Experiment] = {
     'figure4_left': Experiment(
         'A3C, A3C-RP and AGILE on GridLU-Relations',

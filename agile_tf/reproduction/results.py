@@ -59,27 +59,25 @@ def _evaluations(run_dir: str, setting: experiments.Setting
 def _name_and_seed(run_dir: str, config: config_lib.Config | None
                   ) -> tuple[str, int]:
   """Returns the setting and the seed of a run."""
-  match = re.fullmatch(
-      r'(\w+?)(?:_seed(\d+))?', os.path.basename(os.path.abspath(run_dir)))
-  if not match or match[1] not in experiments.SETTINGS:
-    raise ResultError(
-        f'{run_dir}: expected the directory of a run, or its metrics.csv in a '
-        'directory named NAME_seedN, with one of these names: '
-        f'{", ".join(experiments.SETTINGS)}.')
-  if match[2]:
+  name = os.path.basename(os.path.abspath(run_dir))
+  match = re.fullmatch(r'(.+)_seed(\d+)', name)
+  if match:
     return match[1], int(match[2])
-  return match[1], config.seed if config else 0
+  return name, config.seed if config else 0
 
 
 def load(paths: Sequence[str]) -> dict[str, list[Run]]:
   """Returns runs by setting. Runs without a row of metrics are left out.
 
+  A setting is a key of `experiments.SETTINGS` or, for a run of the user's own,
+  the name of its directory without `_seedN`.
+
   Args:
     paths: Run directories, or the metrics.csv in them.
 
   Raises:
-    ResultError, ConfigError or CurveError: if a path is not a run of a known
-      setting, or two runs of a setting cannot be averaged.
+    ResultError, ConfigError or CurveError: if a path is not a run, or two runs
+      of a setting cannot be averaged.
   """
   runs: dict[str, list[Run]] = {}
   for path in paths:
@@ -89,8 +87,9 @@ def load(paths: Sequence[str]) -> dict[str, list[Run]]:
     config = (
         config_lib.load(config_path) if os.path.exists(config_path) else None)
     name, seed = _name_and_seed(path, config)
-    if os.path.isdir(path) and not os.path.exists(
-        os.path.join(path, 'metrics.csv')):
+    if not os.path.exists(os.path.join(path, 'metrics.csv')) and (
+        config is not None or
+        name in experiments.SETTINGS and os.path.isdir(path)):
       logging.warning('Left out: %s has no metrics.csv yet.', path)
       continue
     curve = curves.read(path)
@@ -98,7 +97,7 @@ def load(paths: Sequence[str]) -> dict[str, list[Run]]:
       logging.warning('Left out: the metrics.csv of %s has no row yet.', path)
       continue
     run = Run(path, name, seed, curve,
-              _evaluations(path, experiments.SETTINGS[name]), config)
+              _evaluations(path, experiments.setting(name)), config)
     others = runs.setdefault(name, [])
     _check_belongs(run, others)
     others.append(run)

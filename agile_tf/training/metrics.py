@@ -15,8 +15,8 @@ from absl import logging
 import numpy as np
 from tensorboard.plugins.hparams import api as hparams
 import tensorflow as tf
-import tqdm
 
+from agile_tf.training import progress as progress_lib
 from gridlu import files
 from gridlu import program
 
@@ -150,7 +150,7 @@ def decision_errors(decisions: np.ndarray, truth: np.ndarray
 
 
 class Writer:
-  """Writes rows to `metrics.csv`, TensorBoard and a progress line."""
+  """Writes rows to `metrics.csv`, TensorBoard and the progress."""
 
   def __init__(self, run_dir: str, steps: int, total_steps: int,
                checked: bool = False):
@@ -192,11 +192,7 @@ class Writer:
     self._csv = csv.DictWriter(self._file, COLUMNS)
     self._summaries = tf.summary.create_file_writer(run_dir)
     self._warned = False
-    self._line = tqdm.tqdm(
-        total=total_steps, initial=steps, unit=' steps', dynamic_ncols=True,
-        smoothing=0.05, bar_format='{percentage:5.1f} % {n_fmt} of '
-        '{total_fmt} steps, {rate_fmt}, {remaining} left{postfix}',
-        unit_scale=True)
+    self._progress = progress_lib.Progress(steps, total_steps)
 
   def _read(self) -> Iterable[dict[str, str]]:
     try:
@@ -218,9 +214,8 @@ class Writer:
         'make the directory writable; the same command then resumes the run.')
 
   def progress(self, steps: int) -> None:
-    """Updates the progress line."""
-    # The last rollouts may exceed the total. tqdm would then show no total.
-    self._line.update(min(steps, self._line.total) - self._line.n)
+    """Shows the progress."""
+    self._progress.update(steps)
 
   def row(self, values: Mapping[str, Any]) -> None:
     """Writes one row everywhere.
@@ -247,7 +242,7 @@ class Writer:
         for name, label in (('success_rate', 'success'),
                             ('reward_model_accuracy', 'reward model'))
         if name in values]
-    self._line.set_postfix_str(', '.join(parts))
+    self._progress.note(', '.join(parts))
 
   def text(self, name: str, markdown: str) -> None:
     """Writes a text to TensorBoard."""
@@ -296,8 +291,8 @@ class Writer:
       self._warned = True
 
   def close(self) -> None:
-    """Closes the files and ends the progress line."""
-    self._line.close()
+    """Closes the files and ends the progress."""
+    self._progress.close()
     with self._tensorboard():
       self._summaries.close()
     try:

@@ -36,6 +36,18 @@ def _describe(path: str) -> str:
     return 'another process'
 
 
+def remove_if_unused(run_dir: str) -> None:
+  """Removes a run's directory if nothing but its lock is there.
+
+  Args:
+    run_dir: The directory, whose lock this process holds.
+  """
+  with contextlib.suppress(OSError):  # It was removed or moved.
+    if os.listdir(run_dir) == [_NAME]:
+      os.remove(os.path.join(run_dir, _NAME))
+      os.rmdir(run_dir)
+
+
 @contextlib.contextmanager
 def hold(run_dir: str) -> Iterator[Callable[[], None]]:
   """Locks a run's directory, so that no other process writes there.

@@ -129,7 +129,7 @@ class EvaluateTest(absltest.TestCase):
       self.assertEqual(evaluate.solvable([episode], config_lib.Config(
           episode_length=length, physics=physics)), [expected])
     self.assertIsNone(evaluate.solvable(
-        [episode], config_lib.Config(world='launch.own_world:make_world')))
+        [episode], config_lib.Config(world='agile_tf.own_world:make_world')))
 
 
 if __name__ == '__main__':

@@ -73,6 +73,21 @@ class FiguresTest(absltest.TestCase):
       self.assertIn(f'{base} (1)', legend)
       self.assertNotIn('AGILE, rho', ' '.join(legend).replace(base, ''))
 
+  def test_runs_of_ones_own_are_in_a_figure_of_their_own(self):
+    runs = {
+        'quickstart': [finished.run('quickstart', success_rate=[.1, .9],
+                                    instructions='^Same')],
+        'mine': [finished.run('mine', success_rate=[.1, .2],
+                              reward_model_accuracy=[.5, .75])]}
+    drawings = figures.draw(runs)
+    self.assertEqual([*drawings], ['runs'])
+    legend = [text.get_text() for text in
+              drawings['runs'].axes[0].get_legend().get_texts()]
+    self.assertEqual(legend, ['quickstart (1)', 'mine (1)'])
+    text = figures.table(runs)
+    self.assertIn('| quickstart | `^Same` | 1 | 20 | 50.0 % | 90.0 % |', text)
+    self.assertIn("| mine: the reward model's accuracy |", text)
+
   def test_table(self):
     text = figures.table({'relations': [
         finished.run(seed=0, success_rate=[.2, .9, .6],

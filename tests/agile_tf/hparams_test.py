@@ -39,6 +39,12 @@ class ProgramTest(absltest.TestCase):
         'use an even number.\n')
     self.assertEmpty(result.stdout)
 
+  def test_an_unknown_world_is_explained(self):
+    result = _run('--world=relation')
+    self.assertEqual(result.returncode, 1)
+    self.assertStartsWith(
+        result.stderr, 'Error: --world=relation: expected a GridLU task (rel')
+
   def test_an_unknown_flag_is_explained(self):
     result = _run('--batch_sise=4')
     self.assertEqual(result.returncode, 1)

@@ -5,6 +5,7 @@ import errno
 import glob
 import itertools
 import os
+import pathlib
 import resource
 import shutil
 import signal
@@ -165,6 +166,12 @@ class LaunchTest(parameterized.TestCase):
     with mock.patch('builtins.open', side_effect=error):
       with self.assertRaisesRegex(config_lib.ConfigError, 'Input/output'):
         launch.check_same_run(tiny.config(run_dir=run_dir))
+
+  def test_a_refused_start_leaves_no_directory(self):
+    run_dir = os.path.join(self.create_tempdir().full_path, 'run')
+    with self.assertRaisesRegex(config_lib.ConfigError, 'matches none'):
+      _train(run_dir, instructions='nonsense')
+    self.assertFalse(os.path.exists(run_dir))
 
   def test_run_dir_must_be_given_and_writable(self):
     with self.assertRaisesRegex(config_lib.ConfigError, 'run_dir is empty'):
@@ -427,6 +434,29 @@ class LaunchTest(parameterized.TestCase):
     self.assertEqual([int(row['steps']) for row in _rows(run_dir)],
                      [int(row['steps']) for row in _rows(self.run_dir)])
 
+  @pytest.mark.slow
+  def test_kept_programs_are_the_same_and_damaged_ones_are_compiled_again(self):
+    folder = pathlib.Path(self.create_tempdir().full_path)
+    environment = {key: value for key, value in os.environ.items()
+                   if key != 'TF_XLA_FLAGS'} | {'XDG_CACHE_HOME': str(folder)}
+    programs: list[pathlib.Path] = []
+    for name in ('cold', 'warm', 'damaged'):
+      if name == 'damaged':
+        programs[0].write_bytes(programs[0].read_bytes()[:-1])
+      run_dir = str(folder / name)
+      started = subprocess.run(
+          [sys.executable, '-m', 'agile_tf.launch',
+           *tiny.flags(run_dir=run_dir)],
+          stderr=subprocess.PIPE, text=True, check=True, env=environment)
+      self.assertNotRegex(started.stderr, r'(?m)^[IWE]0000')  # TensorFlow's.
+      for array, value in checkpoints.load(run_dir).arrays.items():
+        np.testing.assert_array_equal(
+            value, checkpoints.load(self.run_dir).arrays[array], array)
+      kept = [*(folder / 'agile_tf' / 'xla').rglob('*.pb.*')]
+      self.assertLen(kept, len(programs or kept))
+      self.assertNotEmpty(kept)
+      programs = kept
+
   def test_a_frozen_reward_model_is_another_runs(self):
     run_dir = self.create_tempdir().full_path
     with self.assertLogs('absl', 'INFO') as logs:
@@ -477,6 +507,7 @@ class LaunchTest(parameterized.TestCase):
     _, errors = process.communicate(timeout=300)
     self.assertEqual(process.returncode, 0, errors)
     self.assertIn('saving and stopping', errors)
+    self.assertNotRegex(errors, r'(?m)^[IWE]0000')  # TensorFlow's lines.
     self.assertGreaterEqual(
         checkpoints.steps(run_dir)[-1], int(_rows(run_dir)[-1]['steps']))
 

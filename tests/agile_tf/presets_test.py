@@ -1,6 +1,6 @@
 """Tests for agile_tf.presets."""
 
-import os
+import filecmp
 
 from absl.testing import absltest
 
@@ -12,8 +12,8 @@ class PresetsTest(absltest.TestCase):
   def test_are_the_flagfiles_of_launch(self):
     self.assertContainsSubset({'quickstart', 'relations'}, presets.names())
     for name in presets.names():
-      self.assertTrue(os.path.samefile(
-          presets.flagfile(name), f'launch/{name}.flags'))
+      self.assertTrue(filecmp.cmp(
+          presets.flagfile(name), f'launch/{name}.flags', shallow=False))
 
   def test_stand_for_a_flagfile_where_they_are_given(self):
     path = f'--flagfile={presets.flagfile("relations")}'

@@ -192,6 +192,15 @@ class WatchTest(absltest.TestCase):
           watch.main(['watch'])
         show.assert_not_called()
 
+  def test_a_wrong_run_dir_is_named_before_the_terminal(self):
+    values = types.SimpleNamespace(
+        run_dir='/no/run', checkpoint=None, seed=1, greedy=False, record=None)
+    with (mock.patch.object(watch.flags, 'FLAGS', values),
+          mock.patch.object(screen, 'check_terminal') as check):
+      with self.assertRaisesRegex(SystemExit, 'There is no /no/run'):
+        watch.main(['watch'])
+      check.assert_not_called()
+
   def test_without_a_terminal(self):
     run = subprocess.run(
         [sys.executable, '-m', 'agile_tf.watch', f'--run_dir={self.run_dir}'],

@@ -18,7 +18,8 @@ _PROGRAM = """
     print(flags.FLAGS.number)
 
   def define_flags():
-    flags.DEFINE_integer('number', None, 'The number.', required=True)
+    flags.DEFINE_integer('number', None, 'The number.', required=True,
+                         module_name='another')
 
   program.run(main, define_flags, lambda line: [
       word.replace('--seven', '--number=7') for word in line])

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from agile_tf import launch
+from agile_tf import own_world
 from agile_tf.agent import worlds
 from agile_tf.evaluation import trained
 from agile_tf.training import checkpoints
@@ -19,7 +20,6 @@ from gridlu import language
 from gridlu import relations
 from gridlu import rendering
 from gridlu import world as board
-from launch import own_world
 from tests.agile_tf import tiny
 
 
@@ -63,7 +63,7 @@ class WorldsTest(parameterized.TestCase):
     run_dir = os.path.join(folder, 'run')
     with mock.patch.object(own_world, 'GOALS', goals):
       launch.train(tiny.config(
-          world='launch.own_world:make_world', instructions='',
+          world='agile_tf.own_world:make_world', instructions='',
           episode_length=30, model=model, run_dir=run_dir, steps=40,
           rollout_length=5, all_workers_write=True,
           steps_per_discriminator_update=10))

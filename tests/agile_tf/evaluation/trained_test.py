@@ -1,5 +1,6 @@
 """Tests for loading a policy and a reward model as functions."""
 
+import os
 import re
 
 from absl.testing import absltest
@@ -35,10 +36,31 @@ class TrainedTest(absltest.TestCase):
     self.assertGreater(len(sampled), 1)
     with self.assertRaisesRegex(ValueError, re.escape('[2, 56, 56, 3]')):
       reward_model(images, texts[:2])
+    for function, kind in (reward_model, np.float32), (policy, np.int32):
+      for nothing in images[:0], []:
+        empty = function(nothing, [])
+        self.assertEqual((empty.shape, empty.dtype), ((0,), kind))
     with self.assertRaisesRegex(checkpoints.CheckpointError, 'step 7'):
       agile_tf.load_policy(self.run_dir, step=7)
     with self.assertRaisesRegex(config_lib.ConfigError, 'nowhere'):
       agile_tf.load_policy('nowhere')
+
+  def test_networks_alone_are_enough(self):
+    """A shipped checkpoint needs no slots, buffers or random states."""
+    whole = checkpoints.load(self.run_dir)
+    run_dir = self.create_tempdir().full_path
+    config_lib.save(tiny.config(), os.path.join(run_dir, 'config.json'))
+    loaded = trained.load(self.run_dir)
+    names = {f'{group}:{name}'
+             for group, network in (('policy', loaded.policy),
+                                    ('discriminator', loaded.discriminator))
+             for name in network.layout.names}
+    values = {key: whole.values[key] for key in ('config', 'steps', 'tokens')}
+    checkpoints.save(run_dir, whole.values['steps'], checkpoints.Checkpoint(
+        {name: whole.arrays[name] for name in names}, values), keep=1)
+    alone = trained.load(run_dir)
+    np.testing.assert_array_equal(alone.theta, loaded.theta)
+    np.testing.assert_array_equal(alone.phi, loaded.phi)
 
   def test_the_world_of_another_side_and_physics(self):
     run_dir = tiny.save_for(type(self), held_out='strings', held_out_share=.5)

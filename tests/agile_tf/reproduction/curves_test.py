@@ -27,6 +27,11 @@ class CurvesTest(absltest.TestCase):
         {'steps': steps, 'success_rate': np.full(3, np.nan)}))
     self.assertIsNone(curves.best({'steps': steps}))
 
+  def test_best_is_at_the_step_of_a_row(self):
+    self.assertEqual(
+        curves.best({'steps': np.array([10_020., 20_010., 30_015.]),
+                     'success_rate': np.array([.9, .5, .2])}).steps, 10_020)
+
   def test_best_is_not_the_luckiest_row(self):
     rng = np.random.default_rng(0)
     steps = 1e4 * np.arange(1, 50_001)

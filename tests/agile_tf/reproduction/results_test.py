@@ -6,6 +6,7 @@ from absl.testing import absltest
 import numpy as np
 
 from agile_tf import config as config_lib
+from agile_tf.reproduction import curves
 from agile_tf.reproduction import results
 from tests.agile_tf import finished
 
@@ -85,13 +86,21 @@ class ResultsTest(absltest.TestCase):
         results.ResultError, 'other settings: --episode_length: 30 there, 9'):
       results.load(paths)
 
+  def test_any_run_can_be_read(self):
+    folder = self.create_tempdir()
+    for name in 'quickstart', 'my-run.2', 'chess_seed3':
+      folder.mkdir(name).create_file('metrics.csv', 'steps,entropy\n1,2\n')
+    runs = results.load([
+        os.path.join(folder.full_path, name)
+        for name in ('quickstart', 'my-run.2', 'chess_seed3')])
+    self.assertEqual(
+        {name: run.seed for name, (run,) in runs.items()},
+        {'quickstart': 0, 'my-run.2': 0, 'chess': 3})
+
   def test_refuses(self):
     folder = self.create_tempdir()
-    for name in 'chess_seed0', 'relation', 'relations-0':
-      folder.mkdir(name).create_file('metrics.csv', 'steps\n1\n')
-      with self.assertRaisesRegex(
-          results.ResultError, 'in a directory named NAME_seedN'):
-        results.load([os.path.join(folder.full_path, name)])
+    with self.assertRaisesRegex(curves.CurveError, 'expected the metrics.csv'):
+      results.load([folder.mkdir('empty').full_path])
     twice = []
     for name in 'relations', 'relations_seed0', 'relations_seed1':
       run_dir = folder.mkdir(name)

@@ -46,6 +46,15 @@ class OwnershipTest(parameterized.TestCase):
       with run_lock.hold(run_dir):
         self.fail('two owners')
 
+  def test_a_directory_with_nothing_but_the_lock_is_removed(self):
+    for content, stays in ((), False), (('metrics.csv',), True):
+      run_dir = self.create_tempdir().full_path
+      for name in content:
+        open(os.path.join(run_dir, name), 'x').close()
+      with run_lock.hold(run_dir):
+        run_lock.remove_if_unused(run_dir)
+      self.assertEqual(os.path.exists(run_dir), stays)
+
   def test_a_killed_owner_does_not_block_others(self):
     run_dir = self.create_tempdir().full_path
     process = self._holder(run_dir)

@@ -1,0 +1,94 @@
+"""Ctrl-C, SIGTERM and SIGHUP: the first stops a run, a second ends it at once.
+
+Python calls a signal's handler only when the main thread returns from
+TensorFlow, which compiles for minutes and may hang. The number of the signal
+arrives in a socket at once, where another thread reads it and answers.
+"""
+
+import os
+import signal
+import socket
+import threading
+import time
+from typing import Any
+
+from absl import logging
+
+from agile_tf.training import schedule as schedule_lib
+
+# Wrappers such as timeout(1) send a signal to the process and to its group, so
+# that it arrives twice. Within this time, it counts as the same signal.
+_SAME_SIGNAL_SECONDS = 1.0
+
+
+class Signals:
+  """Handles the signals from its creation until `restore`.
+
+  Attributes:
+    schedule: What a signal stops. While it is None, a signal raises
+      KeyboardInterrupt in the main thread.
+    compiling: Whether the run compiles its programs, which it must end first.
+  """
+
+  def __init__(self):
+    self.schedule: schedule_lib.Schedule | None = None
+    self.compiling = False
+    self._stopped = False
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup ignores it.
+      numbers.append(signal.SIGHUP)
+    self._handlers = {
+        number: signal.signal(number, self._stop) for number in numbers}
+    reader, self._writer = socket.socketpair()
+    self._writer.setblocking(False)
+    self._wakeup = signal.set_wakeup_fd(self._writer.fileno())
+    threading.Thread(
+        target=self._listen, args=(reader,), name='signals', daemon=True
+        ).start()
+
+  def _listen(self, reader: socket.socket) -> None:
+    """Answers the first signal and ends the process at the second."""
+    first = None
+    with reader:
+      while number := reader.recv(1):
+        if number[0] not in self._handlers:
+          continue
+        now = time.monotonic()
+        if first is None:
+          first = now
+          self._answer(number[0])
+        elif now - first > _SAME_SIGNAL_SECONDS:
+          os._exit(128 + number[0])
+
+  def _answer(self, number: int) -> None:
+    schedule, what = self.schedule, 'stopping before the run begins'
+    if schedule is not None:
+      schedule.stop()
+      what = 'saving and stopping'
+      if self.compiling:
+        what += ' when the programs are compiled, which may take minutes'
+    logging.info('%s: %s. A second one ends the process at once, without '
+                 'saving.', signal.Signals(number).name, what)
+
+  def _stop(self, number: int, _: Any) -> None:
+    """Stops the run, from the main thread."""
+    del number
+    if self._stopped:
+      return
+    self._stopped = True
+    if self.schedule is None:
+      raise KeyboardInterrupt
+    self.schedule.stop()
+
+  def restore(self) -> None:
+    """Restores the previous handlers, unless a signal has arrived.
+
+    In that case its second copy may still arrive, and must not disturb the
+    exit.
+    """
+    if self._stopped:
+      return
+    for number, handler in self._handlers.items():
+      signal.signal(number, handler)
+    signal.set_wakeup_fd(self._wakeup)
+    self._writer.close()  # Ends the thread.
