@@ -31,6 +31,13 @@ Observation = dict[str, Any]  # As `environment.GridLU` has them.
 _SCALE = 8  # `render` enlarges each pixel to a square of so many on a side.
 
 
+@functools.cache
+def _caption_lines(task: tasks.Task) -> int:
+  """Returns the lines of a task's longest caption: pictures have one size."""
+  return rendering.caption_lines(
+      list(map(str, task.instructions())), _SCALE * rendering.IMAGE_SIZE)
+
+
 class GridLUEnv(gymnasium.Env[Observation, Any]):
   """`gridlu.GridLU` with Gymnasium's interface.
 
@@ -83,7 +90,7 @@ class GridLUEnv(gymnasium.Env[Observation, Any]):
     self._ended = True
     # Of all the task's instructions: the space is the same for every list.
     self.task = tasks.find(task)
-    self._texts = texts = [str(i) for i in self.task.instructions()]
+    texts = [str(i) for i in self.task.instructions()]
     shape = (rendering.IMAGE_SIZE, rendering.IMAGE_SIZE, 3)
     self.observation_space = spaces.Dict({
         'image': spaces.Box(0, 255, shape, np.uint8),
@@ -127,12 +134,6 @@ class GridLUEnv(gymnasium.Env[Observation, Any]):
   def _info(self) -> dict[str, Any]:
     return {'is_success': self._environment.success}
 
-  @functools.cached_property
-  def _caption_lines(self) -> int:
-    """Lines of the longest caption, so that all pictures have one size."""
-    return rendering.caption_lines(
-        self._texts, _SCALE * rendering.IMAGE_SIZE)
-
   def step(
       self, action: int
   ) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
@@ -173,7 +174,7 @@ class GridLUEnv(gymnasium.Env[Observation, Any]):
       raise RuntimeError('There is no episode yet: call reset() first.')
     return rendering.contact_sheet(
         self._image[None], [str(self.instruction)], scale=_SCALE,
-        lines=self._caption_lines)
+        lines=_caption_lines(self.task))
 
 
 class TokenInstruction(
