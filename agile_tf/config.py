@@ -108,7 +108,8 @@ class Config:
       'paper', 'How the weights of both networks start. "paper": truncated '
       'normal with sigma = 1 / sqrt(fan_in). "he": with the variance '
       '2 / fan_in before a ReLU, 64 input channels of a module counted in '
-      'place of 128, and a policy that is uniform at first.', choices=('paper', 'he'))
+      'place of 128, and a policy that is uniform at first.',
+      choices=('paper', 'he'))
 
   # The reward.
   reward: str = _setting(
@@ -143,8 +144,9 @@ class Config:
 
   reward_prediction_goals: int = _setting(
       0, 'Goal examples that reward prediction also learns from, for each '
-      'rollout of a worker, and as many replayed states without a reward. Not '
-      'in the paper.', low=0)
+      'rollout of a worker, as rewarded states, and as many with the '
+      'instruction of another example, as states without reward. Not in the '
+      'paper.', low=0)
 
   # The policy.
   initial_policy: str = _setting(
@@ -226,6 +228,10 @@ class Config:
       0, 'Policy steps in which rho changes linearly from '
       '--first_anticipated_negative_rate to --anticipated_negative_rate. 0 '
       'keeps it constant, as in the paper.', low=0)
+  mismatched_share: float = _setting(
+      0.0, "The share of the discriminator's negatives that are not drawn from "
+      'B, but are goal examples with the instruction of another one. Not in '
+      'the paper.', low=0, high=0.9, double=True)
   max_column_norm: float = _setting(
       1.0, 'The L2 norm to which the incoming weights of each unit of the '
       'discriminator are clipped; 0 turns this off.', low=0)
@@ -321,7 +327,12 @@ class Config:
       raise ConfigError(
           f'--batch_size={self.batch_size} is odd; half of a batch are goal '
           'examples, so use an even number.')
-    draw = self.batch_size / (2 * self.smallest_rate)
+    if not self.num_from_b:
+      raise ConfigError(
+          f'--mismatched_share={self.mismatched_share} leaves none of the '
+          f'{self.batch_size // 2} negatives of a batch for states from B; '
+          'make it smaller.')
+    draw = self.num_from_b / self.smallest_rate
     if not math.isfinite(draw) or round(draw) > self.replay_size:
       raise ConfigError(
           f'--replay_size={self.replay_size} is less than one draw from B '
@@ -340,6 +351,16 @@ class Config:
           f'--reward={self.reward} with --reward_model={self.reward_model!r}: '
           'a frozen reward needs the directory of the run whose discriminator '
           'it uses, and the other rewards need an empty --reward_model.')
+
+  @property
+  def num_mismatched(self) -> int:
+    """The discriminator's negatives that are mismatched goal examples."""
+    return round(self.mismatched_share * self.batch_size / 2)
+
+  @property
+  def num_from_b(self) -> int:
+    """The discriminator's negatives that are from B."""
+    return self.batch_size // 2 - self.num_mismatched
 
   @property
   def smallest_rate(self) -> float:

@@ -110,10 +110,12 @@ def discriminator_gradients_program(
 ) -> signatures.DiscriminatorGradients:
   """Compiles lines 9 to 11 of Algorithm 1."""
   @tf.function(autograph=False, jit_compile=True)
-  def discriminator_gradients(phi, goals, candidates, drawn):
+  def discriminator_gradients(phi, goals, candidates, drawn, mismatched=None):
     goal_codes, goal_observations = goals
     codes, observations = candidates
-    count = goal_codes.shape[0]
+    total = count = goal_codes.shape[0]
+    if mismatched is not None:
+      count -= mismatched[0].shape[0]
     known = []
     if codes.shape[0] > count:  # With rho = 1 nothing is rejected.
       logits, results = discriminator.at(phi).record(
@@ -124,8 +126,11 @@ def discriminator_gradients_program(
       codes, observations = tf.gather(codes, kept), tf.gather(
           observations, kept)
       known = [tf.gather(x, kept, axis=2)[:, :, None] for x in results]
+    if mismatched is not None:
+      codes = tf.concat([codes, mismatched[0]], 0)
+      observations = tf.concat([observations, mismatched[1]], 0)
     images = world.images(tf.concat([observations, goal_observations], 0))
-    is_goal = tf.range(2 * count) >= count
+    is_goal = tf.range(2 * total) >= total
     with tf.GradientTape(watch_accessed_variables=False) as tape:
       tape.watch(phi)
       logits = discriminator.at(phi)(
@@ -134,8 +139,8 @@ def discriminator_gradients_program(
     correct = tf.cast((logits > 0) == is_goal, tf.float32)
     return tape.gradient(loss, phi), {
         'discriminator_loss': loss,
-        'goals_accepted': tf.reduce_mean(correct[count:]),
-        'negatives_rejected': tf.reduce_mean(correct[:count]),
+        'goals_accepted': tf.reduce_mean(correct[total:]),
+        'negatives_rejected': tf.reduce_mean(correct[:total]),
     }
 
   return discriminator_gradients

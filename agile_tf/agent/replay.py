@@ -79,22 +79,6 @@ class ReplayBuffer:
       rows = rng.integers(self._size(), size=count)
       return signatures.Pairs(self._codes[rows], self._observations[rows])
 
-  def sample_zeros(self, rng: np.random.Generator,
-                   count: int) -> signatures.Pairs:
-    """Draws pairs without a positive reward, if there are some, or any.
-
-    Args:
-      rng: Draws the indices.
-      count: How many pairs to draw.
-
-    Raises:
-      ValueError: if the buffer is empty.
-    """
-    with self._lock:
-      zeros = np.flatnonzero(~self._positive[:self._size()])
-      rows = rng.choice(zeros if len(zeros) else self._size(), count)
-      return signatures.Pairs(self._codes[rows], self._observations[rows])
-
   def sample_balanced(
       self, rng: np.random.Generator, count: int
   ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -135,16 +135,18 @@ class DiscriminatorGradients(Protocol):
   """Lines 9 to 11 of Algorithm 1."""
 
   def __call__(self, phi: tf.Tensor, goals: Pairs, candidates: Pairs,
-               drawn: np.int32) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
+               drawn: np.int32, mismatched: Pairs | None = None
+              ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
     """Returns the gradient of the discriminator's loss.
 
     Args:
       phi: float32 [P].
       goals: N goal examples.
-      candidates: M >= N pairs from B. Of the first `drawn`, the N that D rates
-        lowest are trained on, as negatives.
-      drawn: From N to M. If it changes from call to call, the program is still
-        the same.
+      candidates: M >= N - K pairs from B. Of the first `drawn`, the N - K that
+        D rates lowest are trained on, as negatives.
+      drawn: From N - K to M. If it changes from call to call, the program is
+        still the same.
+      mismatched: K negatives that are not from B; None for K = 0.
 
     Returns:
       The gradient, float32 [P]; and by name the loss (the mean over the 2 N

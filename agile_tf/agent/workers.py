@@ -62,7 +62,7 @@ class DiscriminatorWorker:
                goal_examples: worlds.GoalExamples,
                buffer: replay.ReplayBuffer, batch_size: int,
                anticipated_negative_rate: AnticipatedRate,
-               rng: np.random.Generator):
+               rng: np.random.Generator, num_mismatched: int = 0):
     """Makes a worker from its parts.
 
     Args:
@@ -75,6 +75,8 @@ class DiscriminatorWorker:
       batch_size: BS.
       anticipated_negative_rate: rho.
       rng: Draws the examples.
+      num_mismatched: How many of the BS / 2 negatives are goal examples with
+        the instruction of another one; the others are from B.
     """
     self.actor = actor
     self.rng = rng
@@ -86,8 +88,10 @@ class DiscriminatorWorker:
     self._num_goals = batch_size // 2
     # The paper's box has BS / (2 (1 - rho)), which contradicts its next line.
     self._rate = anticipated_negative_rate
+    self._num_mismatched = num_mismatched
+    self._num_kept = batch_size // 2 - num_mismatched
     self._num_candidates = round(
-        batch_size / (2 * anticipated_negative_rate.smallest))
+        self._num_kept / anticipated_negative_rate.smallest)
 
   def iterate(self, step: int = 0) -> Iteration:
     """Makes one pass of the inner loop, lines 4 to 13.
@@ -107,9 +111,13 @@ class DiscriminatorWorker:
     candidates = self._buffer.sample(self.rng, self._num_candidates)
     # 9, 10: Reject the top 1 - rho of them by D; compute the loss.
     phi = self._discriminator.snapshot()
-    drawn = round(self._num_goals / self._rate.at(step))
+    drawn = round(self._num_kept / self._rate.at(step))
+    mismatched = None
+    if self._num_mismatched:
+      mismatched = self._goal_examples.sample_mismatched(
+          self.rng, self._num_mismatched)
     gradient, metrics = self._gradients(
-        phi, goals, candidates, np.int32(drawn))
+        phi, goals, candidates, np.int32(drawn), mismatched)
     # 11, 12: Update phi, which all workers read.
     norms = self._discriminator.apply(gradient)
     values = {name: float(value) for name, value in metrics.items()}
@@ -189,7 +197,7 @@ class RewardPrediction:
   It contains the policy workers' instructions and states, and whether each
   state was rewarded. Half of a batch is drawn from rewarded states and half
   from the others, if both exist. A batch may also have goal examples, and as
-  many states that were not rewarded, which the paper's has not.
+  many with the instruction of another one, which the paper's has not.
   """
 
   def __init__(self, buffer: replay.ReplayBuffer, batch_size: int,
@@ -231,9 +239,9 @@ class RewardPrediction:
       return batch
     assert self._goal_examples is not None
     goals = self._goal_examples.sample(self.rng, self._num_goals)
-    zeros = self._buffer.sample_zeros(self.rng, self._num_goals)
+    others = self._goal_examples.sample_mismatched(self.rng, self._num_goals)
     labels = np.repeat([True, False], self._num_goals)
     return tuple(
         np.concatenate(parts) for parts in zip(
             batch, (*goals, labels[:self._num_goals]),
-            (*zeros, labels[self._num_goals:])))
+            (*others, labels[self._num_goals:])))

@@ -367,7 +367,7 @@ def make_parts(config: config_lib.Config,
             config.anticipated_negative_rate,
             config.first_anticipated_negative_rate,
             config.anticipated_negative_rate_steps),
-        np.random.default_rng(draw_seed))
+        np.random.default_rng(draw_seed), config.num_mismatched)
 
   reward: workers.RewardFunction = rewards.GroundTruth(config.reward_scale)
   if discriminator is not None:

@@ -50,7 +50,7 @@ def needs(config: config_lib.Config, world: worlds.World) -> list[Need]:
              config.policy_workers * config.reward_prediction_batch_size * seen,
              ('policy_workers', 'reward_prediction_batch_size'))]
   if config.trains_discriminator:
-    examples = config.batch_size / (2 * config.smallest_rate)
+    examples = config.num_from_b / config.smallest_rate
     found += [
         Need('the replay buffer B and its copy in a checkpoint',
              2 * config.replay_size * pair, ('replay_size',)),

@@ -35,7 +35,7 @@ _AT_LEAST = {
     'checkpoints_kept': 1, 'intra_op_threads': 0, 'inter_op_threads': 0,
     'reward_prediction_goals': 0, 'first_steps': 0,
     'anticipated_negative_rate_steps': 0, 'discriminator_actors': 1,
-    'discriminator_head_start': 0,
+    'discriminator_head_start': 0, 'mismatched_share': 0,
 }
 _MORE_THAN_0 = (
     'reward_scale', 'reward_prediction_cost', 'policy_learning_rate',
@@ -46,7 +46,7 @@ _MORE_THAN_0 = (
     'image_minutes')
 _DOUBLE = (
     'held_out_share', 'anticipated_negative_rate',
-    'first_anticipated_negative_rate', 'dataset_carrying',
+    'first_anticipated_negative_rate', 'dataset_carrying', 'mismatched_share',
     'checkpoint_minutes', 'stall_minutes', 'image_minutes')
 _AT_LEAST_0_AT_MOST_1 = (
     'policy_decay', 'discriminator_decay', 'discount', 'td_lambda',
@@ -54,7 +54,7 @@ _AT_LEAST_0_AT_MOST_1 = (
 _AT_MOST = {
     'episode_length': 2**31 - 1, 'rollout_length': 10_000,
     'policy_workers': 10_000, 'policy_threads': 1000,
-    'discriminator_actors': 10_000,
+    'discriminator_actors': 10_000, 'mismatched_share': 0.9,
     'steps': 900_000_000_000, 'intra_op_threads': 4096,
     'inter_op_threads': 4096}
 _OF_RUN = (

@@ -423,25 +423,30 @@ class DiscriminatorProgramsTest(parameterized.TestCase):
         self._phi if phi is None else phi, _scaled(observations),
         tf.constant(codes))
 
-  @parameterized.parameters((3, 3), (12, 12), (12, 7), (12, 3))
-  def test_gradients(self, num_candidates, drawn):
+  @parameterized.parameters(
+      (3, 3), (12, 12), (12, 7), (12, 3), (1, 1, 2), (6, 4, 2))
+  def test_gradients(self, num_candidates, drawn, num_mismatched=0):
     rng = np.random.default_rng(1)
-    goals, candidates = (
+    goals, candidates, mismatched = (
         (self._codes[rng.integers(4, size=n)], _images(rng, n))
-        for n in (3, num_candidates))
+        for n in (3, num_candidates, num_mismatched))
     program = gradients_lib.discriminator_gradients_program(
         self._discriminator, self._world)
-    gradient, terms = program(self._phi, goals, candidates, np.int32(drawn))
+    gradient, terms = program(
+        self._phi, goals, candidates, np.int32(drawn),
+        signatures.Pairs(*mismatched) if num_mismatched else None)
 
     # Lines 9 and 10 of Algorithm 1, an example at a time.
     ratings = [
         float(self._logits(code[None], image[None])[0])
         for code, image in zip(*(x[:drawn] for x in candidates))]
-    kept = np.argsort(ratings)[:3]
+    kept = np.argsort(ratings)[:3 - num_mismatched]
+    negatives = [np.concatenate([x[kept], other])
+                 for x, other in zip(candidates, mismatched)]
     with tf.GradientTape() as tape:
       tape.watch(self._phi)
       d_goals = tf.sigmoid(self._logits(*goals))
-      d_kept = tf.sigmoid(self._logits(*(x[kept] for x in candidates)))
+      d_kept = tf.sigmoid(self._logits(*negatives))
       loss = (-tf.reduce_sum(tf.math.log(d_goals)) -
               tf.reduce_sum(tf.math.log(1 - d_kept))) / 6
     expected = tape.gradient(loss, self._phi)

@@ -83,18 +83,6 @@ class ReplayTest(parameterized.TestCase):
       self.assertEqual(one, again)
       self.assertNotEqual(one, other)
 
-  def test_zeros(self):
-    buffer = replay.ReplayBuffer(100, 2, [2, 3])
-    rng = np.random.default_rng(0)
-    buffer.add(*_triples(0, 1, every=1))
-    codes, _ = buffer.sample_zeros(rng, 5)  # There are none.
-    self.assertEqual(set(codes[:, 0].tolist()), {0})
-    buffer.add(*_triples(1, 12, every=4))  # 4 and 8 are positive.
-    codes, observations = buffer.sample_zeros(rng, 500)
-    self._assert_whole(codes, observations)
-    self.assertEqual(
-        set(codes[:, 0].tolist()), set(range(1, 12)) - {4, 8})
-
   @parameterized.parameters((4, 2), (5, 2), (1, 0), (2, 1))
   def test_balanced(self, count, expected):
     buffer = replay.ReplayBuffer(100, 2, [2, 3])

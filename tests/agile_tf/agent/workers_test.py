@@ -38,6 +38,10 @@ class _GoalExamples:
         numbers[:, None].astype(np.int32),
         numbers[:, None].astype(np.uint8))
 
+  def sample_mismatched(self, rng, count):
+    codes, observations = self.sample(rng, count)
+    return signatures.Pairs(-codes, observations)
+
 
 def _rollout(length, width):
   """States that all differ; the code is the state's number."""
@@ -61,16 +65,18 @@ class RewardPredictionTest(absltest.TestCase):
     codes, observations, positive = predictions.exchange(rollout, decisions)
     self.assertEqual(codes.shape, (width, replayed + 2 * goals, 1))
     self.assertEqual(observations.shape, (width, replayed + 2 * goals, 1))
-    is_goal = observations[..., 0] >= 200
+    is_goal = codes[..., 0] >= 200
+    is_other = codes[..., 0] < 0
     np.testing.assert_array_equal(is_goal.sum(1), [goals] * width)
+    np.testing.assert_array_equal(is_other.sum(1), [goals] * width)
+    played = ~is_goal & ~is_other
     np.testing.assert_array_equal(
-        positive, is_goal | (observations[..., 0] % 3 == 0))
+        positive, is_goal | played & (observations[..., 0] % 3 == 0))
     np.testing.assert_array_equal(
         positive.sum(1), [replayed // 2 + goals] * width)
-    # Each state has its own instruction.
-    np.testing.assert_array_equal(codes[is_goal], observations[is_goal])
+    # Each state that was played has its own instruction.
     np.testing.assert_array_equal(
-        codes[~is_goal], observations[~is_goal] % width)
+        codes[played], observations[played] % width)
 
   def test_none_in_the_paper(self):
     predictions = workers.RewardPrediction(

@@ -113,6 +113,37 @@ class WorldsTest(parameterized.TestCase):
     self.assertLessEqual(drawn, pairs)
     self.assertGreater(len(drawn), 150)  # 184 are expected.
 
+  def test_mismatched_examples(self):
+    world = worlds.gridlu_world()
+    dataset = goal_dataset.generate('relations', 200, seed=1)
+    examples = worlds.GoalExamples(dataset, world)
+    codes, observations = examples.sample_mismatched(
+        np.random.default_rng(0), 2000)
+    own: dict[bytes, set[bytes]] = {}
+    for i, state in zip(dataset.instruction, dataset.states):
+      own.setdefault(state.tobytes(), set()).add(
+          world.grammar.encode([dataset.instructions[i]])[0].tobytes())
+    for code, state in zip(codes, observations):
+      self.assertNotEqual(own[state.tobytes()], {code.tobytes()})
+    # Nearly all of them are negatives.
+    texts = [str(x) for x in language.relations_instructions()]
+    numbers = {code.tobytes(): i
+               for i, code in enumerate(world.grammar.encode(texts))}
+    truth = relations.satisfied(
+        relations.encode(language.relations_instructions())[
+            [numbers[code.tobytes()] for code in codes]],
+        board.unpack(observations))
+    self.assertBetween(truth.mean(), 0.01, 0.15)
+
+  def test_mismatched_examples_of_one_instruction(self):
+    world = worlds.gridlu_world()
+    one = goal_dataset.generate(
+        'relations', 20, seed=1,
+        instructions=language.relations_instructions()[:1])
+    with self.assertRaisesRegex(worlds.WorldError, '--mismatched_share'):
+      worlds.GoalExamples(one, world).sample_mismatched(
+          np.random.default_rng(0), 2)
+
   def test_examples_of_another_world_are_refused(self):
     image = np.zeros([2, 40, 40, 3], np.uint8)
     index = np.zeros([2], np.int32)
