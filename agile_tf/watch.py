@@ -83,7 +83,7 @@ class Show:
       WorldError: The run's world is not GridLU.
     """
     from agile_tf.agent import worlds
-    tf = machine.import_tensorflow()
+    from agile_tf.evaluation import trained as trained_lib
     seeds = np.random.SeedSequence(seed).spawn(2)
     self._environment = trained.world.make_environment(
         int(seeds[0].generate_state(1)[0]))
@@ -97,9 +97,8 @@ class Show:
           'show only its boards. agile_tf.evaluate --picture draws final '
           'states of any world.')
     self._trained = trained
-    self._policy = tf.function(trained.policy, reduce_retracing=True)
-    self._discriminator = tf.function(
-        trained.discriminator, reduce_retracing=True)
+    self._policy = trained_lib.compiled(trained.policy)
+    self._discriminator = trained_lib.compiled(trained.discriminator)
     self._name = name
     self._rng = None if greedy else np.random.default_rng(seeds[1])
     self._recording = recording

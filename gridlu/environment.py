@@ -186,6 +186,12 @@ class GridLU(dm_env.Environment):
     return self._setup.instructions[self._index]
 
   @property
+  def success(self) -> bool:
+    """Whether the state satisfies the instruction."""
+    return bool(self._setup.task.satisfied(
+        self._setup.codes[self._index], self._current_state()))
+
+  @property
   def instructions(self) -> tuple[language.Instruction, ...]:
     """The instructions that episodes are drawn from."""
     return self._setup.instructions
@@ -245,8 +251,7 @@ class GridLU(dm_env.Environment):
     self._num_steps += 1
     reward = 0.0
     if setup.rewarded:
-      reward = float(
-          setup.task.satisfied(setup.codes[self._index], self._state))
+      reward = float(self.success)
     observation = self._observation()
     if self._num_steps < setup.episode_length:
       return dm_env.transition(reward, observation)

@@ -8,10 +8,12 @@ Needs the package gymnasium (`pip install agile-tf[gym]`).
     environment = gymnasium.make('GridLU-Arrangements-v0')
 
 Or in one line, `gymnasium.make('gridlu.gym:GridLU-Relations-v0')`. Further
-arguments of `make` are those of `GridLUEnv`.
+arguments of `make` are those of `GridLUEnv`. `TokenInstruction` makes an
+environment for learners that cannot read text.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+import functools
 from typing import Any
 
 import gymnasium
@@ -26,13 +28,27 @@ from gridlu import world
 
 Observation = dict[str, Any]  # As `environment.GridLU` has them.
 
+_SCALE = 8  # `render` enlarges each pixel to a square of so many on a side.
+
+
+@functools.cache
+def _caption_lines(task: tasks.Task) -> int:
+  """Returns the lines of a task's longest caption: pictures have one size."""
+  return rendering.caption_lines(
+      list(map(str, task.instructions())), _SCALE * rendering.IMAGE_SIZE)
+
 
 class GridLUEnv(gymnasium.Env[Observation, Any]):
   """`gridlu.GridLU` with Gymnasium's interface.
 
   An observation is `{'image': uint8 [56, 56, 3], 'instruction': str}` and an
   action a number from 0 to 5 (see `world.Action`). `reset(seed=...)` starts
-  the same episodes as a `gridlu.GridLU` with that seed.
+  the same episodes as a `gridlu.GridLU` with that seed. `info['is_success']`
+  says whether the current state satisfies the instruction; an episode succeeds
+  if its last state does.
+
+  Attributes:
+    task: The task.
   """
 
   metadata: dict[str, Any] = {'render_modes': ['rgb_array'], 'render_fps': 4}
@@ -55,7 +71,7 @@ class GridLUEnv(gymnasium.Env[Observation, Any]):
         bootstraps from the last state) or as `terminated`.
       rewarded: Whether the reward is the ground truth, or always 0; None for
         the task's default.
-      render_mode: 'rgb_array' to make `render` return the image; or None.
+      render_mode: 'rgb_array' to make `render` return a picture; or None.
 
     Raises:
       ValueError: An argument is not as described.
@@ -73,7 +89,8 @@ class GridLUEnv(gymnasium.Env[Observation, Any]):
     self._image: np.ndarray | None = None
     self._ended = True
     # Of all the task's instructions: the space is the same for every list.
-    texts = [str(i) for i in tasks.find(task).instructions()]
+    self.task = tasks.find(task)
+    texts = [str(i) for i in self.task.instructions()]
     shape = (rendering.IMAGE_SIZE, rendering.IMAGE_SIZE, 3)
     self.observation_space = spaces.Dict({
         'image': spaces.Box(0, 255, shape, np.uint8),
@@ -104,7 +121,7 @@ class GridLUEnv(gymnasium.Env[Observation, Any]):
       options: Ignored.
 
     Returns:
-      The observation and an empty dict.
+      The observation and the info.
     """
     super().reset(seed=seed)
     if seed is not None:
@@ -112,7 +129,10 @@ class GridLUEnv(gymnasium.Env[Observation, Any]):
     observation = self._environment.reset().observation
     self._image = observation['image']
     self._ended = False
-    return observation, {}
+    return observation, self._info()
+
+  def _info(self) -> dict[str, Any]:
+    return {'is_success': self._environment.success}
 
   def step(
       self, action: int
@@ -124,7 +144,7 @@ class GridLUEnv(gymnasium.Env[Observation, Any]):
 
     Returns:
       The observation, the reward, whether the episode is terminated, whether it
-      is truncated, and an empty dict.
+      is truncated, and the info.
 
     Raises:
       ValueError: There is no such action.
@@ -136,10 +156,14 @@ class GridLUEnv(gymnasium.Env[Observation, Any]):
     self._image = step.observation['image']
     self._ended = step.last()
     return (step.observation, step.reward, self._ended and not self._truncate,
-            self._ended and self._truncate, {})
+            self._ended and self._truncate, self._info())
 
   def render(self) -> np.ndarray | None:
-    """Returns the image, uint8 [56, 56, 3]; None without a render mode.
+    """Returns the image with the instruction below; None without a render mode.
+
+    Returns:
+      uint8 [height, 464, 3], for a person to see. All pictures of a task have
+      the same size.
 
     Raises:
       RuntimeError: There is no episode yet.
@@ -148,4 +172,65 @@ class GridLUEnv(gymnasium.Env[Observation, Any]):
       return None
     if self._image is None:
       raise RuntimeError('There is no episode yet: call reset() first.')
-    return self._image.copy()
+    return rendering.contact_sheet(
+        self._image[None], [str(self.instruction)], scale=_SCALE,
+        lines=_caption_lines(self.task))
+
+
+class TokenInstruction(
+    gymnasium.ObservationWrapper, gymnasium.utils.RecordConstructorArgs):
+  """Gives the instruction as the numbers of its tokens instead of as text.
+
+  `observation['instruction']` is int64 [L], for the L tokens of the task's
+  longest instruction: their places in `tokens`, from 1, in the order of the
+  text and without brackets, Color, Shape and SCENE. Zeros fill the rest.
+  Learners that take a dict of arrays can then be used as they are. For those
+  that take one array, such as CleanRL's, wrap this in
+  `gymnasium.wrappers.FlattenObservation`.
+
+  Attributes:
+    tokens: The task's tokens.
+  """
+
+  def __init__(self, env: gymnasium.Env):
+    """Wraps an environment.
+
+    Args:
+      env: A `GridLUEnv`, or one in other wrappers.
+
+    Raises:
+      ValueError: `env` is no GridLU environment.
+    """
+    gymnasium.utils.RecordConstructorArgs.__init__(self)
+    gymnasium.ObservationWrapper.__init__(self, env)
+    inner = env.unwrapped
+    if not isinstance(inner, GridLUEnv):
+      raise ValueError(f'{inner} is no GridLU environment: expected a '
+                       'GridLUEnv, such as gymnasium.make makes.')
+    task = inner.task
+    self.tokens = task.tokens
+    numbers = {token: i for i, token in enumerate(self.tokens, 1)}
+    sentences = {str(instruction): [
+        numbers[token] for token in _in_order(instruction.tree)]
+        for instruction in task.instructions()}
+    length = max(map(len, sentences.values()))
+    self._rows = {
+        text: np.array(row + [0] * (length - len(row)), np.int64)
+        for text, row in sentences.items()}
+    self.observation_space = spaces.Dict({
+        'image': inner.observation_space['image'],
+        'instruction': spaces.Box(0, len(self.tokens), [length], np.int64)})
+
+  def observation(self, observation: Observation) -> dict[str, np.ndarray]:
+    """Returns an observation with tokens in place of the text."""
+    return {**observation,
+            'instruction': self._rows[observation['instruction']].copy()}
+
+
+def _in_order(tree: language.Tree) -> Iterator[str]:
+  """Yields the tokens of a tree in the order of its text."""
+  for part in tree:
+    if isinstance(part, str):
+      yield part
+    else:
+      yield from _in_order(part)

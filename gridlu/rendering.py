@@ -160,9 +160,25 @@ def checked(images: np.ndarray, captions: Sequence[str] | None) -> np.ndarray:
   return images
 
 
+def _font() -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
+  """Returns the font of all texts."""
+  return ImageFont.load_default(size=11)
+
+
+def caption_lines(captions: Sequence[str], width: int) -> int:
+  """Returns how many lines the longest of these captions has.
+
+  Args:
+    captions: At least one text.
+    width: The width of the image above it, in pixels.
+  """
+  font = _font()
+  return max(len(_wrap(caption, font, width)) for caption in captions)
+
+
 def contact_sheet(images: np.ndarray, captions: Sequence[str] | None = None,
-                  columns: int = 8, scale: int = 3, title: str = ''
-                 ) -> np.ndarray:
+                  columns: int = 8, scale: int = 3, title: str = '',
+                  lines: int = 1) -> np.ndarray:
   """Arranges images in rows on one large image.
 
   Args:
@@ -173,6 +189,7 @@ def contact_sheet(images: np.ndarray, captions: Sequence[str] | None = None,
     scale: Enlarges each pixel to a square of this many pixels on a side.
     title: A text above all images, wrapped to the width of them all; '' for no
       text and no space for it.
+    lines: Captions have space for at least this many lines.
 
   Returns:
     uint8 [height, width, 3].
@@ -190,12 +207,12 @@ def contact_sheet(images: np.ndarray, captions: Sequence[str] | None = None,
   height, width = images.shape[1] * scale, images.shape[2] * scale
   margin = 8
   cell_width = width + margin
-  font = ImageFont.load_default(size=11)
+  font = _font()
   line_height = 14
   texts = [_wrap(text, font, width)
            for text in (captions if captions is not None else ())]
   caption_height = (
-      2 + line_height * max(len(lines) for lines in texts) if texts else 0)
+      2 + line_height * max(lines, *map(len, texts)) if texts else 0)
   titles = _wrap(title, font, columns * cell_width - margin) if title else []
   cell_height = height + caption_height + margin
   top = margin + line_height * len(titles) + (2 if titles else 0)
@@ -205,8 +222,8 @@ def contact_sheet(images: np.ndarray, captions: Sequence[str] | None = None,
       (255, 255, 255))
   draw = ImageDraw.Draw(sheet)
 
-  def write(lines: Sequence[str], x: int, y: int) -> None:
-    for i, line in enumerate(lines):
+  def write(text: Sequence[str], x: int, y: int) -> None:
+    for i, line in enumerate(text):
       draw.text((x, y + i * line_height), line, (0, 0, 0), font)
 
   write(titles, margin, margin)

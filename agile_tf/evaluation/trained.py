@@ -90,6 +90,12 @@ def at(trained: Trained, run_dir: str, step: int | None = None) -> Trained:
            if has_discriminator else None))
 
 
+def compiled(network: functional.Network) -> Callable[..., Any]:
+  """Returns a network as a program for batches of any size."""
+  # AutoGraph would do nothing but warn, in a notebook.
+  return tf.function(network, autograph=False, reduce_retracing=True)
+
+
 def _prepare(world: worlds.World, images: Any, instructions: Sequence[str]
             ) -> tuple[tf.Tensor, np.ndarray] | None:
   """Returns the inputs of the networks for a batch; None for an empty batch.
@@ -144,7 +150,7 @@ def load_reward_model(run_dir: str, step: int | None = None
     raise checkpoints.CheckpointError(
         f'{run_dir} has no discriminator: it was trained on the ground truth. '
         'Name the directory of an AGILE run.')
-  compute = tf.function(trained.discriminator, reduce_retracing=True)
+  compute = compiled(trained.discriminator)
 
   def reward_model(images: Any, instructions: Sequence[str]) -> np.ndarray:
     inputs = _prepare(trained.world, images, instructions)
@@ -172,7 +178,7 @@ def load_policy(run_dir: str, step: int | None = None
     ConfigError or CheckpointError: if there is no such run or checkpoint.
   """
   trained = load(run_dir, step)
-  compute = tf.function(trained.policy, reduce_retracing=True)
+  compute = compiled(trained.policy)
 
   def policy(images: Any, instructions: Sequence[str],
              rng: np.random.Generator | None = None) -> np.ndarray:

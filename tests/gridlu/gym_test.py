@@ -46,10 +46,12 @@ class GridLUEnvTest(parameterized.TestCase):
     environment = gymnasium.make(_NAMES[task], truncate=truncate, rewarded=True)
     expected = gridlu.GridLU(task, seed=7, rewarded=True)
     rng = np.random.default_rng(0)
+    successes = 0
     for episode in range(20):
       observation, info = environment.reset(
           seed=None if episode else 7)
       step = expected.reset()
+      self.assertEqual(info, {'is_success': expected.success})
       terminated = truncated = False
       while not step.last():
         self.assertFalse(terminated or truncated)
@@ -63,8 +65,12 @@ class GridLUEnvTest(parameterized.TestCase):
                          step.observation['instruction'])
         self.assertEqual(reward, step.reward)
         self.assertIn(observation, environment.observation_space)
-        self.assertEqual(info, {})
+        self.assertEqual(info, {'is_success': bool(gridlu.satisfied(
+            expected.instruction, expected.state))})
+        successes += info['is_success']
       self.assertEqual((terminated, truncated), (not truncate, truncate))
+    if task == 'relations':
+      self.assertGreater(successes, 0)
     self.assertEqual(environment.unwrapped.instruction, expected.instruction)
     np.testing.assert_array_equal(environment.unwrapped.state.blocks,
                                   expected.state.blocks)
@@ -107,16 +113,23 @@ class GridLUEnvTest(parameterized.TestCase):
     self.assertNotEqual(starts(1), starts(2))
     self.assertNotEqual(starts(None), starts(None))
 
-  def test_renders_the_observation(self):
-    environment = gymnasium.make('GridLU-Relations-v0',
-                                 render_mode='rgb_array')
-    observation, _ = environment.reset(seed=0)
-    np.testing.assert_array_equal(environment.render(), observation['image'])
-    observation, *_ = environment.step(1)
-    picture = environment.render()
-    np.testing.assert_array_equal(picture, observation['image'])
-    picture[:] = 0
-    self.assertGreater(np.sum(observation['image']), 0)
+  @parameterized.parameters(*_NAMES.values())
+  def test_renders_pictures_for_a_person(self, name):
+    environment = gymnasium.make(name, render_mode='rgb_array')
+    shapes, captions = set(), set()
+    for episode in range(20):
+      environment.reset(seed=None if episode else 0)
+      observation, *_ = environment.step(1)
+      picture = environment.render()
+      shapes.add(picture.shape)
+      np.testing.assert_array_equal(
+          picture[8:8 + 448:8, 8:8 + 448:8], observation['image'])
+      caption = picture[8 + 448:]
+      self.assertTrue(np.any(caption < 128))  # Black on white.
+      captions.add((observation['instruction'], caption.tobytes()))
+    self.assertLen({text for text, _ in captions}, len(captions))
+    (height, width, _), = shapes
+    self.assertEqual((height % 2, width % 2), (0, 0))  # Video codecs ask this.
 
   def test_vectorises(self):
     environments = gymnasium.make_vec(
@@ -124,6 +137,48 @@ class GridLUEnvTest(parameterized.TestCase):
     observation, _ = environments.reset(seed=0)
     self.assertEqual(observation['image'].shape, (2, 56, 56, 3))
     self.assertLen(observation['instruction'], 2)
+
+  def test_tokens(self):
+    environment = gridlu.gym.TokenInstruction(
+        gymnasium.make('GridLU-Relations-v0'))
+    tokens = ('', *environment.tokens)
+    rows = {}
+    for episode in range(200):
+      observation, _ = environment.reset(seed=None if episode else 0)
+      self.assertIn(observation, environment.observation_space)
+      row = observation['instruction']
+      rows[str(environment.unwrapped.instruction)] = tuple(row)
+      text = str(environment.unwrapped.instruction)
+      for word in 'Color', 'Shape', 'SCENE', '(', ')', "'", ',':
+        text = text.replace(word, ' ')
+      self.assertEqual(' '.join(tokens[i] for i in row).split(), text.split())
+    self.assertLen(set(rows.values()), len(rows))
+    np.testing.assert_array_equal(
+        environment.step(1)[0]['instruction'], row)
+    self.assertEqual(environment.observation_space['instruction'].shape, (5,))
+
+  @parameterized.parameters(*_NAMES.values())
+  def test_tokens_for_other_learners(self, name):
+    environment = gridlu.gym.TokenInstruction(gymnasium.make(name))
+    with warnings.catch_warnings():
+      warnings.simplefilter('error')
+      # It warns of every wrapper.
+      warnings.filterwarnings('ignore', message='.*is different from the unw')
+      env_checker.check_env(environment, skip_render_check=True)
+    flat = gymnasium.wrappers.FlattenObservation(environment)
+    observation, _ = flat.reset(seed=0)
+    self.assertIn(observation, flat.observation_space)
+    self.assertLen(flat.observation_space.shape, 1)
+
+  def test_passes_the_checker_of_stable_baselines3(self):
+    # PyTorch is too large for the extra `test`. To run this, install
+    # stable-baselines3 beside it; it passed with version 2.9.2.
+    checker = pytest.importorskip('stable_baselines3.common.env_checker')
+    with warnings.catch_warnings():
+      warnings.simplefilter('error')
+      for name in _NAMES.values():
+        checker.check_env(gridlu.gym.TokenInstruction(gymnasium.make(
+            name, render_mode='rgb_array').unwrapped))
 
   def test_misuse_is_named(self):
     environment = gridlu.gym.GridLUEnv(
@@ -142,6 +197,8 @@ class GridLUEnvTest(parameterized.TestCase):
       gridlu.gym.GridLUEnv(render_mode='human')
     with self.assertRaisesRegex(ValueError, "task is 'chess'"):
       gridlu.gym.GridLUEnv(task='chess')
+    with self.assertRaisesRegex(ValueError, 'is no GridLU environment'):
+      gridlu.gym.TokenInstruction(gymnasium.make('CartPole-v1'))
 
 
 if __name__ == '__main__':
