@@ -46,12 +46,12 @@ def _remove_left_overs(path: str) -> None:
   start = f'{path}.{socket.gethostname()}.'
   for left_over in glob.glob(f'{glob.escape(start)}*.part'):
     number = left_over.removeprefix(start).removesuffix('.part')
-    if number.isdecimal() and not _is_running(int(number)):
+    if number.isdecimal() and not is_running(int(number)):
       with contextlib.suppress(OSError):  # Another process has removed it.
         os.remove(left_over)
 
 
-def _is_running(process: int) -> bool:
+def is_running(process: int) -> bool:
   """Returns whether this machine has a process with this number."""
   try:
     os.kill(process, 0)

@@ -24,9 +24,12 @@ import sys
 import tempfile
 import threading
 
+from gridlu import files
+
 _VARIABLE = 'TF_XLA_FLAGS'
 _BYTES_KEPT = 2**29
 _BYTES_FREE = 2**28  # Less space on a disk is left to others.
+_PREFIX = 'agile_tf_xla_'  # Of a process's directory; its number follows.
 _SECONDS = 5.0  # From one look for new programs to the next.
 
 
@@ -81,6 +84,15 @@ def _programs(folder: str) -> Iterator[tuple[str, str]]:
         os.remove(path)
 
 
+def _remove_left_overs() -> None:
+  """Removes the directories of processes that were killed."""
+  start = os.path.join(tempfile.gettempdir(), _PREFIX)
+  for folder in glob.glob(f'{glob.escape(start)}*'):
+    number = folder.removeprefix(start).partition('_')[0]
+    if number.isdecimal() and not files.is_running(int(number)):
+      shutil.rmtree(folder, ignore_errors=True)
+
+
 def _trim(root: str) -> None:
   """Removes the oldest programs of all machines if there are too many."""
   known = []
@@ -119,7 +131,8 @@ class Cache:
       raise FileNotFoundError(f'{root} is not an absolute path.')
     os.makedirs(self._shared, mode=0o700, exist_ok=True)
     self._known: set[str] = set()
-    self.folder = tempfile.mkdtemp(prefix='agile_tf_xla_')
+    _remove_left_overs()
+    self.folder = tempfile.mkdtemp(prefix=f'{_PREFIX}{os.getpid()}_')
     try:
       for folder in (self._shared, self.folder):
         if shutil.disk_usage(folder).free < _BYTES_FREE:

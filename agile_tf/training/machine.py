@@ -42,6 +42,9 @@ def memory() -> int:
 @contextlib.contextmanager
 def _silence() -> Iterator[None]:
   """Keeps from stderr what is printed meanwhile, unless there is an error."""
+  if sys.stderr is None:  # It is closed.
+    yield
+    return
   sys.stderr.flush()
   with tempfile.TemporaryFile() as printed, os.fdopen(os.dup(2)) as stderr:
     # If the process is aborted, for lack of AVX for example, this shows where.

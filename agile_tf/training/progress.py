@@ -46,7 +46,7 @@ class Progress:
       steps: The step at which the run begins or resumes.
       total_steps: The step at which the run will end.
     """
-    self._in_terminal = sys.stderr.isatty()
+    self._in_terminal = sys.stderr is not None and sys.stderr.isatty()
     options: dict[str, Any] = dict(dynamic_ncols=True)
     if not self._in_terminal:
       options = dict(file=_Lines(), mininterval=_LINE_SECONDS, miniters=1,

@@ -6,6 +6,7 @@
 import os
 import pathlib
 import shutil
+import tempfile
 from unittest import mock
 
 from absl.testing import absltest
@@ -74,6 +75,16 @@ class CompilationCacheTest(absltest.TestCase):
     _compile(cache)
     cache.publish()
     self.assertTrue(os.path.islink(os.path.join(cache.folder, _PROGRAM)))
+
+  def test_directories_of_killed_processes_are_removed(self):
+    with mock.patch.object(
+        tempfile, 'tempdir', self.create_tempdir('temporary').full_path):
+      running = self._cache()
+      killed = pathlib.Path(tempfile.gettempdir(), f'agile_tf_xla_{2**30}_a')
+      killed.mkdir()
+      self._cache()
+      self.assertTrue(os.path.exists(running.folder))
+      self.assertFalse(killed.exists())
 
   def test_damaged_programs_are_removed(self):
     for damage in (b'', b'prog', b'progrbm', b'program and more'):
