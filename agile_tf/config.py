@@ -234,6 +234,11 @@ class Config:
   run_dir: str = _setting(
       '', "The directory of the run's files. If it contains a run, that run is "
       'resumed.', of_run=True)
+  devices: str = _setting(
+      'auto', 'The devices that policy threads are dealt over: "auto" (every '
+      'GPU of the machine, or its CPU), or a list such as GPU:0,GPU:2. The '
+      'first also keeps the parameters and trains the discriminator. "none": '
+      'policy threads run on the workers of a cluster alone.', of_run=True)
   intra_op_threads: int = _setting(
       0, 'Threads that TensorFlow uses within one operation or compiled '
       'program; 0 means one for each CPU core that the process may use.',

@@ -29,6 +29,7 @@ from agile_tf.training import checkpoints
 from agile_tf.training import health
 from agile_tf.training import machine
 from agile_tf.training import metrics
+from agile_tf.training import placement
 from agile_tf.training import recorder
 from agile_tf.training import run_lock
 from agile_tf.training import schedule as schedule_lib
@@ -307,7 +308,8 @@ def build(config: config_lib.Config, check_lock: Callable[[], None]
     if config.initial_policy:
       initial = _load_result('initial_policy', config.initial_policy)
   started = time.monotonic()
-  trainer = trainer_lib.Trainer(config, frozen, initial)
+  trainer = trainer_lib.Trainer(
+      config, frozen, initial, placement.Placement(here.devices))
   run = Run(config, trainer, check_lock)
   config_lib.save(config, config_path)  # Last: a failed start leaves no run.
   logging.info(

@@ -54,7 +54,7 @@ _AT_MOST = {
 _OF_RUN = (
     'strict_dataset', 'steps', 'run_dir', 'log_steps', 'image_steps',
     'stall_minutes', 'checkpoint_minutes', 'checkpoints_kept', 'why',
-    'intra_op_threads', 'inter_op_threads')
+    'devices', 'intra_op_threads', 'inter_op_threads')
 
 
 class ConfigTest(parameterized.TestCase):
@@ -308,7 +308,7 @@ class DifferencesTest(parameterized.TestCase):
     changed = config.Config(
         strict_dataset=True, steps=1, run_dir='x', log_steps=1, image_steps=1,
         stall_minutes=1.0, checkpoint_minutes=1.0, checkpoints_kept=1, why='x',
-        intra_op_threads=1, inter_op_threads=1)
+        devices='CPU:0', intra_op_threads=1, inter_op_threads=1)
     for name in _OF_RUN:
       self.assertNotEqual(
           getattr(changed, name), getattr(config.Config(), name))
