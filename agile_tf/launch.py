@@ -26,13 +26,16 @@ from PIL import Image
 from agile_tf import config as config_lib
 from agile_tf.reproduction import comparison
 from agile_tf.training import checkpoints
+from agile_tf.training import cluster as cluster_lib
 from agile_tf.training import health
 from agile_tf.training import machine
 from agile_tf.training import metrics
 from agile_tf.training import placement
 from agile_tf.training import recorder
+from agile_tf.training import remote
 from agile_tf.training import run_lock
 from agile_tf.training import schedule as schedule_lib
+from agile_tf.training import serving
 from agile_tf.training import threads
 from agile_tf.training import trainer as trainer_lib
 from gridlu import program
@@ -286,13 +289,15 @@ class _Signals:
     self._writer.close()  # Ends the thread.
 
 
-def build(config: config_lib.Config, check_lock: Callable[[], None]
+def build(config: config_lib.Config, check_lock: Callable[[], None],
+          workers: remote.Workers | None = None
          ) -> tuple[trainer_lib.Trainer, Run]:
   """Returns a run, at its start or at its newest checkpoint.
 
   Args:
     config: The run's settings.
     check_lock: See `Run`.
+    workers: The run's workers on other machines.
 
   Raises:
     ConfigError, CheckpointError, GoalDatasetError, MetricsError or WorldError:
@@ -308,8 +313,13 @@ def build(config: config_lib.Config, check_lock: Callable[[], None]
     if config.initial_policy:
       initial = _load_result('initial_policy', config.initial_policy)
   started = time.monotonic()
+  if workers is not None:
+    workers.start()
   trainer = trainer_lib.Trainer(
-      config, frozen, initial, placement.Placement(here.devices))
+      config, frozen, initial, placement.Placement(
+          here.devices, workers.devices if workers is not None else tuple))
+  if workers is not None:
+    workers.check(trainer.world)
   run = Run(config, trainer, check_lock)
   config_lib.save(config, config_path)  # Last: a failed start leaves no run.
   logging.info(
@@ -339,8 +349,14 @@ def _load_result(flag: str, run_dir: str) -> checkpoints.Checkpoint:
   return checkpoint
 
 
-def train(config: config_lib.Config) -> None:
+def train(config: config_lib.Config,
+          cluster: cluster_lib.Cluster | None = None) -> None:
   """Carries out a run, from its start or from its newest checkpoint.
+
+  Args:
+    config: The run's settings.
+    cluster: The run's workers on other machines. They end with the run, unless
+      that ends with an error.
 
   Raises:
     ConfigError, CheckpointError, GoalDatasetError, MetricsError,
@@ -349,15 +365,19 @@ def train(config: config_lib.Config) -> None:
     TrainingError: if a loss, a gradient or a parameter is not finite.
   """
   make_run_dir(config)
-  with run_lock.hold(config.run_dir) as check_lock:
-    _train(config, check_lock)
+  with run_lock.hold(config.run_dir) as check_lock, remote.workers(
+      cluster or cluster_lib.Cluster(), config) as workers:
+    _train(config, check_lock, workers)
 
 
-def _train(config: config_lib.Config, check_lock: Callable[[], None]) -> None:
+def _train(config: config_lib.Config, check_lock: Callable[[], None],
+           workers: remote.Workers) -> None:
   signals = _Signals()
   try:
     try:
-      trainer, run = build(config, check_lock)
+      trainer, run = build(config, check_lock, workers)
+      if not trainer.schedule.finished:
+        workers.wait()
       signals.schedule = trainer.schedule
     except KeyboardInterrupt:
       logging.info('Stopped before the run began; there is nothing to save.')
@@ -382,7 +402,12 @@ def main(argv: Sequence[str]) -> None:
   """Reads the flags and trains."""
   del argv
   logging.set_verbosity(logging.INFO)
-  train(config_lib.from_flags(flags.FLAGS))
+  config = config_lib.from_flags(flags.FLAGS)
+  cluster = cluster_lib.find(config, os.environ)
+  if cluster.task:
+    serving.serve(cluster, config)
+  else:
+    train(config, cluster)
 
 
 if __name__ == '__main__':

@@ -32,7 +32,8 @@ _AT_LEAST = {
     'steps_per_discriminator_update': 0, 'dataset_size': 1, 'dataset_seed': 0,
     'steps': 1, 'seed': 0, 'log_steps': 1, 'image_steps': 1,
     'max_column_norm': 0, 'held_out_seed': 0,
-    'checkpoints_kept': 1, 'intra_op_threads': 0, 'inter_op_threads': 0,
+    'checkpoints_kept': 1, 'task': 0, 'intra_op_threads': 0,
+    'inter_op_threads': 0,
 }
 _MORE_THAN_0 = (
     'reward_scale', 'reward_prediction_cost', 'policy_learning_rate',
@@ -54,7 +55,7 @@ _AT_MOST = {
 _OF_RUN = (
     'strict_dataset', 'steps', 'run_dir', 'log_steps', 'image_steps',
     'stall_minutes', 'checkpoint_minutes', 'checkpoints_kept', 'why',
-    'devices', 'intra_op_threads', 'inter_op_threads')
+    'devices', 'cluster', 'task', 'intra_op_threads', 'inter_op_threads')
 
 
 class ConfigTest(parameterized.TestCase):
@@ -308,7 +309,8 @@ class DifferencesTest(parameterized.TestCase):
     changed = config.Config(
         strict_dataset=True, steps=1, run_dir='x', log_steps=1, image_steps=1,
         stall_minutes=1.0, checkpoint_minutes=1.0, checkpoints_kept=1, why='x',
-        devices='CPU:0', intra_op_threads=1, inter_op_threads=1)
+        devices='CPU:0', cluster='a:1', task=1, intra_op_threads=1,
+          inter_op_threads=1)
     for name in _OF_RUN:
       self.assertNotEqual(
           getattr(changed, name), getattr(config.Config(), name))
