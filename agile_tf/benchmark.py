@@ -324,7 +324,7 @@ def remote_rollout(seconds: float, settings: _Settings) -> dict[str, float]:
   @tf.function(autograph=False)
   def play(theta, observations, codes, truth_codes, gumbel, mask):
     states = tf.tile(
-        observations[None], [len(mask) + 1] + [1] * len(observations.shape))
+        observations[None], [mask.shape[0] + 1] + [1] * len(observations.shape))
     return (states, tf.argmax(gumbel, -1, output_type=tf.int32), mask > 0,
             (theta,))
 
@@ -339,7 +339,7 @@ def remote_rollout(seconds: float, settings: _Settings) -> dict[str, float]:
 
   device = remote.RemoteDevice(
       'the server', f'grpc://{address}',
-      '/job:worker/replica:0/task:0/device:CPU:0', 120.0)
+      '/job:worker/replica:0/task:0/device:CPU:0', 600.0)
 
   def rollout():
     states, actions, _, results = device.play(
