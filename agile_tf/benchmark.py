@@ -20,6 +20,7 @@ import multiprocessing.connection
 import os
 import re
 import resource
+import socket
 import subprocess
 import sys
 import time
@@ -32,6 +33,7 @@ import tqdm
 
 from agile_tf import config as config_lib
 from agile_tf.training import machine
+from agile_tf.training import saturation
 from agile_tf.training import threads
 import gridlu
 from gridlu import program
@@ -294,6 +296,103 @@ def one_round(seconds: float, settings: _Settings) -> dict[str, float]:
       'compile_seconds': compiled}
 
 
+def _serve(address: str) -> None:
+  """Runs a worker's server until the process is killed."""
+  import tensorflow as tf
+  tf.distribute.Server({'worker': [address]}).join()
+
+
+def remote_rollout(seconds: float, settings: _Settings) -> dict[str, float]:
+  """Measures what a rollout of 5 workers on another machine costs the chief.
+
+  The programs there have the arguments and results of the real ones, and
+  compute nothing. So nearly all of the time is that of the chief's processor.
+  """
+  width, config = 5, config_lib.Config(**settings)
+  machine.prepare(config)
+  import tensorflow as tf
+
+  from agile_tf.agent import optimizers
+  from agile_tf.training import building
+  from agile_tf.training import remote
+  with socket.socket() as listener:
+    listener.bind(('127.0.0.1', 0))
+    address = f'127.0.0.1:{listener.getsockname()[1]}'
+  process = multiprocessing.get_context('spawn').Process(
+      target=_serve, args=(address,), daemon=True)
+  process.start()
+  world = building.make_world(config)
+  policy, discriminator = (
+      optimizers.SharedParameters(network.layout, network.initial(0), updates)
+      for network, updates in zip(
+          building.make_networks(config, world),
+          (building.policy_updates(config),
+           building.discriminator_updates(config))))
+  shape = [config.rollout_length, width]
+  observations = np.zeros([width, *world.observation_shape], np.uint8)
+  codes = np.zeros([width, len(world.grammar.slots)], np.int32)
+  gumbel = np.zeros([*shape, world.num_actions], np.float32)
+  mask = np.ones(shape, np.float32)
+
+  @tf.function(autograph=False)
+  def play(theta, observations, codes, truth_codes, gumbel, mask):
+    states = tf.tile(
+        observations[None], [mask.shape[0] + 1] + [1] * len(observations.shape))
+    return (states, tf.argmax(gumbel, -1, output_type=tf.int32), mask > 0,
+            (theta,))
+
+  @tf.function(autograph=False)
+  def reward(phi, observations, codes):
+    return phi[0] * mask, mask > 0
+
+  @tf.function(autograph=False)
+  def gradients(theta, observations, codes, actions, rewards, discounts, mask,
+                results, replayed):
+    return [theta * float(w) for w in range(width)], {'loss': rewards[0]}
+
+  device = remote.RemoteDevice(
+      'the server', f'grpc://{address}',
+      '/job:worker/replica:0/task:0/device:CPU:0', 600.0)
+
+  def rollout():
+    states, actions, _, results = device.play(
+        play, policy.snapshot(), observations, codes, codes, gumbel, mask)
+    states = states.numpy()
+    device.reward(reward, discriminator.snapshot(), states, codes)
+    found, _ = device.gradients(
+        gradients, policy.snapshot(), states, codes, actions.numpy(), mask,
+        mask, mask, results, None)
+    policy.apply(*found).numpy()
+
+  try:
+    rollout()
+    device.sent = device.received = 0
+    rollout()
+    transferred = device.sent + device.received
+    start = time.process_time()
+    rate = _repeat(rollout, seconds)
+    calls = round(rate * seconds) + 2
+    return {
+        'milliseconds': 1e3 * (time.process_time() - start) / calls,
+        'bytes': transferred, 'steps': width * config.rollout_length}
+  finally:
+    process.kill()
+
+
+def policy_update(seconds: float, settings: _Settings) -> dict[str, float]:
+  """Times one update of the policy by itself."""
+  config = config_lib.Config(**settings)
+  machine.prepare(config)
+  from agile_tf.agent import optimizers
+  from agile_tf.training import building
+  network, _ = building.make_networks(config, building.make_world(config))
+  policy = optimizers.SharedParameters(
+      network.layout, network.initial(0), building.policy_updates(config))
+  gradient = 1e-6 * policy.snapshot()
+  return {'milliseconds': 1e3 / _repeat(
+      lambda: policy.apply(gradient).numpy(), seconds)}
+
+
 _THREADS = {'15 threads': 15, '5 threads': 5, '3 threads': 3, 'lockstep': 1}
 
 
@@ -310,6 +409,8 @@ MEASUREMENTS: dict[str, tuple[_Measure, int | None]] = {
     'compiled rollouts': (compiled_rollouts, None),
     'round of 15 workers': (policy_round, None),
     'round as one program': (one_round, None),
+    'policy update': (policy_update, None),
+    'remote rollout, 5 workers': (remote_rollout, None),
     'discriminator iteration': (discriminator_iteration, None),
     'discriminator update': (discriminator_update, UPDATE_MFLOP),
     **{f'policy side, {name}': (_policy_side(threads), _policy_mflop(threads))
@@ -503,6 +604,10 @@ def define_flags() -> None:
   flags.DEFINE_string(
       'against', '', 'Another checkout of this repository: measure both in '
       'turn, five times each, and print how many times as fast this one is.')
+  flags.DEFINE_float(
+      'device_milliseconds', 0.0, 'Print the speed of clusters of 1 to 64 '
+      'workers whose devices need this time for a rollout of 5 policy workers, '
+      'by a simulation with the measured "remote rollout".', lower_bound=0)
   flags.DEFINE_bool('json', False, 'Print JSON instead of a table.')
   flags.DEFINE_string(
       'export', '', 'Measure nothing; write a round of training to this file, '
@@ -524,7 +629,8 @@ def main(argv: Sequence[str]) -> None:
   if values.export:
     export(values.export, config_lib.Config(model=values.model))
     return
-  names = select(values.only)
+  names = select(
+      '^remote rollout' if values.device_milliseconds else values.only)
   settings = {
       name: getattr(values, name)
       for name in ('model', 'intra_op_threads', 'inter_op_threads')}
@@ -535,6 +641,11 @@ def main(argv: Sequence[str]) -> None:
     return
   results = measure(names, values.seconds, settings)
   print(json.dumps(results, indent=2) if values.json else table(results))
+  if values.device_milliseconds:
+    chief = results['remote rollout, 5 workers']
+    print(saturation.table(saturation.Inputs(
+        1e-3 * values.device_milliseconds, 1e-3 * chief['milliseconds'],
+        chief['bytes'], chief['steps'])))
 
 
 def start() -> None:

@@ -9,6 +9,7 @@ it with its traceback.
 """
 
 from collections.abc import Callable, Sequence
+import contextlib
 import dataclasses
 import os
 import tempfile
@@ -22,6 +23,7 @@ from agile_tf import config as config_lib
 from agile_tf import presets
 from agile_tf.reproduction import comparison
 from agile_tf.training import checkpoints
+from agile_tf.training import cluster as cluster_lib
 from agile_tf.training import health
 from agile_tf.training import machine
 from agile_tf.training import run_lock
@@ -32,6 +34,7 @@ from gridlu import program
 # What needs TensorFlow is imported where it is used, after the flags are read.
 if TYPE_CHECKING:
   from agile_tf.training import recorder
+  from agile_tf.training import remote
   from agile_tf.training import trainer as trainer_lib
 
 
@@ -215,13 +218,15 @@ class Run:
     self._writer.close()
 
 
-def build(config: config_lib.Config, check_lock: Callable[[], None]
+def build(config: config_lib.Config, check_lock: Callable[[], None],
+          workers: 'remote.Workers | None' = None
          ) -> 'tuple[trainer_lib.Trainer, Run]':
   """Returns a run, at its start or at its newest checkpoint.
 
   Args:
     config: The run's settings.
     check_lock: See `Run`.
+    workers: The run's workers on other machines.
 
   Raises:
     ConfigError, CheckpointError, GoalDatasetError, MetricsError or WorldError:
@@ -229,7 +234,10 @@ def build(config: config_lib.Config, check_lock: Callable[[], None]
   """
   config_path = check_same_run(config)
   here = machine.prepare(config)
-  from agile_tf.training import trainer as trainer_lib  # pylint: disable=g-import-not-at-top
+  # pylint: disable=g-import-not-at-top
+  from agile_tf.training import placement
+  from agile_tf.training import trainer as trainer_lib
+  # pylint: enable=g-import-not-at-top
   frozen = initial = None
   # A checkpoint of the run itself contains these networks already.
   if not checkpoints.steps(config.run_dir):
@@ -238,7 +246,13 @@ def build(config: config_lib.Config, check_lock: Callable[[], None]
     if config.initial_policy:
       initial = _load_result('initial_policy', config.initial_policy)
   started = time.monotonic()
-  trainer = trainer_lib.Trainer(config, frozen, initial)
+  if workers is not None:
+    workers.start()
+  trainer = trainer_lib.Trainer(
+      config, frozen, initial, placement.Placement(
+          here.devices, workers.devices if workers is not None else tuple))
+  if workers is not None:
+    workers.check(trainer.world)
   run = Run(config, trainer, check_lock)
   config_lib.save(config, config_path)  # Last: a failed start leaves no run.
   logging.info(
@@ -268,8 +282,14 @@ def _load_result(flag: str, run_dir: str) -> checkpoints.Checkpoint:
   return checkpoint
 
 
-def train(config: config_lib.Config) -> None:
+def train(config: config_lib.Config,
+          cluster: cluster_lib.Cluster | None = None) -> None:
   """Carries out a run, from its start or from its newest checkpoint.
+
+  Args:
+    config: The run's settings.
+    cluster: The run's workers on other machines. They end with the run, unless
+      that ends with an error.
 
   Raises:
     ConfigError, CheckpointError, GoalDatasetError, MetricsError,
@@ -281,17 +301,31 @@ def train(config: config_lib.Config) -> None:
   make_run_dir(config)
   with run_lock.hold(config.run_dir) as check_lock:
     try:
-      _train(config, check_lock)
+      with _workers(cluster, config) as workers:
+        _train(config, check_lock, workers)
     finally:
       if is_new:
         run_lock.remove_if_unused(config.run_dir)
 
 
-def _train(config: config_lib.Config, check_lock: Callable[[], None]) -> None:
+def _workers(cluster: cluster_lib.Cluster | None, config: config_lib.Config
+            ) -> 'contextlib.AbstractContextManager[remote.Workers | None]':
+  """Returns a context with a run's workers on other machines, or None."""
+  if cluster is None or not cluster.workers:
+    return contextlib.nullcontext()
+  machine.prepare(config)
+  from agile_tf.training import remote  # pylint: disable=g-import-not-at-top
+  return remote.workers(cluster, config)
+
+
+def _train(config: config_lib.Config, check_lock: Callable[[], None],
+           workers: 'remote.Workers | None') -> None:
   signals = signals_lib.Signals()
   try:
     try:
-      trainer, run = build(config, check_lock)
+      trainer, run = build(config, check_lock, workers)
+      if workers is not None and not trainer.schedule.finished:
+        workers.wait()
       signals.schedule = trainer.schedule
       signals.compiling = True
     except KeyboardInterrupt:
@@ -322,7 +356,14 @@ def main(argv: Sequence[str]) -> None:
   """Reads the flags and trains."""
   del argv
   logging.set_verbosity(logging.INFO)
-  train(config_lib.from_flags(flags.FLAGS))
+  config = config_lib.from_flags(flags.FLAGS)
+  cluster = cluster_lib.find(config, os.environ)
+  if cluster.task:
+    machine.import_tensorflow()  # Without its lines.
+    from agile_tf.training import serving  # pylint: disable=g-import-not-at-top
+    serving.serve(cluster, config)
+  else:
+    train(config, cluster)
 
 
 def define_flags() -> None:

@@ -22,6 +22,9 @@ class Trainer(Protocol):
   def discriminator_worker(self) -> Any:
     """The discriminator's worker; None if the run trains no discriminator."""
 
+  def compiling(self, worker: Any) -> contextlib.AbstractContextManager:
+    """Returns what a policy worker's thread holds until its first steps."""
+
   def iterate_policy(self, worker: Any) -> int:
     """Iterates a policy worker; returns the steps made."""
 
@@ -82,15 +85,10 @@ def in_threads(trainer: Trainer, tick: Callable[[], None],
     Exception: the first exception of any thread.
   """
   schedule = trainer.schedule
-  # Held until a policy worker has made its first steps. These compile the
-  # programs for all workers. If the others waited for that inside TensorFlow,
-  # it would warn of retracing.
-  compiling = threading.Lock()
 
-  def work(kind: str, iterate: Callable[[], int | None]) -> None:
+  def work(kind: str, iterate: Callable[[], int | None],
+           alone: contextlib.AbstractContextManager) -> None:
     name = threading.current_thread().name
-    alone: contextlib.AbstractContextManager = (
-        compiling if kind == 'policy' else contextlib.nullcontext())
     while schedule.begin(kind):
       try:
         with alone, watchdog.iteration(name):
@@ -102,13 +100,18 @@ def in_threads(trainer: Trainer, tick: Callable[[], None],
         return
       schedule.end(kind, steps)
 
-  jobs: list[tuple[str, str, Callable[[], int | None]]] = [
+  # A worker holds `compiling` until it has made its first steps. If the others
+  # waited for that inside TensorFlow, it would warn of retracing.
+  jobs: list[tuple[str, str, Callable[[], int | None],
+                   contextlib.AbstractContextManager]] = [
       (f'policy-{i}', 'policy',
-       functools.partial(trainer.iterate_policy, worker))
+       functools.partial(trainer.iterate_policy, worker),
+       trainer.compiling(worker))
       for i, worker in enumerate(trainer.policy_workers)]
   if trainer.discriminator_worker is not None:
     jobs.append(
-        ('discriminator', 'discriminator', trainer.iterate_discriminator))
+        ('discriminator', 'discriminator', trainer.iterate_discriminator,
+         contextlib.nullcontext()))
   # Daemons, so that one that hangs does not keep the process alive.
   threads = [
       threading.Thread(target=work, name=name, args=job, daemon=True)

@@ -1,5 +1,6 @@
 """A run: iterates its workers, and returns its metrics and checkpoints."""
 
+import contextlib
 import dataclasses
 from typing import Any
 
@@ -12,6 +13,7 @@ from agile_tf.agent import workers
 from agile_tf.training import building
 from agile_tf.training import checkpoints
 from agile_tf.training import metrics
+from agile_tf.training import placement as placement_lib
 from agile_tf.training import recorder
 from agile_tf.training import schedule as schedule_lib
 from gridlu import program
@@ -50,13 +52,15 @@ class Trainer:
 
   def __init__(self, config: config_lib.Config,
                frozen: checkpoints.Checkpoint | None = None,
-               initial: checkpoints.Checkpoint | None = None):
+               initial: checkpoints.Checkpoint | None = None,
+               placement: placement_lib.Placement | None = None):
     """Builds a run at step 0.
 
     Args:
       config: The run's settings.
       frozen: The checkpoint whose discriminator --reward=frozen uses.
       initial: The checkpoint whose policy --initial_policy uses.
+      placement: Where the policy threads compute; by default on one device.
 
     Raises:
       ConfigError: if the settings do not fit the world or the machine.
@@ -64,12 +68,13 @@ class Trainer:
         `initial` no policy.
     """
     self._config = config
-    parts = building.make_parts(config, frozen, initial)
+    parts = building.make_parts(config, frozen, initial, placement)
     self.world = parts.world
     self.policy = parts.policy
     self.discriminator = parts.discriminator
     self.buffer = parts.buffer
     self.policy_workers = parts.policy_workers
+    self._seats = parts.seats
     self.discriminator_worker = parts.discriminator_worker
     self.schedule = schedule_lib.Schedule(
         config.steps, building.steps_per_discriminator_update(config),
@@ -103,17 +108,28 @@ class Trainer:
     }
     return {name: part for name, part in named.items() if part is not None}
 
+  def compiling(self, worker: workers.PolicyWorker
+               ) -> contextlib.AbstractContextManager:
+    """Returns what a worker's thread holds until it has made its first steps.
+
+    These compile the programs for all workers on its device.
+    """
+    return self._seats[self.policy_workers.index(worker)].compiling()
+
   def iterate_policy(self, worker: workers.PolicyWorker) -> int:
     """Iterates a policy worker and records its metrics.
 
     Returns:
-      The policy steps made, by all rows of the worker.
+      The policy steps made, by all rows of the worker; 0 if its device was
+      lost, which drops the rollouts.
 
     Raises:
       TrainingError: if a loss or a gradient is not finite.
     """
     try:
       iteration = worker.iterate()
+    except placement_lib.LostError:
+      return 0
     except numerics.NumericsError as error:
       first = self.policy_workers.index(worker) * (
           self._config.policy_workers // self._config.policy_threads)

@@ -7,6 +7,7 @@ each; a run makes them anew because it is made once.
 import functools
 
 import pytest
+import tensorflow as tf
 
 from agile_tf.agent import actors
 from agile_tf.agent import gradients as gradients_lib
@@ -14,6 +15,11 @@ from agile_tf.agent import networks
 from agile_tf.agent import rewards
 from agile_tf.training import building
 from tests.agile_tf import tiny
+
+# A second CPU device, for the tests of runs on several.
+tf.config.set_logical_device_configuration(
+    tf.config.list_physical_devices('CPU')[0],
+    [tf.config.LogicalDeviceConfiguration()] * 2)
 
 _OF_WORLD = (
     'world', 'instructions', 'held_out', 'held_out_share', 'held_out_seed',

@@ -1,0 +1,22 @@
+#!/bin/bash
+# One run on the nodes of a Slurm job: the first is the chief, the others are
+# workers. Start it in the repository's root:
+#   sbatch --nodes=4 launch/cluster/slurm.sh --flagfile=launch/relations.flags
+# --run_dir must be on a disk that outlives the job. The same command resumes.
+#SBATCH --job-name=agile
+#SBATCH --ntasks-per-node=1
+# Two minutes before the time limit the chief saves, and all tasks end.
+#SBATCH --signal=TERM@120
+set -euo pipefail
+
+port=${PORT:-2222}
+mapfile -t nodes < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
+workers=("${nodes[@]:1}")
+CLUSTER=$(IFS=,; echo "${workers[*]/%/:$port}")
+export CLUSTER
+
+# A worker that fails must not end the run: --kill-on-bad-exit=0.
+# shellcheck disable=SC2016  # Each task expands its own number.
+exec srun --distribution=block --kill-on-bad-exit=0 bash -c \
+  'exec .venv/bin/python -m agile_tf.launch "$@" \
+     --cluster="$CLUSTER" --task="$SLURM_PROCID"' agile "$@"

@@ -1,0 +1,169 @@
+"""Tests a chief and a worker, both in this process."""
+
+import socket
+import threading
+from unittest import mock
+
+from absl.testing import absltest
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from agile_tf import config as config_lib
+from agile_tf.training import cluster as cluster_lib
+from agile_tf.training import notes as notes_lib
+from agile_tf.training import placement
+from agile_tf.training import remote
+from agile_tf.training import serving
+from agile_tf.training import threads
+from agile_tf.training import trainer as trainer_lib
+from tests.agile_tf import tiny
+
+_CHANGES = dict(steps=16, reward_prediction=True, devices='none')
+
+
+def _free_address():
+  with socket.socket() as listener:
+    listener.bind(('127.0.0.1', 0))
+    return f'127.0.0.1:{listener.getsockname()[1]}'
+
+
+class RemoteTest(absltest.TestCase):
+
+  @classmethod
+  def setUpClass(cls):
+    super().setUpClass()
+    # A server cannot be stopped, so all tests share one.
+    cls.cluster = cluster_lib.Cluster((_free_address(),), 1)
+    cls.target = tf.distribute.Server(
+        {'worker': list(cls.cluster.workers)},
+        config=tf.compat.v1.ConfigProto(
+            device_count={'CPU': 1, 'GPU': 0},
+            inter_op_parallelism_threads=4)).target
+
+  def _serve(self, config):
+    """Starts a worker; returns its thread and the list of its errors."""
+    errors = []
+
+    def obey():
+      try:
+        serving._obey(self.target, self.cluster, config)
+      except config_lib.ConfigError as error:
+        errors.append(str(error))
+
+    thread = threading.Thread(target=obey)
+    thread.start()
+    return thread, errors
+
+  def test_other_code_is_refused_by_name(self):
+    config = tiny.config(run_dir='x', stall_minutes=1.0)
+    with mock.patch.object(
+        notes_lib, 'versions', return_value={'code': 'old'}):
+      thread, errors = self._serve(config)
+      notes = notes_lib.Notes(self.target, 10)
+      while not notes.read('worker'):
+        pass
+    with mock.patch.object(
+        notes_lib, 'versions', return_value={'code': 'new'}):
+      with self.assertRaisesRegex(
+          config_lib.ConfigError,
+          r'Worker 1 \(127.* code old there and new here'):
+        with remote.workers(self.cluster, config) as workers:
+          workers.start()
+          workers.wait()
+    thread.join(60)
+    self.assertIn('code old there and new here', errors[0])
+
+  def _device(self, seconds=60.0, address=''):
+    return remote.RemoteDevice(
+        'a device', f'grpc://{address}' if address else self.target,
+        '/job:worker/replica:0/task:0/device:CPU:0', seconds)
+
+  def test_programs_run_there_as_they_do_here(self):
+    @tf.function(autograph=False, jit_compile=True)
+    def play(theta, observations, scale):
+      kept = observations * scale + theta[0]
+      return kept + 1.0, tf.argmax(kept, -1), (kept, theta * 2.0)
+
+    @tf.function(autograph=False, jit_compile=True)
+    def reward(phi, observations):
+      return phi[0] * observations, observations > 1.0
+
+    @tf.function(autograph=False, jit_compile=True)
+    def gradients(theta, weights, results, replayed):
+      total = tf.reduce_sum(weights * results[0])
+      total += 0.0 if replayed is None else replayed
+      return [theta * total, results[1]], {'loss': total}
+
+    theta = tf.range(4, dtype=tf.float32)
+    x = np.arange(6, dtype=np.float32).reshape([2, 3])
+    device = self._device()
+    for replayed in None, np.float32(0.5):
+      here, there = (
+          (kind.play(play, theta, x, np.float32(3.0)),
+           kind.reward(reward, theta + 1.0, x))
+          for kind in (placement.LocalDevice(), device))
+      # Another thread's rollout in between.
+      device.play(play, theta + 1.0, x, np.float32(4.0))
+      outputs = [
+          (*played[:2], *rewarded, *tf.nest.flatten(kind.gradients(
+              gradients, theta, x, played[2], replayed)))
+          for kind, (played, rewarded) in (
+              (placement.LocalDevice(), here), (device, there))]
+      self.assertLen(outputs[0], 7)
+      for one, other in zip(*outputs):
+        np.testing.assert_array_equal(one, other)
+      device = self._device()  # Whose programs have the same names.
+
+  def test_what_stays_there_is_not_sent(self):
+    play = tf.function(
+        lambda theta, x: (x, x, (tf.zeros([1000]) + theta[0],)),
+        autograph=False)
+    gradients = tf.function(
+        lambda theta, results, replayed: (theta + results[0][0], {}),
+        autograph=False)
+    device = self._device()
+    theta = tf.zeros([50])
+    *_, results = device.play(play, theta, np.float32(0))
+    self.assertEqual(
+        (device.sent, device.received), (8 + 4 * 50 + 4, 4 + 4))
+    device.gradients(gradients, theta, results, None)
+    self.assertEqual(device.sent, 8 + 4 * 50 + 4 + 8)
+    self.assertEqual(device.received, 4 + 4 + 4 * 50)
+
+  def test_a_device_that_does_not_answer_is_lost(self):
+    device = self._device(1.0, _free_address())
+    play = tf.function(lambda theta: (theta, (theta,)), autograph=False)
+    for _ in range(2):
+      with self.assertRaises(placement.LostError):
+        device.play(play, tf.zeros([1]))
+    self.assertTrue(device.lost.is_set())
+
+  @pytest.mark.slow
+  def test_a_run_is_the_same_on_a_worker(self):
+    config = tiny.config(**_CHANGES)
+    local = trainer_lib.Trainer(config)
+    threads.drive(local, lambda: None)
+    thread, errors = self._serve(config)
+    with remote.workers(self.cluster, config) as workers:
+      workers.start()
+      workers.wait()
+      device, = workers.devices()
+      far = trainer_lib.Trainer(
+          config, placement=placement.Placement((), workers.devices))
+      threads.drive(far, lambda: None)
+    thread.join(60)
+    self.assertFalse(thread.is_alive() or errors)
+    # The chief sends theta and phi once for each rollout; the gradients of two
+    # rows come back.
+    self.assertGreater(device.sent, 0)
+    self.assertGreater(
+        device.received, 2 * 4 * far.policy.snapshot().shape[0])
+    one, other = local.checkpoint(), far.checkpoint()
+    self.assertEqual(one.values, other.values)
+    for name, value in one.arrays.items():
+      np.testing.assert_array_equal(value, other.arrays[name], name)
+
+
+if __name__ == '__main__':
+  absltest.main()
