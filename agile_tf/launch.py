@@ -235,8 +235,8 @@ def build(config: config_lib.Config, check_lock: Callable[[], None],
   config_path = check_same_run(config)
   if config.devices == 'none' and workers is None:
     raise config_lib.ConfigError(
-        '--devices=none leaves the policy to the workers of a cluster, and this '
-        'run has none. Leave it out, or see --cluster.')
+        '--devices=none leaves the policy to the workers of a cluster, and '
+        'this run has none. Leave it out, or see --cluster.')
   here = machine.prepare(config)
   # pylint: disable=g-import-not-at-top
   from agile_tf.training import placement
