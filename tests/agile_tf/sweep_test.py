@@ -36,7 +36,8 @@ from gridlu import solver
 from gridlu import world
 from tests.agile_tf import tiny
 
-_OTHERS = {'quickstart', 'own_world'}  # Flagfiles of no experiment.
+# Flagfiles of no experiment.
+_OTHERS = {'quickstart', 'own_world', 'relations_evening'}
 
 
 def _config(arguments) -> config_lib.Config:
