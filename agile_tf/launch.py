@@ -338,6 +338,11 @@ def _train(config: config_lib.Config, check_lock: Callable[[], None],
     try:
       if not trainer.schedule.finished:
         logging.info('Compiling; the first steps take a while.')
+        ahead = config.discriminator_head_start - trainer.schedule.iterations
+        if ahead > 0:
+          logging.info(
+              'Before the first policy step, the discriminator has a head start '
+              'of %d iterations.', ahead)
 
       def tick() -> None:
         signals.compiling = run.compiling
