@@ -341,8 +341,8 @@ def _train(config: config_lib.Config, check_lock: Callable[[], None],
         ahead = config.discriminator_head_start - trainer.schedule.iterations
         if ahead > 0:
           logging.info(
-              'Before the first policy step, the discriminator has a head start '
-              'of %d iterations.', ahead)
+              'Before the first policy step, the discriminator has a head '
+              'start of %d iterations.', ahead)
 
       def tick() -> None:
         signals.compiling = run.compiling
