@@ -62,16 +62,15 @@ class Recorder:
     return recording
 
   def state(self) -> dict[str, np.ndarray]:
-    """Returns the recorder's state, for a checkpoint."""
+    """Returns the recorder's state, for a checkpoint.
+
+    A finished episode is left out: whether it was taken depends on the time,
+    and a checkpoint must not.
+    """
     state = {'waits': np.array(self._waits)}
     if self._observations:
       state['frames'] = np.concatenate(self._observations)
       state['decisions'] = np.concatenate(self._decisions)
-    if self._recording is not None:
-      instruction, frames, decisions = self._recording
-      state['episode_instruction'] = np.array(instruction)
-      state['episode_frames'] = frames
-      state['episode_decisions'] = decisions
     return state
 
   def load(self, state: dict[str, np.ndarray]) -> None:
@@ -83,19 +82,9 @@ class Recorder:
     self._waits = bool(archives.expect(state, 'waits', np.bool_, []))
     self._observations, self._decisions = [], []
     if 'frames' in state:
-      frames, decisions = _parts(state, '')
-      self._observations, self._decisions = [frames], [decisions]
+      frames = archives.expect(
+          state, 'frames', np.uint8, [None, *state['frames'].shape[1:]])
+      self._observations = [frames]
+      self._decisions = [archives.expect(
+          state, 'decisions', np.bool_, [len(frames) - 1])]
     self._recording = None
-    if 'episode_frames' in state:
-      self._recording = Recording(
-          str(state['episode_instruction']), *_parts(state, 'episode_'))
-
-
-def _parts(state: dict[str, np.ndarray], prefix: str
-          ) -> tuple[np.ndarray, np.ndarray]:
-  """Returns the frames and the decisions of a saved recording."""
-  frames = state[f'{prefix}frames']
-  archives.expect(
-      state, f'{prefix}frames', np.uint8, [None, *frames.shape[1:]])
-  return frames, archives.expect(
-      state, f'{prefix}decisions', np.bool_, [len(frames) - 1])

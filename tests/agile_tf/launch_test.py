@@ -63,6 +63,16 @@ def _with_a_broken_theta(self):
   return _iterate(self)
 
 
+def _stand_in(clock, iterate):
+  """Returns a trainer with four policy workers, which are numbers."""
+  trainer = mock.Mock(schedule=clock, policy_workers=list(range(4)),
+                      discriminator_worker=None)
+  trainer.iterate_policy.side_effect = iterate
+  one_at_a_time = threading.Lock()
+  trainer.compiling.side_effect = lambda _: one_at_a_time
+  return trainer
+
+
 class LaunchTest(parameterized.TestCase):
 
   @classmethod
@@ -240,9 +250,9 @@ class LaunchTest(parameterized.TestCase):
       if len(calls) == 3:
         raise error
 
-    def iterate():
+    def iterate(*steps):
       fail()
-      return original()
+      return original(*steps)
 
     if where != 'main':
       victim.iterate = iterate
@@ -273,9 +283,7 @@ class LaunchTest(parameterized.TestCase):
             self.fail('paused')
 
     clock = schedule.Schedule(10**9, 0)
-    trainer = mock.Mock(schedule=clock, policy_workers=list(range(4)),
-                        discriminator_worker=None)
-    trainer.iterate_policy.side_effect = iterate
+    trainer = _stand_in(clock, iterate)
     expected = KeyError if what == 'error' else schedule.StalledError
     start = time.monotonic()
     with self.assertRaises(expected) as caught:
@@ -365,10 +373,7 @@ class LaunchTest(parameterized.TestCase):
       firsts.setdefault(worker, (start, time.monotonic()))
       return 1
 
-    trainer = mock.Mock(
-        schedule=schedule.Schedule(100, 0), policy_workers=list(range(4)),
-        discriminator_worker=None)
-    trainer.iterate_policy.side_effect = iterate
+    trainer = _stand_in(schedule.Schedule(100, 0), iterate)
     threads.drive(trainer, lambda: None)
     self.assertLen(firsts, 4)
     for (_, end), (start, _) in itertools.pairwise(sorted(firsts.values())):

@@ -11,6 +11,7 @@ from agile_tf.agent import modules
 from gridlu import language
 from tests.agile_tf.agent import network_oracles
 
+_PAPER = modules.INITIALIZATIONS['paper']
 _RELATIONS = [str(text) for text in language.relations_instructions()]
 _ARRANGEMENTS = [str(text) for text in language.arrangements_instructions()]
 
@@ -61,7 +62,7 @@ class FilmNmnTest(parameterized.TestCase):
     parse, texts, batch = _case(name)
     grammar = instructions.Grammar(texts, parse)
     tf.random.set_seed(1)
-    nmn = modules.FilmNmn(grammar)
+    nmn = modules.FilmNmn(grammar, _PAPER)
     h_stem = np.random.default_rng(2).normal(
         size=[len(batch), 3, 4, modules.CHANNELS]).astype(np.float32)
     parameters = {
@@ -130,18 +131,18 @@ class StemAndMergeTest(absltest.TestCase):
   def test_shapes_of_gridlu(self):
     grammar = instructions.Grammar(_RELATIONS, _gridlu_tree)
     convolve = convolutions.Convolver()
-    h_stem = modules.Stem()(tf.zeros([2, 56, 56, 3]), convolve)
+    h_stem = modules.Stem(_PAPER.gain)(tf.zeros([2, 56, 56, 3]), convolve)
     self.assertEqual(h_stem.shape, [5, 5, 2, 64])
-    h_nmn = modules.FilmNmn(grammar)(
+    h_nmn = modules.FilmNmn(grammar, _PAPER)(
         h_stem, grammar.encode(_RELATIONS[:2]), convolve)
     self.assertEqual(h_nmn.shape, [5, 5, 2, 64])
-    self.assertEqual(
-        modules.Merge()(h_nmn, h_stem, convolve).shape, [5, 5, 2, 64])
+    merge = modules.Merge(_PAPER.gain)
+    self.assertEqual(merge(h_nmn, h_stem, convolve).shape, [5, 5, 2, 64])
 
   def test_stem_sees_its_patches_alone(self):
     # Pixel (0, 0) is in the first 8x8 patch, which only the first of the 3x3
     # VALID windows covers.
-    stem = modules.Stem()
+    stem = modules.Stem(_PAPER.gain)
     image = np.random.default_rng(0).uniform(size=[1, 56, 56, 3])
     other = image.copy()
     other[0, 0, 0] = 1 - other[0, 0, 0]
