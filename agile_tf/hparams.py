@@ -20,6 +20,7 @@ from gridlu import tasks
 def main(argv: Sequence[str]) -> None:
   """Prints the tables for the settings that the flags give."""
   del argv
+  presets.check(flags.FLAGS)
   config = config_lib.from_flags(flags.FLAGS)
   if config.world not in tasks.TASKS and ':' not in config.world:
     raise config_lib.ConfigError(
@@ -31,9 +32,7 @@ def main(argv: Sequence[str]) -> None:
 def define_flags() -> None:
   """Defines the program's flags."""
   config_lib.define_flags()
-  flags.DEFINE_enum(
-      'preset', None, presets.names(), 'Reads the flags of an experiment; '
-      'flags after it override them. --flagfile=PATH reads your own.')
+  presets.define_flag()
 
 
 def start() -> None:

@@ -128,7 +128,7 @@ class Run:
         if not field.metadata['of_run']})
     self._row_steps, self._row_time = steps, time.monotonic()
     self._start_time = self._row_time
-    self._saved_steps = steps
+    self._saved = steps, self._schedule.iterations
     self._save_time = self._row_time
     self._image_due = self._row_time
     self._warned: set[str] = set()
@@ -207,11 +207,13 @@ class Run:
     trainer_lib.require_finite(checkpoint)
     step = checkpoint.values['steps']
     self._check_lock()
-    if step > self._saved_steps or not checkpoints.steps(self._config.run_dir):
+    # In the discriminator's head start its iterations alone make the progress.
+    progress = step, checkpoint.values['iterations']
+    if progress > self._saved or not checkpoints.steps(self._config.run_dir):
       checkpoints.save(
           self._config.run_dir, step, checkpoint,
           self._config.checkpoints_kept)
-    self._saved_steps, self._save_time = step, time.monotonic()
+    self._saved, self._save_time = progress, time.monotonic()
 
   def close(self) -> None:
     """Closes the files."""
@@ -365,6 +367,7 @@ def main(argv: Sequence[str]) -> None:
   """Reads the flags and trains."""
   del argv
   logging.set_verbosity(logging.INFO)
+  presets.check(flags.FLAGS)
   config = config_lib.from_flags(flags.FLAGS)
   cluster = cluster_lib.find(config, os.environ)
   if cluster.task:
@@ -378,9 +381,7 @@ def main(argv: Sequence[str]) -> None:
 def define_flags() -> None:
   """Defines the program's flags."""
   config_lib.define_flags()
-  flags.DEFINE_enum(
-      'preset', None, presets.names(), 'Reads the flags of an experiment; '
-      'flags after it override them. --flagfile=PATH reads your own.')
+  presets.define_flag()
 
 
 def start() -> None:

@@ -7,6 +7,8 @@ of the flagfiles where the package is installed.
 from collections.abc import Iterator, Sequence
 import os
 
+from absl import flags
+
 from gridlu import program
 
 _FOLDER = os.path.join(os.path.dirname(__file__), 'flagfiles')
@@ -43,6 +45,25 @@ def _check_flagfile(argument: str) -> None:
     raise PresetError(
         f'There is no {name} here. {_FLAG}={preset} has its flags in any '
         'directory.')
+
+
+def define_flag(values: flags.FlagValues = flags.FLAGS) -> None:
+  """Defines --preset for the program's --help; `expand` replaces it."""
+  flags.DEFINE_enum(
+      'preset', None, names(), 'Reads the flags of an experiment; flags after '
+      'it override them. --flagfile=PATH reads your own.', flag_values=values)
+
+
+def check(values: flags.FlagValues) -> None:
+  """Checks parsed flags: a --preset that is left stands in a flagfile.
+
+  Raises:
+    PresetError: if there is one, which would have no effect.
+  """
+  if values.preset is not None:
+    raise PresetError(
+        f'{_FLAG}={values.preset} stands in a flagfile, where it is not read. '
+        'Give it on the command line, before --flagfile.')
 
 
 def expand(arguments: Sequence[str]) -> list[str]:

@@ -16,7 +16,7 @@ from agile_tf.agent import signatures
 def updated(
     settings: optimizers.Updates, parameters: tf.Tensor, mean_square: tf.Tensor,
     gradient: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-  """Returns the parameters after one update, for use in a compiled program.
+  """Returns the parameters after one update by RMSProp, for compiled programs.
 
   `optimizers.SharedParameters.apply` makes the same update in place.
 
@@ -30,6 +30,7 @@ def updated(
     The new parameters and slot, and the gradient's norm before clipping,
     float32 [].
   """
+  assert settings.optimizer == 'rmsprop'
   clipped, norm = optimizers.clip_gradient(gradient, settings.gradient_norm)
   mean_square += (1 - settings.decay) * (tf.square(clipped) - mean_square)
   parameters -= settings.learning_rate * clipped * tf.math.rsqrt(

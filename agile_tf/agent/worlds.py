@@ -144,7 +144,6 @@ class GoalExamples:
           f'The goal examples do not fit this world: {error}') from error
     self._instruction = dataset.instruction
     self._observations = observations
-    self._several = bool(np.any(self._instruction != self._instruction[0]))
 
   def __len__(self) -> int:
     return len(self._instruction)
@@ -159,6 +158,14 @@ class GoalExamples:
     rows = rng.integers(len(self), size=count)
     return signatures.Pairs(
         self._codes[self._instruction[rows]], self._observations[rows])
+
+  def require_several(self) -> None:
+    """Raises WorldError if all examples have the same instruction."""
+    if not np.any(self._instruction != self._instruction[0]):
+      raise WorldError(
+          'All goal examples have the same instruction, so none can have that '
+          'of another one: leave out --mismatched_share and '
+          '--reward_prediction_goals.')
 
   def sample_mismatched(self, rng: np.random.Generator,
                         count: int) -> signatures.Pairs:
@@ -176,11 +183,7 @@ class GoalExamples:
     rows, others = rng.integers(len(self), size=[2, count])
     while len(same := np.flatnonzero(
         self._instruction[rows] == self._instruction[others])):
-      if not self._several:
-        raise WorldError(
-            'All goal examples have the same instruction, so none can have '
-            'that of another one: leave out --mismatched_share and '
-            '--reward_prediction_goals.')
+      self.require_several()
       others[same] = rng.integers(len(self), size=len(same))
     return signatures.Pairs(
         self._codes[self._instruction[others]], self._observations[rows])

@@ -32,7 +32,7 @@ from gridlu import world as board
 
 
 def make_world(config: config_lib.Config, held_out: bool = False,
-               only: str = '') -> worlds.World:
+               only: str = '', flag: str = 'instructions') -> worlds.World:
   """Returns the world of a run.
 
   Args:
@@ -40,6 +40,7 @@ def make_world(config: config_lib.Config, held_out: bool = False,
     held_out: Whether episodes have the held-out instructions instead of those
       that the run trains on.
     only: A regular expression. Instructions without a match are left out.
+    flag: The flag that has this expression, for errors.
 
   Raises:
     WorldError: if there is no world of this name.
@@ -62,7 +63,8 @@ def make_world(config: config_lib.Config, held_out: bool = False,
     return worlds.load(config.world)
   known, instructions = _sides(config, held_out)
   return worlds.gridlu_world(
-      config.world, matching(only, instructions), board.PHYSICS[config.physics],
+      config.world, matching(only, instructions, flag),
+      board.PHYSICS[config.physics],
       config.episode_length, config.truncate, config.noop, known)
 
 
@@ -89,9 +91,14 @@ def _sides(config: config_lib.Config, held_out: bool = False
   return known, sides[held_out]
 
 
-def matching(pattern: str, instructions: tuple[language.Instruction, ...]
-            ) -> tuple[language.Instruction, ...]:
+def matching(pattern: str, instructions: tuple[language.Instruction, ...],
+             flag: str = 'instructions') -> tuple[language.Instruction, ...]:
   """Returns the instructions whose text contains a match of a pattern.
+
+  Args:
+    pattern: A regular expression.
+    instructions: The instructions to choose from.
+    flag: The flag that has the pattern, for errors.
 
   Raises:
     ConfigError: if the pattern is not a regular expression, or none matches.
@@ -100,13 +107,13 @@ def matching(pattern: str, instructions: tuple[language.Instruction, ...]
     found = re.compile(pattern).search
   except (re.error, OverflowError, RecursionError) as error:
     raise config_lib.ConfigError(
-        f'--instructions={pattern} is not a regular expression: {error}.'
+        f'--{flag}={pattern} is not a regular expression: {error}.'
         ) from error
   matching = tuple(
       instruction for instruction in instructions if found(str(instruction)))
   if not matching:
     raise config_lib.ConfigError(
-        f'--instructions={pattern} matches none of the {len(instructions)} '
+        f'--{flag}={pattern} matches none of the {len(instructions)} '
         f'instructions. One of them is {instructions[0]}.')
   return matching
 
@@ -353,6 +360,8 @@ def make_parts(config: config_lib.Config,
   buffer = discriminator_worker = goal_examples = None
   if config.trains_discriminator or config.reward_prediction_goals:
     goal_examples = make_goal_examples(config, world)
+    if config.num_mismatched or config.reward_prediction_goals:
+      goal_examples.require_several()
   if config.trains_discriminator:
     assert discriminator is not None
     assert goal_examples is not None
@@ -417,7 +426,8 @@ def _with_curriculum(config: config_lib.Config, world: worlds.World
   """Returns a function that makes the environments of the policy workers."""
   if not config.first_steps:
     return world.make_environment
-  first = make_world(config, only=config.first_instructions)
+  first = make_world(
+      config, only=config.first_instructions, flag='first_instructions')
   episodes = -(-config.first_steps // (
       config.policy_workers * config.episode_length))
 

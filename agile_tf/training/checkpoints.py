@@ -48,6 +48,10 @@ class Checkpoint(NamedTuple):
   path: str = 'An unsaved checkpoint'  # Where it was read.
 
 
+# The endings of checkpoints that are being replaced and removed.
+_OLD, _REMOVED = '.old.part', '.removed.part'
+
+
 def _folder(run_dir: str) -> str:
   return os.path.join(run_dir, 'checkpoints')
 
@@ -94,11 +98,13 @@ def save(run_dir: str, step: int, checkpoint: Checkpoint, keep: int) -> None:
     with contextlib.suppress(FileExistsError):
       os.mkdir(_folder(run_dir))
     _write(temporary, checkpoint)
-    # Only this run writes here, so a checkpoint of this step has this state.
+    # During the discriminator's head start several have the same step.
+    replaced = f'{path}{_OLD}'
     if os.path.exists(path):
-      _remove(path)
+      os.rename(path, replaced)
     os.rename(temporary, path)
     _sync(_folder(run_dir))
+    shutil.rmtree(replaced, ignore_errors=True)
     # Checkpoints of later steps are not this run's own. Leave them alone.
     own = [other for other in steps(run_dir) if other <= step]
     for old in own[:-keep]:
@@ -113,8 +119,16 @@ def save(run_dir: str, step: int, checkpoint: Checkpoint, keep: int) -> None:
 
 def _remove(path: str) -> None:
   """Removes a checkpoint. Its name never stands for an incomplete one."""
-  os.rename(path, f'{path}.old.part')
-  shutil.rmtree(f'{path}.old.part')
+  os.rename(path, f'{path}{_REMOVED}')
+  shutil.rmtree(f'{path}{_REMOVED}')
+
+
+def _rescue(run_dir: str) -> None:
+  """Undoes the first half of a replacement whose second half did not happen."""
+  for replaced in glob.glob(f'{glob.escape(_folder(run_dir))}/step_*{_OLD}'):
+    path = replaced.removesuffix(_OLD)
+    if not os.path.exists(path):
+      os.rename(replaced, path)
 
 
 def _write(folder: str, checkpoint: Checkpoint) -> None:
@@ -227,6 +241,7 @@ def recover(run_dir: str, restore: Callable[[Checkpoint], None]) -> bool:
     CheckpointError: if all checkpoints are damaged, or one cannot be read. Then
       none is renamed.
   """
+  _rescue(run_dir)
   errors: dict[int, DamagedError] = {}
   for step in reversed(steps(run_dir)):
     try:

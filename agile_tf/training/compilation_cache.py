@@ -129,7 +129,12 @@ class Cache:
     self._shared = os.path.join(root, name)
     if not os.path.isabs(root):  # Such as '~', where there is no home.
       raise FileNotFoundError(f'{root} is not an absolute path.')
-    os.makedirs(self._shared, mode=0o700, exist_ok=True)
+    for folder in (root, self._shared):
+      os.makedirs(folder, mode=0o700, exist_ok=True)
+      status = os.lstat(folder)
+      if status.st_uid != os.getuid() or status.st_mode & 0o022:
+        raise PermissionError(
+            f'Others can write to {folder}, whose programs would be executed.')
     self._known: set[str] = set()
     _remove_left_overs()
     self.folder = tempfile.mkdtemp(prefix=f'{_PREFIX}{os.getpid()}_')

@@ -47,8 +47,11 @@ def needs(config: config_lib.Config, world: worlds.World) -> list[Need]:
              2 * config.reward_prediction_replay_size * pair,
              ('reward_prediction_replay_size',)),
         Need("reward prediction's batches",
-             config.policy_workers * config.reward_prediction_batch_size * seen,
-             ('policy_workers', 'reward_prediction_batch_size'))]
+             config.policy_workers * seen * (
+                 config.reward_prediction_batch_size +
+                 2 * config.reward_prediction_goals),
+             ('policy_workers', 'reward_prediction_batch_size',
+              'reward_prediction_goals'))]
   if config.trains_discriminator:
     examples = config.num_from_b / config.smallest_rate
     found += [
@@ -57,10 +60,11 @@ def needs(config: config_lib.Config, world: worlds.World) -> list[Need]:
         Need("the discriminator's batches",
              (config.batch_size // 2 + round(examples)) * seen,
              ('batch_size', 'anticipated_negative_rate'))]
-    if world.compiled is not None and not config.dataset:
-      found.append(Need(
-          'the goal examples', config.dataset_size * _GENERATED,
-          ('dataset_size',)))
+  if (config.trains_discriminator or config.reward_prediction_goals) and (
+      world.compiled is not None and not config.dataset):
+    found.append(Need(
+        'the goal examples', config.dataset_size * _GENERATED,
+        ('dataset_size',)))
   return found
 
 

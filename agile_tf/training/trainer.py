@@ -207,7 +207,9 @@ class Trainer:
     if self.discriminator_worker is not None:
       values.update(totals)
       values['steps_per_discriminator_update'] = (
-          self.schedule.steps / max(1, self.schedule.iterations))
+          self.schedule.steps / max(
+              1, self.schedule.iterations -
+              self._config.discriminator_head_start))
     return values
 
   def checkpoint(self) -> checkpoints.Checkpoint:

@@ -29,10 +29,10 @@ _OF_WORLD = (
 def _shared_worlds(make):
   worlds = {}
 
-  def make_world(config, held_out=False, only=''):
+  def make_world(config, held_out=False, only='', flag='instructions'):
     key = (*(getattr(config, name) for name in _OF_WORLD), held_out, only)
     if config.world != 'relations' or key not in worlds:
-      worlds[key] = make(config, held_out, only)
+      worlds[key] = make(config, held_out, only, flag)
     return worlds[key]
 
   return make_world

@@ -379,6 +379,42 @@ class LaunchTest(parameterized.TestCase):
     for (_, end), (start, _) in itertools.pairwise(sorted(firsts.values())):
       self.assertLessEqual(end, start)
 
+  def test_a_head_start_is_saved_as_it_goes(self):
+    config = tiny.config(run_dir=self.create_tempdir().full_path,
+                         discriminator_head_start=4)
+    trainer = trainer_lib.Trainer(config)
+    run = launch.Run(config, trainer, lambda: None)
+    self.addCleanup(run.close)
+    for count in range(1, 4):
+      self.assertFalse(trainer.schedule.may('policy'))
+      trainer.schedule.begin('discriminator')
+      trainer.iterate_discriminator()
+      trainer.schedule.end('discriminator')
+      run.save()
+      self.assertEqual(
+          checkpoints.load(config.run_dir).values['iterations'], count)
+
+  @pytest.mark.slow
+  def test_a_run_beyond_the_paper_resumes_bit_for_bit(self):
+    changes = dict(
+        policy_workers=4, initialization='he', policy_update='averaged',
+        policy_optimizer='adam', policy_epsilon=1e-8,
+        discriminator_optimizer='adam', discriminator_epsilon=1e-8,
+        batch_size=8, mismatched_share=0.5, reward_prediction=True,
+        reward_prediction_goals=2, discriminator_actors=2,
+        discriminator_head_start=3, all_workers_write=True,
+        anticipated_negative_rate_steps=48, instructions='SameLocation',
+        first_steps=32, first_instructions='red', max_column_norm=0.0)
+    whole, parts = (self.create_tempdir().full_path for _ in range(2))
+    _train(whole, **changes, steps=96)
+    for steps in 16, 48, 96:
+      _train(parts, **changes, steps=steps)
+    ends = [checkpoints.load(run_dir) for run_dir in (whole, parts)]
+    self.assertEqual(*({**end.values, 'config': None} for end in ends))
+    self.assertEqual(ends[0].arrays.keys(), ends[1].arrays.keys())
+    for name, value in ends[0].arrays.items():
+      np.testing.assert_array_equal(value, ends[1].arrays[name], name)
+
   def test_nothing_is_saved_once_a_worker_has_failed(self):
     config = tiny.config(run_dir=self.create_tempdir().full_path)
     trainer = trainer_lib.Trainer(config)

@@ -1,5 +1,6 @@
 """Tests for checkpoints: exactly what was saved is restored."""
 
+import contextlib
 import errno
 import os
 import pickle
@@ -110,6 +111,23 @@ class CheckpointsTest(parameterized.TestCase):
     checkpoints.save(self._dir, 7, _checkpoint(2, 7), keep=3)
     self.assertEqual(checkpoints.steps(self._dir), [7])
     self._assert_equal(checkpoints.load(self._dir), _checkpoint(2, 7))
+
+  @parameterized.parameters((0, 1), (1, 1), (2, 2))
+  def test_a_kill_while_one_is_replaced(self, kill_at, survivor):
+    """Whatever of the replacement has happened, one of the two is there."""
+    checkpoints.save(self._dir, 0, _checkpoint(1, 0), keep=3)
+    real, calls = os.rename, []
+
+    def rename(old, new):
+      if len(calls) == kill_at:
+        raise KeyboardInterrupt
+      calls.append(old)
+      real(old, new)
+
+    with mock.patch.object(os, 'rename', rename):
+      with contextlib.suppress(KeyboardInterrupt):
+        checkpoints.save(self._dir, 0, _checkpoint(2, 0), keep=3)
+    self._assert_equal(self._recover(), _checkpoint(survivor, 0))
 
   def test_what_is_not_whole_is_no_checkpoint(self):
     checkpoints.save(self._dir, 7, _checkpoint(7), keep=3)

@@ -127,6 +127,12 @@ class CompilationCacheTest(absltest.TestCase):
       self._cache('b').close()
     self.assertEqual({path.parent.name for path in self._kept()}, {'b', 'c'})
 
+  def test_starts_nothing_where_others_can_write(self):
+    root = self.create_tempdir().full_path
+    os.chmod(root, 0o777)
+    with mock.patch.dict(os.environ):
+      self.assertIsNone(compilation_cache.start(2, root))
+
   def test_starts_nothing_where_nothing_can_be_written(self):
     file = self.create_tempfile().full_path
     with mock.patch.dict(os.environ, TF_XLA_FLAGS=''):

@@ -36,7 +36,10 @@ class ResourcesTest(parameterized.TestCase):
     self.assertEqual(self._needs(reward='environment').keys(),
                      {'rollout_length'})
     self.assertEqual(both.keys() - self._needs().keys(), {
-        'reward_prediction_replay_size', 'reward_prediction_batch_size'})
+        'reward_prediction_replay_size', 'reward_prediction_goals'})
+    self.assertIn('dataset_size', self._needs(
+        reward='environment', reward_prediction=True,
+        reward_prediction_goals=1))
     self.assertNotIn('dataset_size', self._needs(dataset='goals.npz'))
 
   @parameterized.parameters(
