@@ -333,6 +333,8 @@ def _train(config: config_lib.Config, check_lock: Callable[[], None],
       if workers is not None and not trainer.schedule.finished:
         workers.wait()
       signals.schedule = trainer.schedule
+      if signals.stopped:  # Python has swallowed the exception.
+        raise KeyboardInterrupt
       signals.compiling = True
     except KeyboardInterrupt:
       logging.info('Stopped before the run began; there is nothing to save.')

@@ -20,6 +20,7 @@ import importlib.metadata
 import os
 import platform
 import shutil
+import socket
 import sys
 import tempfile
 import threading
@@ -29,7 +30,8 @@ from gridlu import files
 _VARIABLE = 'TF_XLA_FLAGS'
 _BYTES_KEPT = 2**29
 _BYTES_FREE = 2**28  # Less space on a disk is left to others.
-_PREFIX = 'agile_tf_xla_'  # Of a process's directory; its number follows.
+# Of a process's directory; its number follows. Machines may share the folder.
+_PREFIX = f'agile_tf_xla_{socket.gethostname()}_'
 _SECONDS = 5.0  # From one look for new programs to the next.
 
 

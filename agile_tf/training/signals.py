@@ -28,12 +28,13 @@ class Signals:
     schedule: What a signal stops. While it is None, a signal raises
       KeyboardInterrupt in the main thread.
     compiling: Whether the run compiles its programs, which it must end first.
+    stopped: Whether a signal has arrived.
   """
 
   def __init__(self):
     self.schedule: schedule_lib.Schedule | None = None
     self.compiling = False
-    self._stopped = False
+    self.stopped = False
     numbers = [signal.SIGINT, signal.SIGTERM]
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup ignores it.
       numbers.append(signal.SIGHUP)
@@ -73,9 +74,9 @@ class Signals:
   def _stop(self, number: int, _: Any) -> None:
     """Stops the run, from the main thread."""
     del number
-    if self._stopped:
+    if self.stopped:
       return
-    self._stopped = True
+    self.stopped = True
     if self.schedule is None:
       raise KeyboardInterrupt
     self.schedule.stop()
@@ -86,7 +87,7 @@ class Signals:
     In that case its second copy may still arrive, and must not disturb the
     exit.
     """
-    if self._stopped:
+    if self.stopped:
       return
     for number, handler in self._handlers.items():
       signal.signal(number, handler)

@@ -6,6 +6,7 @@
 import os
 import pathlib
 import shutil
+import socket
 import tempfile
 from unittest import mock
 
@@ -80,11 +81,16 @@ class CompilationCacheTest(absltest.TestCase):
     with mock.patch.object(
         tempfile, 'tempdir', self.create_tempdir('temporary').full_path):
       running = self._cache()
-      killed = pathlib.Path(tempfile.gettempdir(), f'agile_tf_xla_{2**30}_a')
+      here = f'agile_tf_xla_{socket.gethostname()}_'
+      killed, elsewhere = (
+          pathlib.Path(tempfile.gettempdir(), f'{start}{2**30}_a')
+          for start in (here, 'agile_tf_xla_other_'))
       killed.mkdir()
+      elsewhere.mkdir()
       self._cache()
       self.assertTrue(os.path.exists(running.folder))
       self.assertFalse(killed.exists())
+      self.assertTrue(elsewhere.exists())
 
   def test_damaged_programs_are_removed(self):
     for damage in (b'', b'prog', b'progrbm', b'program and more'):
