@@ -68,7 +68,8 @@ class LayoutTest(absltest.TestCase):
   def test_only_the_programs_read_flags(self):
     for module, names in imports.imported(_FOLDER).items():
       if 'absl.flags' in names:
-        self.assertIn(module.split('.')[-1], _PROGRAMS | {'config', 'options', 'presets'})
+        self.assertIn(module.split('.')[-1],
+                      _PROGRAMS | {'config', 'options', 'presets'})
 
   def test_reproduction_needs_no_tensorflow(self):
     for module, names in imports.imported(_FOLDER).items():
