@@ -528,8 +528,14 @@ class LaunchTest(parameterized.TestCase):
       _train(self.create_tempdir().full_path, reward='frozen',
              reward_model=other)
 
-  @parameterized.parameters(signal.SIGINT, signal.SIGHUP)
-  def test_interrupt_saves_and_exits_with_zero(self, number):
+  def test_interrupt_saves_and_exits_with_zero(self):
+    self._assert_saves_and_exits_with_zero(signal.SIGINT)
+
+  @pytest.mark.slow
+  def test_a_closed_terminal_saves_and_exits_with_zero(self):
+    self._assert_saves_and_exits_with_zero(signal.SIGHUP)
+
+  def _assert_saves_and_exits_with_zero(self, number):
     run_dir = self.create_tempdir().full_path
     process = subprocess.Popen(
         [sys.executable, '-m', 'agile_tf.launch',

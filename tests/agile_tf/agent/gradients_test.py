@@ -309,6 +309,7 @@ class PlainFormulaTest(parameterized.TestCase):
     return tape.gradient(
         loss, p, unconnected_gradients=tf.UnconnectedGradients.ZERO)
 
+  @pytest.mark.slow
   def test_policy(self):
     self._test_policy('nmn', predicts=True)
 
@@ -380,6 +381,7 @@ class PlainFormulaTest(parameterized.TestCase):
         run(every, nothing)[0], computed[0], rtol=1e-2))
 
   @parameterized.parameters('nmn', 'lstm')
+  @pytest.mark.slow
   def test_discriminator(self, model):
     count, candidates = 4, 12
     world = self._world

@@ -49,6 +49,7 @@ def _image(shape, dtype=np.uint8):
 
 class WorldsTest(parameterized.TestCase):
 
+  @pytest.mark.slow
   def test_the_example_trains_from_its_goal_examples(self):
     self._train_the_example('nmn')
 
