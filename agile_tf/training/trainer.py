@@ -129,6 +129,8 @@ class Trainer:
     try:
       iteration = worker.iterate()
     except placement_lib.LostError:
+      if worker is self.policy_workers[0]:
+        self._recorder.interrupt()
       return 0
     except numerics.NumericsError as error:
       first = self.policy_workers.index(worker) * (
