@@ -140,7 +140,8 @@ class RemoteTest(absltest.TestCase):
     self.assertTrue(device.lost.is_set())
 
   @pytest.mark.slow
-  def test_a_run_is_the_same_on_a_worker(self):
+  def test_a_run_is_the_same_on_a_worker_but_for_rounding(self):
+    """The worker compiles the programs as parts of other graphs."""
     config = tiny.config(**_CHANGES)
     local = trainer_lib.Trainer(config)
     threads.drive(local, lambda: None)
@@ -160,9 +161,15 @@ class RemoteTest(absltest.TestCase):
     self.assertGreater(
         device.received, 2 * 4 * far.policy.snapshot().shape[0])
     one, other = local.checkpoint(), far.checkpoint()
-    self.assertEqual(one.values, other.values)
+    for name, value in one.values.items():
+      if name != 'tally':
+        self.assertEqual(value, other.values[name])
+    for name, value in one.values['tally']['sums'].items():
+      self.assertAlmostEqual(
+          value, other.values['tally']['sums'][name], places=4, msg=name)
     for name, value in one.arrays.items():
-      np.testing.assert_array_equal(value, other.arrays[name], name)
+      np.testing.assert_allclose(
+          value, other.arrays[name], rtol=1e-4, atol=1e-5, err_msg=name)
 
 
 if __name__ == '__main__':
