@@ -344,9 +344,9 @@ class Workers:
   """The workers of a run, from the chief's side."""
 
   def __init__(self, cluster: cluster_lib.Cluster, config: config_lib.Config):
-    """Takes the cluster. `start` connects to the workers."""
+    """Takes the cluster, which has workers. `start` connects to them."""
     chief = {'id': uuid.uuid4().hex, 'run': os.path.realpath(config.run_dir)}
-    versions = notes_lib.versions() if cluster.workers else {}
+    versions = notes_lib.versions()
     self._seconds = 60 * config.stall_minutes
     self._threads = config.policy_threads
     self._own = config.devices != 'none'
@@ -366,17 +366,13 @@ class Workers:
     """Checks that the workers can play a world.
 
     Raises:
-      ConfigError: if they cannot, or if no device is left to play on.
+      ConfigError: if they cannot.
     """
-    if self._links and (world.compiled is None or self._steps_in_python):
+    if world.compiled is None or self._steps_in_python:
       raise config_lib.ConfigError(
           'Workers on other machines play whole rollouts in one program, and '
           "this run's world is stepped in Python, on the chief. Leave "
           '--cluster and TF_CONFIG out.')
-    if not self._links and not self._own:
-      raise config_lib.ConfigError(
-          '--devices=none leaves policy threads to the workers of a cluster, '
-          'and this run has none. Use --devices=auto.')
 
   def wait(self) -> None:
     """Waits until all workers are there, but no longer than --stall_minutes.
@@ -396,7 +392,7 @@ class Workers:
         break
       time.sleep(0.2)
     devices = len(self.devices()) + self._own
-    if self._links and devices > self._threads:
+    if devices > self._threads:
       logging.warning(
           '%d devices, but --policy_threads=%d: the last ones have nothing to '
           'do.', devices, self._threads)

@@ -1,6 +1,6 @@
 """The worker's side of a cluster: it serves its devices to the chief.
 
-TensorFlow's server executes what it is sent, and asks nobody for a password.
+TensorFlow's server executes what it is sent, and asks for no password.
 It listens on all addresses of the machine: TensorFlow 2.21 cannot hold it to
 one. The network must be trusted.
 """
