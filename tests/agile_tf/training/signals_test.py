@@ -1,7 +1,9 @@
 """Tests for agile_tf.training.signals.
 
 The program below stands for a compilation: C code from which the main thread
-does not return for longer than the test waits.
+does not return for longer than the test waits. It is ready when that code runs,
+which only the main thread's CPU time tells: between its instructions Python
+would call the handler of a signal.
 """
 
 import signal
@@ -16,6 +18,8 @@ from absl.testing import parameterized
 _PROGRAM = """
   import hashlib
   import sys
+  import threading
+  import time
   from absl import logging
   from agile_tf.training import schedule
   from agile_tf.training import signals
@@ -25,7 +29,16 @@ _PROGRAM = """
   if 'built' in sys.argv:
     handler.schedule = schedule.Schedule(10, 0)
     handler.compiling = 'compiling' in sys.argv
-  print('ready', flush=True)
+
+  def print_when_it_computes(clock, start):
+    while time.clock_gettime(clock) < start + 0.1:
+      time.sleep(0.01)
+    print('ready', flush=True)
+
+  clock = time.pthread_getcpuclockid(threading.get_ident())
+  threading.Thread(
+      target=print_when_it_computes, args=(clock, time.clock_gettime(clock)),
+      daemon=True).start()
   hashlib.pbkdf2_hmac('sha256', b'', b'', 10**9)
 """
 
