@@ -160,6 +160,11 @@ class Config:
   first_instructions: str = _setting(
       'AGENT', 'With --first_steps, the instructions that contain a match of '
       'this regular expression. "AGENT" selects the 150 go-to instructions.')
+  first_distance: int = _setting(
+      0, 'With --first_steps, these episodes begin at most this number of '
+      'random actions from a goal example; where the instruction names only '
+      'blocks, with the agent carrying one. 0: they begin as all others. Not '
+      'in the paper.', low=0, high=1000)
   policy_optimizer: str = _setting(
       'rmsprop', "The policy's optimiser: the paper's RMSProp, or Adam, whose "
       'beta_1 is 0.9 and whose beta_2 is --policy_decay.',
@@ -356,6 +361,9 @@ class Config:
       raise ConfigError(
           f'--reward_prediction_goals={self.reward_prediction_goals} needs '
           '--reward_prediction.')
+    if self.first_distance and not self.first_steps:
+      raise ConfigError(
+          f'--first_distance={self.first_distance} needs --first_steps.')
     if self.discriminator_head_start and not self.trains_discriminator:
       raise ConfigError(
           f'--discriminator_head_start={self.discriminator_head_start} needs '

@@ -1,6 +1,6 @@
 """GridLU as a `dm_env` environment (appendix D and section 3.3)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 import operator
 from typing import Any, NamedTuple
 import zlib
@@ -75,27 +75,38 @@ def set_up(
       found.has_ground_truth if rewarded is None else rewarded)
 
 
+# Draws a number of instances, whose instructions are indices into those of an
+# environment.
+Draw = Callable[[np.random.Generator, int], instances.Instances]
+
+
 class Supply:
   """Draws instances a block at a time and serves them in order."""
 
-  def __init__(self, setup: Setup, seed: int | None, block: int):
+  def __init__(self, setup: Setup, seed: int | None, block: int,
+               draw: Draw | None = None):
     """Draws the first block.
 
     Args:
       setup: The task and instructions to draw instances of.
       seed: Determines what is drawn; None for a random seed.
       block: How many to draw at a time.
+      draw: Draws them; None for the task's instances.
     """
     self._setup = setup
+    self._draw_instances = draw or self._of_task
     self._size = block
     self._rng = np.random.default_rng(seed)
     self._draw()
 
+  def _of_task(self, rng: np.random.Generator,
+               count: int) -> instances.Instances:
+    return self._setup.task.instances(rng, count, self._setup.instructions)
+
   def _draw(self) -> None:
     """Draws the next block and keeps the generator's state before it."""
     self._start = self._rng.bit_generator.state
-    self._block = self._setup.task.instances(
-        self._rng, self._size, self._setup.instructions)
+    self._block = self._draw_instances(self._rng, self._size)
     self._served = 0
 
   def take(self, count: int) -> instances.Instances:
@@ -145,7 +156,7 @@ class GridLU(dm_env.Environment):
       episode_length: int | None = None,
       instructions: Sequence[str | language.Instruction] | None = None,
       physics: world.Physics = world.NORMAL, truncate: bool = False,
-      rewarded: bool | None = None):
+      rewarded: bool | None = None, draw: Draw | None = None):
     """Makes an environment.
 
     Args:
@@ -161,13 +172,15 @@ class GridLU(dm_env.Environment):
       rewarded: Whether the reward is the ground truth, or always 0; None for
         the task's default. The paper has no ground truth for Arrangements. Our
         checker is for evaluation, not for training.
+      draw: Draws the episodes' instances, such as `near_goals.NearGoals`; None
+        for the task's.
 
     Raises:
       ValueError: An argument is not as described.
     """
     self._setup = set_up(task, episode_length, instructions, physics, rewarded)
     self._truncate = truncate
-    self._supply = Supply(self._setup, seed, _BLOCK)
+    self._supply = Supply(self._setup, seed, _BLOCK, draw)
     # The current episode; there is no state before the first reset.
     self._state: world.State | None = None
     self._index = 0

@@ -22,6 +22,7 @@ from agile_tf.agent import instructions as instructions_lib
 from agile_tf.agent import rollouts
 from agile_tf.agent import signatures
 import gridlu
+from gridlu import environment as environment_lib
 from gridlu import goal_dataset
 from gridlu import language
 from gridlu import program
@@ -115,7 +116,11 @@ class World:
 
 
 class GoalExamples:
-  """The goal examples: pairs of an instruction and one of its goal states."""
+  """The goal examples: pairs of an instruction and one of its goal states.
+
+  Attributes:
+    dataset: As they were given.
+  """
 
   def __init__(self, dataset: goal_dataset.GoalDataset, world: World):
     """Encodes goal examples for a world.
@@ -142,6 +147,7 @@ class GoalExamples:
     except ValueError as error:
       raise WorldError(
           f'The goal examples do not fit this world: {error}') from error
+    self.dataset = dataset
     self._instruction = dataset.instruction
     self._observations = observations
 
@@ -262,6 +268,7 @@ def gridlu_world(
     truncate: bool = False,
     noop: bool = False,
     known: Sequence[language.Instruction] | None = None,
+    draw: environment_lib.Draw | None = None,
 ) -> World:
   """Returns the world of a GridLU task (sections 3.3 and 3.4 for the paper's).
 
@@ -275,6 +282,7 @@ def gridlu_world(
       bootstrap, instead of a termination.
     noop: Whether the policy has a sixth action, which does nothing.
     known: The instructions that the networks can read; default: `instructions`.
+    draw: Draws the episodes' instances; default: the task's.
   """
   kind = tasks.find(task)
   if instructions is None:
@@ -287,7 +295,8 @@ def gridlu_world(
   def make_environment(seed: int) -> dm_env.Environment:
     return gridlu.GridLU(
         task=task, seed=seed, episode_length=episode_length,
-        instructions=instructions, physics=physics, truncate=truncate)
+        instructions=instructions, physics=physics, truncate=truncate,
+        draw=draw)
 
   def truth_codes(texts: Sequence[str]) -> np.ndarray:
     return kind.encode([_parse(text) for text in texts])

@@ -24,15 +24,18 @@ from agile_tf.training import curriculum
 from agile_tf.training import machine
 from agile_tf.training import placement as placement_lib
 from agile_tf.training import resources
+from gridlu import environment as environment_lib
 from gridlu import goal_dataset
 from gridlu import language
+from gridlu import near_goals
 from gridlu import splits
 from gridlu import tasks
 from gridlu import world as board
 
 
 def make_world(config: config_lib.Config, held_out: bool = False,
-               only: str = '', flag: str = 'instructions') -> worlds.World:
+               only: str = '', flag: str = 'instructions',
+               draw: environment_lib.Draw | None = None) -> worlds.World:
   """Returns the world of a run.
 
   Args:
@@ -41,6 +44,7 @@ def make_world(config: config_lib.Config, held_out: bool = False,
       that the run trains on.
     only: A regular expression. Instructions without a match are left out.
     flag: The flag that has this expression, for errors.
+    draw: Draws the instances of a GridLU task; None for the task's own.
 
   Raises:
     WorldError: if there is no world of this name.
@@ -50,7 +54,8 @@ def make_world(config: config_lib.Config, held_out: bool = False,
   if config.world not in tasks.TASKS:
     default = config_lib.Config()
     for name in ('instructions', 'held_out', 'physics', 'episode_length',
-                 'truncate', 'noop', 'first_steps', 'first_instructions'):
+                 'truncate', 'noop', 'first_steps', 'first_instructions',
+                 'first_distance'):
       if getattr(config, name) != getattr(default, name):
         raise config_lib.ConfigError(
             f'--{name}={getattr(config, name)} is a setting of GridLU, but '
@@ -65,7 +70,7 @@ def make_world(config: config_lib.Config, held_out: bool = False,
   return worlds.gridlu_world(
       config.world, matching(only, instructions, flag),
       board.PHYSICS[config.physics],
-      config.episode_length, config.truncate, config.noop, known)
+      config.episode_length, config.truncate, config.noop, known, draw)
 
 
 _Instructions = tuple[language.Instruction, ...]
@@ -358,7 +363,8 @@ def make_parts(config: config_lib.Config,
         capacity, len(world.grammar.slots), world.observation_shape)
 
   buffer = discriminator_worker = goal_examples = None
-  if config.trains_discriminator or config.reward_prediction_goals:
+  if (config.trains_discriminator or config.reward_prediction_goals or
+      config.first_distance):
     goal_examples = make_goal_examples(config, world)
     if config.num_mismatched or config.reward_prediction_goals:
       goal_examples.require_several()
@@ -395,7 +401,7 @@ def make_parts(config: config_lib.Config,
     predictions = make_buffer(config.reward_prediction_replay_size)
   gradients = gradients_lib.policy_gradients_program(
       policy_network, world, policy_loss(config))
-  make_environment = _with_curriculum(config, world)
+  make_environment = _with_curriculum(config, world, goal_examples)
   width = config.policy_workers // config.policy_threads
   seeds = policy_seed.spawn(config.policy_workers)
   placement = placement or placement_lib.Placement()
@@ -421,13 +427,19 @@ def make_parts(config: config_lib.Config,
                tuple(policy_workers), seats, discriminator_worker)
 
 
-def _with_curriculum(config: config_lib.Config, world: worlds.World
+def _with_curriculum(config: config_lib.Config, world: worlds.World,
+                     goal_examples: worlds.GoalExamples | None
                     ) -> Callable[[int], dm_env.Environment]:
   """Returns a function that makes the environments of the policy workers."""
   if not config.first_steps:
     return world.make_environment
+  draw = None
+  if config.first_distance:
+    assert goal_examples is not None
+    draw = _near_goals(config, goal_examples)
   first = make_world(
-      config, only=config.first_instructions, flag='first_instructions')
+      config, only=config.first_instructions, flag='first_instructions',
+      draw=draw)
   episodes = -(-config.first_steps // (
       config.policy_workers * config.episode_length))
 
@@ -438,6 +450,24 @@ def _with_curriculum(config: config_lib.Config, world: worlds.World
         world.make_environment(int(seeds[1])), episodes)
 
   return make_environment
+
+
+def _near_goals(config: config_lib.Config, goal_examples: worlds.GoalExamples
+               ) -> near_goals.NearGoals:
+  """Draws the curriculum's instances from the goal examples.
+
+  Raises:
+    ConfigError: if they are images, or none has one of its instructions.
+  """
+  _, instructions = _sides(config)
+  try:
+    return near_goals.NearGoals(
+        goal_examples.dataset,
+        matching(config.first_instructions, instructions, 'first_instructions'),
+        config.first_distance)
+  except ValueError as error:
+    raise config_lib.ConfigError(
+        f'--first_distance={config.first_distance}: {error}') from error
 
 
 def _check_fit(config: config_lib.Config, world: worlds.World) -> None:

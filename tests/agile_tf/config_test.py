@@ -36,6 +36,7 @@ _AT_LEAST = {
     'inter_op_threads': 0, 'reward_prediction_goals': 0, 'first_steps': 0,
     'anticipated_negative_rate_steps': 0, 'discriminator_actors': 1,
     'discriminator_head_start': 0, 'mismatched_share': 0,
+    'first_distance': 0,
 }
 _MORE_THAN_0 = (
     'reward_scale', 'reward_prediction_cost', 'policy_learning_rate',
@@ -56,7 +57,7 @@ _AT_MOST = {
     'policy_workers': 10_000, 'policy_threads': 1000,
     'discriminator_actors': 10_000, 'mismatched_share': 0.9,
     'steps': 900_000_000_000, 'intra_op_threads': 4096,
-    'inter_op_threads': 4096}
+    'inter_op_threads': 4096, 'first_distance': 1000}
 _OF_RUN = (
     'strict_dataset', 'steps', 'run_dir', 'log_steps', 'image_minutes',
     'stall_minutes', 'checkpoint_minutes', 'checkpoints_kept', 'why',
@@ -146,7 +147,8 @@ class ConfigTest(parameterized.TestCase):
   def test_at_most(self, name, high):
     self._assert_refused(name, high + 1, f'at most {high}')
     changes = {'policy_threads': {'policy_workers': high},
-               'policy_workers': {'policy_threads': 1}}.get(name, {})
+               'policy_workers': {'policy_threads': 1},
+               'first_distance': {'first_steps': 1}}.get(name, {})
     self.assertEqual(
         getattr(config.Config(**{**changes, name: high}), name), high)
 

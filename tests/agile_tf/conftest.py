@@ -29,7 +29,10 @@ _OF_WORLD = (
 def _shared_worlds(make):
   worlds = {}
 
-  def make_world(config, held_out=False, only='', flag='instructions'):
+  def make_world(config, held_out=False, only='', flag='instructions',
+                 draw=None):
+    if draw is not None:
+      return make(config, held_out, only, flag, draw)
     key = (*(getattr(config, name) for name in _OF_WORLD), held_out, only)
     if config.world != 'relations' or key not in worlds:
       worlds[key] = make(config, held_out, only, flag)

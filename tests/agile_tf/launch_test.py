@@ -404,7 +404,8 @@ class LaunchTest(parameterized.TestCase):
         reward_prediction_goals=2, discriminator_actors=2,
         discriminator_head_start=3, all_workers_write=True,
         anticipated_negative_rate_steps=48, instructions='SameLocation',
-        first_steps=32, first_instructions='red', max_column_norm=0.0)
+        first_steps=32, first_instructions='red', first_distance=3,
+        max_column_norm=0.0)
     whole, parts = (self.create_tempdir().full_path for _ in range(2))
     _train(whole, **changes, steps=96)
     for steps in 16, 48, 96:

@@ -5,6 +5,7 @@ import json
 
 from absl.testing import absltest
 
+from agile_tf import config as config_lib
 from agile_tf.training import building
 from agile_tf.training import curriculum
 import gridlu
@@ -72,6 +73,26 @@ class CurriculumTest(absltest.TestCase):
     self.assertLess(
         sum('SameLocation' in text and 'AGENT' in text for text in others),
         len(others) / 2)
+
+  def test_first_episodes_near_goal_examples(self):
+    config = tiny.config(
+        instructions='', first_instructions='SameLocation', first_steps=16,
+        first_distance=1, dataset_size=500)
+    parts = building.make_parts(config)
+    worker, = parts.policy_workers
+    theta = parts.policy.snapshot()
+    rollouts = [worker.actor.play(theta) for _ in range(4)]
+    first = [text for rollout in rollouts for text, ended in zip(
+        rollout.instructions, rollout.ended) if ended][:4]
+    self.assertTrue(all('SameLocation' in text for text in first))
+
+  def test_near_goals_of_no_instruction(self):
+    config = tiny.config(
+        instructions='', dataset_size=1, first_steps=16, first_distance=1,
+        first_instructions="WestFrom.AGENT, Color.'red', SCENE")
+    with self.assertRaisesRegex(
+        config_lib.ConfigError, 'first_distance=1: none of the 1 goal'):
+      building.make_parts(config)
 
 
 if __name__ == '__main__':

@@ -1,0 +1,125 @@
+"""Tests for gridlu.near_goals."""
+
+from absl.testing import absltest
+import numpy as np
+
+import gridlu
+from gridlu import goal_dataset
+from gridlu import language
+from gridlu import near_goals
+from gridlu import tasks
+from gridlu import world
+
+_SOUTH = "SouthFrom(AGENT, Color('red', SCENE))"
+_WEST = "WestFrom(Color('red', SCENE), Shape('circle', SCENE))"
+
+
+def _draw(distance, texts=(_SOUTH, _WEST), count=2000):
+  dataset = goal_dataset.generate('relations', 300, 0, texts)
+  drawn = near_goals.NearGoals(
+      dataset, [language.parse(text) for text in texts], distance)(
+          np.random.default_rng(0), count)
+  return dataset, drawn
+
+
+def _rows(states):
+  return [bytes(row) for row in world.pack(states)]
+
+
+class NearGoalsTest(absltest.TestCase):
+
+  def test_at_distance_0(self):
+    dataset, (instruction, state) = _draw(0)
+    pairs = set(zip(
+        np.take(dataset.instructions, dataset.instruction),
+        map(bytes, dataset.states)))
+    go_to = instruction == 0
+    self.assertLess(abs(go_to.mean() - (dataset.instruction == (
+        dataset.instructions.index(_SOUTH))).mean()), 0.1)
+    # A go-to instruction's starts are goal examples.
+    rows = _rows(state)
+    for i in np.flatnonzero(go_to):
+      self.assertIn((_SOUTH, rows[i]), pairs)
+    # The other's have the blocks of goal examples, all of which are carried.
+    bring = world.State(*(x[~go_to] for x in state))
+    self.assertTrue(np.all(bring.carrying))
+    here = bring.blocks[np.arange(len(bring.blocks)), *bring.agent.T]
+    self.assertTrue(np.all(here > 0))
+    blocks = {row[:25] for text, row in pairs if text == _WEST}
+    self.assertContainsSubset({row[:25] for row in _rows(bring)}, blocks)
+    # Each of three blocks.
+    order = np.sum((bring.blocks > 0).reshape(-1, 25).cumsum(1)[
+        np.arange(len(here)), 5 * bring.agent[:, 0] + bring.agent[:, 1]][
+            :, None] == [1, 2, 3], axis=0)
+    self.assertTrue(np.all(abs(order / order.sum() - 1 / 3) < 0.05), order)
+
+  def test_within_the_distance(self):
+    for distance in 1, 3:
+      dataset, (instruction, state) = _draw(distance)
+      for number, text in enumerate((_SOUTH, _WEST)):
+        goals = world.unpack(dataset.states[
+            dataset.instruction == dataset.instructions.index(text)])
+        agents = world.cell_index(goals.agent)
+        farthest = 0
+        for i in np.flatnonzero(instruction == number)[:200]:
+          row, column = state.agent[i]
+          cells = np.array([[abs(r - row) + abs(c - column)
+                             for c in range(5)] for r in range(5)]).reshape(-1)
+          differ = np.sum(goals.blocks != state.blocks[i], axis=(1, 2))
+          if number == 0:  # The agent alone has moved.
+            found = np.min(np.where(differ == 0, cells[agents], 99))
+          else:  # At most one block has moved.
+            found = 0 if np.any(differ == 0) else (
+                1 if np.any(differ == 2) else 99)
+          farthest = max(farthest, found)
+        self.assertEqual(farthest, 1 if number else distance)
+
+  def test_some_are_put_down_and_some_are_solved(self):
+    _, (instruction, state) = _draw(8)
+    bring = instruction == 1
+    self.assertFalse(np.any(state.carrying[~bring]))
+    self.assertBetween(state.carrying[bring].mean(), 0.6, 0.9)
+    task = tasks.find('relations')
+    solved = task.satisfied(
+        task.encode([language.parse(x) for x in (_SOUTH, _WEST)])[instruction],
+        state)
+    self.assertBetween(solved[~bring].mean(), 0.1, 0.4)
+    self.assertBetween(solved[bring].mean(), 0.4, 0.7)
+
+  def test_an_environment_draws_from_it_and_resumes(self):
+    dataset = goal_dataset.generate('relations', 100, 0)
+    draw = near_goals.NearGoals(
+        dataset, language.relations_instructions(), 2)
+    environment, other = (gridlu.GridLU(seed=i, draw=draw) for i in range(2))
+    seen = set()
+    for _ in range(300):
+      environment.reset()
+      seen.add(str(environment.instruction))
+    self.assertContainsSubset(seen, set(dataset.instructions))
+    self.assertGreater(len(seen), 80)
+    other.set_state(environment.get_state())
+    for _ in range(300):
+      environment.reset()
+      other.reset()
+      self.assertEqual(other.instruction, environment.instruction)
+      self.assertEqual(bytes(world.pack(other.state)),
+                       bytes(world.pack(environment.state)))
+
+  def test_only_the_given_instructions(self):
+    dataset = goal_dataset.generate('relations', 300, 0, (_SOUTH, _WEST))
+    drawn = near_goals.NearGoals(dataset, [language.parse(_WEST)], 1)(
+        np.random.default_rng(0), 20)
+    np.testing.assert_array_equal(drawn.instruction, 0)
+
+  def test_errors(self):
+    dataset = goal_dataset.generate('relations', 10, 0, (_SOUTH,))
+    with self.assertRaisesRegex(ValueError, 'none of the 10 goal examples'):
+      near_goals.NearGoals(dataset, [language.parse(_WEST)], 1)
+    images = goal_dataset.GoalDataset(
+        (_SOUTH,), np.array([0]), images=np.zeros((1, 56, 56, 3), np.uint8))
+    with self.assertRaisesRegex(ValueError, 'are images'):
+      near_goals.NearGoals(images, [language.parse(_SOUTH)], 1)
+
+
+if __name__ == '__main__':
+  absltest.main()
