@@ -20,7 +20,7 @@ from agile_tf.training import progress as progress_lib
 from gridlu import files
 from gridlu import program
 
-# Every column of metrics.csv, in order. agile_tf/README.md explains each one.
+# Every column of metrics.csv, in order. launch/RUNS.md explains each one.
 COLUMNS = (
     'steps', 'seconds', 'steps_per_second', 'episodes', 'success_rate',
     'modelled_reward', 'true_reward', 'reward_model_accuracy',
