@@ -263,7 +263,7 @@ def draw(runs: _Runs) -> dict[str, figure.Figure]:
           runs, settings('figure4_right'),
           ['false_positives', 'false_negatives']),
       'arrangements': draw_curves(runs, ['arrangements'], ['success_rate']),
-      'drivers': draw_curves(runs, settings('drivers'), ['success_rate'])
+      'threads': draw_curves(runs, settings('threads'), ['success_rate'])
                  if any('threads' in name for name in runs) else None,
       'remarks': draw_curves(
           runs, settings('remarks'),

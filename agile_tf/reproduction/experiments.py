@@ -199,7 +199,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         ('held_out_strings', 'held_out_meanings')),
     'arrangements': Experiment(
         'GridLU-Arrangements', ('arrangements',), seeds=10),
-    'drivers': Experiment(
+    'threads': Experiment(
         'The same agent with different numbers of threads',
         # The first has 15 + 1 threads; on a laptop it has one.
         ('relations_rho100', 'threads_3'),
