@@ -259,6 +259,8 @@ def build(config: config_lib.Config, check_lock: Callable[[], None],
           here.devices, workers.devices if workers is not None else tuple))
   if workers is not None:
     workers.check(trainer.world)
+    if max(checkpoints.steps(config.run_dir), default=0) < config.steps:
+      workers.wait(len(here.devices))
   run = Run(config, trainer, check_lock)
   config_lib.save(config, config_path)  # Last: a failed start leaves no run.
   logging.info(
@@ -306,10 +308,14 @@ def train(config: config_lib.Config,
   is_new = not os.path.exists(config.run_dir)
   make_run_dir(config)
   with run_lock.hold(config.run_dir) as check_lock:
+    signals = signals_lib.Signals()
     try:
       with _workers(cluster, config) as workers:
-        _train(config, check_lock, workers)
+        _train(config, check_lock, workers, signals)
+    except KeyboardInterrupt:
+      logging.info('Stopped before the run began; there is nothing to save.')
     finally:
+      signals.restore()
       if is_new:
         run_lock.remove_if_unused(config.run_dir)
 
@@ -325,40 +331,36 @@ def _workers(cluster: cluster_lib.Cluster | None, config: config_lib.Config
 
 
 def _train(config: config_lib.Config, check_lock: Callable[[], None],
-           workers: 'remote.Workers | None') -> None:
-  signals = signals_lib.Signals()
+           workers: 'remote.Workers | None',
+           signals: signals_lib.Signals) -> None:
+  """Builds the run and drives it to its end, or to a signal.
+
+  Raises:
+    KeyboardInterrupt: at a signal before the run is built.
+  """
+  trainer, run = build(config, check_lock, workers)
   try:
-    try:
-      trainer, run = build(config, check_lock, workers)
-      if workers is not None and not trainer.schedule.finished:
-        workers.wait()
-      signals.schedule = trainer.schedule
-      if signals.stopped:  # Python has swallowed the exception.
-        raise KeyboardInterrupt
-      signals.compiling = True
-    except KeyboardInterrupt:
-      logging.info('Stopped before the run began; there is nothing to save.')
-      return
-    try:
-      if not trainer.schedule.finished:
-        logging.info('Compiling; the first steps take a while.')
-        ahead = config.discriminator_head_start - trainer.schedule.iterations
-        if ahead > 0:
-          logging.info(
-              'Before the first policy step, the discriminator has a head '
-              'start of %d iterations.', ahead)
+    signals.schedule = trainer.schedule
+    if signals.stopped:  # Python has swallowed the exception.
+      raise KeyboardInterrupt
+    signals.compiling = True
+    if not trainer.schedule.finished:
+      logging.info('Compiling; the first steps take a while.')
+      ahead = config.discriminator_head_start - trainer.schedule.iterations
+      if ahead > 0:
+        logging.info(
+            'Before the first policy step, the discriminator has a head '
+            'start of %d iterations.', ahead)
 
-      def tick() -> None:
-        signals.compiling = run.compiling
-        run.tick()
-
-      threads.drive(trainer, tick, config.stall_minutes)
+    def tick() -> None:
+      signals.compiling = run.compiling
       run.tick()
-      run.save()
-    finally:
-      run.close()
+
+    threads.drive(trainer, tick, config.stall_minutes)
+    run.tick()
+    run.save()
   finally:
-    signals.restore()
+    run.close()
   logging.info(
       'Stopped at step %d of %d; everything is saved in %s.',
       trainer.schedule.steps, config.steps, config.run_dir)

@@ -12,7 +12,7 @@ each version of TensorFlow are in a directory of their own.
 """
 
 import atexit
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 import contextlib
 import glob
 import hashlib
@@ -24,6 +24,7 @@ import socket
 import sys
 import tempfile
 import threading
+import time
 
 from gridlu import files
 
@@ -33,6 +34,7 @@ _BYTES_FREE = 2**28  # Less space on a disk is left to others.
 # Of a process's directory; its number follows. Machines may share the folder.
 _PREFIX = f'agile_tf_xla_{socket.gethostname()}_'
 _SECONDS = 5.0  # From one look for new programs to the next.
+_PART_SECONDS = 3600.0  # A file that is still being written is younger.
 
 
 def user_folder() -> str:
@@ -96,11 +98,18 @@ def _remove_left_overs() -> None:
 
 
 def _trim(root: str) -> None:
-  """Removes the oldest programs of all machines if there are too many."""
+  """Removes the oldest programs of all machines if there are too many.
+
+  It also removes what processes that were killed have left half written.
+  """
   known = []
   for path in glob.glob(os.path.join(glob.escape(root), '*', '*')):
     with contextlib.suppress(OSError):
       status = os.stat(path)
+      age = time.time() - status.st_mtime
+      if path.endswith('.part') and age > _PART_SECONDS:
+        os.remove(path)
+        continue
       known.append((status.st_mtime, status.st_size, path))
   total = 0
   for _, size, path in sorted(known, reverse=True):
@@ -166,8 +175,9 @@ class Cache:
         try:
           shutil.copyfile(path, part)
           os.replace(part, new)
-          os.remove(path)
-          os.symlink(new, path)
+          # At once: XLA may look for the program at any moment.
+          os.symlink(new, f'{path}.link')
+          os.replace(f'{path}.link', path)
         finally:
           with contextlib.suppress(FileNotFoundError):
             os.remove(part)
@@ -218,10 +228,21 @@ def start(threads: int, root: str | None = None) -> Cache | None:
       target=keep_publishing, name='compilation cache', daemon=True)
   thread.start()
 
-  def end() -> None:
+  def end_this() -> None:
     ended.set()
     thread.join()
     cache.close()
+    os.environ[_VARIABLE] = options
 
-  atexit.register(end)
+  _ends.append(end_this)
   return cache
+
+
+_ends: list[Callable[[], None]] = []
+
+
+@atexit.register
+def end() -> None:
+  """Ends the caches of this process, and its children will not use them."""
+  while _ends:
+    _ends.pop()()

@@ -33,12 +33,20 @@ _BEAT_SECONDS = 2.0
 # A worker that does not answer the chief's beat for so long is lost.
 _ANSWER_SECONDS = 30.0
 _END_SECONDS = 10.0  # What telling the workers of the end may take.
+# A worker that fails so often without finishing a rollout ends the run.
+_FAILURES = 3
 
 # What these errors have in common: the worker has gone, hangs, was started
 # anew, or the network does not carry the message.
 _LOST = (tf.errors.UnavailableError, tf.errors.DeadlineExceededError,
          tf.errors.AbortedError, tf.errors.CancelledError,
          tf.errors.InternalError, tf.errors.UnknownError)
+# Of these, what may also be the worker's own: a program that it cannot run.
+_OWN = (tf.errors.InternalError, tf.errors.UnknownError)
+
+
+class WorkerError(RuntimeError):
+  """A worker that fails whenever it is used."""
 
 
 def _placeholders(values: Any) -> Any:
@@ -67,6 +75,8 @@ class RemoteDevice:
 
   Attributes:
     lost: Set when it no longer answers.
+    failure: The error with which it was lost, if there was one.
+    useful: Whether a gradient has come from it.
     sent: Bytes of arrays sent to it.
     received: Bytes of arrays received from it.
   """
@@ -84,6 +94,8 @@ class RemoteDevice:
     self.compiling: contextlib.AbstractContextManager = (
         contextlib.nullcontext())
     self.lost = threading.Event()
+    self.failure: tf.errors.OpError | None = None
+    self.useful = False
     self.sent = self.received = 0
     self._device = device
     self._graph = tf.Graph()
@@ -138,9 +150,11 @@ class RemoteDevice:
       return (key, places), concrete(theta, *others, tuple(results), replayed)
 
     theta, *results = self._kept
-    return self._run(
+    outputs = self._run(
         'gradients', program, (*others, replayed), build, key,
         (theta, *others, tuple(results), replayed))
+    self.useful = True
+    return outputs
 
   def _run(self, kind: str, program: Any, inputs: Any,
            build: Callable[..., tuple[Any, Any]], key: Any = None,
@@ -180,6 +194,7 @@ class RemoteDevice:
       except queue.Empty:
         continue
       if isinstance(error, _LOST):
+        self.failure = self.failure or error
         self.lost.set()
         raise placement.LostError(self.name) from error
       if error is not None:
@@ -203,6 +218,7 @@ class _Link:
     name: What messages call the worker.
     devices: Its devices; empty while it cannot be reached.
     refused: Why it was refused; '' if it was not.
+    error: Set when it has failed too often.
   """
 
   def __init__(self, name: str, address: str, chief: dict[str, str],
@@ -219,13 +235,15 @@ class _Link:
     self.name = name
     self.devices: tuple[RemoteDevice, ...] = ()
     self.refused = ''
+    self.error: WorkerError | None = None
     self._target = f'grpc://{address}'
     self._chief = chief
     self._seconds = seconds
     self._answer_seconds = min(_ANSWER_SECONDS, seconds / 2)
     self._versions = versions
     self._closing = threading.Event()
-    self._done = False
+    self._done = self._told = False
+    self._failures = 0
     self._lost_instance = ''
     self._beats = 0
     self._said = ''
@@ -256,7 +274,7 @@ class _Link:
     self._said = text
 
   def _watch(self) -> None:
-    while not self._closing.is_set():
+    while not self._closing.is_set() and self.error is None:
       notes = notes_lib.Notes(self._target, self._answer_seconds)
       try:
         if self._connect(notes):
@@ -269,6 +287,25 @@ class _Link:
         self._drop()
         threading.Thread(target=_close, args=(notes,), daemon=True).start()
       self._closing.wait(_BEAT_SECONDS)
+    if self._done:
+      self._dismiss()
+
+  def _dismiss(self) -> None:
+    """Tells the worker that the run has ended, if it was not connected."""
+    end = time.monotonic() + _END_SECONDS
+    while not self._told and time.monotonic() < end:
+      notes = notes_lib.Notes(self._target, _BEAT_SECONDS)
+      try:
+        about, chief = notes.read('worker'), notes.read('chief')
+        if chief.get('run', self._chief['run']) != self._chief['run']:
+          return  # It serves another run.
+        if about and chief.get('state') != notes_lib.RESTART:
+          self._write(notes, notes_lib.DONE)
+          self._told = True
+      except tf.errors.OpError:
+        time.sleep(0.5)
+      finally:
+        _close(notes)
 
   def _write(self, notes: notes_lib.Notes, state: str, **more: Any) -> None:
     self._beats += 1
@@ -322,12 +359,27 @@ class _Link:
       else:
         if self._done:
           self._write(notes, notes_lib.DONE)
+          self._told = True
         return
     except tf.errors.OpError:
       pass
     if not self._closing.is_set():
-      self._say(f'{self.name} does not answer any more. The rollouts that it '
-                'had are dropped, and its threads move to other devices.')
+      self._count_failures()
+
+  def _count_failures(self) -> None:
+    """Says why the worker was lost, and sets `error` at the last failure."""
+    failures = [device.failure for device in self.devices if device.failure]
+    why = f' ({str(failures[0]).splitlines()[0]})' if failures else ''
+    self._say(f'{self.name} does not answer any more{why}. The rollouts that '
+              'it had are dropped, and its threads move to other devices.')
+    if any(device.useful for device in self.devices):
+      self._failures = 0
+    elif any(isinstance(failure, _OWN) for failure in failures):
+      self._failures += 1
+    if self._failures == _FAILURES:
+      self.error = WorkerError(
+          f'{self.name} has failed {_FAILURES} times, and has finished no '
+          f'rollout in between. The last error: {failures[0]}')
 
   def _drop(self) -> None:
     devices, self.devices = self.devices, ()
@@ -349,7 +401,6 @@ class Workers:
     versions = notes_lib.versions()
     self._seconds = 60 * config.stall_minutes
     self._threads = config.policy_threads
-    self._own = config.devices != 'none'
     self._steps_in_python = config.rollouts == 'environment'
     self._started = False
     self._links = [
@@ -358,7 +409,14 @@ class Workers:
         for i, address in enumerate(cluster.workers)]
 
   def devices(self) -> Sequence[RemoteDevice]:
-    """Returns the devices that can be used now."""
+    """Returns the devices that can be used now.
+
+    Raises:
+      WorkerError: if a worker has failed too often.
+    """
+    for link in self._links:
+      if link.error is not None:
+        raise link.error
     return [device for link in self._links for device in link.devices
             if not device.lost.is_set()]
 
@@ -374,8 +432,11 @@ class Workers:
           "this run's world is stepped in Python, on the chief. Leave "
           '--cluster and TF_CONFIG out.')
 
-  def wait(self) -> None:
+  def wait(self, own: int) -> None:
     """Waits until all workers are there, but no longer than --stall_minutes.
+
+    Args:
+      own: The chief's own devices for policy threads.
 
     Raises:
       ConfigError: if a worker has other versions than the chief.
@@ -391,7 +452,7 @@ class Workers:
             ' and '.join(link.name for link in missing))
         break
       time.sleep(0.2)
-    devices = len(self.devices()) + self._own
+    devices = len(self.devices()) + own
     if devices > self._threads:
       logging.warning(
           '%d devices, but --policy_threads=%d: the last ones have nothing to '

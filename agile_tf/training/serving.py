@@ -5,7 +5,7 @@ It listens on all addresses of the machine: TensorFlow 2.21 cannot hold it to
 one. The network must be trusted.
 """
 
-import fcntl
+import contextlib
 import os
 import signal
 import sys
@@ -18,6 +18,7 @@ import tensorflow as tf
 
 from agile_tf import config as config_lib
 from agile_tf.training import cluster as cluster_lib
+from agile_tf.training import compilation_cache
 from agile_tf.training import machine
 from agile_tf.training import notes as notes_lib
 
@@ -56,15 +57,14 @@ def _server(cluster: cluster_lib.Cluster, config: config_lib.Config
 
 def _start_anew() -> None:
   """Replaces this process by the same command, without what it compiled."""
+  compilation_cache.end()
   for handler in logging.get_absl_handler(), sys.stdout, sys.stderr:
     handler.flush()
-  for name in os.listdir('/proc/self/fd'):
-    number = int(name)
+  # Above all the server's socket, which must not be open in the new program.
+  for number in map(int, os.listdir('/dev/fd')):
     if number > 2:
-      try:
-        fcntl.fcntl(number, fcntl.F_SETFD, fcntl.FD_CLOEXEC)
-      except OSError:  # It is that of the listing.
-        continue
+      with contextlib.suppress(OSError):  # It was that of the listing.
+        os.set_inheritable(number, False)
   os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
 

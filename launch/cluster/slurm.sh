@@ -7,7 +7,7 @@
 #SBATCH --ntasks-per-node=1
 # Two minutes before the time limit the chief saves, and all tasks end.
 #SBATCH --signal=TERM@120
-set -euo pipefail
+set -uo pipefail
 
 port=${PORT:-2222}
 mapfile -t nodes < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
@@ -15,8 +15,18 @@ workers=("${nodes[@]:1}")
 CLUSTER=$(IFS=,; echo "${workers[*]/%/:$port}")
 export CLUSTER
 
-# A worker that fails must not end the run: --kill-on-bad-exit=0.
-# shellcheck disable=SC2016  # Each task expands its own number.
-exec srun --distribution=block --kill-on-bad-exit=0 bash -c \
-  'exec .venv/bin/python -m agile_tf.launch "$@" \
-     --cluster="$CLUSTER" --task="$SLURM_PROCID"' agile "$@"
+if ((${#workers[@]})); then
+  # A worker that fails must not end the others: --kill-on-bad-exit=0.
+  # shellcheck disable=SC2016  # Each task expands its own number.
+  srun --relative=1 --nodes=${#workers[@]} --ntasks=${#workers[@]} \
+    --distribution=block --kill-on-bad-exit=0 bash -c \
+    'exec .venv/bin/python -m agile_tf.launch "$@" \
+       --cluster="$CLUSTER" --task="$((SLURM_PROCID + 1))"' agile "$@" &
+fi
+srun --relative=0 --nodes=1 --ntasks=1 \
+  .venv/bin/python -m agile_tf.launch "$@" --cluster="$CLUSTER"
+status=$?
+# Workers end with the chief. If it fails, they would wait for its return.
+((status == 0)) || kill %1 2> /dev/null
+wait
+exit $status

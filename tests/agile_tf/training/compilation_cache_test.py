@@ -18,7 +18,9 @@ _PROGRAM = 'xla_compile_cache__1__2__XLA_CPU_JIT.pb'
 
 
 def _compile(cache, name=_PROGRAM, content=b'program'):
-  pathlib.Path(cache.folder, name).write_bytes(content)
+  path = pathlib.Path(cache.folder, name)
+  path.with_suffix('.tmp').write_bytes(content)
+  os.replace(path.with_suffix('.tmp'), path)
 
 
 def _programs(cache):
@@ -121,7 +123,50 @@ class CompilationCacheTest(absltest.TestCase):
     later = self._cache()
     shutil.rmtree(self.root)
     self.assertFalse(os.path.exists(os.path.join(later.folder, _PROGRAM)))
-    later.close()  # Has nowhere to publish to.
+    _compile(later)
+    later.publish()  # There is no directory to publish to.
+    self.assertEqual(_programs(later), {_PROGRAM: b'program'})
+
+  def test_a_program_is_there_at_every_moment_while_it_is_published(self):
+    cache = self._cache()
+    _compile(cache)
+    there = []
+
+    def watched(function):
+      def call(*args, **kwargs):
+        there.append(os.path.exists(os.path.join(cache.folder, _PROGRAM)))
+        result = function(*args, **kwargs)
+        there.append(os.path.exists(os.path.join(cache.folder, _PROGRAM)))
+        return result
+
+      return call
+
+    with mock.patch.multiple(
+        os, replace=watched(os.replace), symlink=watched(os.symlink),
+        remove=watched(os.remove)):
+      cache.publish()
+    self.assertGreater(len(there), 4)
+    self.assertTrue(all(there))
+
+  def test_half_written_files_of_killed_processes_are_removed(self):
+    cache = self._cache()
+    _compile(cache)
+    cache.publish()
+    kept, = self._kept()
+    old, young = (pathlib.Path(f'{kept}.{i}.part') for i in range(2))
+    for path in old, young:
+      path.write_bytes(b'pro')
+    os.utime(old, times=(0, 0))
+    cache.close()
+    self.assertCountEqual(self._kept(), [kept, young])
+
+  def test_after_its_end_children_do_not_use_it(self):
+    with mock.patch.dict(os.environ, TF_XLA_FLAGS='--one'):
+      cache = compilation_cache.start(2, self.root)
+      self.assertIn(cache.folder, os.environ['TF_XLA_FLAGS'])
+      compilation_cache.end()
+      self.assertEqual(os.environ['TF_XLA_FLAGS'], '--one')
+      self.assertFalse(os.path.exists(cache.folder))
 
   def test_keeps_the_newest_programs_of_all_machines(self):
     for i, name in enumerate(('a', 'b', 'c')):

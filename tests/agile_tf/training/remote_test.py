@@ -70,7 +70,7 @@ class RemoteTest(absltest.TestCase):
           r'Worker 1 \(127.* code old there and new here'):
         with remote.workers(self.cluster, config) as workers:
           workers.start()
-          workers.wait()
+          workers.wait(0)
     thread.join(60)
     self.assertIn('code old there and new here', errors[0])
 
@@ -148,7 +148,7 @@ class RemoteTest(absltest.TestCase):
     thread, errors = self._serve(config)
     with remote.workers(self.cluster, config) as workers:
       workers.start()
-      workers.wait()
+      workers.wait(0)
       device, = workers.devices()
       far = trainer_lib.Trainer(
           config, placement=placement.Placement((), workers.devices))
