@@ -54,7 +54,8 @@ class NearGoals:
 
     The agent takes random moves from where it is in the goal example. This
     seldom moves a block, so where the instruction is about blocks alone, the
-    agent is put on one of them and carries it; it may put it down on its way.
+    agent is put on one of them and carries it. In half of these instances it
+    puts the block down at a random time, and moves on without it.
 
     Args:
       rng: The generator to draw from.
@@ -68,7 +69,7 @@ class NearGoals:
     carries = ~self._names_agent[index]
     state = _carrying(rng, world.unpack(self._states[rows]), carries)
     length = rng.integers(self._distance + 1, size=count)
-    put_down = rng.integers(2 * self._distance + 1, size=count)
+    put_down = rng.integers(2 * length + 1)  # Half of them never do.
     moves = rng.integers(world.Action.INTERACT, size=[self._distance, count])
     for t, action in enumerate(moves):
       action = np.select(

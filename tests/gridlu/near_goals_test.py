@@ -78,7 +78,8 @@ class NearGoalsTest(absltest.TestCase):
     _, (instruction, state) = _draw(8)
     bring = instruction == 1
     self.assertFalse(np.any(state.carrying[~bring]))
-    self.assertBetween(state.carrying[bring].mean(), 0.6, 0.9)
+    # Of 9 equally likely numbers of moves one is 0, and leaves no time.
+    self.assertBetween(state.carrying[bring].mean(), 0.5, 0.65)
     task = tasks.find('relations')
     solved = task.satisfied(
         task.encode([language.parse(x) for x in (_SOUTH, _WEST)])[instruction],
