@@ -134,6 +134,8 @@ class Run:
     self._warned: set[str] = set()
     # The step before any program is compiled; None once all are.
     self._compiling_at: int | None = steps
+    self._in_head_start = (
+        self._schedule.iterations < config.discriminator_head_start)
 
   @property
   def compiling(self) -> bool:
@@ -146,7 +148,9 @@ class Run:
     self._writer.progress(steps)
     if self._compiling_at is not None and steps > self._compiling_at:
       self._compiling_at = None
-      logging.info('The first steps took %.0f s, mostly for compilation.',
+      head_start = ('The head start and the first steps'
+                    if self._in_head_start else 'The first steps')
+      logging.info('%s took %.0f s, compilation included.', head_start,
                    time.monotonic() - self._start_time)
     self._write_row_if_due()
     if time.monotonic() >= self._image_due:
