@@ -5,10 +5,8 @@ import threading
 
 from absl import flags
 
-from agile_tf import config
 from agile_tf import launch
 from agile_tf.agent import workers
-from gridlu import program
 
 _iterate = workers.PolicyWorker.iterate
 _first = threading.Lock()
@@ -24,4 +22,4 @@ def _hang_or_iterate(self):
 workers.PolicyWorker.iterate = _hang_or_iterate
 
 if __name__ == '__main__':
-  program.run(launch.main, config.define_flags)
+  launch.start()

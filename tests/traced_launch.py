@@ -8,7 +8,6 @@ import os
 import threading
 import time
 
-from absl import app
 from absl import flags
 import tensorflow as tf
 
@@ -32,7 +31,6 @@ def _recorded(*args, **kwargs):
 
 tf.function = _recorded
 
-from agile_tf import config  # noqa: E402
 from agile_tf import launch  # noqa: E402
 
 
@@ -49,11 +47,14 @@ def _count() -> None:
       time.sleep(5)
 
 
-def main(argv):
+_train = launch.train
+
+
+def _train_and_count(*args, **kwargs):
   threading.Thread(target=_count, daemon=True).start()
-  launch.main(argv)
+  _train(*args, **kwargs)
 
 
 if __name__ == '__main__':
-  config.define_flags()
-  app.run(main)
+  launch.train = _train_and_count
+  launch.start()
