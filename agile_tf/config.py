@@ -152,6 +152,11 @@ class Config:
   initial_policy: str = _setting(
       '', 'The run directory whose policy this run begins with. The optimiser '
       'starts anew.')
+  policy_features: str = _setting(
+      'own', 'What the policy\'s stem and its FiLM-NMN or FiLM-LSTM start with: '
+      'their "own" initialisation, or the parameters that the "discriminator" '
+      'has at the end of its head start. Not in the paper.',
+      choices=('own', 'discriminator'))
   first_steps: int = _setting(
       0, 'A curriculum for GridLU: the policy steps, summed over all workers, '
       'in which the policy workers play the --first_instructions alone. The '
@@ -368,6 +373,20 @@ class Config:
       raise ConfigError(
           f'--discriminator_head_start={self.discriminator_head_start} needs '
           f'--reward=discriminator; it is --reward={self.reward}.')
+    if self.policy_features != 'own':
+      if self.initial_policy:
+        raise ConfigError(
+            f'--policy_features={self.policy_features} would replace a part of '
+            f'--initial_policy={self.initial_policy}: leave one of them out.')
+      if not self.discriminator_head_start:
+        raise ConfigError(
+            f'--policy_features={self.policy_features} needs a '
+            '--discriminator_head_start.')
+      if self.discriminator_model not in ('same', self.model):
+        raise ConfigError(
+            f'--policy_features={self.policy_features} needs two networks of '
+            f'one kind; they are --model={self.model} and '
+            f'--discriminator_model={self.discriminator_model}.')
     if (self.reward == 'frozen') != bool(self.reward_model):
       raise ConfigError(
           f'--reward={self.reward} with --reward_model={self.reward_model!r}: '

@@ -33,6 +33,24 @@ def _features(model: str, grammar: instructions.Grammar, merges: bool,
   raise ValueError(f'Model {model!r}: expected one of {", ".join(MODELS)}.')
 
 
+def shared_features(policy: Sequence[str], discriminator: Sequence[str]
+                   ) -> dict[str, str]:
+  """Returns which parameters both networks have, if they are of one kind.
+
+  Args:
+    policy: The names of the policy's parameters.
+    discriminator: Those of the discriminator's.
+
+  Returns:
+    From names of the policy to names of the discriminator, for all layers that
+    see or read: without the policy's merge layer and without both heads.
+  """
+  names = {name.partition('/')[2]: name for name in discriminator}
+  return {name: names[own] for name in policy
+          if (own := name.partition('/')[2]) in names and
+          own.startswith('features/')}
+
+
 class PolicyNetwork(snt.Module):
   """pi(c, s) with the heads of the baseline and of reward prediction.
 

@@ -23,6 +23,7 @@ snapshot never contains half of one. A gradient that is not finite changes
 nothing.
 """
 
+from collections.abc import Mapping
 import threading
 from typing import NamedTuple
 
@@ -212,6 +213,21 @@ class SharedParameters:
     """
     with self._lock:
       return self._apply_function(*gradients)
+
+  def copy(self, other: 'SharedParameters',
+           names: Mapping[str, str]) -> None:
+    """Copies parameters of another network. Slots stay as they are.
+
+    Args:
+      other: The other network's parameters.
+      names: From names of this network to those of the other, which have the
+        same shapes.
+    """
+    theirs = other.layout.split(other.snapshot())
+    with self._lock:
+      own = self.layout.split(self._variable.read_value())
+      self._variable.assign(self.layout.join({
+          **own, **{name: theirs[names[name]] for name in names}}))
 
   def state(self) -> dict[str, np.ndarray]:
     """Returns parameters and slots by name, for a checkpoint."""

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from agile_tf import config as config_lib
+from agile_tf.agent import networks
 from agile_tf.agent import numerics
 from agile_tf.agent import rollouts
 from agile_tf.agent import workers
@@ -191,6 +192,12 @@ class Trainer:
     self._tally.add(iteration.metrics)
     self._totals.add(discriminator_steps=iteration.rollout.steps,
                      discriminator_updates=int(bool(iteration.metrics)))
+    if (self._config.policy_features == 'discriminator' and
+        self.schedule.iterations + 1 == self._config.discriminator_head_start):
+      # No policy worker runs before the end of this iteration.
+      assert self.discriminator is not None
+      self.policy.copy(self.discriminator, networks.shared_features(
+          self.policy.layout.names, self.discriminator.layout.names))
 
   def _broken(self, error: numerics.NumericsError, worker: str
              ) -> TrainingError:

@@ -88,6 +88,16 @@ class ConfigTest(parameterized.TestCase):
         changes['policy_threads'] = 1
       self.assertEqual(getattr(config.Config(**changes), name), low)
 
+  @parameterized.parameters(
+      (dict(), 'needs a --discriminator_head_start'),
+      (dict(discriminator_head_start=1, discriminator_model='lstm'),
+       'needs two networks of one kind'),
+      (dict(discriminator_head_start=1, initial_policy='x'),
+       'would replace a part of --initial_policy=x'))
+  def test_features_of_the_discriminator_need(self, changes, message):
+    with self.assertRaisesRegex(config.ConfigError, message):
+      config.Config(policy_features='discriminator', **changes)
+
   @parameterized.parameters(*_MORE_THAN_0)
   def test_more_than_0(self, name):
     self._assert_refused(name, 0.0, 'more than 0')

@@ -209,6 +209,40 @@ class TrainingTest(parameterized.TestCase):
       np.testing.assert_array_equal(state[f'{name}/mean_square'], 1, name)
     self.assertEqual(trainer.schedule.steps, 0)
 
+  def test_the_policy_may_begin_with_the_discriminators_features(self):
+    for model, count in ('nmn', 7), ('lstm', 12):
+      with self.subTest(model):
+        trainer = trainer_lib.Trainer(tiny.config(
+            model=model, discriminator_head_start=2,
+            policy_features='discriminator'))
+        before = checkpoints.group(trainer.checkpoint().arrays, 'policy')
+        for _ in range(2):
+          self.assertTrue(trainer.schedule.may('discriminator'))
+          self.assertFalse(trainer.schedule.may('policy'))
+          trainer.iterate_discriminator()
+          trainer.schedule.begin('discriminator')
+          trainer.schedule.end('discriminator')
+        arrays = trainer.checkpoint().arrays
+        policy, discriminator = (
+            checkpoints.group(arrays, name)
+            for name in ('policy', 'discriminator'))
+        shared = {name for name in trainer.policy.layout.names
+                  if '/features/' in name and '/merge/' not in name}
+        self.assertLen(shared, count)
+        for name in trainer.policy.layout.names:
+          with self.subTest(name):
+            if name in shared:
+              np.testing.assert_array_equal(
+                  policy[name],
+                  discriminator[name.replace('policy', 'discriminator', 1)])
+            else:
+              np.testing.assert_array_equal(policy[name], before[name])
+        # Later iterations leave the policy alone.
+        trainer.iterate_discriminator()
+        after = checkpoints.group(trainer.checkpoint().arrays, 'policy')
+        for name, value in policy.items():
+          np.testing.assert_array_equal(value, after[name], name)
+
   def test_policies_that_do_not_fit_are_refused(self):
     for changes, problem in (
         (dict(noop=True), 'had other actions'),
