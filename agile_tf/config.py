@@ -153,7 +153,7 @@ class Config:
       '', 'The run directory whose policy this run begins with. The optimiser '
       'starts anew.')
   policy_features: str = _setting(
-      'own', 'What the policy\'s stem and its FiLM-NMN or FiLM-LSTM start with: '
+      'own', "What the policy's stem and FiLM-NMN (or FiLM-LSTM) start with: "
       'their "own" initialisation, or the parameters that the "discriminator" '
       'has at the end of its head start. Not in the paper.',
       choices=('own', 'discriminator'))

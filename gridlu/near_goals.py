@@ -55,7 +55,8 @@ class NearGoals:
     The agent takes random moves from where it is in the goal example. This
     seldom moves a block, so where the instruction is about blocks alone, the
     agent is put on one of them and carries it. In half of these instances it
-    puts the block down at a random time, and moves on without it.
+    puts the block down, half of the time before its last move, so that it moves
+    on without it.
 
     Args:
       rng: The generator to draw from.
@@ -69,12 +70,16 @@ class NearGoals:
     carries = ~self._names_agent[index]
     state = _carrying(rng, world.unpack(self._states[rows]), carries)
     length = rng.integers(self._distance + 1, size=count)
-    put_down = rng.integers(2 * length + 1)  # Half of them never do.
-    moves = rng.integers(world.Action.INTERACT, size=[self._distance, count])
+    early = (rng.random(count) * length).astype(np.int64)
+    put_down = np.where(
+        rng.random(count) < 0.5, -1,
+        np.where(rng.random(count) < 0.5, early, length))
+    moves = rng.integers(
+        world.Action.INTERACT, size=[self._distance + 1, count])
     for t, action in enumerate(moves):
       action = np.select(
-          [t >= length, carries & (t == put_down)],
-          [world.Action.NOOP, world.Action.INTERACT], action)
+          [carries & (t == put_down), t >= length],
+          [world.Action.INTERACT, world.Action.NOOP], action)
       state = world.step(state, action)
     return instances_lib.Instances(index, state)
 
