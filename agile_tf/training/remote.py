@@ -11,6 +11,7 @@ devices raise `LostError`, and the thread tries to reach it again.
 
 from collections.abc import Callable, Iterator, Sequence
 import contextlib
+import functools
 import itertools
 import os
 import queue
@@ -47,6 +48,35 @@ _OWN = (tf.errors.InternalError, tf.errors.UnknownError)
 
 class WorkerError(RuntimeError):
   """A worker that fails whenever it is used."""
+
+
+class _Background:
+  """Threads for calls of TensorFlow that may hang.
+
+  Python must not end while one of them returns from TensorFlow: that aborts the
+  process. So `join` waits for those that do not hang.
+  """
+
+  def __init__(self):
+    self._threads: list[threading.Thread] = []
+    self._lock = threading.Lock()
+
+  def start(self, function: Callable[[], Any], name: str) -> None:
+    """Calls a function in a thread of its own."""
+    thread = threading.Thread(target=function, name=name, daemon=True)
+    with self._lock:
+      self._threads = [each for each in self._threads if each.is_alive()]
+      self._threads.append(thread)
+      thread.start()
+
+  def join(self, seconds: float) -> None:
+    """Waits for all threads, but no longer than this altogether."""
+    end = time.monotonic() + seconds
+    for thread in self._threads:
+      thread.join(max(0.0, end - time.monotonic()))
+
+
+_background = _Background()
 
 
 def _placeholders(values: Any) -> Any:
@@ -185,7 +215,7 @@ class RemoteDevice:
       except BaseException as error:  # The calling thread raises it.
         outcome.put((None, error))
 
-    threading.Thread(target=call, name=self.name, daemon=True).start()
+    _background.start(call, self.name)
     while True:
       if self.lost.is_set():
         raise placement.LostError(self.name)
@@ -204,7 +234,7 @@ class RemoteDevice:
   def close(self) -> None:
     """Gives the device up."""
     self.lost.set()
-    threading.Thread(target=self._close_session, daemon=True).start()
+    _background.start(self._close_session, f'closing {self.name}')
 
   def _close_session(self) -> None:
     with contextlib.suppress(tf.errors.OpError):
@@ -285,7 +315,8 @@ class _Link:
         logging.exception('%s: %s', self.name, error)
       finally:
         self._drop()
-        threading.Thread(target=_close, args=(notes,), daemon=True).start()
+        _background.start(
+            functools.partial(_close, notes), f'closing {self.name}')
       self._closing.wait(_BEAT_SECONDS)
     if self._done:
       self._dismiss()
@@ -477,6 +508,7 @@ class Workers:
     end = time.monotonic() + _END_SECONDS
     for link in links:
       link.join(max(0.0, end - time.monotonic()))
+    _background.join(_END_SECONDS)
 
 
 @contextlib.contextmanager
