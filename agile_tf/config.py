@@ -416,6 +416,12 @@ class Config:
     """Whether the run trains a discriminator."""
     return self.reward == 'discriminator'
 
+  @property
+  def needs_goal_examples(self) -> bool:
+    """Whether the run needs goal examples."""
+    return bool(self.trains_discriminator or self.reward_prediction_goals or
+                self.first_distance)
+
 
 def _divisors(number: int) -> list[int]:
   return [i for i in range(1, number + 1) if number % i == 0]

@@ -134,8 +134,7 @@ class Run:
     self._warned: set[str] = set()
     # The step before any program is compiled; None once all are.
     self._compiling_at: int | None = steps
-    self._in_head_start = (
-        self._schedule.iterations < config.discriminator_head_start)
+    self._in_head_start = self._schedule.iterations_after_head_start < 0
 
   @property
   def compiling(self) -> bool:
@@ -350,7 +349,7 @@ def _train(config: config_lib.Config, check_lock: Callable[[], None],
     signals.compiling = True
     if not trainer.schedule.finished:
       logging.info('Compiling; the first steps take a while.')
-      ahead = config.discriminator_head_start - trainer.schedule.iterations
+      ahead = -trainer.schedule.iterations_after_head_start
       if ahead > 0:
         logging.info(
             'Before the first policy step, the discriminator has a head '

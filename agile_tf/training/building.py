@@ -363,8 +363,7 @@ def make_parts(config: config_lib.Config,
         capacity, len(world.grammar.slots), world.observation_shape)
 
   buffer = discriminator_worker = goal_examples = None
-  if (config.trains_discriminator or config.reward_prediction_goals or
-      config.first_distance):
+  if config.needs_goal_examples:
     goal_examples = make_goal_examples(config, world)
     if config.num_mismatched or config.reward_prediction_goals:
       goal_examples.require_several()

@@ -50,6 +50,14 @@ class WorkerError(RuntimeError):
   """A worker that fails whenever it is used."""
 
 
+def _join_all(joins: Sequence[Callable[[float], None]],
+              seconds: float) -> None:
+  """Calls functions that wait, but no longer than this altogether."""
+  end = time.monotonic() + seconds
+  for join in joins:
+    join(max(0.0, end - time.monotonic()))
+
+
 class _Background:
   """Threads for calls of TensorFlow that may hang.
 
@@ -71,9 +79,7 @@ class _Background:
 
   def join(self, seconds: float) -> None:
     """Waits for all threads, but no longer than this altogether."""
-    end = time.monotonic() + seconds
-    for thread in self._threads:
-      thread.join(max(0.0, end - time.monotonic()))
+    _join_all([thread.join for thread in self._threads], seconds)
 
 
 _background = _Background()
@@ -505,9 +511,7 @@ class Workers:
     links = self._links if self._started else []
     for link in links:
       link.close(done)
-    end = time.monotonic() + _END_SECONDS
-    for link in links:
-      link.join(max(0.0, end - time.monotonic()))
+    _join_all([link.join for link in links], _END_SECONDS)
     _background.join(_END_SECONDS)
 
 

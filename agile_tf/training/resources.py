@@ -60,7 +60,7 @@ def needs(config: config_lib.Config, world: worlds.World) -> list[Need]:
         Need("the discriminator's batches",
              (config.batch_size // 2 + round(examples)) * seen,
              ('batch_size', 'anticipated_negative_rate'))]
-  if (config.trains_discriminator or config.reward_prediction_goals) and (
+  if config.needs_goal_examples and (
       world.compiled is not None and not config.dataset):
     found.append(Need(
         'the goal examples', config.dataset_size * _GENERATED,

@@ -49,9 +49,14 @@ class Schedule:
     self._paused = False
     self._stopped = False
 
+  @property
+  def iterations_after_head_start(self) -> int:
+    """Iterations of the discriminator's worker; negative in its head start."""
+    return self.iterations - self._head_start
+
   def may(self, kind: str) -> bool:
     """Returns whether the ratio lets 'policy' or 'discriminator' iterate."""
-    iterations = self.iterations - self._head_start
+    iterations = self.iterations_after_head_start
     if iterations < 0:
       return kind == _DISCRIMINATOR
     if not self._ratio:

@@ -193,8 +193,8 @@ class Trainer:
     self._totals.add(discriminator_steps=iteration.rollout.steps,
                      discriminator_updates=int(bool(iteration.metrics)))
     if (self._config.policy_features == 'discriminator' and
-        self.schedule.iterations + 1 == self._config.discriminator_head_start):
-      # No policy worker runs before the end of this iteration.
+        self.schedule.iterations_after_head_start == -1):
+      # The last of the head start. No policy worker runs before its end.
       assert self.discriminator is not None
       self.policy.copy(self.discriminator, networks.shared_features(
           self.policy.layout.names, self.discriminator.layout.names))
@@ -217,8 +217,7 @@ class Trainer:
       values.update(totals)
       values['steps_per_discriminator_update'] = (
           self.schedule.steps / max(
-              1, self.schedule.iterations -
-              self._config.discriminator_head_start))
+              1, self.schedule.iterations_after_head_start))
     return values
 
   def checkpoint(self) -> checkpoints.Checkpoint:

@@ -40,6 +40,8 @@ class ResourcesTest(parameterized.TestCase):
     self.assertIn('dataset_size', self._needs(
         reward='environment', reward_prediction=True,
         reward_prediction_goals=1))
+    self.assertIn('dataset_size', self._needs(
+        reward='environment', first_steps=1, first_distance=1))
     self.assertNotIn('dataset_size', self._needs(dataset='goals.npz'))
 
   @parameterized.parameters(
