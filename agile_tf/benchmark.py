@@ -297,13 +297,13 @@ def one_round(seconds: float, settings: _Settings) -> dict[str, float]:
 
 
 def _serve(address: str) -> None:
-  """Runs a worker's server until the process is killed."""
+  """Runs a server until the process is killed."""
   import tensorflow as tf
   tf.distribute.Server({'worker': [address]}).join()
 
 
 def remote_rollout(seconds: float, settings: _Settings) -> dict[str, float]:
-  """Measures what a rollout of 5 workers on another machine costs the chief.
+  """Measures what a rollout of 5 workers on a server costs the chief.
 
   The programs there have the arguments and results of the real ones, and
   compute nothing. So nearly all of the time is that of the chief's processor.
@@ -606,7 +606,7 @@ def define_flags() -> None:
       'turn, five times each, and print how many times as fast this one is.')
   flags.DEFINE_float(
       'device_milliseconds', 0.0, 'Print the speed of clusters of 1 to 64 '
-      'workers whose devices need this time for a rollout of 5 policy workers, '
+      'servers whose devices need this time for a rollout of 5 policy workers, '
       'by a simulation with the measured "remote rollout".', lower_bound=0)
   flags.DEFINE_bool('json', False, 'Print JSON instead of a table.')
   flags.DEFINE_string(

@@ -224,23 +224,23 @@ class Run:
 
 
 def build(config: config_lib.Config, check_lock: Callable[[], None],
-          workers: 'remote.Workers | None' = None
+          servers: 'remote.Servers | None' = None
          ) -> 'tuple[trainer_lib.Trainer, Run]':
   """Returns a run, at its start or at its newest checkpoint.
 
   Args:
     config: The run's settings.
     check_lock: See `Run`.
-    workers: The run's workers on other machines.
+    servers: The run's servers.
 
   Raises:
     ConfigError, CheckpointError, GoalDatasetError, MetricsError or WorldError:
       if the run cannot be set up.
   """
   config_path = check_same_run(config)
-  if config.devices == 'none' and workers is None:
+  if config.devices == 'none' and servers is None:
     raise config_lib.ConfigError(
-        '--devices=none leaves the policy to the workers of a cluster, and '
+        '--devices=none leaves the policy to the servers of a cluster, and '
         'this run has none. Leave it out, or see --cluster.')
   here = machine.prepare(config)
   # pylint: disable=g-import-not-at-top
@@ -255,15 +255,15 @@ def build(config: config_lib.Config, check_lock: Callable[[], None],
     if config.initial_policy:
       initial = _load_result('initial_policy', config.initial_policy)
   started = time.monotonic()
-  if workers is not None:
-    workers.start()
+  if servers is not None:
+    servers.start()
   trainer = trainer_lib.Trainer(
       config, frozen, initial, placement.Placement(
-          here.devices, workers.devices if workers is not None else tuple))
-  if workers is not None:
-    workers.check(trainer.world)
+          here.devices, servers.devices if servers is not None else tuple))
+  if servers is not None:
+    servers.check(trainer.world)
     if max(checkpoints.steps(config.run_dir), default=0) < config.steps:
-      workers.wait(len(here.devices))
+      servers.wait(len(here.devices))
   run = Run(config, trainer, check_lock)
   config_lib.save(config, config_path)  # Last: a failed start leaves no run.
   logging.info(
@@ -299,7 +299,7 @@ def train(config: config_lib.Config,
 
   Args:
     config: The run's settings.
-    cluster: The run's workers on other machines. They end with the run, unless
+    cluster: The run's servers. They end with the run, unless
       that ends with an error.
 
   Raises:
@@ -313,8 +313,8 @@ def train(config: config_lib.Config,
   with run_lock.hold(config.run_dir) as check_lock:
     signals = signals_lib.Signals()
     try:
-      with _workers(cluster, config) as workers:
-        _train(config, check_lock, workers, signals)
+      with _servers(cluster, config) as servers:
+        _train(config, check_lock, servers, signals)
     except KeyboardInterrupt:
       logging.info('Stopped before the run began; there is nothing to save.')
     finally:
@@ -323,25 +323,25 @@ def train(config: config_lib.Config,
         run_lock.remove_if_unused(config.run_dir)
 
 
-def _workers(cluster: cluster_lib.Cluster | None, config: config_lib.Config
-            ) -> 'contextlib.AbstractContextManager[remote.Workers | None]':
-  """Returns a context with a run's workers on other machines, or None."""
-  if cluster is None or not cluster.workers:
+def _servers(cluster: cluster_lib.Cluster | None, config: config_lib.Config
+            ) -> 'contextlib.AbstractContextManager[remote.Servers | None]':
+  """Returns a context with a run's servers, or None."""
+  if cluster is None or not cluster.servers:
     return contextlib.nullcontext()
   machine.prepare(config)
   from agile_tf.training import remote  # pylint: disable=g-import-not-at-top
-  return remote.workers(cluster, config)
+  return remote.servers(cluster, config)
 
 
 def _train(config: config_lib.Config, check_lock: Callable[[], None],
-           workers: 'remote.Workers | None',
+           servers: 'remote.Servers | None',
            signals: signals_lib.Signals) -> None:
   """Builds the run and drives it to its end, or to a signal.
 
   Raises:
     KeyboardInterrupt: at a signal before the run is built.
   """
-  trainer, run = build(config, check_lock, workers)
+  trainer, run = build(config, check_lock, servers)
   try:
     signals.schedule = trainer.schedule
     if signals.stopped:  # Python has swallowed the exception.

@@ -1,11 +1,11 @@
-"""Long tests of a run on several machines: a chief and two workers here.
+"""Long tests of a run on several machines: a chief and two servers here.
 
   python -m tests.cluster_endurance --faults=80
 
-Each fault in turn: a worker is killed (SIGKILL) and started again; a worker is
+Each fault in turn: a server is killed (SIGKILL) and started again; a server is
 stopped (SIGSTOP) until it is missed, and goes on; the chief is killed and
-started again; the chief is stopped until the workers miss it, and goes on. Each
-time the run must go on and take every worker back. At the end Ctrl-C must save,
+started again; the chief is stopped until the servers miss it, and goes on. Each
+time the run must go on and take every server back. At the end Ctrl-C must save,
 and end all processes with 0. Neither pytest nor CI runs this.
 """
 
@@ -47,7 +47,7 @@ def _free_address() -> str:
 
 
 class Cluster:
-  """A chief (task 0) and two workers, as processes."""
+  """A chief (task 0) and two servers, as processes."""
 
   def __init__(self, folder: str):
     self.run_dir = os.path.join(folder, 'run')
@@ -105,7 +105,7 @@ def _fault(cluster: Cluster, kind: str, victim: int, patience: float) -> float:
   """Causes one fault; returns the seconds until the run has gone on after it.
 
   That is until a checkpoint with later steps, while the victim is still away if
-  it is a worker.
+  it is a server.
   """
   here = cluster.said(0, _HERE)
   missed = cluster.said(0, _MISSED)
@@ -117,15 +117,15 @@ def _fault(cluster: Cluster, kind: str, victim: int, patience: float) -> float:
       signal.SIGKILL if kind == 'kill' else signal.SIGSTOP)
   others = [task for task in range(3) if task != victim]
   if victim:
-    cluster.wait('the chief to miss the worker',
+    cluster.wait('the chief to miss the server',
                  lambda: cluster.said(0, _MISSED) > missed, others, patience)
     step = cluster.newest()
-    cluster.wait('a checkpoint without the worker',
+    cluster.wait('a checkpoint without the server',
                  lambda: cluster.newest() > step, others, patience)
     seconds = time.monotonic() - start
     returning = 1
   elif kind == 'stop':
-    cluster.wait('a worker to miss the chief',
+    cluster.wait('a server to miss the chief',
                  lambda: cluster.said(1, _SILENT) > silent, others, patience)
     returning = 2
   else:
@@ -136,7 +136,7 @@ def _fault(cluster: Cluster, kind: str, victim: int, patience: float) -> float:
   else:
     process.send_signal(signal.SIGCONT)
   cluster.wait(
-      'all workers', lambda: cluster.said(0, _HERE) >= here + returning,
+      'all servers', lambda: cluster.said(0, _HERE) >= here + returning,
       range(3), patience)
   if not victim:
     step = max(step, cluster.newest())
@@ -164,7 +164,7 @@ def survive(count: int, rng: np.random.Generator, patience: float) -> str:
         time.sleep(rng.uniform(0, 5))
         kind = ('kill', 'stop')[i % 2]
         victim = 0 if i // 2 % 2 else int(rng.integers(1, 3))
-        name = f'{kind} {"a worker" if victim else "the chief"}'
+        name = f'{kind} {"a server" if victim else "the chief"}'
         seconds.setdefault(name, []).append(
             _fault(cluster, kind, victim, patience))
         print(f'{i + 1}: {name}, {seconds[name][-1]:.0f} s', flush=True)

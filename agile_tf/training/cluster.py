@@ -1,9 +1,10 @@
 """Which machines carry out a run, and which of them this is.
 
 Every machine gets the same command. On one of them it is the chief, which
-trains and owns the run's directory. On the others it is a worker, which serves
+trains and owns the run's directory. On the others it is a server, which lends
 its devices to the chief. `TF_CONFIG` in the environment says which, by the
-convention of TensorFlow's ecosystem, or --cluster and --task by hand.
+convention of TensorFlow's ecosystem, where a server is called a worker; or
+--cluster and --task say it by hand.
 """
 
 from collections.abc import Mapping
@@ -15,18 +16,18 @@ from gridlu import files
 
 
 class Cluster(NamedTuple):
-  """The workers of a run, and this process's part."""
-  workers: tuple[str, ...] = ()  # Their addresses, 'HOST:PORT'.
-  task: int = 0  # 0: the chief; n: the n-th worker.
+  """The servers of a run, and this process's part."""
+  servers: tuple[str, ...] = ()  # Their addresses, 'HOST:PORT'.
+  task: int = 0  # 0: the chief; n: the n-th server.
 
   @property
   def address(self) -> str:
-    """This worker's address."""
-    return self.workers[self.task - 1]
+    """This server's address."""
+    return self.servers[self.task - 1]
 
 
 def find(config: config_lib.Config, environment: Mapping[str, str]) -> Cluster:
-  """Returns the cluster of a run; one without workers if it has none.
+  """Returns the cluster of a run; one without servers if it has none.
 
   Args:
     config: The run's settings.
@@ -39,21 +40,21 @@ def find(config: config_lib.Config, environment: Mapping[str, str]) -> Cluster:
   if not config.cluster:
     if config.task:
       raise config_lib.ConfigError(
-          f'--task={config.task} without --cluster: name the workers with '
+          f'--task={config.task} without --cluster: name the servers with '
           '--cluster=HOST:PORT,... on every machine.')
     return _from_environment(text) if text else Cluster()
   if text:
     raise config_lib.ConfigError(
         f'--cluster={config.cluster}, but the environment has a TF_CONFIG as '
         'well. Leave one of them out.')
-  workers = tuple(part.strip() for part in config.cluster.split(','))
-  _check(workers, f'--cluster={config.cluster}')
-  if config.task > len(workers):
+  servers = tuple(part.strip() for part in config.cluster.split(','))
+  _check(servers, f'--cluster={config.cluster}')
+  if config.task > len(servers):
     raise config_lib.ConfigError(
-        f'--task={config.task}, but --cluster names {len(workers)} workers. '
-        'Use 0 for the chief and 1, 2 and so on for the workers in their '
-        'order.')
-  return Cluster(workers, config.task)
+        f'--task={config.task}, but --cluster names {len(servers)} '
+        f'server{"s" if len(servers) > 1 else ""}. Use 0 for the chief and 1, '
+        '2 and so on for the servers in their order.')
+  return Cluster(servers, config.task)
 
 
 def _from_environment(text: str) -> Cluster:
@@ -75,12 +76,12 @@ def _from_environment(text: str) -> Cluster:
   if len(chiefs) != 1 or len(addresses[chiefs[0]]) != 1:
     raise config_lib.ConfigError(
         f'TF_CONFIG={text}: expected one "chief", as in {_EXAMPLE}.')
-  workers = addresses.get('worker', ())
-  _check(workers, f'TF_CONFIG={text}')
+  servers = addresses.get('worker', ())
+  _check(servers, f'TF_CONFIG={text}')
   if kind == chiefs[0] and index == 0:
-    return Cluster(workers)
-  if kind == 'worker' and 0 <= index < len(workers):
-    return Cluster(workers, index + 1)
+    return Cluster(servers)
+  if kind == 'worker' and 0 <= index < len(servers):
+    return Cluster(servers, index + 1)
   raise config_lib.ConfigError(
       f'TF_CONFIG has the task {kind or "(none)"} {index}, which is not in its '
       'cluster.')
@@ -91,16 +92,16 @@ _EXAMPLE = (
     '"task": {"type": "worker", "index": 0}}')
 
 
-def _check(workers: tuple[str, ...], source: str) -> None:
+def _check(servers: tuple[str, ...], source: str) -> None:
   """Raises ConfigError unless these are different addresses."""
-  for address in workers:
+  for address in servers:
     match = re.fullmatch(r'(\[[0-9A-Fa-f:.]+\]|[\w.-]+):(\d{1,5})', address)
     if match is None or not 0 < int(match[2]) < 2**16:
       raise config_lib.ConfigError(
           f'{source}: {address!r} is not an address. Expected HOST:PORT.')
-  if len(set(workers)) < len(workers):
+  if len(set(servers)) < len(servers):
     raise config_lib.ConfigError(
-        f'{source}: a worker is named twice. Each needs its own HOST:PORT.')
+        f'{source}: a server is named twice. Each needs its own HOST:PORT.')
 
 
 def differences(here: Mapping[str, Any], there: Mapping[str, Any]) -> str:

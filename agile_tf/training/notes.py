@@ -1,8 +1,8 @@
-"""What a worker and its chief tell each other: two notes on the worker.
+"""What a server and its chief tell each other: two notes on the server.
 
-They are variables of TensorFlow on the worker's server, so that no other port
-and no other protocol is needed. The worker's note says what it is; the chief's
-says that it is there (`beat` counts up), and what the worker should do.
+They are variables of TensorFlow on the server, so that no other port and no
+other protocol is needed. The server's note says what it is; the chief's says
+that it is there (`beat` counts up), and what the server should do.
 """
 
 import hashlib
@@ -14,9 +14,9 @@ import tensorflow as tf
 
 # What the chief's note says in `state`.
 RUNNING = 'running'  # The chief is there.
-DONE = 'done'  # The run has ended, and so may the worker.
-RESTART = 'restart'  # The worker should start anew, without old programs.
-REFUSED = 'refused'  # The worker's version is another; `why` says more.
+DONE = 'done'  # The run has ended, and so may the server.
+RESTART = 'restart'  # The server should start anew, without old programs.
+REFUSED = 'refused'  # The server's version is another; `why` says more.
 
 
 def versions() -> dict[str, str]:
@@ -36,20 +36,20 @@ def versions() -> dict[str, str]:
 
 
 class Notes:
-  """The two notes of one worker."""
+  """The two notes of one server."""
 
   def __init__(self, target: str, seconds: float):
     """Connects at the first call of another method.
 
     Args:
-      target: TensorFlow's name of the worker's server.
+      target: TensorFlow's name of the server.
       seconds: How long the server may take to answer.
     """
     graph = tf.Graph()
     with graph.as_default(), tf.device('/device:CPU:0'):
       self._text = tf.compat.v1.placeholder(tf.string, [])
       self._writes, self._reads = {}, {}
-      for name in 'worker', 'chief':
+      for name in 'server', 'chief':
         note = tf.raw_ops.VarHandleOp(
             dtype=tf.string, shape=[], shared_name=f'agile_tf_{name}')
         self._writes[name] = tf.raw_ops.AssignVariableOp(
@@ -63,7 +63,7 @@ class Notes:
             operation_timeout_in_ms=milliseconds))
 
   def write(self, name: str, value: dict[str, Any]) -> None:
-    """Writes the note of 'worker' or 'chief'.
+    """Writes the note of 'server' or 'chief'.
 
     Raises:
       tf.errors.OpError: if the server does not answer. The same holds below.
@@ -81,7 +81,7 @@ class Notes:
     return json.loads(text)
 
   def devices(self) -> list[str]:
-    """Returns TensorFlow's names of the worker's GPUs, or of its CPU."""
+    """Returns TensorFlow's names of the server's GPUs, or of its CPU."""
     names: dict[str, list[str]] = {'GPU': [], 'CPU': []}
     for device in self._session.list_devices():
       names.setdefault(device.device_type, []).append(device.name)

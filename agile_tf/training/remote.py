@@ -1,11 +1,11 @@
-"""The chief's side of a cluster: devices of workers on other machines.
+"""The chief's side of a cluster: devices of servers on other machines.
 
-A worker runs TensorFlow's own server. The chief opens a session on it for each
-of its devices, and runs the programs of policy threads there. It sends
-parameters and receives gradients; what a rollout's gradient needs of its acting
-stays on the device. The chief listens nowhere.
+A server is one of TensorFlow's. The chief opens a session on it for each of its
+devices, and runs the programs of policy threads there. It sends parameters and
+receives gradients; what a rollout's gradient needs of its acting stays on the
+device. The chief listens nowhere.
 
-A thread of the chief watches each worker. If it dies, hangs or is cut off, its
+A thread of the chief watches each server. If it dies, hangs or is cut off, its
 devices raise `LostError`, and the thread tries to reach it again.
 """
 
@@ -31,23 +31,23 @@ from agile_tf.training import notes as notes_lib
 from agile_tf.training import placement
 
 _BEAT_SECONDS = 2.0
-# A worker that does not answer the chief's beat for so long is lost.
+# A server that does not answer the chief's beat for so long is lost.
 _ANSWER_SECONDS = 30.0
-_END_SECONDS = 10.0  # What telling the workers of the end may take.
-# A worker that fails so often without finishing a rollout ends the run.
+_END_SECONDS = 10.0  # What telling the servers of the end may take.
+# A server that fails so often without finishing a rollout ends the run.
 _FAILURES = 3
 
-# What these errors have in common: the worker has gone, hangs, was started
+# What these errors have in common: the server has gone, hangs, was started
 # anew, or the network does not carry the message.
 _LOST = (tf.errors.UnavailableError, tf.errors.DeadlineExceededError,
          tf.errors.AbortedError, tf.errors.CancelledError,
          tf.errors.InternalError, tf.errors.UnknownError)
-# Of these, what may also be the worker's own: a program that it cannot run.
+# Of these, what may also be the server's own: a program that it cannot run.
 _OWN = (tf.errors.InternalError, tf.errors.UnknownError)
 
 
-class WorkerError(RuntimeError):
-  """A worker that fails whenever it is used."""
+class ServerError(RuntimeError):
+  """A server that fails whenever it is used."""
 
 
 def _join_all(joins: Sequence[Callable[[float], None]],
@@ -107,7 +107,7 @@ def _concrete(program: Any, inputs: Any) -> Callable[..., Any]:
 
 
 class RemoteDevice:
-  """A device of a worker; see `placement.Device`.
+  """A device of a server; see `placement.Device`.
 
   Attributes:
     lost: Set when it no longer answers.
@@ -122,7 +122,7 @@ class RemoteDevice:
 
     Args:
       name: What messages call it.
-      target: TensorFlow's name of the worker's server.
+      target: TensorFlow's name of the server.
       device: TensorFlow's name of the device there.
       seconds: What one call may take, compilation included.
     """
@@ -248,10 +248,10 @@ class RemoteDevice:
 
 
 class _Link:
-  """The connection to one worker, which a thread of its own watches.
+  """The connection to one server, which a thread of its own watches.
 
   Attributes:
-    name: What messages call the worker.
+    name: What messages call the server.
     devices: Its devices; empty while it cannot be reached.
     refused: Why it was refused; '' if it was not.
     error: Set when it has failed too often.
@@ -259,19 +259,19 @@ class _Link:
 
   def __init__(self, name: str, address: str, chief: dict[str, str],
                versions: dict[str, str], seconds: float):
-    """Takes the worker.
+    """Takes the server.
 
     Args:
       name: What messages call it.
       address: 'HOST:PORT'.
       chief: What its notes say of this chief.
-      versions: The chief's, which must be the worker's too.
+      versions: The chief's, which must be the server's too.
       seconds: --stall_minutes.
     """
     self.name = name
     self.devices: tuple[RemoteDevice, ...] = ()
     self.refused = ''
-    self.error: WorkerError | None = None
+    self.error: ServerError | None = None
     self._target = f'grpc://{address}'
     self._chief = chief
     self._seconds = seconds
@@ -287,14 +287,14 @@ class _Link:
         target=self._watch, name=self.name, daemon=True)
 
   def start(self) -> None:
-    """Begins to look for the worker."""
+    """Begins to look for the server."""
     self._thread.start()
 
   def close(self, done: bool) -> None:
     """Ends the connection, in the background; `join` waits for that.
 
     Args:
-      done: Whether the worker may end too.
+      done: Whether the server may end too.
     """
     self._done = done
     self._closing.set()
@@ -328,12 +328,12 @@ class _Link:
       self._dismiss()
 
   def _dismiss(self) -> None:
-    """Tells the worker that the run has ended, if it was not connected."""
+    """Tells the server that the run has ended, if it was not connected."""
     end = time.monotonic() + _END_SECONDS
     while not self._told and time.monotonic() < end:
       notes = notes_lib.Notes(self._target, _BEAT_SECONDS)
       try:
-        about, chief = notes.read('worker'), notes.read('chief')
+        about, chief = notes.read('server'), notes.read('chief')
         if chief.get('run', self._chief['run']) != self._chief['run']:
           return  # It serves another run.
         if about and chief.get('state') != notes_lib.RESTART:
@@ -350,8 +350,8 @@ class _Link:
         **self._chief, 'beat': self._beats, 'state': state, **more})
 
   def _connect(self, notes: notes_lib.Notes) -> bool:
-    """Returns whether the worker now serves this chief."""
-    about, chief = notes.read('worker'), notes.read('chief')
+    """Returns whether the server now serves this chief."""
+    about, chief = notes.read('server'), notes.read('chief')
     if not about or chief.get('state') in (
         notes_lib.DONE, notes_lib.RESTART, notes_lib.REFUSED):
       return False  # It is starting or ending.
@@ -387,7 +387,7 @@ class _Link:
     return True
 
   def _beat(self, notes: notes_lib.Notes) -> None:
-    """Tells the worker that the chief is there, until one of them is not."""
+    """Tells the server that the chief is there, until one of them is not."""
     try:
       while not self._closing.wait(_BEAT_SECONDS):
         self._write(notes, notes_lib.RUNNING)
@@ -404,7 +404,7 @@ class _Link:
       self._count_failures()
 
   def _count_failures(self) -> None:
-    """Says why the worker was lost, and sets `error` at the last failure."""
+    """Says why the server was lost, and sets `error` at the last failure."""
     failures = [device.failure for device in self.devices if device.failure]
     why = f' ({str(failures[0]).splitlines()[0]})' if failures else ''
     self._say(f'{self.name} does not answer any more{why}. The rollouts that '
@@ -414,7 +414,7 @@ class _Link:
     elif any(isinstance(failure, _OWN) for failure in failures):
       self._failures += 1
     if self._failures == _FAILURES:
-      self.error = WorkerError(
+      self.error = ServerError(
           f'{self.name} has failed {_FAILURES} times, and has finished no '
           f'rollout in between. The last error: {failures[0]}')
 
@@ -429,11 +429,11 @@ def _close(notes: notes_lib.Notes) -> None:
     notes.close()
 
 
-class Workers:
-  """The workers of a run, from the chief's side."""
+class Servers:
+  """The servers of a run, from the chief's side."""
 
   def __init__(self, cluster: cluster_lib.Cluster, config: config_lib.Config):
-    """Takes the cluster, which has workers. `start` connects to them."""
+    """Takes the cluster, which has servers. `start` connects to them."""
     chief = {'id': uuid.uuid4().hex, 'run': os.path.realpath(config.run_dir)}
     versions = notes_lib.versions()
     self._seconds = 60 * config.stall_minutes
@@ -441,15 +441,15 @@ class Workers:
     self._steps_in_python = config.rollouts == 'environment'
     self._started = False
     self._links = [
-        _Link(f'Worker {i + 1} ({address})', address, chief, versions,
+        _Link(f'Server {i + 1} ({address})', address, chief, versions,
               self._seconds)
-        for i, address in enumerate(cluster.workers)]
+        for i, address in enumerate(cluster.servers)]
 
   def devices(self) -> Sequence[RemoteDevice]:
     """Returns the devices that can be used now.
 
     Raises:
-      WorkerError: if a worker has failed too often.
+      ServerError: if a server has failed too often.
     """
     for link in self._links:
       if link.error is not None:
@@ -458,25 +458,25 @@ class Workers:
             if not device.lost.is_set()]
 
   def check(self, world: worlds.World) -> None:
-    """Checks that the workers can play a world.
+    """Checks that the servers can play a world.
 
     Raises:
       ConfigError: if they cannot.
     """
     if world.compiled is None or self._steps_in_python:
       raise config_lib.ConfigError(
-          'Workers on other machines play whole rollouts in one program, and '
+          'Servers on other machines play whole rollouts in one program, and '
           "this run's world is stepped in Python, on the chief. Leave "
           '--cluster and TF_CONFIG out.')
 
   def wait(self, own: int) -> None:
-    """Waits until all workers are there, but no longer than --stall_minutes.
+    """Waits until all servers are there, but no longer than --stall_minutes.
 
     Args:
       own: The chief's own devices for policy threads.
 
     Raises:
-      ConfigError: if a worker has other versions than the chief.
+      ConfigError: if a server has other versions than the chief.
     """
     end = time.monotonic() + self._seconds
     while missing := [link for link in self._links if not link.devices]:
@@ -505,7 +505,7 @@ class Workers:
     """Ends the connections.
 
     Args:
-      done: Whether the workers may end too. Otherwise they wait for the chief
+      done: Whether the servers may end too. Otherwise they wait for the chief
         to return.
     """
     links = self._links if self._started else []
@@ -516,10 +516,10 @@ class Workers:
 
 
 @contextlib.contextmanager
-def workers(cluster: cluster_lib.Cluster, config: config_lib.Config
-           ) -> Iterator[Workers]:
-  """Yields the workers of a run; after the block, if it succeeds, they end."""
-  result = Workers(cluster, config)
+def servers(cluster: cluster_lib.Cluster, config: config_lib.Config
+           ) -> Iterator[Servers]:
+  """Yields the servers of a run; after the block, if it succeeds, they end."""
+  result = Servers(cluster, config)
   done = False
   try:
     yield result

@@ -1,6 +1,6 @@
-"""The worker's side of a cluster: it serves its devices to the chief.
+"""The server's side of a cluster: it lends its devices to the chief.
 
-TensorFlow's server executes what it is sent, and asks for no password.
+A server of TensorFlow executes what it is sent, and asks for no password.
 It listens on all addresses of the machine: TensorFlow 2.21 cannot hold it to
 one. The network must be trusted.
 """
@@ -29,7 +29,7 @@ _LOCAL_SECONDS = 60.0  # What this process's own server may take to answer.
 
 def _server(cluster: cluster_lib.Cluster, config: config_lib.Config
            ) -> tf.distribute.Server:
-  """Starts TensorFlow's server with the devices that --devices selects.
+  """Starts a server of TensorFlow with the devices that --devices selects.
 
   Raises:
     ConfigError: if the port is in use.
@@ -51,7 +51,7 @@ def _server(cluster: cluster_lib.Cluster, config: config_lib.Config
                 config.policy_threads + machine.cores() + 2)))
   except (tf.errors.OpError, RuntimeError) as error:
     raise config_lib.ConfigError(
-        f'Worker {cluster.task} cannot serve at {cluster.address}: '
+        f'Server {cluster.task} cannot serve at {cluster.address}: '
         f'{str(error).splitlines()[0]} Is its port in use?') from error
 
 
@@ -82,13 +82,13 @@ def serve(cluster: cluster_lib.Cluster, config: config_lib.Config) -> None:
   try:
     server = _server(cluster, config)
     logging.warning(
-        'Worker %d serves at %s. TensorFlow listens on ALL addresses of this '
+        'Server %d serves at %s. TensorFlow listens on ALL addresses of this '
         'machine, whichever is named here, and executes whatever is sent to '
         'port %s, by anyone. Start it only in a network that you trust.',
         cluster.task, cluster.address, cluster.address.rsplit(':', 1)[1])
     _obey(server.target, cluster, config)
   except KeyboardInterrupt as error:
-    logging.info('%s: the worker stops.', error)
+    logging.info('%s: the server stops.', error)
 
 
 def _obey(target: str, cluster: cluster_lib.Cluster,
@@ -96,11 +96,11 @@ def _obey(target: str, cluster: cluster_lib.Cluster,
   """Follows the chief's notes until it is done.
 
   Raises:
-    ConfigError: if the chief refuses this worker.
+    ConfigError: if the chief refuses this server.
   """
   notes = notes_lib.Notes(target, _LOCAL_SECONDS)
   notes.write('chief', {})
-  notes.write('worker', {
+  notes.write('server', {
       'versions': notes_lib.versions(), 'instance': uuid.uuid4().hex})
   last: dict[str, Any] = {}
   changed = said = time.monotonic()
@@ -118,7 +118,7 @@ def _obey(target: str, cluster: cluster_lib.Cluster,
     if state == notes_lib.REFUSED:
       raise config_lib.ConfigError(f'The chief refuses: {note["why"]}')
     if state == notes_lib.RESTART:
-      logging.info('The chief was away; the worker starts anew for it.')
+      logging.info('The chief was away; the server starts anew for it.')
       _start_anew()
     if note and not last:
       logging.info('The chief is there. Its run is %s.', note['run'])
@@ -126,11 +126,11 @@ def _obey(target: str, cluster: cluster_lib.Cluster,
       last, changed = note, now
     elif note and now - changed > _SILENCE_SECONDS:
       logging.info(
-          'The chief has given no sign for %.0f seconds. The worker starts '
+          'The chief has given no sign for %.0f seconds. The server starts '
           'anew and waits for it.', now - changed)
       _start_anew()
     elif not note and now - said > 60 * config.stall_minutes:
       said = now
       logging.info(
-          'Worker %d (%s) is still waiting for the chief.', cluster.task,
+          'Server %d (%s) is still waiting for the chief.', cluster.task,
           cluster.address)

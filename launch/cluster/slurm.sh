@@ -1,6 +1,6 @@
 #!/bin/bash
 # One run on the nodes of a Slurm job: the first is the chief, the others are
-# workers. Start it in the repository's root:
+# servers. Start it in the repository's root:
 #   sbatch --nodes=4 launch/cluster/slurm.sh --flagfile=launch/relations.flags
 # --run_dir must be on a disk that outlives the job. The same command resumes.
 #SBATCH --job-name=agile
@@ -11,14 +11,14 @@ set -uo pipefail
 
 port=${PORT:-2222}
 mapfile -t nodes < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
-workers=("${nodes[@]:1}")
-CLUSTER=$(IFS=,; echo "${workers[*]/%/:$port}")
+servers=("${nodes[@]:1}")
+CLUSTER=$(IFS=,; echo "${servers[*]/%/:$port}")
 export CLUSTER
 
-if ((${#workers[@]})); then
-  # A worker that fails must not end the others: --kill-on-bad-exit=0.
+if ((${#servers[@]})); then
+  # A server that fails must not end the others: --kill-on-bad-exit=0.
   # shellcheck disable=SC2016  # Each task expands its own number.
-  srun --relative=1 --nodes=${#workers[@]} --ntasks=${#workers[@]} \
+  srun --relative=1 --nodes=${#servers[@]} --ntasks=${#servers[@]} \
     --distribution=block --kill-on-bad-exit=0 bash -c \
     'exec .venv/bin/python -m agile_tf.launch "$@" \
        --cluster="$CLUSTER" --task="$((SLURM_PROCID + 1))"' agile "$@" &
@@ -26,7 +26,7 @@ fi
 srun --relative=0 --nodes=1 --ntasks=1 \
   .venv/bin/python -m agile_tf.launch "$@" --cluster="$CLUSTER"
 status=$?
-# Workers end with the chief. If it fails, they would wait for its return.
+# Servers end with the chief. If it fails, they would wait for its return.
 ((status == 0)) || kill %1 2> /dev/null
 wait
 exit $status

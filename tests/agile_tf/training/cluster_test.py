@@ -42,7 +42,7 @@ class ClusterTest(parameterized.TestCase):
 
   @parameterized.parameters(
       (dict(task=1), {}, 'without --cluster'),
-      (dict(cluster='b:2', task=2), {}, 'names 1 workers'),
+      (dict(cluster='b:2', task=2), {}, 'names 1 server[.]'),
       (dict(cluster='b'), {}, 'not an address'),
       (dict(cluster='b:0'), {}, 'not an address'),
       (dict(cluster='b:2,b:2'), {}, 'named twice'),

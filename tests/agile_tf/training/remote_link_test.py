@@ -1,4 +1,4 @@
-"""Tests how the chief follows one worker, whose notes are made up here."""
+"""Tests how the chief follows one server, whose notes are made up here."""
 
 import threading
 from unittest import mock
@@ -16,8 +16,8 @@ _INTERNAL = tf.errors.InternalError(None, None, 'ptxas failed\nand more')
 _UNAVAILABLE = tf.errors.UnavailableError(None, None, 'Connection refused')
 
 
-class _Worker:
-  """A worker's notes, and the links' calls that write them.
+class _Server:
+  """A server's notes, and the links' calls that write them.
 
   Attributes:
     notes: By name.
@@ -28,7 +28,7 @@ class _Worker:
 
   def __init__(self):
     self.notes = {
-        'worker': {'versions': _VERSIONS, 'instance': '0'}, 'chief': {}}
+        'server': {'versions': _VERSIONS, 'instance': '0'}, 'chief': {}}
     self.states = []
     self.reachable = True
     self.failures = []
@@ -42,7 +42,7 @@ class _Worker:
     if value['state'] == notes_lib.RESTART:
       self.instances += 1
       self.notes = {
-          'worker': {'versions': _VERSIONS, 'instance': str(self.instances)},
+          'server': {'versions': _VERSIONS, 'instance': str(self.instances)},
           'chief': {}}
 
   def read(self, name):
@@ -72,17 +72,17 @@ class LinkTest(parameterized.TestCase):
 
   def setUp(self):
     super().setUp()
-    self.worker = _Worker()
+    self.server = _Server()
     for patch in (
         mock.patch.object(remote, '_BEAT_SECONDS', 0.01),
         mock.patch.object(remote, '_END_SECONDS', 1.0),
-        mock.patch.object(notes_lib, 'Notes', return_value=self.worker),
-        mock.patch.object(remote, 'RemoteDevice', self.worker.device)):
+        mock.patch.object(notes_lib, 'Notes', return_value=self.server),
+        mock.patch.object(remote, 'RemoteDevice', self.server.device)):
       patch.start()
       self.addCleanup(patch.stop)
 
   def _link(self):
-    link = remote._Link('Worker 1', 'host:1', _CHIEF, _VERSIONS, 10)
+    link = remote._Link('Server 1', 'host:1', _CHIEF, _VERSIONS, 10)
     link.start()
     self.addCleanup(link.close, False)
     return link
@@ -100,67 +100,67 @@ class LinkTest(parameterized.TestCase):
     self.fail('It did not happen within ten seconds.')
 
   @parameterized.parameters(True, False)
-  def test_a_connected_worker_hears_of_the_end_once(self, done):
+  def test_a_connected_server_hears_of_the_end_once(self, done):
     link = self._link()
     self._wait(lambda: link.devices)
     self._end(link, done)
-    self.assertEqual(self.worker.states.count(notes_lib.DONE), int(done))
+    self.assertEqual(self.server.states.count(notes_lib.DONE), int(done))
 
-  def test_a_worker_that_could_not_be_reached_hears_of_the_end(self):
-    self.worker.reachable = False
+  def test_a_server_that_could_not_be_reached_hears_of_the_end(self):
+    self.server.reachable = False
     link = self._link()
     link.close(True)
     threading.Event().wait(0.1)
-    self.assertEmpty(self.worker.states)
-    self.worker.reachable = True
+    self.assertEmpty(self.server.states)
+    self.server.reachable = True
     link.join(10)
-    self.assertEqual(self.worker.states, [notes_lib.DONE])
+    self.assertEqual(self.server.states, [notes_lib.DONE])
 
-  def test_a_worker_of_another_run_is_left_alone(self):
-    self.worker.notes['chief'] = {
+  def test_a_server_of_another_run_is_left_alone(self):
+    self.server.notes['chief'] = {
         'id': 'other', 'run': '/runs/b', 'state': notes_lib.RUNNING}
     self._end(self._link(), True)
-    self.assertEmpty(self.worker.states)
+    self.assertEmpty(self.server.states)
 
-  def test_the_end_does_not_wait_for_long_for_a_dead_worker(self):
-    self.worker.reachable = False
+  def test_the_end_does_not_wait_for_long_for_a_dead_server(self):
+    self.server.reachable = False
     self._end(self._link(), True)
-    self.assertEmpty(self.worker.states)
+    self.assertEmpty(self.server.states)
 
-  def test_a_lost_worker_starts_anew_and_is_taken_back(self):
-    self.worker.failures = [_UNAVAILABLE]
+  def test_a_lost_server_starts_anew_and_is_taken_back(self):
+    self.server.failures = [_UNAVAILABLE]
     with self.assertLogs(level='INFO') as logs:
       link = self._link()
-      self._wait(lambda: self.worker.instances == 1 and link.devices)
+      self._wait(lambda: self.server.instances == 1 and link.devices)
     text = '\n'.join(logs.output)
     self.assertIn('does not answer any more (Connection refused)', text)
     self.assertIn('answers again, and starts anew', text)
 
   def test_an_earlier_chief_of_the_run_is_replaced(self):
-    self.worker.notes['chief'] = {
+    self.server.notes['chief'] = {
         'id': 'dead', 'run': '/runs/a', 'state': notes_lib.RUNNING}
     link = self._link()
     self._wait(lambda: link.devices)
     self.assertEqual(
-        self.worker.states[:2], [notes_lib.RESTART, notes_lib.RUNNING])
+        self.server.states[:2], [notes_lib.RESTART, notes_lib.RUNNING])
 
-  def test_a_worker_that_always_fails_ends_the_run(self):
-    self.worker.failures = [_INTERNAL] * 5
+  def test_a_server_that_always_fails_ends_the_run(self):
+    self.server.failures = [_INTERNAL] * 5
     link = self._link()
     self._wait(lambda: link.error is not None)
     self._end(link, False)
-    self.assertLen(self.worker.failures, 2)
+    self.assertLen(self.server.failures, 2)
     self.assertIn('failed 3 times', str(link.error))
     self.assertIn('ptxas failed', str(link.error))
 
   @parameterized.parameters(
       ([_INTERNAL] * 9, True), ([_UNAVAILABLE] * 9, False))
-  def test_a_worker_that_works_or_is_cut_off_is_tried_again(
+  def test_a_server_that_works_or_is_cut_off_is_tried_again(
       self, failures, useful):
-    self.worker.failures = list(failures)
-    self.worker.useful = useful
+    self.server.failures = list(failures)
+    self.server.useful = useful
     link = self._link()
-    self._wait(lambda: not self.worker.failures and link.devices)
+    self._wait(lambda: not self.server.failures and link.devices)
     self.assertIsNone(link.error)
 
 

@@ -1,4 +1,4 @@
-"""Tests a chief and a worker, both in this process."""
+"""Tests a chief and a server, both in this process."""
 
 import socket
 import threading
@@ -36,13 +36,13 @@ class RemoteTest(absltest.TestCase):
     # A server cannot be stopped, so all tests share one.
     cls.cluster = cluster_lib.Cluster((_free_address(),), 1)
     cls.target = tf.distribute.Server(
-        {'worker': list(cls.cluster.workers)},
+        {'worker': list(cls.cluster.servers)},
         config=tf.compat.v1.ConfigProto(
             device_count={'CPU': 1, 'GPU': 0},
             inter_op_parallelism_threads=4)).target
 
   def _serve(self, config):
-    """Starts a worker; returns its thread and the list of its errors."""
+    """Starts a server; returns its thread and the list of its errors."""
     errors = []
 
     def obey():
@@ -61,16 +61,16 @@ class RemoteTest(absltest.TestCase):
         notes_lib, 'versions', return_value={'code': 'old'}):
       thread, errors = self._serve(config)
       notes = notes_lib.Notes(self.target, 10)
-      while not notes.read('worker'):
+      while not notes.read('server'):
         pass
     with mock.patch.object(
         notes_lib, 'versions', return_value={'code': 'new'}):
       with self.assertRaisesRegex(
           config_lib.ConfigError,
-          r'Worker 1 \(127.* code old there and new here'):
-        with remote.workers(self.cluster, config) as workers:
-          workers.start()
-          workers.wait(0)
+          r'Server 1 \(127.* code old there and new here'):
+        with remote.servers(self.cluster, config) as servers:
+          servers.start()
+          servers.wait(0)
     thread.join(60)
     self.assertIn('code old there and new here', errors[0])
 
@@ -140,18 +140,18 @@ class RemoteTest(absltest.TestCase):
     self.assertTrue(device.lost.is_set())
 
   @pytest.mark.slow
-  def test_a_run_is_the_same_on_a_worker_but_for_rounding(self):
-    """The worker compiles the programs as parts of other graphs."""
+  def test_a_run_is_the_same_on_a_server_but_for_rounding(self):
+    """The server compiles the programs as parts of other graphs."""
     config = tiny.config(**_CHANGES)
     local = trainer_lib.Trainer(config)
     threads.drive(local, lambda: None)
     thread, errors = self._serve(config)
-    with remote.workers(self.cluster, config) as workers:
-      workers.start()
-      workers.wait(0)
-      device, = workers.devices()
+    with remote.servers(self.cluster, config) as servers:
+      servers.start()
+      servers.wait(0)
+      device, = servers.devices()
       far = trainer_lib.Trainer(
-          config, placement=placement.Placement((), workers.devices))
+          config, placement=placement.Placement((), servers.devices))
       threads.drive(far, lambda: None)
     thread.join(60)
     self.assertFalse(thread.is_alive() or errors)

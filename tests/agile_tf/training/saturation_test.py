@@ -18,9 +18,9 @@ class SaturationTest(parameterized.TestCase):
       (64, 1e9, 15 * 100),
       # The network carries 10 of them.
       (64, 1e7, 15 * 10))
-  def test_what_is_slowest_decides(self, workers, bytes_per_second, speed):
+  def test_what_is_slowest_decides(self, servers, bytes_per_second, speed):
     self.assertAlmostEqual(
-        saturation.steps_per_second(_INPUTS, workers, bytes_per_second), speed,
+        saturation.steps_per_second(_INPUTS, servers, bytes_per_second), speed,
         delta=0.03 * speed)
 
   def test_one_thread_waits_for_everything(self):
@@ -29,9 +29,9 @@ class SaturationTest(parameterized.TestCase):
         15 / (0.1 + 0.01 + 0.01), delta=1)
 
   def test_table(self):
-    lines = saturation.table(_INPUTS, workers=(1, 2), gigabits=(1,)).split('\n')
+    lines = saturation.table(_INPUTS, servers=(1, 2), gigabits=(1,)).split('\n')
     self.assertLen(lines, 4)
-    self.assertEqual(lines[0], '| workers | 1 Gbit/s |')
+    self.assertEqual(lines[0], '| servers | 1 Gbit/s |')
     self.assertEqual(lines[2], '| 1 | 150 steps/s |')
 
 
