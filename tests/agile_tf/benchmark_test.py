@@ -17,6 +17,7 @@ from agile_tf.agent import actors
 from agile_tf.agent import gradients as gradients_lib
 from agile_tf.agent import optimizers
 from agile_tf.agent import rewards as rewards_lib
+from agile_tf.speed import parts
 from agile_tf.training import building
 import gridlu
 from tests.agile_tf import tiny
@@ -27,7 +28,7 @@ class BenchmarkTest(absltest.TestCase):
   @pytest.mark.slow
   def test_one_program_does_what_its_parts_do(self):
     config = tiny.config(reward_prediction=True, rollout_length=4)
-    program, arguments = benchmark.compiled_round(config)
+    program, arguments = parts.compiled_round(config)
     actual = program(*arguments)
     (theta, _, phi, observations, codes, truth_codes, gumbel, mask, discounts,
      replayed) = arguments
@@ -75,7 +76,7 @@ class BenchmarkTest(absltest.TestCase):
 
     start = time.perf_counter()
     with mock.patch.object(gridlu.GridLU, 'step', step):
-      rate = benchmark.environment_steps(0.1, {})['steps_per_second']
+      rate = parts.environment_steps(0.1, {})['steps_per_second']
     seconds = time.perf_counter() - start
     # The first 2,000 steps are not counted; all took the whole time.
     self.assertBetween(

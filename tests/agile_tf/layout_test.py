@@ -17,6 +17,7 @@ _MAY_IMPORT = {
     'agent': set(),
     'training': {'agent', 'config'},
     'evaluation': {'training', 'agent', 'config'},
+    'speed': {'training', 'agent', 'config'},
     'reproduction': {'config'},
     'config': set(),
     'presets': set(),

@@ -3,7 +3,7 @@
 from absl.testing import absltest
 from absl.testing import parameterized
 
-from agile_tf.training import saturation
+from agile_tf.speed import saturation
 
 _INPUTS = saturation.Inputs(
     device_seconds=0.1, chief_seconds=0.01, bytes=1e6, steps=15)
