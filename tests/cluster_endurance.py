@@ -109,7 +109,7 @@ def _fault(cluster: Cluster, kind: str, victim: int, patience: float) -> float:
   """
   here = cluster.said(0, _HERE)
   missed = cluster.said(0, _MISSED)
-  silent = cluster.said(1, _SILENT)
+  silent = [cluster.said(task, _SILENT) for task in (1, 2)]
   step = cluster.newest()
   start = time.monotonic()
   process = cluster.processes[victim]
@@ -125,8 +125,10 @@ def _fault(cluster: Cluster, kind: str, victim: int, patience: float) -> float:
     seconds = time.monotonic() - start
     returning = 1
   elif kind == 'stop':
-    cluster.wait('a server to miss the chief',
-                 lambda: cluster.said(1, _SILENT) > silent, others, patience)
+    cluster.wait(
+        'both servers to miss the chief', lambda: all(
+            cluster.said(task, _SILENT) > before
+            for task, before in zip((1, 2), silent)), others, patience)
     returning = 2
   else:
     returning = 2
