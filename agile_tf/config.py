@@ -159,14 +159,15 @@ class Config:
       choices=('own', 'discriminator'))
   first_steps: int = _setting(
       0, 'A curriculum for GridLU: the policy steps, summed over all workers, '
-      'in which the policy workers play the --first_instructions alone. The '
+      'in which the policy workers play the --first_instructions too. Their '
+      'share of the episodes falls linearly from 1 to 0. The '
       "discriminator's worker plays all instructions from the start. Not in "
       'the paper.', low=0)
   first_instructions: str = _setting(
       'AGENT', 'With --first_steps, the instructions that contain a match of '
       'this regular expression. "AGENT" selects the 150 go-to instructions.')
   first_distance: int = _setting(
-      0, 'With --first_steps, these episodes begin at most this number of '
+      0, 'With --first_steps, its episodes begin at most this number of '
       'random actions from a goal example; where the instruction names only '
       'blocks, with the agent carrying one. 0: they begin as all others. Not '
       'in the paper.', low=0, high=1000)
@@ -200,6 +201,13 @@ class Config:
       1.0, 'The weight of the baseline loss.', low=0)
   entropy_weight: float = _setting(
       0.01, "alpha, the weight of the policy's entropy.", low=0)
+  first_entropy_weight: float = _setting(
+      0.1, 'alpha at the first step, if --entropy_weight_steps lets it change.',
+      low=0)
+  entropy_weight_steps: int = _setting(
+      0, 'Policy steps in which alpha changes linearly from '
+      '--first_entropy_weight to --entropy_weight. 0 keeps it constant, as in '
+      'the paper.', low=0)
   policy_workers: int = _setting(
       15, 'Workers that train the policy.', low=1, high=10_000)
   policy_threads: int = _setting(

@@ -52,7 +52,8 @@ class Round(NamedTuple):
 
 def round_program(
     play: signatures.Play, model_reward: signatures.ModelReward,
-    policy_gradients: signatures.PolicyGradients, settings: optimizers.Updates
+    policy_gradients: signatures.PolicyGradients,
+    settings: optimizers.Updates, entropy_weight: float
 ) -> Callable[..., Round]:
   """Compiles a whole round of W workers in lockstep into one program.
 
@@ -64,6 +65,7 @@ def round_program(
     model_reward: From `rewards.modelled_program`.
     policy_gradients: From `gradients.policy_gradients_program`.
     settings: The settings of the policy's updates.
+    entropy_weight: alpha.
 
   Returns:
     A function of theta, mean_square, phi, the arguments of `play` after theta
@@ -80,7 +82,7 @@ def round_program(
     rewards = played * model_reward(phi, observations, codes)[0]
     gradients, terms = policy_gradients(
         theta, observations, codes, actions, rewards, discounts, played,
-        results, replayed)
+        entropy_weight, results, replayed)
     norms = []
     for gradient in gradients:
       theta, mean_square, norm = updated(

@@ -17,7 +17,6 @@ class PolicyLoss(NamedTuple):
   """The weights of the policy's loss (appendix C, table 1)."""
   discount: float
   td_lambda: float
-  entropy_weight: float
   baseline_cost: float
   reward_prediction_cost: float  # 0: no reward prediction.
   averaged: bool = False  # One gradient for all workers, of their mean loss.
@@ -40,7 +39,8 @@ def policy_gradients_program(
   """
   predicts = weights.reward_prediction_cost > 0
 
-  def workers_losses(output, actions, rewards, discounts, mask, positive):
+  def workers_losses(output, actions, rewards, discounts, mask, entropy_weight,
+                     positive):
     """The W workers' losses and their terms, float32 [W].
 
     The policy's output is of each worker's states s_0 ... s_T, and then of its
@@ -60,7 +60,7 @@ def policy_gradients_program(
     }
     total = (
         sums['policy_loss'] + weights.baseline_cost * sums['baseline_loss'] -
-        weights.entropy_weight * sums['entropy'])
+        entropy_weight * sums['entropy'])
     extras = {
         name: value / tf.maximum(steps, 1.0) for name, value in sums.items()}
     if predicts:
@@ -73,7 +73,7 @@ def policy_gradients_program(
 
   @tf.function(autograph=False, jit_compile=True)
   def policy_gradients(theta, observations, codes, actions, rewards, discounts,
-                       mask, results, replayed):
+                       mask, entropy_weight, results, replayed):
     length, width = actions.shape
     # One pass for all workers, whose states stand one worker after another.
     states = tf.transpose(
@@ -95,7 +95,8 @@ def policy_gradients_program(
       total, extras = workers_losses(
           tf.nest.map_structure(
               lambda x: tf.reshape(x, [width, -1, *x.shape[1:]]), output),
-          actions, rewards, discounts, mask, replayed and replayed.positive)
+          actions, rewards, discounts, mask, entropy_weight,
+          replayed and replayed.positive)
       if weights.averaged:
         active = tf.reduce_max(mask, 0)
         total = tf.reduce_sum(active * total) / tf.reduce_sum(active)

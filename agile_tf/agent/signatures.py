@@ -110,7 +110,8 @@ class PolicyGradients(Protocol):
   def __call__(
       self, theta: tf.Tensor, observations: Array, codes: Array,
       actions: Array, rewards: Array, discounts: Array, mask: Array,
-      results: Sequence[tf.Tensor], replayed: Replayed | None
+      entropy_weight: np.float32 | float, results: Sequence[tf.Tensor],
+      replayed: Replayed | None
   ) -> tuple[Sequence[tf.Tensor], dict[str, tf.Tensor]]:
     """Returns a gradient for each worker.
 
@@ -122,6 +123,8 @@ class PolicyGradients(Protocol):
       rewards: float32 [T, W], 0 where masked.
       discounts: float32 [T, W].
       mask: float32 [T, W].
+      entropy_weight: alpha. If it changes from call to call, the program is
+        still the same.
       results: As in `rollouts.Rollout`.
       replayed: None without reward prediction.
 

@@ -31,25 +31,25 @@ class Iteration(NamedTuple):
   decisions: np.ndarray | None
 
 
-class AnticipatedRate(NamedTuple):
-  """rho, the share of the pairs from B that D is trained on.
+class Annealed(NamedTuple):
+  """A number that changes linearly with the policy steps.
 
-  The paper's is constant. It may also change linearly from another value.
+  The paper's are constant.
   """
-  rho: float
+  last: float
   first: float = 1.0  # At step 0.
-  steps: int = 0  # Policy steps until it is rho; 0 for a constant rho.
+  steps: int = 0  # Policy steps until it is `last`; 0 for a constant.
 
   def at(self, step: int) -> float:
-    """Returns rho at a policy step."""
+    """Returns its value at a policy step."""
     if step >= self.steps:
-      return self.rho
-    return self.first + (self.rho - self.first) * step / self.steps
+      return self.last
+    return self.first + (self.last - self.first) * step / self.steps
 
   @property
   def smallest(self) -> float:
-    """The smallest rho of all steps."""
-    return min(self.rho, self.first) if self.steps else self.rho
+    """The smallest value of all steps."""
+    return min(self.last, self.first) if self.steps else self.last
 
 
 class DiscriminatorWorker:
@@ -61,7 +61,7 @@ class DiscriminatorWorker:
                gradients: signatures.DiscriminatorGradients,
                goal_examples: worlds.GoalExamples,
                buffer: replay.ReplayBuffer, batch_size: int,
-               anticipated_negative_rate: AnticipatedRate,
+               anticipated_negative_rate: Annealed,
                rng: np.random.Generator, num_mismatched: int = 0):
     """Makes a worker from its parts.
 
@@ -141,7 +141,8 @@ class PolicyWorker:
                reward: RewardFunction,
                gradients: signatures.PolicyGradients,
                predictions: 'RewardPrediction | None',
-               buffer: replay.ReplayBuffer | None):
+               buffer: replay.ReplayBuffer | None,
+               entropy_weight: Annealed):
     """Makes a worker from its parts.
 
     Args:
@@ -151,6 +152,7 @@ class PolicyWorker:
       gradients: From `gradients.policy_gradients_program`.
       predictions: The replay of reward prediction; None without it.
       buffer: B if policy workers write to it, else None.
+      entropy_weight: alpha.
     """
     self.actor = actor
     self.predictions = predictions
@@ -158,9 +160,14 @@ class PolicyWorker:
     self._reward = reward
     self._gradients = gradients
     self._buffer = buffer
+    self._entropy_weight = entropy_weight
 
-  def iterate(self) -> Iteration:
-    """Makes one pass of the inner loop, lines 4 to 9, for each row."""
+  def iterate(self, step: int = 0) -> Iteration:
+    """Makes one pass of the inner loop, lines 4 to 9, for each row.
+
+    Args:
+      step: The policy steps so far, on which alpha may depend.
+    """
     # 2, 5: Sample an instance where an episode has ended; act.
     theta = self._policy.snapshot()
     rollout = self.actor.play(theta)
@@ -177,7 +184,8 @@ class PolicyWorker:
       replayed = self.predictions.exchange(rollout, decisions)
     gradients, terms = self._gradients(
         theta, rollout.observations, rollout.codes, rollout.actions, rewards,
-        rollout.discounts, rollout.mask, rollout.results, replayed)
+        rollout.discounts, rollout.mask,
+        np.float32(self._entropy_weight.at(step)), rollout.results, replayed)
     # 7, 8: Update theta, which all workers read, once for each active row.
     # (An averaged gradient updates theta once.)
     active = rollout.active

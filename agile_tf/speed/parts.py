@@ -108,7 +108,7 @@ def compiled_round(config: config_lib.Config) -> tuple[Any, tuple[Any, ...]]:
           discriminator, world, config.reward_form, config.reward_scale),
       gradients_lib.policy_gradients_program(
           policy, world, building.policy_loss(config)),
-      building.policy_updates(config))
+      building.policy_updates(config), config.entropy_weight)
   width, length = config.policy_workers, config.rollout_length
   theta = tf.constant(policy.initial(0))
   environments = [world.make_environment(seed) for seed in range(width)]

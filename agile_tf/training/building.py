@@ -256,7 +256,7 @@ def parameters(checkpoint: checkpoints.Checkpoint,
 def policy_loss(config: config_lib.Config) -> gradients_lib.PolicyLoss:
   """Returns the settings of the policy's loss."""
   return gradients_lib.PolicyLoss(
-      config.discount, config.td_lambda, config.entropy_weight,
+      config.discount, config.td_lambda,
       config.baseline_cost,
       config.reward_prediction_cost if config.reward_prediction else 0.0,
       config.policy_update == 'averaged')
@@ -381,7 +381,7 @@ def make_parts(config: config_lib.Config,
         gradients_lib.discriminator_gradients_program(
             discriminator_network, world),
         goal_examples, buffer, config.batch_size,
-        workers.AnticipatedRate(
+        workers.Annealed(
             config.anticipated_negative_rate,
             config.first_anticipated_negative_rate,
             config.anticipated_negative_rate_steps),
@@ -421,7 +421,9 @@ def make_parts(config: config_lib.Config,
         make_actor(make_environment, [seeds[w] for w in rows],
                    [w % 2 == 1 for w in rows], place=seats[thread].play),
         policy, make_reward(seats[thread]), seats[thread].gradients(gradients),
-        prediction, buffer if config.all_workers_write else None))
+        prediction, buffer if config.all_workers_write else None,
+        workers.Annealed(config.entropy_weight, config.first_entropy_weight,
+                         config.entropy_weight_steps)))
   return Parts(world, policy, discriminator, buffer, predictions,
                tuple(policy_workers), seats, discriminator_worker)
 
@@ -443,10 +445,10 @@ def _with_curriculum(config: config_lib.Config, world: worlds.World,
       config.policy_workers * config.episode_length))
 
   def make_environment(seed: int) -> dm_env.Environment:
-    seeds = np.random.SeedSequence(seed).generate_state(2)
+    seeds = np.random.SeedSequence(seed).generate_state(3)
     return curriculum.Curriculum(
         first.make_environment(int(seeds[0])),
-        world.make_environment(int(seeds[1])), episodes)
+        world.make_environment(int(seeds[1])), episodes, int(seeds[2]))
 
   return make_environment
 

@@ -3,27 +3,41 @@
 from typing import Any
 
 import dm_env
+import numpy as np
 
 
 class Curriculum(dm_env.Environment):
-  """Plays some episodes of one environment, then those of another."""
+  """Plays episodes of one environment at first, and those of another at last.
 
-  def __init__(self, first: dm_env.Environment, then: dm_env.Environment,
-               episodes: int):
+  Each episode is drawn. The share of the first environment falls linearly from
+  1 to 0.
+  """
+
+  def __init__(self, first: dm_env.Environment, last: dm_env.Environment,
+               episodes: int, seed: int):
     """Takes two environments with the same specs.
 
     Args:
       first: Where the first episodes are played.
-      then: Where all others are played.
-      episodes: The number of first episodes.
+      last: Where the last ones are played.
+      episodes: After so many, all are played in `last`.
+      seed: Draws which episode is played where.
     """
-    self._both = first, then
+    self._both = first, last
     self._episodes = episodes
+    self._seed = seed
     self._resets = 0
 
   @property
+  def _number(self) -> int:
+    """Which of the two environments plays this episode, 0 or 1."""
+    share = max(self._resets - 1, 0) / self._episodes
+    return int(
+        np.random.default_rng((self._seed, self._resets)).random() < share)
+
+  @property
   def _current(self) -> Any:
-    return self._both[self._resets > self._episodes]
+    return self._both[self._number]
 
   def reset(self) -> dm_env.TimeStep:
     """See `dm_env.Environment`."""
@@ -57,4 +71,4 @@ class Curriculum(dm_env.Environment):
     timesteps = [environment.set_state(each)
                  for environment, each in zip(self._both, state['both'])]
     self._resets = state['resets']
-    return timesteps[self._resets > self._episodes]
+    return timesteps[self._number]

@@ -128,7 +128,7 @@ class Trainer:
       TrainingError: if a loss or a gradient is not finite.
     """
     try:
-      iteration = worker.iterate()
+      iteration = worker.iterate(self.schedule.steps)
     except placement_lib.LostError:
       if worker is self.policy_workers[0]:
         self._recorder.interrupt()

@@ -46,7 +46,7 @@ class BenchmarkTest(absltest.TestCase):
     gradients, _ = gradients_lib.policy_gradients_program(
         policy, world, building.policy_loss(config))(
             theta, observations, codes, actions, rewards, discounts,
-            np.ones_like(discounts), (), replayed)
+            np.ones_like(discounts), config.entropy_weight, (), replayed)
     shared = optimizers.SharedParameters(
         policy.layout, theta.numpy(), building.policy_updates(config))
     norms = shared.apply(*gradients)

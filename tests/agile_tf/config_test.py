@@ -36,7 +36,7 @@ _AT_LEAST = {
     'inter_op_threads': 0, 'reward_prediction_goals': 0, 'first_steps': 0,
     'anticipated_negative_rate_steps': 0, 'discriminator_actors': 1,
     'discriminator_head_start': 0, 'mismatched_share': 0,
-    'first_distance': 0,
+    'first_distance': 0, 'first_entropy_weight': 0, 'entropy_weight_steps': 0,
 }
 _MORE_THAN_0 = (
     'reward_scale', 'reward_prediction_cost', 'policy_learning_rate',

@@ -153,14 +153,14 @@ class PolicyGradientsTest(parameterized.TestCase):
           positive=np.array([[False, True]] * 3 + [[False, False]]))
     program = gradients_lib.policy_gradients_program(
         self._policy, self._world, gradients_lib.PolicyLoss(
-            _DISCOUNT, td_lambda, _ENTROPY, _BASELINE,
+            _DISCOUNT, td_lambda, _BASELINE,
             _PREDICTION if predicts else 0.0))
 
     def run(rollout):
       return program(
           self._theta, rollout['observations'], self._codes,
           rollout['actions'], rollout['rewards'], rollout['discounts'],
-          rollout['mask'], (), replayed)
+          rollout['mask'], _ENTROPY, (), replayed)
 
     gradients, terms = run(rollout)
     self.assertLen(gradients, 4)
@@ -187,11 +187,11 @@ class PolicyGradientsTest(parameterized.TestCase):
     # Averaged, there is one gradient: of the mean of the active workers.
     mean, = gradients_lib.policy_gradients_program(
         self._policy, self._world, gradients_lib.PolicyLoss(
-            _DISCOUNT, td_lambda, _ENTROPY, _BASELINE,
+            _DISCOUNT, td_lambda, _BASELINE,
             _PREDICTION if predicts else 0.0, averaged=True))(
                 self._theta, rollout['observations'], self._codes,
                 rollout['actions'], rollout['rewards'], rollout['discounts'],
-                rollout['mask'], (), replayed)[0]
+                rollout['mask'], _ENTROPY, (), replayed)[0]
     _assert_close(self._policy, mean, tf.reduce_mean(gradients[:3], 0),
                   2e-3, 1e-5, 'the mean')
 
@@ -339,7 +339,7 @@ class PlainFormulaTest(parameterized.TestCase):
           positive=self._rng.integers(2, size=[width, samples]) > 0)
     program = gradients_lib.policy_gradients_program(
         policy, world, gradients_lib.PolicyLoss(
-            _DISCOUNT, 1.0, _ENTROPY, _BASELINE,
+            _DISCOUNT, 1.0, _BASELINE,
             _PREDICTION if predicts else 0.0))
 
     def run(workers, results=()):
@@ -347,8 +347,9 @@ class PlainFormulaTest(parameterized.TestCase):
       these = {name: value[:, workers] for name, value in rollout.items()}
       return program(
           theta, these['observations'], codes[workers], these['actions'],
-          these['rewards'], these['discounts'], these['mask'], results,
-          replayed and signatures.Replayed(*(x[workers] for x in replayed)))[0]
+          these['rewards'], these['discounts'], these['mask'], _ENTROPY,
+          results, replayed and signatures.Replayed(
+              *(x[workers] for x in replayed)))[0]
 
     every = slice(0, width)
     computed = run(every)

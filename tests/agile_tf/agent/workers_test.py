@@ -10,22 +10,22 @@ from agile_tf.agent import signatures
 from agile_tf.agent import workers
 
 
-class AnticipatedRateTest(parameterized.TestCase):
+class AnnealedTest(parameterized.TestCase):
 
   @parameterized.parameters(
       (0, 1.0), (250, 0.85), (500, 0.7), (1000, 0.4), (10**9, 0.4))
   def test_changes_linearly(self, step, expected):
-    rate = workers.AnticipatedRate(0.4, 1.0, 1000)
+    rate = workers.Annealed(0.4, 1.0, 1000)
     self.assertAlmostEqual(rate.at(step), expected)
     self.assertEqual(rate.smallest, 0.4)
 
   def test_may_rise(self):
-    rate = workers.AnticipatedRate(1.0, 0.25, 100)
+    rate = workers.Annealed(1.0, 0.25, 100)
     self.assertAlmostEqual(rate.at(50), 0.625)
     self.assertEqual(rate.smallest, 0.25)
 
   def test_is_constant_by_default(self):
-    rate = workers.AnticipatedRate(0.25)
+    rate = workers.Annealed(0.25)
     self.assertEqual([rate.at(0), rate.at(10**6), rate.smallest], [0.25] * 3)
 
 

@@ -244,6 +244,26 @@ class TrainingTest(parameterized.TestCase):
     for name, value in state('policy').items():
       np.testing.assert_array_equal(value, policy[name], name)
 
+  def test_the_entropys_weight_follows_the_steps(self):
+    trainer = trainer_lib.Trainer(tiny.config(
+        first_entropy_weight=0.5, entropy_weight=0.1, entropy_weight_steps=8,
+        steps_per_discriminator_update=100))
+    worker, = trainer.policy_workers
+    weights = []
+    original = worker._gradients
+
+    def gradients(*args):
+      weights.append((trainer.schedule.steps, float(args[7])))
+      return original(*args)
+
+    with mock.patch.object(worker, '_gradients', gradients):
+      while trainer.schedule.steps < 12:
+        trainer.schedule.begin('policy')
+        trainer.schedule.end('policy', trainer.iterate_policy(worker))
+    self.assertGreater(len(weights), 3)
+    for step, weight in weights:
+      self.assertAlmostEqual(weight, max(0.5 - 0.05 * step, 0.1), places=6)
+
   def test_policies_that_do_not_fit_are_refused(self):
     for changes, problem in (
         (dict(noop=True), 'had other actions'),
