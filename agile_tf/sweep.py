@@ -52,7 +52,7 @@ def jobs(experiment: str, runs: str, seeds: Sequence[int], laptop: bool,
     experiment: A key of `experiments.EXPERIMENTS`.
     runs: The directory that will contain the run directories.
     seeds: The seeds of each setting.
-    laptop: Whether to use the quickstart's job and hyperparameters.
+    laptop: Whether to use the job and hyperparameters of `laptop.flags`.
     extra: Flags for every run.
     vary_data: Whether the goal examples and the held-out instructions vary
       with the seed.
@@ -75,7 +75,7 @@ def _job(name: str, seed: int, runs: str, laptop: bool,
   after = after and os.path.join(runs, f'{after}_seed{seed}')
   launch = [f'--preset={setting.flagfile}', *setting.flags]
   if laptop:
-    launch.insert(0, '--preset=quickstart')
+    launch.insert(0, '--preset=laptop')
     if not setting.about_rho:
       launch.append(experiments.LAPTOP_RHO)
     launch += setting.laptop
@@ -294,8 +294,8 @@ def carry_out(todo: Sequence[Job]) -> bool:
 def define_flags() -> None:
   """Defines the program's flags."""
   flags.DEFINE_bool(
-      'laptop', False, "Use the quickstart's small job and hyperparameters, "
-      "which suit a laptop, in place of the paper's.")
+      'laptop', False, 'Use the small job and the hyperparameters of '
+      "laptop.flags in place of the paper's.")
   flags.DEFINE_integer(
       'seeds', None, 'The number of seeds of each setting; default: as many as '
       'in the paper, or 3 with --laptop.', lower_bound=1)

@@ -5,9 +5,9 @@ each seed, in a directory NAME_seedN. An *experiment* is a few settings that are
 compared. Experiments share settings: figure 8 draws other columns of the runs
 of figure 4 (right).
 
-On a laptop the same settings use the quickstart's job and hyperparameters, from
-`launch/quickstart.flags`, in place of the paper's. Their rho is 100 %, except
-in settings that are about rho.
+On a laptop the same settings use the job and the hyperparameters of
+`launch/laptop.flags` in place of the paper's. Their rho is 100 %, except in
+settings that are about rho.
 """
 
 from typing import NamedTuple
@@ -106,10 +106,10 @@ def _around_fine_tuning(only: str) -> tuple[Evaluation, ...]:
 _BOTH_SIDES = (
     Evaluation('seen', ()), Evaluation('held_out', ('--held_out',)))
 
-# A flag for every laptop setting that is not about rho. It restores the
-# quickstart's value, which the setting's flagfile replaces.
+# A flag for every laptop setting that is not about rho. It restores
+# laptop.flags' value, which the setting's flagfile replaces.
 LAPTOP_RHO = '--anticipated_negative_rate=1.0'
-_OTHER_RHO = ("--why=The quickstart's job with another rho.",)
+_OTHER_RHO = ("--why=The laptop's job with another rho.",)
 
 SETTINGS: dict[str, Setting] = {
     'relations_a3c': Setting('A3C', 'relations_a3c'),

@@ -37,7 +37,7 @@ from gridlu import world
 from tests.agile_tf import tiny
 
 # Flagfiles of no experiment.
-_OTHERS = {'quickstart', 'own_world', 'relations_evening'}
+_OTHERS = {'laptop', 'quickstart', 'own_world', 'relations_evening'}
 
 
 def _config(arguments) -> config_lib.Config:
@@ -87,15 +87,15 @@ class ExperimentsTest(parameterized.TestCase):
     self.assertLen({job.run_dir for job in jobs}, len(jobs))
 
   @parameterized.parameters(*experiments.EXPERIMENTS)
-  def test_a_laptops_values_are_the_quickstarts(self, experiment):
-    quickstart = _config(['--flagfile=launch/quickstart.flags'])
+  def test_a_laptops_values_are_those_of_its_flagfile(self, experiment):
+    laptop = _config(['--flagfile=launch/laptop.flags'])
     for job in sweep.jobs(experiment, 'runs', [0], laptop=True):
       config = _config(job.launch)
       if job.name in ('relations', 'relations_rho50', 'relations_rho75'):
         continue  # These are about rho.
       self.assertEqual(config.anticipated_negative_rate,
-                       quickstart.anticipated_negative_rate)
-      self.assertEqual(config.discount, quickstart.discount)
+                       laptop.anticipated_negative_rate)
+      self.assertEqual(config.discount, laptop.discount)
 
   def test_the_papers_values(self):
     """Settings that a flagfile does not name keep their defaults."""
