@@ -16,7 +16,7 @@ replace these; with --run_dir, the run's files are kept. The run ignores
 --steps, and ends after this time:
 
   python -m tests.endurance --minutes=60 -- \\
-      --flagfile=launch/quickstart.flags --policy_threads=3 --run_dir=runs/hour
+      --flagfile=launch/laptop.flags --policy_threads=3 --run_dir=runs/hour
 """
 
 from collections.abc import Iterator, Sequence
