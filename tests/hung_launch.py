@@ -12,11 +12,11 @@ _iterate = workers.PolicyWorker.iterate
 _first = threading.Lock()
 
 
-def _hang_or_iterate(self):
+def _hang_or_iterate(self, step):
   """Iterates a worker, or lets the first one that comes here hang."""
   if os.path.exists(f'{flags.FLAGS.run_dir}.hang') and _first.acquire(False):
     threading.Event().wait()
-  return _iterate(self)
+  return _iterate(self, step)
 
 
 workers.PolicyWorker.iterate = _hang_or_iterate

@@ -55,12 +55,12 @@ def _pictures(run_dir):
 _iterate = workers.PolicyWorker.iterate
 
 
-def _with_a_broken_theta(self):
+def _with_a_broken_theta(self, step):
   """An iteration of a worker whose policy is not finite any more."""
   self._policy.load({
       name: np.full_like(value, np.nan)
       for name, value in self._policy.state().items()})
-  return _iterate(self)
+  return _iterate(self, step)
 
 
 def _stand_in(clock, iterate):
@@ -347,11 +347,11 @@ class LaunchTest(parameterized.TestCase):
     slow = trainer.policy_workers[-1]
     original, calls = slow.iterate, []
 
-    def iterate():
+    def iterate(step):
       calls.append(1)
       if len(calls) == 1:
         time.sleep(1)
-      return original()
+      return original(step)
 
     def tick():
       if len(calls) > 2:
