@@ -199,7 +199,7 @@ def remote_rollout(seconds: float, settings: Settings) -> dict[str, float]:
 
   @tf.function(autograph=False)
   def gradients(theta, observations, codes, actions, rewards, discounts, mask,
-                results, replayed):
+                entropy_weight, results, replayed):
     return [theta * float(w) for w in range(width)], {'loss': rewards[0]}
 
   device = remote.RemoteDevice(
@@ -213,7 +213,7 @@ def remote_rollout(seconds: float, settings: Settings) -> dict[str, float]:
     device.reward(reward, discriminator.snapshot(), states, codes)
     found, _ = device.gradients(
         gradients, policy.snapshot(), states, codes, actions.numpy(), mask,
-        mask, mask, results, None)
+        mask, mask, np.float32(config.entropy_weight), results, None)
     policy.apply(*found).numpy()
 
   try:

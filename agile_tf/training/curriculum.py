@@ -27,13 +27,14 @@ class Curriculum(dm_env.Environment):
     self._episodes = episodes
     self._seed = seed
     self._resets = 0
+    self._number = 0  # Which of the two plays this episode.
 
-  @property
-  def _number(self) -> int:
-    """Which of the two environments plays this episode, 0 or 1."""
-    share = max(self._resets - 1, 0) / self._episodes
-    return int(
-        np.random.default_rng((self._seed, self._resets)).random() < share)
+  def _begin(self, resets: int) -> None:
+    """Begins the episode of this number: the first reset's is 1."""
+    self._resets = resets
+    share = (resets - 1) / self._episodes
+    self._number = int(
+        np.random.default_rng((self._seed, resets)).random() < share)
 
   @property
   def _current(self) -> Any:
@@ -41,7 +42,7 @@ class Curriculum(dm_env.Environment):
 
   def reset(self) -> dm_env.TimeStep:
     """See `dm_env.Environment`."""
-    self._resets += 1
+    self._begin(self._resets + 1)
     return self._current.reset()
 
   def step(self, action: int) -> dm_env.TimeStep:
@@ -70,5 +71,5 @@ class Curriculum(dm_env.Environment):
     """Restores what `get_state` returned; returns the current timestep."""
     timesteps = [environment.set_state(each)
                  for environment, each in zip(self._both, state['both'])]
-    self._resets = state['resets']
+    self._begin(state['resets'])
     return timesteps[self._number]
