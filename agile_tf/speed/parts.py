@@ -150,7 +150,7 @@ def one_round(seconds: float, settings: Settings) -> dict[str, float]:
 
 def _serve(address: str) -> None:
   """Runs a server until the process is killed."""
-  import tensorflow as tf
+  tf = machine.import_tensorflow()
   tf.distribute.Server({'worker': [address]}).join()
 
 
@@ -228,6 +228,8 @@ def remote_rollout(seconds: float, settings: Settings) -> dict[str, float]:
         'milliseconds': 1e3 * (time.process_time() - start) / calls,
         'bytes': transferred, 'steps': width * config.rollout_length}
   finally:
+    device.close()
+    remote.finish()  # A session whose server has gone waits for it.
     process.kill()
 
 

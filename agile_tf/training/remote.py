@@ -85,6 +85,11 @@ class _Background:
 _background = _Background()
 
 
+def finish() -> None:
+  """Waits until closed devices are closed, as far as their servers answer."""
+  _background.join(_END_SECONDS)
+
+
 def _placeholders(values: Any) -> Any:
   """Returns placeholders for arrays; None stays None."""
   return tf.nest.map_structure(
@@ -512,7 +517,7 @@ class Servers:
     for link in links:
       link.close(done)
     _join_all([link.join for link in links], _END_SECONDS)
-    _background.join(_END_SECONDS)
+    finish()
 
 
 @contextlib.contextmanager

@@ -66,6 +66,18 @@ class BenchmarkTest(absltest.TestCase):
     self.assertIn(f"{report['matrix product']['gflops']:,.0f} GFLOP/s",
                   benchmark.table(report))
 
+  @pytest.mark.slow
+  def test_a_remote_rollout_is_measured_to_its_end(self):
+    name = 'remote rollout, 5 workers'
+    result = benchmark.measure([name], 0.2, {})[name]
+    self.assertGreater(result['milliseconds'], 0)
+    # Parameters there and back for each worker are most of it.
+    world = building.make_world(config_lib.Config())
+    policy, discriminator = building.make_networks(config_lib.Config(), world)
+    parameters = 6 * policy.layout.size + discriminator.layout.size
+    self.assertBetween(
+        result['bytes'], 4 * parameters, 1.2 * 4 * parameters)
+
   def test_counts_the_steps_of_an_environment(self):
     steps = []
     original = gridlu.GridLU.step
