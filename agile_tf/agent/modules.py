@@ -198,7 +198,7 @@ class FilmNmn(snt.Module):
         x = leaf + convolve([None, outputs[slot.right]], w)
       else:
         x = convolve([outputs[slot.left], outputs[slot.right]], w)
-      x = tf.nn.relu((1 + gammas[i]) * x + betas[i])
+      x = tf.nn.relu(rows.film(x, gammas[i], betas[i]))
       code = codes[:, i, None]
       x = tf.where(code == instructions.SCENE, h_stem, x)
       outputs.append(tf.where(code == instructions.NOTHING, 0.0, x))
@@ -345,11 +345,11 @@ class LstmFeatures(snt.Module):
         for film in (self._gamma, self._beta))
     patches, *kernels = (tf.convert_to_tensor(w) for w in self._kernels)
     x = convolve.patches(images, patches)
-    h = [tf.nn.relu((1 + gammas[0]) * x + betas[0])]
+    h = [tf.nn.relu(rows.film(x, gammas[0], betas[0]))]
     for layer, (kernel, (_, padding)) in enumerate(
         zip(kernels, _LSTM_LAYERS), 1):
       x = convolve([h[-1]], kernel, padding)
-      x = (1 + gammas[layer]) * x + betas[layer]
+      x = rows.film(x, gammas[layer], betas[layer])
       is_last = layer == len(_LSTM_LAYERS)
       h.append(tf.nn.relu(x + h[2] if is_last else x))
     return h[-1]

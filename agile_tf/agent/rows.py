@@ -1,4 +1,4 @@
-"""Sums and products of the rows of a batch with parameters.
+"""What the rows of a batch and parameters are combined by.
 
 A thread plays several of the paper's workers as one batch, and yet each needs
 a gradient of its own. For that the parameters have a leading axis of W equal
@@ -8,6 +8,7 @@ gradient of a copy is that worker's own. Parameters without this axis serve all
 rows.
 """
 
+import numpy as np
 import tensorflow as tf
 
 
@@ -45,3 +46,33 @@ def add(x: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
   count = x.shape[-2] // b.shape[0]
   return x + tf.reshape(
       tf.tile(b[:, None], [1, count, 1]), [x.shape[-2], b.shape[1]])
+
+
+def _sum_over_space(x: tf.Tensor) -> tf.Tensor:
+  """Sums float32 [h, w, ...] to [...]: w by a product, then h."""
+  height, width = x.shape[:2]
+  ones = tf.constant(np.kron(np.eye(height), np.ones([1, width])), tf.float32)
+  lines = ones @ tf.reshape(x, [height * width, -1])
+  return tf.reshape(tf.reduce_sum(lines, 0), x.shape[2:])
+
+
+@tf.custom_gradient
+def film(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> tf.Tensor:
+  """Computes (1 + gamma) * x + beta.
+
+  The gradient is the usual one. It is written down because XLA on a CPU sums
+  products over space one number at a time, unless a matrix product does it.
+
+  Args:
+    x: float32 [h, w, B, C].
+    gamma: float32 [B, C].
+    beta: float32 [B, C].
+
+  Returns:
+    float32 [h, w, B, C].
+  """
+  def gradient(upstream):
+    return ((1 + gamma) * upstream, _sum_over_space(upstream * x),
+            tf.reduce_sum(upstream, [0, 1]))
+
+  return (1 + gamma) * x + beta, gradient
