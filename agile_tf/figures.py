@@ -2,7 +2,7 @@
 
   python -m agile_tf.figures runs/*_seed* --out=figures
 
-A run is a directory named NAME_seedN or NAME. If NAME is a setting of
+A run is a directory named NAME_seedN or NAME. If NAME is a variant of
 `agile_tf.reproduction.experiments`, as agile_tf.sweep names its runs, the run
 is in the paper's figures. Any other run is in a figure "runs". The curves come
 from the run's `metrics.csv`, and its settings from `config.json`: to copy a
@@ -33,7 +33,7 @@ from agile_tf.reproduction import paper
 from agile_tf.reproduction import results
 from gridlu import program
 
-_Runs = Mapping[str, Sequence[results.Run]]  # By setting.
+_Runs = Mapping[str, Sequence[results.Run]]  # By variant.
 
 _COLUMNS = {
     'success_rate': 'success rate', 'reward_model_accuracy': 'accuracy',
@@ -45,6 +45,19 @@ _TABLE_COLUMNS = {
     'reward_model_accuracy': ": the reward model's accuracy",
     'false_positives': ': its false positives',
     'false_negatives': ': its false negatives'}
+
+
+def _label(name: str, runs: Sequence[results.Run]) -> str:
+  """Returns what a variant's runs are called.
+
+  AGILE that also learns to predict its reward is AGILE-RP, as the paper's A3C
+  is A3C-RP then. The paper's AGILE does not.
+  """
+  label, config = experiments.variant(name).label, runs[0].config
+  if (config is not None and config.reward_prediction and
+      config.reward == 'discriminator'):
+    return re.sub(r'^AGILE\b', 'AGILE-RP', label)
+  return label
 
 
 def _label_steps(ax: axes.Axes, longest: float) -> None:
@@ -59,18 +72,18 @@ def _title(ax: axes.Axes, replica: bool) -> None:
 
 
 def _draw(ax: axes.Axes, runs: _Runs,
-          settings: Sequence[str], column: str) -> bool:
+          variants: Sequence[str], column: str) -> bool:
   """Draws a panel; returns False if no run has anything to draw."""
   ours = {name: results.mean_curve(runs[name], column)
-          for name in settings if name in runs}
+          for name in variants if name in runs}
   drawn = {name: curve for name, curve in ours.items() if curve is not None}
   if not drawn:
     return False
   published = {
-      name: curve for name in settings
+      name: curve for name in variants
       if (curve := paper.curve(name, column)) is not None}
   longest = max(curve.steps[-1] for curve in drawn.values())
-  replica = drawn.keys() <= experiments.SETTINGS.keys() and (
+  replica = drawn.keys() <= experiments.VARIANTS.keys() and (
       results.are_replicas(runs[name] for name in drawn))
   _title(ax, replica)
   top = ax
@@ -81,13 +94,13 @@ def _draw(ax: axes.Axes, runs: _Runs,
     _label_steps(top, end_of_paper)
     top.set_xlabel("the paper's steps, millions (dashed)")
     ax.set_xlim(0, longest)
-  for i, name in enumerate(settings):
+  for i, name in enumerate(variants):
     color = f'C{i}'
     if name in drawn:
       mean = drawn[name]
       ax.plot(mean.steps, mean.mean, color=color, linewidth=0.6)
       ax.plot(mean.steps[mean.complete], mean.mean[mean.complete], color=color,
-              label=f'{experiments.setting(name).label} ({len(runs[name])})')
+              label=f'{_label(name, runs[name])} ({len(runs[name])})')
       ax.fill_between(
           mean.steps, mean.mean - mean.deviation, mean.mean + mean.deviation,
           color=color, alpha=0.2, linewidth=0)
@@ -100,7 +113,7 @@ def _draw(ax: axes.Axes, runs: _Runs,
                        linewidth=0)
       if name not in drawn:
         ax.plot([], [], color=color, linestyle='--', linewidth=1,
-                label=experiments.setting(name).label)
+                label=experiments.variant(name).label)
   if published:
     ax.plot([], [], color='gray', linestyle='--', linewidth=1, label='paper')
   _label_steps(
@@ -122,11 +135,11 @@ def _new(panels: int, width: float = 6.4
   return drawing, list(np.atleast_1d(drawing.subplots(1, panels)))
 
 
-def draw_curves(runs: _Runs, settings: Sequence[str],
+def draw_curves(runs: _Runs, variants: Sequence[str],
                 columns: Sequence[str]) -> figure.Figure | None:
   """Draws curves, one panel for each column; None if there are none."""
   drawing, panels = _new(len(columns), 8.4)  # With room for a legend.
-  drawn = [_draw(ax, runs, settings, column)
+  drawn = [_draw(ax, runs, variants, column)
            for ax, column in zip(panels, columns)]
   return drawing if any(drawn) else None
 
@@ -168,12 +181,12 @@ class Bars(NamedTuple):
   """A bar chart.
 
   Attributes:
-    setting: The setting of the runs.
+    variant: The variant of the runs.
     labels: The label of each bar.
     published: The paper's rate for each bar that it has.
     paper: The legend of the paper's bars.
   """
-  setting: str
+  variant: str
   labels: dict[_Bar, str]
   published: dict[_Bar, float]
   paper: str = 'paper'
@@ -183,7 +196,7 @@ def draw_bars(runs: Sequence[results.Run], bars: Bars) -> figure.Figure | None:
   """Draws evaluated success rates beside the paper's (figure 5).
 
   Args:
-    runs: The runs of the setting.
+    runs: The runs of the variant.
     bars: What to draw.
 
   Returns:
@@ -243,38 +256,38 @@ _BARS = {
 def draw(runs: _Runs) -> dict[str, figure.Figure]:
   """Returns every figure for which there are runs, by name."""
   laptop = any(
-      run.is_replica for name in runs.keys() & experiments.SETTINGS.keys()
+      run.is_replica for name in runs.keys() & experiments.VARIANTS.keys()
       for run in runs[name])
 
-  def settings(name: str) -> tuple[str, ...]:
-    """Returns the settings of an experiment, or of its laptop replica."""
+  def variants(name: str) -> tuple[str, ...]:
+    """Returns the variants of an experiment, or of its laptop replica."""
     return experiments.EXPERIMENTS[name].names(laptop)
 
   drawings = {
       'figure4_left': draw_curves(
-          runs, settings('figure4_left'), ['success_rate']),
+          runs, variants('figure4_left'), ['success_rate']),
       'figure4_middle': draw_curves(
-          runs, settings('figure4_middle'), ['success_rate'])
+          runs, variants('figure4_middle'), ['success_rate'])
                         if any('lstm' in name for name in runs) else None,
       'figure4_right': draw_curves(
-          runs, settings('figure4_right'), ['reward_model_accuracy']),
+          runs, variants('figure4_right'), ['reward_model_accuracy']),
       'figure7': draw_data_efficiency(runs),
       'figure8': draw_curves(
-          runs, settings('figure4_right'),
+          runs, variants('figure4_right'),
           ['false_positives', 'false_negatives']),
       'arrangements': draw_curves(runs, ['arrangements'], ['success_rate']),
-      'threads': draw_curves(runs, settings('threads'), ['success_rate'])
+      'threads': draw_curves(runs, variants('threads'), ['success_rate'])
                  if any('threads' in name for name in runs) else None,
       'remarks': draw_curves(
-          runs, settings('remarks'),
+          runs, variants('remarks'),
           ['success_rate', 'reward_model_accuracy'])
                  if any('remark' in name for name in runs) else None,
   }
-  own = [name for name in runs if name not in experiments.SETTINGS]
+  own = [name for name in runs if name not in experiments.VARIANTS]
   drawings['runs'] = draw_curves(
       runs, own, ['success_rate', 'reward_model_accuracy'])
   for name, bars in _BARS.items():
-    drawings[name] = draw_bars(runs.get(bars.setting, ()), bars)
+    drawings[name] = draw_bars(runs.get(bars.variant, ()), bars)
   return {name: drawing for name, drawing in drawings.items()
           if drawing is not None}
 
@@ -308,7 +321,7 @@ def _row(*cells: str) -> str:
 
 
 def table(runs: _Runs) -> str:
-  """Returns a Markdown table of every setting beside the paper's numbers.
+  """Returns a Markdown table of every variant beside the paper's numbers.
 
   Success rates come first, then the reward models, then the evaluations. Runs
   that ended early are compared with the paper's curve at their last step.
@@ -321,13 +334,12 @@ def table(runs: _Runs) -> str:
   best_of_size = {f'data_{size}': rate
                   for size, rate in paper.data_efficiency().items()}
   for column, note in _TABLE_COLUMNS.items():
-    for name in dict.fromkeys([*experiments.SETTINGS, *runs]):
-      setting = experiments.setting(name)
+    for name in dict.fromkeys([*experiments.VARIANTS, *runs]):
       known = [run for run in runs.get(name, ())
                if np.isfinite(results.end(run, column))]
       published = paper.curve(name, column)
       if not known or (
-          note and published is None and name in experiments.SETTINGS):
+          note and published is None and name in experiments.VARIANTS):
         continue
       best = []
       if 'false' not in column:
@@ -338,7 +350,7 @@ def table(runs: _Runs) -> str:
           steps[-1] >= published.steps[0]):
         there = float(np.interp(steps[-1], published.steps, published.mean))
       lines.append(_row(
-          f'{setting.label}{note}', _job(known), str(len(known)),
+          f'{_label(name, known)}{note}', _job(known), str(len(known)),
           ' to '.join(f'{n:,}' for n in dict.fromkeys([steps[0], steps[-1]])),
           _spread([results.end(run, column) for run in known]),
           _spread([b.rate for b in best if b is not None]),
@@ -349,7 +361,7 @@ def table(runs: _Runs) -> str:
               (name, column), None if note else best_of_size.get(name)))))
   for name, labels, rates, theirs in _BARS.values():
     for bar, label in labels.items():
-      label = f'{experiments.setting(name).label}: {label}'
+      label = f'{experiments.variant(name).label}: {label}'
       their_note = '' if theirs == 'paper' else f' ({" ".join(theirs.split())})'
       for text, key, rate in (
           (label + their_note, 'rate', rates.get(bar)),

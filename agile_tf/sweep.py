@@ -1,11 +1,11 @@
-"""Runs an experiment of the paper: its settings, each with several seeds.
+"""Runs an experiment of the paper: its variants, each with several seeds.
 
   python -m agile_tf.sweep figure4_left
   python -m agile_tf.sweep figure4_left --laptop
 
 The runs are made one after another, in the directory --runs. The same command
 skips finished runs and resumes stopped ones. If a run fails, the others are
-still made. --only makes the runs of one setting. --commands prints a command
+still made. --only makes the runs of one variant. --commands prints a command
 for each run, for a cluster's job array. --status prints the progress of each
 run.
 """
@@ -30,7 +30,7 @@ from gridlu import program
 
 
 class Job(NamedTuple):
-  """A run of a setting with a seed, and its evaluations."""
+  """A run of a variant with a seed, and its evaluations."""
   name: str
   seed: int
   run_dir: str
@@ -51,7 +51,7 @@ def jobs(experiment: str, runs: str, seeds: Sequence[int], laptop: bool,
   Args:
     experiment: A key of `experiments.EXPERIMENTS`.
     runs: The directory that will contain the run directories.
-    seeds: The seeds of each setting.
+    seeds: The seeds of each variant.
     laptop: Whether to use the job and hyperparameters of `laptop.flags`.
     extra: Flags for every run.
     vary_data: Whether the goal examples and the held-out instructions vary
@@ -67,22 +67,22 @@ def jobs(experiment: str, runs: str, seeds: Sequence[int], laptop: bool,
 
 def _job(name: str, seed: int, runs: str, laptop: bool,
          extra: Sequence[str]) -> Job:
-  setting = experiments.SETTINGS[name]
+  variant = experiments.VARIANTS[name]
   run_dir = os.path.join(runs, f'{name}_seed{seed}')
-  after = setting.after
-  if laptop and setting.laptop_after:
-    after = setting.laptop_after
+  after = variant.after
+  if laptop and variant.laptop_after:
+    after = variant.laptop_after
   after = after and os.path.join(runs, f'{after}_seed{seed}')
-  launch = [f'--preset={setting.flagfile}', *setting.flags]
+  launch = [f'--preset={variant.flagfile}', *variant.flags]
   if laptop:
     launch.insert(0, '--preset=laptop')
-    if not setting.about_rho:
+    if not variant.about_rho:
       launch.append(experiments.LAPTOP_RHO)
-    launch += setting.laptop
+    launch += variant.laptop
   launch += extra
-  measured = setting.evaluations
-  if laptop and setting.laptop_evaluations:
-    measured = setting.laptop_evaluations
+  measured = variant.evaluations
+  if laptop and variant.laptop_evaluations:
+    measured = variant.laptop_evaluations
   evaluations = {
       os.path.join(run_dir, f'{evaluation.name}.json'): [
           f'--run_dir={run_dir}', *evaluation.flags, '--json']
@@ -297,13 +297,13 @@ def define_flags() -> None:
       'laptop', False, 'Use the small job and the hyperparameters of '
       "laptop.flags in place of the paper's.")
   flags.DEFINE_integer(
-      'seeds', None, 'The number of seeds of each setting; default: as many as '
+      'seeds', None, 'The number of seeds of each variant; default: as many as '
       'in the paper, or 3 with --laptop.', lower_bound=1)
   flags.DEFINE_integer('first_seed', 0, 'The first seed.', lower_bound=0)
   flags.DEFINE_string(
       'runs', None, 'The directory that contains the run directories; default: '
       'runs, or runs/laptop with --laptop.')
-  flags.DEFINE_string('only', None, 'Make only the runs of this setting.')
+  flags.DEFINE_string('only', None, 'Make only the runs of this variant.')
   flags.DEFINE_bool(
       'commands', False, 'Print a command for each run that is not finished, '
       'and run nothing.')
@@ -331,7 +331,7 @@ def main(argv: Sequence[str]) -> None:
   experiment = experiments.EXPERIMENTS[argv[1]]
   names = experiment.names(values.laptop)
   if values.only not in (None, *names):
-    raise SweepError(f'--only={values.only} is not a setting of {argv[1]}: '
+    raise SweepError(f'--only={values.only} is not a variant of {argv[1]}: '
                      f'expected one of {", ".join(names)}.')
   count = values.seeds or (3 if values.laptop else experiment.seeds)
   runs = values.runs or ('runs/laptop' if values.laptop else 'runs')

@@ -1,13 +1,13 @@
 """The paper's experiments as data: which runs make which figure or number.
 
-A *setting* is a flagfile of `launch/` with additional flags. It is run once for
-each seed, in a directory NAME_seedN. An *experiment* is a few settings that are
-compared. Experiments share settings: figure 8 draws other columns of the runs
+A *variant* is a flagfile of `launch/` with additional flags. It is run once for
+each seed, in a directory NAME_seedN. An *experiment* is a few variants that are
+compared. Experiments share variants: figure 8 draws other columns of the runs
 of figure 4 (right).
 
-On a laptop the same settings use the job and the hyperparameters of
+On a laptop the same variants use the job and the hyperparameters of
 `launch/laptop.flags` in place of the paper's. Their rho is 100 %, except in
-settings that are about rho.
+variants that are about rho.
 """
 
 from typing import NamedTuple
@@ -22,7 +22,7 @@ class Evaluation(NamedTuple):
   flags: tuple[str, ...]  # For agile_tf.evaluate.
 
 
-class Setting(NamedTuple):
+class Variant(NamedTuple):
   """What is run for each seed.
 
   Attributes:
@@ -31,7 +31,7 @@ class Setting(NamedTuple):
     flags: Additional flags.
     laptop: Additional flags on a laptop.
     about_rho: Whether it keeps its own rho on a laptop.
-    after: Another setting that must be run first; '{after}' in the flags stands
+    after: Another variant that must be run first; '{after}' in the flags stands
       for the directory of its run with the same seed.
     laptop_after: Replaces `after` on a laptop, if not empty.
     evaluations: The evaluations of a finished run.
@@ -53,18 +53,18 @@ class Experiment(NamedTuple):
 
   Attributes:
     title: What the experiment shows.
-    settings: The names of its settings.
+    variants: The names of its variants.
     seeds: How many seeds the paper ran.
-    laptop: Replaces `settings` on a laptop, if not empty.
+    laptop: Replaces `variants` on a laptop, if not empty.
   """
   title: str
-  settings: tuple[str, ...]
+  variants: tuple[str, ...]
   seeds: int = 5
   laptop: tuple[str, ...] = ()
 
   def names(self, laptop: bool) -> tuple[str, ...]:
-    """Returns the names of the settings, on a laptop or not."""
-    return self.laptop if laptop and self.laptop else self.settings
+    """Returns the names of the variants, on a laptop or not."""
+    return self.laptop if laptop and self.laptop else self.variants
 
 
 # The numbers of goal examples in figure 7, and in its laptop replica, which has
@@ -106,67 +106,68 @@ def _around_fine_tuning(only: str) -> tuple[Evaluation, ...]:
 _BOTH_SIDES = (
     Evaluation('seen', ()), Evaluation('held_out', ('--held_out',)))
 
-# A flag for every laptop setting that is not about rho. It restores
-# laptop.flags' value, which the setting's flagfile replaces.
+# A flag for every laptop variant that is not about rho. It restores
+# laptop.flags' value, which the variant's flagfile replaces.
 LAPTOP_RHO = '--anticipated_negative_rate=1.0'
 _OTHER_RHO = ("--why=The laptop's job with another rho.",)
 
-SETTINGS: dict[str, Setting] = {
-    'relations_a3c': Setting('A3C', 'relations_a3c'),
-    'relations_a3c_rp': Setting('A3C-RP', 'relations_a3c_rp'),
-    'relations': Setting(
+VARIANTS: dict[str, Variant] = {
+    'relations_a3c': Variant('A3C', 'relations_a3c'),
+    'relations_a3c_rp': Variant('A3C-RP', 'relations_a3c_rp'),
+    'relations': Variant(
         'AGILE, rho 25 %', 'relations', laptop=_OTHER_RHO, about_rho=True),
-    'relations_rho50': Setting(
+    'relations_rho50': Variant(
         'AGILE, rho 50 %', 'relations_rho50', laptop=_OTHER_RHO,
         about_rho=True),
-    'relations_rho75': Setting(
+    'relations_rho75': Variant(
         'AGILE, rho 75 %', 'relations_rho75', laptop=_OTHER_RHO,
         about_rho=True),
-    'relations_rho100': Setting('AGILE, rho 100 %', 'relations_rho100'),
-    'relations_no_prediction': Setting(
-        'AGILE, rho 100 %, no reward prediction', 'relations_rho100',
+    'relations_rho100': Variant('AGILE, rho 100 %', 'relations_rho100'),
+    'relations_no_prediction': Variant(
+        'AGILE, rho 100 %', 'relations_rho100',
         laptop=('--reward_prediction=false',)),
-    **{f'threads_{count}': Setting(
+    **{f'threads_{count}': Variant(
         f'AGILE, rho 100 %, {count} + 1 threads', 'relations_rho100',
         (f'--policy_threads={count}',)) for count in (3, 15)},
-    'relations_lstm': Setting('AGILE, LSTM', 'relations_lstm'),
-    'relations_lstm_a3c_rp': Setting('A3C-RP, LSTM', 'relations_lstm_a3c_rp'),
-    **{f'data_{size}': Setting(
+    'relations_lstm': Variant('AGILE, LSTM', 'relations_lstm'),
+    'relations_lstm_a3c_rp': Variant('A3C-RP, LSTM', 'relations_lstm_a3c_rp'),
+    **{f'data_{size}': Variant(
         f'{size} goal examples', 'data_efficiency', (f'--dataset_size={size}',))
        for size in sorted({*DATA_SIZES, *LAPTOP_DATA_SIZES})},
-    'held_out_strings': Setting(
+    'held_out_strings': Variant(
         'held-out strings', 'held_out_strings',
         laptop=(_GO_TO, '--held_out_share=0.2'),
         evaluations=_BOTH_SIDES),
-    'held_out_meanings': Setting(
+    'held_out_meanings': Variant(
         'held-out meanings', 'held_out_meanings',
         laptop=(_GO_TO, '--held_out_share=0.2'),
         evaluations=_BOTH_SIDES),
-    'immovable': Setting(
+    'immovable': Variant(
         'immovable red rects', 'immovable',
         ('--reward_model={after}', '--initial_policy={after}'),
         laptop=(_INSTRUCTIONS + _CARRY_RED_RECT,), after='relations',
         laptop_after='carry_red_rect',
         evaluations=_around_fine_tuning(_RED_RECT),
         laptop_evaluations=_around_fine_tuning(_CARRY_RED_RECT)),
-    'carry_red_rect': Setting(
+    'carry_red_rect': Variant(
         'red rects carried', 'relations_rho100',
         laptop=(f'{_INSTRUCTIONS}{_GO_TO_RED_RECT}|{_CARRY_RED_RECT}',
                 '--steps=1000000')),
-    'arrangements': Setting(
+    'arrangements': Variant(
         'Arrangements', 'arrangements',
         laptop=(_INSTRUCTIONS + 'AGENT, SCENE', '--steps=1000000')),
-    'remark_all_workers': Setting('all workers write', 'remark_all_workers'),
-    'remark_no_column_norms': Setting(
+    'remark_all_workers': Variant('all workers write', 'remark_all_workers'),
+    'remark_no_column_norms': Variant(
         'no column norms', 'remark_no_column_norms'),
-    'remark_probability': Setting('reward D', 'remark_probability'),
-    'remark_log': Setting('reward log D', 'remark_log'),
-    'remark_gail': Setting('reward -log(1 - D)', 'remark_gail'),
+    'remark_probability': Variant('reward D', 'remark_probability'),
+    'remark_log': Variant('reward log D', 'remark_log'),
+    'remark_gail': Variant('reward -log(1 - D)', 'remark_gail'),
 }
 
-def setting(name: str) -> Setting:
-  """Returns the setting of this name, or one for runs of the user's own."""
-  return SETTINGS.get(name, Setting(name, ''))
+
+def variant(name: str) -> Variant:
+  """Returns the variant of this name, or one for runs of the user's own."""
+  return VARIANTS.get(name, Variant(name, ''))
 
 
 EXPERIMENTS: dict[str, Experiment] = {

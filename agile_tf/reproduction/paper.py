@@ -80,7 +80,7 @@ class Curve(NamedTuple):
   band: np.ndarray  # float64 [N], half the height of the shaded area
 
 
-# The files, by setting (see `experiments`) and column of metrics.csv.
+# The files, by variant (see `experiments`) and column of metrics.csv.
 _CURVES = {
     ('relations_a3c', 'success_rate'): 'fig4_left_A3C',
     ('relations_a3c_rp', 'success_rate'): 'fig4_left_A3C-RP',
@@ -97,7 +97,7 @@ _CURVES = {
                               ('false_negatives', 'fig8_FN'))},
 }
 
-# Rates from the paper's text, by setting and column. They are higher than the
+# Rates from the paper's text, by variant and column. They are higher than the
 # ends of its curves.
 TEXT = {
     ('relations_a3c_rp', 'success_rate'): .999,
@@ -122,17 +122,17 @@ def _read(name: str) -> dict[str, np.ndarray]:
   return {key: np.array([float(row[key]) for row in rows]) for key in rows[0]}
 
 
-def curve(setting: str, column: str) -> Curve | None:
-  """Returns the published curve of a setting, or None if there is none.
+def curve(variant: str, column: str) -> Curve | None:
+  """Returns the published curve of a variant, or None if there is none.
 
   The figures draw a line from step 0 to the first logged point, at about 20
   million steps. The curve here begins with that point.
 
   Args:
-    setting: A key of `experiments.SETTINGS`.
+    variant: A key of `experiments.VARIANTS`.
     column: A column of metrics.csv.
   """
-  name = _CURVES.get((setting, column))
+  name = _CURVES.get((variant, column))
   if name is None:
     return None
   columns = _read(name)

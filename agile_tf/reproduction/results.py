@@ -1,4 +1,4 @@
-"""Reads the runs of experiments by setting, and averages them over seeds."""
+"""Reads the runs of experiments by variant, and averages them over seeds."""
 
 from collections.abc import Iterable, Sequence
 import os
@@ -20,7 +20,7 @@ _END_ROWS = 10  # The end of a run is the mean of this many last rows.
 class Run(NamedTuple):
   """A run, as far as it has been carried out."""
   path: str
-  name: str  # The name of its setting.
+  name: str  # The name of its variant.
   seed: int
   curve: dict[str, np.ndarray]  # The columns of metrics.csv.
   evaluations: dict[str, Any]  # By name, output of agile_tf.evaluate --json.
@@ -37,11 +37,11 @@ class ResultError(program.UserError):
   """Runs that cannot be read, or cannot be averaged or drawn together."""
 
 
-def _evaluations(run_dir: str, setting: experiments.Setting
+def _evaluations(run_dir: str, variant: experiments.Variant
                 ) -> dict[str, Any]:
   """Returns the evaluations of a run, by name."""
   found = {}
-  for evaluation in setting.evaluations:
+  for evaluation in variant.evaluations:
     path = os.path.join(run_dir, f'{evaluation.name}.json')
     if not os.path.exists(path):
       continue
@@ -58,7 +58,7 @@ def _evaluations(run_dir: str, setting: experiments.Setting
 
 def _name_and_seed(run_dir: str, config: config_lib.Config | None
                   ) -> tuple[str, int]:
-  """Returns the setting and the seed of a run."""
+  """Returns the variant and the seed of a run."""
   name = os.path.basename(os.path.abspath(run_dir))
   match = re.fullmatch(r'(.+)_seed(\d+)', name)
   if match:
@@ -67,9 +67,9 @@ def _name_and_seed(run_dir: str, config: config_lib.Config | None
 
 
 def load(paths: Sequence[str]) -> dict[str, list[Run]]:
-  """Returns runs by setting. Runs without a row of metrics are left out.
+  """Returns runs by variant. Runs without a row of metrics are left out.
 
-  A setting is a key of `experiments.SETTINGS` or, for a run of the user's own,
+  A variant is a key of `experiments.VARIANTS` or, for a run of the user's own,
   the name of its directory without `_seedN`.
 
   Args:
@@ -77,7 +77,7 @@ def load(paths: Sequence[str]) -> dict[str, list[Run]]:
 
   Raises:
     ResultError, ConfigError or CurveError: if a path is not a run, or two runs
-      of a setting cannot be averaged.
+      of a variant cannot be averaged.
   """
   runs: dict[str, list[Run]] = {}
   for path in paths:
@@ -89,7 +89,7 @@ def load(paths: Sequence[str]) -> dict[str, list[Run]]:
     name, seed = _name_and_seed(path, config)
     if not os.path.exists(os.path.join(path, 'metrics.csv')) and (
         config is not None or
-        name in experiments.SETTINGS and os.path.isdir(path)):
+        name in experiments.VARIANTS and os.path.isdir(path)):
       logging.warning('Left out: %s has no metrics.csv yet.', path)
       continue
     curve = curves.read(path)
@@ -97,7 +97,7 @@ def load(paths: Sequence[str]) -> dict[str, list[Run]]:
       logging.warning('Left out: the metrics.csv of %s has no row yet.', path)
       continue
     run = Run(path, name, seed, curve,
-              _evaluations(path, experiments.setting(name)), config)
+              _evaluations(path, experiments.variant(name)), config)
     others = runs.setdefault(name, [])
     _check_belongs(run, others)
     others.append(run)
@@ -109,7 +109,7 @@ def _check_belongs(run: Run, others: Sequence[Run]) -> None:
   for other in others:
     if other.seed == run.seed:
       raise ResultError(
-          f'{run.path} and {other.path} have the same setting and seed. Name '
+          f'{run.path} and {other.path} have the same variant and seed. Name '
           'only one of them.')
     if (run.config is None) != (other.config is None):
       without, known = (
@@ -192,7 +192,7 @@ def are_replicas(runs: Iterable[Sequence[Run]]) -> bool:
     ResultError: if some do and some do not.
   """
   found: dict[bool, Run] = {
-      run.is_replica: run for of_setting in runs for run in of_setting}
+      run.is_replica: run for of_variant in runs for run in of_variant}
   if len(found) > 1:
     raise ResultError(
         f'{found[True].path} has a smaller job than {found[False].path}, but '

@@ -73,6 +73,20 @@ class FiguresTest(absltest.TestCase):
       self.assertIn(f'{base} (1)', legend)
       self.assertNotIn('AGILE, rho', ' '.join(legend).replace(base, ''))
 
+  def test_agile_that_predicts_rewards_is_called_agile_rp(self):
+    text = figures.table({
+        'relations_rho50': [finished.run(
+            'relations_rho50', success_rate=[.1],
+            changes={'reward_prediction': True})],
+        'relations_a3c_rp': [finished.run(
+            'relations_a3c_rp', success_rate=[.1],
+            changes={'reward_prediction': True, 'reward': 'environment'})],
+        'relations_rho100': [finished.run(
+            'relations_rho100', success_rate=[.1])]})
+    labels = [line.split(' | ')[0] for line in text.splitlines()[2:]]
+    self.assertEqual(labels, [
+        '| A3C-RP', '| AGILE-RP, rho 50 %', '| AGILE, rho 100 %'])
+
   def test_runs_of_ones_own_are_in_a_figure_of_their_own(self):
     runs = {
         'quickstart': [finished.run('quickstart', success_rate=[.1, .9],

@@ -59,12 +59,12 @@ class ExperimentsTest(parameterized.TestCase):
   def test_every_flagfile_belongs_to_one(self):
     files = {os.path.basename(path).removesuffix('.flags')
              for path in glob.glob('launch/*.flags')}
-    used = {setting.flagfile for setting in experiments.SETTINGS.values()}
+    used = {variant.flagfile for variant in experiments.VARIANTS.values()}
     self.assertEqual(files, used | _OTHERS)
     named = {
         name for experiment in experiments.EXPERIMENTS.values()
         for laptop in (False, True) for name in experiment.names(laptop)}
-    self.assertEqual(named, set(experiments.SETTINGS))
+    self.assertEqual(named, set(experiments.VARIANTS))
 
   @parameterized.product(
       experiment=list(experiments.EXPERIMENTS), laptop=(False, True))
@@ -128,7 +128,7 @@ class ExperimentsTest(parameterized.TestCase):
         'remark_gail': dict(reward_form='gail'),
     }
     self.assertEqual(
-        set(changes), {s.flagfile for s in experiments.SETTINGS.values()})
+        set(changes), {s.flagfile for s in experiments.VARIANTS.values()})
     paper_values = config_lib.Config(
         world='relations', reward='discriminator', reward_prediction=False,
         anticipated_negative_rate=.25, dataset_size=131_072, policy_threads=15,
@@ -231,15 +231,15 @@ class SweepTest(parameterized.TestCase):
   def test_figure_5_from_training_to_its_bars(self):
     few = experiments.Evaluation('changed', (
         '--run_dir={after}', '--physics=immovable_red_rects', '--episodes=4'))
-    settings = experiments.SETTINGS | {
-        'relations': experiments.Setting(
+    variants = experiments.VARIANTS | {
+        'relations': experiments.Variant(
             'AGILE', 'relations', tuple(tiny.flags(instructions='')),
             evaluations=()),
-        'immovable': experiments.SETTINGS['immovable']._replace(
+        'immovable': experiments.VARIANTS['immovable']._replace(
             flags=('--reward_model={after}', '--initial_policy={after}',
                    *tiny.flags(instructions='.*red.*rect.*')),
             evaluations=(few, few._replace(name='tuned', flags=few.flags[2:])))}
-    with mock.patch.object(experiments, 'SETTINGS', settings):
+    with mock.patch.object(experiments, 'VARIANTS', variants):
       todo = sweep.jobs('figure5', self._runs, [0], laptop=False)
       self.assertTrue(sweep.carry_out(todo))
       base, tuned = todo

@@ -38,7 +38,7 @@ class CurvesTest(parameterized.TestCase):
 
   def test_curves_are_rates_of_known_settings(self):
     count = 0
-    for name in experiments.SETTINGS:
+    for name in experiments.VARIANTS:
       for column in ('success_rate', 'reward_model_accuracy',
                      'false_positives', 'false_negatives', 'entropy'):
         curve = paper.curve(name, column)

@@ -106,7 +106,7 @@ class ResultsTest(absltest.TestCase):
       run_dir = folder.mkdir(name)
       run_dir.create_file('metrics.csv', 'steps\n1\n')
       twice.append(run_dir.full_path)
-    with self.assertRaisesRegex(results.ResultError, 'same setting and seed'):
+    with self.assertRaisesRegex(results.ResultError, 'same variant and seed'):
       results.load(twice)
     config_lib.save(
         config_lib.Config(seed=1), os.path.join(twice[2], 'config.json'))
