@@ -481,10 +481,12 @@ class LaunchTest(parameterized.TestCase):
     folder = pathlib.Path(self.create_tempdir().full_path)
     environment = {key: value for key, value in os.environ.items()
                    if key != 'TF_XLA_FLAGS'} | {'XDG_CACHE_HOME': str(folder)}
-    programs: list[pathlib.Path] = []
+    programs: dict[pathlib.Path, int] = {}  # When each was written.
     for name in ('cold', 'warm', 'damaged'):
       if name == 'damaged':
-        programs[0].write_bytes(programs[0].read_bytes()[:-1])
+        damaged = min(programs)
+        damaged.write_bytes(damaged.read_bytes()[:-1])
+        del programs[damaged]
       run_dir = str(folder / name)
       started = subprocess.run(
           [sys.executable, '-m', 'agile_tf.launch',
@@ -494,9 +496,12 @@ class LaunchTest(parameterized.TestCase):
       for array, value in checkpoints.load(run_dir).arrays.items():
         np.testing.assert_array_equal(
             value, checkpoints.load(self.run_dir).arrays[array], array)
-      kept = [*(folder / 'agile_tf' / 'xla').rglob('*.pb.*')]
-      self.assertLen(kept, len(programs or kept))
+      kept = {path: path.stat().st_mtime_ns
+              for path in (folder / 'agile_tf' / 'xla').rglob('*.pb.*')}
       self.assertNotEmpty(kept)
+      if programs:  # None of these was compiled again.
+        self.assertEqual(kept | programs, kept)
+        self.assertLen(kept, len(programs) + (name == 'damaged'))
       programs = kept
 
   def test_a_frozen_reward_model_is_another_runs(self):
