@@ -336,8 +336,13 @@ def comparison_table(results: dict[str, dict[str, float]]) -> str:
   return '\n'.join(lines)
 
 
-def select(pattern: str) -> list[str]:
-  """Returns the names of what to measure; the matrix product is among them.
+def select(pattern: str, always: Sequence[str] = ('matrix product',)
+          ) -> list[str]:
+  """Returns the names of what to measure.
+
+  Args:
+    pattern: A regular expression, which is to be found in a name.
+    always: The names of what is measured in any case.
 
   Raises:
     ConfigError: if the pattern is no regular expression, or found in no name.
@@ -351,7 +356,7 @@ def select(pattern: str) -> list[str]:
     raise config_lib.ConfigError(
         f'--only={pattern} is found in none of: {", ".join(MEASUREMENTS)}.')
   return [name for name in MEASUREMENTS
-          if found(name) or name == 'matrix product']
+          if found(name) or name in always]
 
 
 def export(path: str, config: config_lib.Config) -> None:
@@ -411,7 +416,9 @@ def main(argv: Sequence[str]) -> None:
       name: getattr(values, name)
       for name in ('model', 'intra_op_threads', 'inter_op_threads')}
   if values.against:
-    comparison = compare(names, values.against, values.seconds, settings)
+    comparison = compare(
+        select(values.only, always=()), values.against, values.seconds,
+        settings)
     print(json.dumps(comparison, indent=2) if values.json
           else comparison_table(comparison))
     return

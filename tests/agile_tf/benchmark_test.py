@@ -131,6 +131,8 @@ class BenchmarkTest(absltest.TestCase):
     self.assertEqual(benchmark.select(''), list(benchmark.MEASUREMENTS))
     self.assertEqual(benchmark.select('^training, lock'), [
         'matrix product', 'training, lockstep'])
+    self.assertEqual(
+        benchmark.select('^training, lock', always=()), ['training, lockstep'])
     for pattern, problem in (('(', 'not a regular expression'),
                              ('nonsense', 'found in none of')):
       with self.assertRaisesRegex(config_lib.ConfigError, problem):
