@@ -8,6 +8,7 @@ import os
 from absl import flags
 
 from agile_tf.training import compilation_cache
+from agile_tf.training import machine
 
 # Tests run on the CPU, where runs are repeatable to the last bit and several
 # processes do not compete for a GPU's memory.
@@ -19,3 +20,10 @@ compilation_cache.start(0)
 
 # Under pytest no test calls app.run, which would parse them.
 flags.FLAGS.mark_as_parsed()
+
+
+def pytest_configure(config):
+  """Imports TensorFlow, without its lines, in processes that run tests."""
+  distributes = config.getoption('numprocesses', None)
+  if not distributes or hasattr(config, 'workerinput'):
+    machine.import_tensorflow()

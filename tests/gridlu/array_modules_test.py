@@ -1,19 +1,15 @@
 """The same lines in NumPy and inside a compiled TensorFlow program."""
 
-import os
+from absl.testing import absltest
+from absl.testing import parameterized
+import numpy as np
+import tensorflow as tf
 
-os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
-
-from absl.testing import absltest  # noqa: E402
-from absl.testing import parameterized  # noqa: E402
-import numpy as np  # noqa: E402
-import tensorflow as tf  # noqa: E402
-
-from gridlu import language  # noqa: E402
-from gridlu import relations  # noqa: E402
-from gridlu import rendering  # noqa: E402
-from gridlu import world  # noqa: E402
-from tests.gridlu import boards  # noqa: E402
+from gridlu import language
+from gridlu import relations
+from gridlu import rendering
+from gridlu import world
+from tests.gridlu import boards
 
 
 def _everything(state, action, codes, xp):
