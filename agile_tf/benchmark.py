@@ -411,14 +411,13 @@ def main(argv: Sequence[str]) -> None:
     export(values.export, config_lib.Config(model=values.model))
     return
   names = select(
-      '^remote rollout' if values.device_milliseconds else values.only)
+      '^remote rollout' if values.device_milliseconds else values.only,
+      always=() if values.against else ('matrix product',))
   settings = {
       name: getattr(values, name)
       for name in ('model', 'intra_op_threads', 'inter_op_threads')}
   if values.against:
-    comparison = compare(
-        select(values.only, always=()), values.against, values.seconds,
-        settings)
+    comparison = compare(names, values.against, values.seconds, settings)
     print(json.dumps(comparison, indent=2) if values.json
           else comparison_table(comparison))
     return

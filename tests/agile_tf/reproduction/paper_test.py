@@ -36,7 +36,7 @@ class CurvesTest(parameterized.TestCase):
       self.assertAlmostEqual(
           100 * np.interp(100e6, curve.steps, curve.mean), expected, delta=.4)
 
-  def test_curves_are_rates_of_known_settings(self):
+  def test_curves_are_rates_of_known_variants(self):
     count = 0
     for name in experiments.VARIANTS:
       for column in ('success_rate', 'reward_model_accuracy',
