@@ -21,9 +21,9 @@ from absl import logging
 
 from agile_tf import config as config_lib
 from agile_tf import presets
+from agile_tf.cluster import roles
 from agile_tf.reproduction import comparison
 from agile_tf.training import checkpoints
-from agile_tf.training import cluster as cluster_lib
 from agile_tf.training import health
 from agile_tf.training import machine
 from agile_tf.training import run_lock
@@ -33,8 +33,8 @@ from gridlu import program
 
 # What needs TensorFlow is imported where it is used, after the flags are read.
 if TYPE_CHECKING:
+  from agile_tf.cluster import servers as servers_lib
   from agile_tf.training import recorder
-  from agile_tf.training import remote
   from agile_tf.training import trainer as trainer_lib
 
 
@@ -224,7 +224,7 @@ class Run:
 
 
 def build(config: config_lib.Config, check_lock: Callable[[], None],
-          servers: 'remote.Servers | None' = None
+          servers: 'servers_lib.Servers | None' = None
          ) -> 'tuple[trainer_lib.Trainer, Run]':
   """Returns a run, at its start or at its newest checkpoint.
 
@@ -294,7 +294,7 @@ def _load_result(flag: str, run_dir: str) -> checkpoints.Checkpoint:
 
 
 def train(config: config_lib.Config,
-          cluster: cluster_lib.Cluster | None = None) -> None:
+          cluster: roles.Cluster | None = None) -> None:
   """Carries out a run, from its start or from its newest checkpoint.
 
   Args:
@@ -323,18 +323,20 @@ def train(config: config_lib.Config,
         run_lock.remove_if_unused(config.run_dir)
 
 
-def _servers(cluster: cluster_lib.Cluster | None, config: config_lib.Config
-            ) -> 'contextlib.AbstractContextManager[remote.Servers | None]':
+def _servers(
+    cluster: roles.Cluster | None, config: config_lib.Config
+) -> 'contextlib.AbstractContextManager[servers_lib.Servers | None]':
   """Returns a context with a run's servers, or None."""
   if cluster is None or not cluster.servers:
     return contextlib.nullcontext()
   machine.prepare(config)
-  from agile_tf.training import remote  # pylint: disable=g-import-not-at-top
-  return remote.servers(cluster, config)
+  # pylint: disable-next=g-import-not-at-top
+  from agile_tf.cluster import servers as servers_lib
+  return servers_lib.servers(cluster, config)
 
 
 def _train(config: config_lib.Config, check_lock: Callable[[], None],
-           servers: 'remote.Servers | None',
+           servers: 'servers_lib.Servers | None',
            signals: signals_lib.Signals) -> None:
   """Builds the run and drives it to its end, or to a signal.
 
@@ -376,10 +378,10 @@ def main(argv: Sequence[str]) -> None:
   logging.set_verbosity(logging.INFO)
   presets.check(flags.FLAGS)
   config = config_lib.from_flags(flags.FLAGS)
-  cluster = cluster_lib.find(config, os.environ)
+  cluster = roles.find(config, os.environ)
   if cluster.task:
     machine.import_tensorflow()  # Without its lines.
-    from agile_tf.training import serving  # pylint: disable=g-import-not-at-top
+    from agile_tf.cluster import serving  # pylint: disable=g-import-not-at-top
     serving.serve(cluster, config)
   else:
     train(config, cluster)

@@ -165,8 +165,9 @@ def remote_rollout(seconds: float, settings: Settings) -> dict[str, float]:
   import tensorflow as tf
 
   from agile_tf.agent import optimizers
+  from agile_tf.cluster import background
+  from agile_tf.cluster import devices
   from agile_tf.training import building
-  from agile_tf.training import remote
   with socket.socket() as listener:
     listener.bind(('127.0.0.1', 0))
     address = f'127.0.0.1:{listener.getsockname()[1]}'
@@ -202,7 +203,7 @@ def remote_rollout(seconds: float, settings: Settings) -> dict[str, float]:
                 entropy_weight, results, replayed):
     return [theta * float(w) for w in range(width)], {'loss': rewards[0]}
 
-  device = remote.RemoteDevice(
+  device = devices.RemoteDevice(
       'the server', f'grpc://{address}',
       '/job:worker/replica:0/task:0/device:CPU:0', 600.0)
 
@@ -229,7 +230,7 @@ def remote_rollout(seconds: float, settings: Settings) -> dict[str, float]:
         'bytes': transferred, 'steps': width * config.rollout_length}
   finally:
     device.close()
-    remote.finish()  # A session whose server has gone waits for it.
+    background.finish()  # A session whose server has gone waits for it.
     process.kill()
 
 

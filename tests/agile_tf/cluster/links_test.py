@@ -7,8 +7,9 @@ from absl.testing import absltest
 from absl.testing import parameterized
 import tensorflow as tf
 
-from agile_tf.training import notes as notes_lib
-from agile_tf.training import remote
+from agile_tf.cluster import background
+from agile_tf.cluster import links
+from agile_tf.cluster import notes as notes_lib
 
 _CHIEF = {'id': 'me', 'run': '/runs/a'}
 _VERSIONS = {'code': '1'}
@@ -74,15 +75,16 @@ class LinkTest(parameterized.TestCase):
     super().setUp()
     self.server = _Server()
     for patch in (
-        mock.patch.object(remote, '_BEAT_SECONDS', 0.01),
-        mock.patch.object(remote, '_END_SECONDS', 1.0),
+        mock.patch.object(links, '_BEAT_SECONDS', 0.01),
+        mock.patch.object(background, 'END_SECONDS', 1.0),
         mock.patch.object(notes_lib, 'Notes', return_value=self.server),
-        mock.patch.object(remote, 'RemoteDevice', self.server.device)):
+        mock.patch.object(
+            links.devices_lib, 'RemoteDevice', self.server.device)):
       patch.start()
       self.addCleanup(patch.stop)
 
   def _link(self):
-    link = remote._Link('Server 1', 'host:1', _CHIEF, _VERSIONS, 10)
+    link = links.Link('Server 1', 'host:1', _CHIEF, _VERSIONS, 10)
     link.start()
     self.addCleanup(link.close, False)
     return link

@@ -17,17 +17,17 @@ from absl import logging
 import tensorflow as tf
 
 from agile_tf import config as config_lib
-from agile_tf.training import cluster as cluster_lib
+from agile_tf.cluster import notes as notes_lib
+from agile_tf.cluster import roles
 from agile_tf.training import compilation_cache
 from agile_tf.training import machine
-from agile_tf.training import notes as notes_lib
 
 # A chief that gives no sign for so long is gone.
 _SILENCE_SECONDS = 60.0
 _LOCAL_SECONDS = 60.0  # What this process's own server may take to answer.
 
 
-def _server(cluster: cluster_lib.Cluster, config: config_lib.Config
+def _server(cluster: roles.Cluster, config: config_lib.Config
            ) -> tf.distribute.Server:
   """Starts a server of TensorFlow with the devices that --devices selects.
 
@@ -68,7 +68,7 @@ def _start_anew() -> None:
   os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
 
-def serve(cluster: cluster_lib.Cluster, config: config_lib.Config) -> None:
+def serve(cluster: roles.Cluster, config: config_lib.Config) -> None:
   """Serves this machine's devices until the chief is done or a signal comes.
 
   Raises:
@@ -91,7 +91,7 @@ def serve(cluster: cluster_lib.Cluster, config: config_lib.Config) -> None:
     logging.info('%s: the server stops.', error)
 
 
-def _obey(target: str, cluster: cluster_lib.Cluster,
+def _obey(target: str, cluster: roles.Cluster,
           config: config_lib.Config) -> None:
   """Follows the chief's notes until it is done.
 

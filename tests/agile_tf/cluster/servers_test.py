@@ -10,11 +10,12 @@ import pytest
 import tensorflow as tf
 
 from agile_tf import config as config_lib
-from agile_tf.training import cluster as cluster_lib
-from agile_tf.training import notes as notes_lib
+from agile_tf.cluster import devices
+from agile_tf.cluster import notes as notes_lib
+from agile_tf.cluster import roles
+from agile_tf.cluster import servers as servers_lib
+from agile_tf.cluster import serving
 from agile_tf.training import placement
-from agile_tf.training import remote
-from agile_tf.training import serving
 from agile_tf.training import threads
 from agile_tf.training import trainer as trainer_lib
 from tests.agile_tf import tiny
@@ -28,13 +29,13 @@ def _free_address():
     return f'127.0.0.1:{listener.getsockname()[1]}'
 
 
-class RemoteTest(absltest.TestCase):
+class ServersTest(absltest.TestCase):
 
   @classmethod
   def setUpClass(cls):
     super().setUpClass()
     # A server cannot be stopped, so all tests share one.
-    cls.cluster = cluster_lib.Cluster((_free_address(),), 1)
+    cls.cluster = roles.Cluster((_free_address(),), 1)
     cls.target = tf.distribute.Server(
         {'worker': list(cls.cluster.servers)},
         config=tf.compat.v1.ConfigProto(
@@ -68,14 +69,14 @@ class RemoteTest(absltest.TestCase):
       with self.assertRaisesRegex(
           config_lib.ConfigError,
           r'Server 1 \(127.* code old there and new here'):
-        with remote.servers(self.cluster, config) as servers:
+        with servers_lib.servers(self.cluster, config) as servers:
           servers.start()
           servers.wait(0)
     thread.join(60)
     self.assertIn('code old there and new here', errors[0])
 
   def _device(self, seconds=60.0, address=''):
-    return remote.RemoteDevice(
+    return devices.RemoteDevice(
         'a device', f'grpc://{address}' if address else self.target,
         '/job:worker/replica:0/task:0/device:CPU:0', seconds)
 
@@ -146,7 +147,7 @@ class RemoteTest(absltest.TestCase):
     local = trainer_lib.Trainer(config)
     threads.drive(local, lambda: None)
     thread, errors = self._serve(config)
-    with remote.servers(self.cluster, config) as servers:
+    with servers_lib.servers(self.cluster, config) as servers:
       servers.start()
       servers.wait(0)
       device, = servers.devices()

@@ -6,7 +6,7 @@ from absl.testing import absltest
 from absl.testing import parameterized
 
 from agile_tf import config as config_lib
-from agile_tf.training import cluster
+from agile_tf.cluster import roles
 
 _JOBS = {'chief': ['a:1'], 'worker': ['b:2', 'c:2']}
 
@@ -20,24 +20,24 @@ class ClusterTest(parameterized.TestCase):
 
   def test_alone(self):
     self.assertEqual(
-        cluster.find(config_lib.Config(), {}), cluster.Cluster((), 0))
+        roles.find(config_lib.Config(), {}), roles.Cluster((), 0))
 
   @parameterized.parameters(('chief', 0, 0), ('worker', 0, 1), ('worker', 1, 2))
   def test_tf_config(self, kind, index, task):
     self.assertEqual(
-        cluster.find(config_lib.Config(), _tf_config(kind, index)),
-        cluster.Cluster(('b:2', 'c:2'), task))
+        roles.find(config_lib.Config(), _tf_config(kind, index)),
+        roles.Cluster(('b:2', 'c:2'), task))
 
   def test_tf_config_of_a_chief_alone(self):
     self.assertEqual(
-        cluster.find(
+        roles.find(
             config_lib.Config(), _tf_config('master', 0, {'master': ['a:1']})),
-        cluster.Cluster((), 0))
+        roles.Cluster((), 0))
 
   def test_by_hand(self):
-    found = cluster.find(
+    found = roles.find(
         config_lib.Config(cluster='b:2, [::1]:3', task=2), {})
-    self.assertEqual(found, cluster.Cluster(('b:2', '[::1]:3'), 2))
+    self.assertEqual(found, roles.Cluster(('b:2', '[::1]:3'), 2))
     self.assertEqual(found.address, '[::1]:3')
 
   @parameterized.parameters(
@@ -56,12 +56,12 @@ class ClusterTest(parameterized.TestCase):
   )
   def test_errors(self, changes, environment, words):
     with self.assertRaisesRegex(config_lib.ConfigError, words):
-      cluster.find(config_lib.Config(**changes), environment)
+      roles.find(config_lib.Config(**changes), environment)
 
   def test_differences(self):
-    self.assertEqual(cluster.differences({'code': 'a'}, {'code': 'a'}), '')
+    self.assertEqual(roles.differences({'code': 'a'}, {'code': 'a'}), '')
     self.assertEqual(
-        cluster.differences({'code': 'a', 'TensorFlow': '2'}, {'code': 'b'}),
+        roles.differences({'code': 'a', 'TensorFlow': '2'}, {'code': 'b'}),
         'code b there and a here, TensorFlow unknown there and 2 here')
 
 
