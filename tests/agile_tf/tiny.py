@@ -1,5 +1,7 @@
 """A run that is small enough for a test."""
 
+import csv
+import os
 import tempfile
 from typing import Any
 
@@ -52,6 +54,12 @@ def save_for(test_class: type[absltest.TestCase], **changes) -> str:
   run.save()
   run.close()
   return run_dir
+
+
+def rows(run_dir: str) -> list[dict[str, str]]:
+  """Returns the rows of a run's metrics.csv."""
+  with open(os.path.join(run_dir, 'metrics.csv'), encoding='utf-8') as file:
+    return list(csv.DictReader(file))
 
 
 def train_for(test_class: type[absltest.TestCase], **changes) -> str:

@@ -1,6 +1,7 @@
 """Tests for agile_tf.training.compilation_cache.
 
-`_compile` writes as XLA does. tests/agile_tf/launch_test.py has XLA itself.
+`_compile` writes as XLA does. tests/agile_tf/launch_process_test.py has
+XLA itself.
 """
 
 import os
