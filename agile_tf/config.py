@@ -364,12 +364,12 @@ class Config:
           f'--mismatched_share={self.mismatched_share} leaves none of the '
           f'{self.batch_size // 2} negatives of a batch for states from B; '
           'make it smaller.')
-    draw = self.num_from_b / self.smallest_rate
-    if not math.isfinite(draw) or round(draw) > self.replay_size:
+    if self.num_candidates > self.replay_size:
       raise ConfigError(
           f'--replay_size={self.replay_size} is less than one draw from B '
-          f'({draw:.15g} pairs = batch_size / (2 * anticipated_negative_rate)'
-          '); make it or --anticipated_negative_rate larger.')
+          f'({self.num_candidates} pairs = batch_size / '
+          '(2 * anticipated_negative_rate)); make it or '
+          '--anticipated_negative_rate larger.')
     if self.reward_prediction_goals and not self.reward_prediction:
       raise ConfigError(
           f'--reward_prediction_goals={self.reward_prediction_goals} needs '
@@ -412,12 +412,12 @@ class Config:
     return self.batch_size // 2 - self.num_mismatched
 
   @property
-  def smallest_rate(self) -> float:
-    """The smallest rho of the run."""
-    if not self.anticipated_negative_rate_steps:
-      return self.anticipated_negative_rate
-    return min(self.anticipated_negative_rate,
-               self.first_anticipated_negative_rate)
+  def num_candidates(self) -> int:
+    """The most states that one update of the discriminator draws from B."""
+    rho = self.anticipated_negative_rate
+    if self.anticipated_negative_rate_steps:
+      rho = min(rho, self.first_anticipated_negative_rate)
+    return round(min(self.num_from_b / rho, 2**53))  # May be inf.
 
   @property
   def trains_discriminator(self) -> bool:

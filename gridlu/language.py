@@ -27,6 +27,7 @@ To define the words of another task, derive a class from `Instruction` that sets
 derive a class for each word. `parse` then knows these words.
 """
 
+import abc
 from collections.abc import Sequence
 import dataclasses
 import functools
@@ -138,7 +139,7 @@ _INSTRUCTIONS: dict[str, type['Instruction']] = {}  # By their words.
 
 
 @dataclasses.dataclass(frozen=True)
-class Instruction:
+class Instruction(abc.ABC):
   """The base class of all instructions; use its subclasses.
 
   Attributes:
@@ -167,9 +168,6 @@ class Instruction:
     _INSTRUCTIONS[cls.__name__] = cls
 
   def __post_init__(self):
-    if not hasattr(self, 'task'):
-      raise TypeError('Instruction itself cannot be built: use a subclass such '
-                      'as NorthFrom or Square.')
     for expected in (self.left_problem(self.left),
                      self.right_problem(self.left, self.right)):
       if expected is not None:
@@ -207,14 +205,14 @@ class Instruction:
     return self
 
   @classmethod
+  @abc.abstractmethod
   def left_problem(cls, left: Operand) -> str | None:
     """Returns what is expected as first operand, or None if `left` is it."""
-    raise NotImplementedError
 
   @classmethod
+  @abc.abstractmethod
   def right_problem(cls, left: Operand, right: Operand) -> str | None:
     """Returns what is expected after `left`, or None if `right` is it."""
-    raise NotImplementedError
 
 
 class Relation(Instruction):

@@ -46,11 +46,6 @@ class Annealed(NamedTuple):
       return self.last
     return self.first + (self.last - self.first) * step / self.steps
 
-  @property
-  def smallest(self) -> float:
-    """The smallest value of all steps."""
-    return min(self.last, self.first) if self.steps else self.last
-
 
 class DiscriminatorWorker:
   """Algorithm 1: trains D on goal examples and on states of the policy."""
@@ -61,6 +56,7 @@ class DiscriminatorWorker:
                gradients: signatures.DiscriminatorGradients,
                goal_examples: worlds.GoalExamples,
                buffer: replay.ReplayBuffer, batch_size: int,
+               num_candidates: int,
                anticipated_negative_rate: Annealed,
                rng: np.random.Generator, num_mismatched: int = 0):
     """Makes a worker from its parts.
@@ -73,6 +69,7 @@ class DiscriminatorWorker:
       goal_examples: Where positive examples are drawn.
       buffer: B, where negative examples are drawn.
       batch_size: BS.
+      num_candidates: Pairs to draw from B, enough for the smallest rho.
       anticipated_negative_rate: rho.
       rng: Draws the examples.
       num_mismatched: How many of the BS / 2 negatives are goal examples with
@@ -90,8 +87,7 @@ class DiscriminatorWorker:
     self._rate = anticipated_negative_rate
     self._num_mismatched = num_mismatched
     self._num_kept = batch_size // 2 - num_mismatched
-    self._num_candidates = round(
-        self._num_kept / anticipated_negative_rate.smallest)
+    self._num_candidates = num_candidates
 
   def iterate(self, step: int = 0) -> Iteration:
     """Makes one pass of the inner loop, lines 4 to 13.

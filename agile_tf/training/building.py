@@ -380,7 +380,7 @@ def make_parts(config: config_lib.Config,
         policy, discriminator,
         gradients_lib.discriminator_gradients_program(
             discriminator_network, world),
-        goal_examples, buffer, config.batch_size,
+        goal_examples, buffer, config.batch_size, config.num_candidates,
         workers.Annealed(
             config.anticipated_negative_rate,
             config.first_anticipated_negative_rate,

@@ -53,12 +53,11 @@ def needs(config: config_lib.Config, world: worlds.World) -> list[Need]:
              ('policy_workers', 'reward_prediction_batch_size',
               'reward_prediction_goals'))]
   if config.trains_discriminator:
-    examples = config.num_from_b / config.smallest_rate
     found += [
         Need('the replay buffer B and its copy in a checkpoint',
              2 * config.replay_size * pair, ('replay_size',)),
         Need("the discriminator's batches",
-             (config.batch_size // 2 + round(examples)) * seen,
+             (config.batch_size // 2 + config.num_candidates) * seen,
              ('batch_size', 'anticipated_negative_rate'))]
   if config.needs_goal_examples and (
       world.compiled is not None and not config.dataset):
