@@ -181,6 +181,13 @@ class Config:
       choices=('worker', 'averaged'))
   policy_learning_rate: float = _setting(
       3e-4, "The learning rate of the policy's optimiser.", above=0)
+  first_policy_learning_rate: float = _setting(
+      1e-3, 'The same at the first step, if --policy_learning_rate_steps lets '
+      'it change.', above=0)
+  policy_learning_rate_steps: int = _setting(
+      0, 'Policy steps in which the learning rate changes linearly from '
+      '--first_policy_learning_rate to --policy_learning_rate. 0 keeps it '
+      'constant, as in the paper.', low=0)
   policy_decay: float = _setting(
       0.99, "The decay of the mean square in the policy's optimiser.", low=0,
       high=1)

@@ -153,28 +153,28 @@ class SharedParameters:
         [_ADAM_BETA_1, settings.decay]) if adam else None
     self._apply_function = tf.function(self._updates, autograph=False)
 
-  def _updates(self, *gradients: tf.Tensor) -> tf.Tensor:
+  def _updates(self, rate: tf.Tensor, *gradients: tf.Tensor) -> tf.Tensor:
     """Makes one update after another; returns the gradients' norms."""
-    return tf.stack([self._update(gradient) for gradient in gradients])
+    return tf.stack([self._update(rate, gradient) for gradient in gradients])
 
-  def _update(self, gradient: tf.Tensor) -> tf.Tensor:
+  def _update(self, rate: tf.Tensor, gradient: tf.Tensor) -> tf.Tensor:
     """Clips a gradient, applies it if it is finite; returns its norm."""
     clipped, norm = clip_gradient(gradient, self._settings.gradient_norm)
 
     def change() -> tf.Tensor:
-      self._change(clipped)
+      self._change(rate, clipped)
       return norm
 
     return tf.cond(tf.math.is_finite(norm), change, lambda: norm)
 
-  def _change(self, clipped: tf.Tensor) -> None:
+  def _change(self, rate: tf.Tensor, clipped: tf.Tensor) -> None:
     """Applies a clipped gradient, then clips columns."""
     settings = self._settings
     # TensorFlow 1's own kernels, which update the variable and slots in place.
     if self._powers is None:
       tf.raw_ops.ResourceApplyRMSProp(
           var=self._variable.handle, ms=self._mean_square.handle,
-          mom=self._momentum.handle, lr=settings.learning_rate,
+          mom=self._momentum.handle, lr=rate,
           rho=settings.decay, momentum=0.0, epsilon=settings.epsilon,
           grad=clipped)
     else:
@@ -182,7 +182,7 @@ class SharedParameters:
       tf.raw_ops.ResourceApplyAdam(
           var=self._variable.handle, m=self._momentum.handle,
           v=self._mean_square.handle, beta1_power=powers[0],
-          beta2_power=powers[1], lr=settings.learning_rate,
+          beta2_power=powers[1], lr=rate,
           beta1=_ADAM_BETA_1, beta2=settings.decay, epsilon=settings.epsilon,
           grad=clipped)
       self._powers.assign(powers * [_ADAM_BETA_1, settings.decay])
@@ -201,18 +201,22 @@ class SharedParameters:
     with self._lock:
       return tf.identity(self._variable)
 
-  def apply(self, *gradients: tf.Tensor) -> tf.Tensor:
+  def apply(self, *gradients: tf.Tensor,
+            learning_rate: float | None = None) -> tf.Tensor:
     """Updates the parameters, once for each gradient.
 
     Args:
       *gradients: N tensors, float32 [P]. Each is clipped separately, and
         skipped if its norm is not finite.
+      learning_rate: Of these updates; None for that of the settings.
 
     Returns:
       float32 [N], the gradients' global norms before clipping.
     """
+    if learning_rate is None:
+      learning_rate = self._settings.learning_rate
     with self._lock:
-      return self._apply_function(*gradients)
+      return self._apply_function(np.float32(learning_rate), *gradients)
 
   def copy(self, other: 'SharedParameters',
            names: Mapping[str, str]) -> None:

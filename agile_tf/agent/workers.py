@@ -138,7 +138,7 @@ class PolicyWorker:
                gradients: signatures.PolicyGradients,
                predictions: 'RewardPrediction | None',
                buffer: replay.ReplayBuffer | None,
-               entropy_weight: Annealed):
+               entropy_weight: Annealed, learning_rate: Annealed):
     """Makes a worker from its parts.
 
     Args:
@@ -149,6 +149,7 @@ class PolicyWorker:
       predictions: The replay of reward prediction; None without it.
       buffer: B if policy workers write to it, else None.
       entropy_weight: alpha.
+      learning_rate: Of theta's updates.
     """
     self.actor = actor
     self.predictions = predictions
@@ -157,12 +158,14 @@ class PolicyWorker:
     self._gradients = gradients
     self._buffer = buffer
     self._entropy_weight = entropy_weight
+    self._learning_rate = learning_rate
 
   def iterate(self, step: int = 0) -> Iteration:
     """Makes one pass of the inner loop, lines 4 to 9, for each row.
 
     Args:
-      step: The policy steps so far, on which alpha may depend.
+      step: The policy steps so far, on which alpha and the learning rate may
+        depend.
     """
     # 2, 5: Sample an instance where an episode has ended; act.
     theta = self._policy.snapshot()
@@ -187,7 +190,8 @@ class PolicyWorker:
     active = rollout.active
     if len(gradients) == len(rollout.codes):
       gradients = [gradients[w] for w in active]
-    norms = self._policy.apply(*gradients)
+    norms = self._policy.apply(
+        *gradients, learning_rate=self._learning_rate.at(step))
     values = {name: value.numpy()[active] for name, value in terms.items()}
     values['policy_gradient_norm'] = norms.numpy()
     numerics.require_finite(values, rows=active)

@@ -423,7 +423,10 @@ def make_parts(config: config_lib.Config,
         policy, make_reward(seats[thread]), seats[thread].gradients(gradients),
         prediction, buffer if config.all_workers_write else None,
         workers.Annealed(config.entropy_weight, config.first_entropy_weight,
-                         config.entropy_weight_steps)))
+                         config.entropy_weight_steps),
+        workers.Annealed(config.policy_learning_rate,
+                         config.first_policy_learning_rate,
+                         config.policy_learning_rate_steps)))
   return Parts(world, policy, discriminator, buffer, predictions,
                tuple(policy_workers), seats, discriminator_worker)
 

@@ -37,11 +37,13 @@ _AT_LEAST = {
     'anticipated_negative_rate_steps': 0, 'discriminator_actors': 1,
     'discriminator_head_start': 0, 'mismatched_share': 0,
     'first_distance': 0, 'first_entropy_weight': 0, 'entropy_weight_steps': 0,
+    'policy_learning_rate_steps': 0,
 }
 _MORE_THAN_0 = (
     'reward_scale', 'reward_prediction_cost', 'policy_learning_rate',
-    'policy_epsilon', 'policy_gradient_norm', 'discriminator_learning_rate',
-    'discriminator_epsilon', 'discriminator_gradient_norm',
+    'first_policy_learning_rate', 'policy_epsilon', 'policy_gradient_norm',
+    'discriminator_learning_rate', 'discriminator_epsilon',
+    'discriminator_gradient_norm',
     'checkpoint_minutes', 'anticipated_negative_rate',
     'first_anticipated_negative_rate', 'held_out_share', 'stall_minutes',
     'image_minutes')

@@ -118,6 +118,22 @@ class UpdateTest(parameterized.TestCase):
         parameters.snapshot(), _by_hand(initial, gradients, settings),
         rtol=1e-5, atol=1e-6)
 
+  @parameterized.parameters((_ADAM,), (_DISCRIMINATOR,))
+  def test_a_learning_rate_may_be_given(self, settings):
+    rng = np.random.default_rng(0)
+    initial, gradient = _values(rng), tf.constant(_values(rng))
+    given = optimizers.SharedParameters(_LAYOUT, initial, settings)
+    set_to = optimizers.SharedParameters(
+        _LAYOUT, initial, settings._replace(learning_rate=0.07))
+    norm = given.apply(gradient, learning_rate=0.07)
+    np.testing.assert_array_equal(norm, set_to.apply(gradient))
+    np.testing.assert_array_equal(given.snapshot(), set_to.snapshot())
+    # The next update is made as the settings say.
+    given.apply(gradient)
+    set_to.apply(gradient)
+    self.assertGreater(
+        np.abs(given.snapshot() - set_to.snapshot()).max(), 1e-5)
+
   @parameterized.parameters(1e-4, 1.0, 100.0)
   def test_adam_equals_tensorflow_1(self, scale):
     rng = np.random.default_rng(0)

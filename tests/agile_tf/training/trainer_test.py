@@ -244,25 +244,32 @@ class TrainingTest(parameterized.TestCase):
     for name, value in state('policy').items():
       np.testing.assert_array_equal(value, policy[name], name)
 
-  def test_the_entropys_weight_follows_the_steps(self):
+  def test_the_entropys_weight_and_the_learning_rate_follow_the_steps(self):
     trainer = trainer_lib.Trainer(tiny.config(
         first_entropy_weight=0.5, entropy_weight=0.1, entropy_weight_steps=8,
-        steps_per_discriminator_update=100))
+        first_policy_learning_rate=0.4, policy_learning_rate=0.2,
+        policy_learning_rate_steps=4, steps_per_discriminator_update=100))
     worker, = trainer.policy_workers
-    weights = []
-    original = worker._gradients
+    used = []
+    gradients, apply = worker._gradients, trainer.policy.apply
 
-    def gradients(*args):
-      weights.append((trainer.schedule.steps, float(args[7])))
-      return original(*args)
+    def record_weight(*args):
+      used.append((trainer.schedule.steps, float(args[7])))
+      return gradients(*args)
 
-    with mock.patch.object(worker, '_gradients', gradients):
+    def record_rate(*args, learning_rate):
+      used[-1] += learning_rate,
+      return apply(*args, learning_rate=learning_rate)
+
+    with (mock.patch.object(worker, '_gradients', record_weight),
+          mock.patch.object(trainer.policy, 'apply', record_rate)):
       while trainer.schedule.steps < 12:
         trainer.schedule.begin('policy')
         trainer.schedule.end('policy', trainer.iterate_policy(worker))
-    self.assertGreater(len(weights), 3)
-    for step, weight in weights:
+    self.assertGreater(len(used), 3)
+    for step, weight, rate in used:
       self.assertAlmostEqual(weight, max(0.5 - 0.05 * step, 0.1), places=6)
+      self.assertAlmostEqual(rate, max(0.4 - 0.05 * step, 0.2), places=6)
 
   def test_policies_that_do_not_fit_are_refused(self):
     for changes, problem in (
