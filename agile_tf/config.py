@@ -371,12 +371,12 @@ class Config:
           f'--mismatched_share={self.mismatched_share} leaves none of the '
           f'{self.batch_size // 2} negatives of a batch for states from B; '
           'make it smaller.')
-    if self.num_candidates > self.replay_size:
+    draw = self._draw
+    if not math.isfinite(draw) or round(draw) > self.replay_size:
       raise ConfigError(
           f'--replay_size={self.replay_size} is less than one draw from B '
-          f'({self.num_candidates} pairs = batch_size / '
-          '(2 * anticipated_negative_rate)); make it or '
-          '--anticipated_negative_rate larger.')
+          f'({draw:.15g} pairs = batch_size / (2 * anticipated_negative_rate)'
+          '); make it or --anticipated_negative_rate larger.')
     if self.reward_prediction_goals and not self.reward_prediction:
       raise ConfigError(
           f'--reward_prediction_goals={self.reward_prediction_goals} needs '
@@ -419,12 +419,17 @@ class Config:
     return self.batch_size // 2 - self.num_mismatched
 
   @property
-  def num_candidates(self) -> int:
-    """The most states that one update of the discriminator draws from B."""
+  def _draw(self) -> float:
+    """`num_candidates` before rounding; inf if rho is almost 0."""
     rho = self.anticipated_negative_rate
     if self.anticipated_negative_rate_steps:
       rho = min(rho, self.first_anticipated_negative_rate)
-    return round(min(self.num_from_b / rho, 2**53))  # May be inf.
+    return self.num_from_b / rho
+
+  @property
+  def num_candidates(self) -> int:
+    """The most states that one update of the discriminator draws from B."""
+    return round(self._draw)
 
   @property
   def trains_discriminator(self) -> bool:

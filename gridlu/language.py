@@ -168,6 +168,9 @@ class Instruction(abc.ABC):
     _INSTRUCTIONS[cls.__name__] = cls
 
   def __post_init__(self):
+    if not hasattr(self, 'task'):
+      raise TypeError(f'{type(self).__name__} has no task, and cannot be '
+                      'built: use a word such as NorthFrom or Square.')
     for expected in (self.left_problem(self.left),
                      self.right_problem(self.left, self.right)):
       if expected is not None:

@@ -33,8 +33,9 @@ class Servers:
     self._steps_in_python = config.rollouts == 'environment'
     self._started = False
     self._links = [
-        links_lib.Link(f'Server {i + 1} ({address})', address, chief, versions,
-              self._seconds)
+        links_lib.Link(
+            f'Server {i + 1} ({address})', address, chief, versions,
+            self._seconds)
         for i, address in enumerate(cluster.servers)]
 
   def devices(self) -> Sequence[devices_lib.RemoteDevice]:

@@ -381,10 +381,7 @@ def make_parts(config: config_lib.Config,
         gradients_lib.discriminator_gradients_program(
             discriminator_network, world),
         goal_examples, buffer, config.batch_size, config.num_candidates,
-        workers.Annealed(
-            config.anticipated_negative_rate,
-            config.first_anticipated_negative_rate,
-            config.anticipated_negative_rate_steps),
+        _annealed(config, 'anticipated_negative_rate'),
         np.random.default_rng(draw_seed), config.num_mismatched)
 
   modelled = rewards.modelled_program(
@@ -422,13 +419,17 @@ def make_parts(config: config_lib.Config,
                    [w % 2 == 1 for w in rows], place=seats[thread].play),
         policy, make_reward(seats[thread]), seats[thread].gradients(gradients),
         prediction, buffer if config.all_workers_write else None,
-        workers.Annealed(config.entropy_weight, config.first_entropy_weight,
-                         config.entropy_weight_steps),
-        workers.Annealed(config.policy_learning_rate,
-                         config.first_policy_learning_rate,
-                         config.policy_learning_rate_steps)))
+        _annealed(config, 'entropy_weight'),
+        _annealed(config, 'policy_learning_rate')))
   return Parts(world, policy, discriminator, buffer, predictions,
                tuple(policy_workers), seats, discriminator_worker)
+
+
+def _annealed(config: config_lib.Config, name: str) -> workers.Annealed:
+  """Returns a setting that may change with the steps, by its name."""
+  return workers.Annealed(*(
+      getattr(config, each) for each in (name, f'first_{name}', f'{name}_steps')
+  ))
 
 
 def _with_curriculum(config: config_lib.Config, world: worlds.World,

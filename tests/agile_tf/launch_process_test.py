@@ -20,11 +20,6 @@ from tests.agile_tf import tiny
 
 class LaunchProcessTest(parameterized.TestCase):
 
-  @classmethod
-  def setUpClass(cls):
-    super().setUpClass()
-    cls.run_dir = tiny.train_for(cls)
-
   def test_two_processes_cannot_use_one_directory(self):
     run_dir = self.create_tempdir().full_path
     with run_lock.hold(run_dir):
@@ -35,55 +30,6 @@ class LaunchProcessTest(parameterized.TestCase):
     self.assertEqual(result.returncode, 1)
     self.assertIn(f'in use by process {os.getpid()}', result.stderr)
     self.assertNotIn('Traceback', result.stderr)
-
-  @pytest.mark.slow
-  def test_files_that_cannot_grow_stop_the_run_and_space_lets_it_go_on(self):
-    run_dir = self.create_tempdir().full_path
-    command = [sys.executable, '-m', 'agile_tf.launch',
-               *tiny.flags(run_dir=run_dir)]
-    # Nor can the compiler's cache, which is the tests' own, grow.
-    environment = {key: value for key, value in os.environ.items()
-                   if key != 'TF_XLA_FLAGS'}
-    for limit in (100, 3000):  # Bytes in a file.
-      full = subprocess.run(
-          command, stderr=subprocess.PIPE, text=True, check=False,
-          env=environment,
-          preexec_fn=lambda limit=limit: resource.setrlimit(
-              resource.RLIMIT_FSIZE, (limit, limit)))
-      self.assertEqual(full.returncode, 1, full.stderr)
-      self.assertRegex(full.stderr, r'Error: .* cannot be (written|saved)')
-      self.assertNotIn('Traceback', full.stderr)
-    subprocess.run(command, stderr=subprocess.PIPE, check=True)
-    self.assertEqual([int(row['steps']) for row in tiny.rows(run_dir)],
-                     [int(row['steps']) for row in tiny.rows(self.run_dir)])
-
-  @pytest.mark.slow
-  def test_kept_programs_are_the_same_and_damaged_ones_are_compiled_again(self):
-    folder = pathlib.Path(self.create_tempdir().full_path)
-    environment = {key: value for key, value in os.environ.items()
-                   if key != 'TF_XLA_FLAGS'} | {'XDG_CACHE_HOME': str(folder)}
-    programs: dict[pathlib.Path, int] = {}  # When each was written.
-    for name in ('cold', 'warm', 'damaged'):
-      if name == 'damaged':
-        damaged = min(programs)
-        damaged.write_bytes(damaged.read_bytes()[:-1])
-        del programs[damaged]
-      run_dir = str(folder / name)
-      started = subprocess.run(
-          [sys.executable, '-m', 'agile_tf.launch',
-           *tiny.flags(run_dir=run_dir)],
-          stderr=subprocess.PIPE, text=True, check=True, env=environment)
-      self.assertNotRegex(started.stderr, r'(?m)^[IWE]0000')  # TensorFlow's.
-      for array, value in checkpoints.load(run_dir).arrays.items():
-        np.testing.assert_array_equal(
-            value, checkpoints.load(self.run_dir).arrays[array], array)
-      kept = {path: path.stat().st_mtime_ns
-              for path in (folder / 'agile_tf' / 'xla').rglob('*.pb.*')}
-      self.assertNotEmpty(kept)
-      if programs:  # None of these was compiled again.
-        self.assertEqual(kept | programs, kept)
-        self.assertLen(kept, len(programs) + (name == 'damaged'))
-      programs = kept
 
   def test_interrupt_saves_and_exits_with_zero(self):
     self._assert_saves_and_exits_with_zero(signal.SIGINT)
@@ -181,6 +127,64 @@ launch.train(config.Config(run_dir=sys.argv[1], dataset_size=10,
       self.assertEqual(result.returncode, 1, flag)
       self.assertIn(message, result.stderr)
       self.assertNotIn('Traceback', result.stderr)
+
+
+class EqualRunsTest(absltest.TestCase):
+  """Compares processes with a run in this one."""
+
+  @classmethod
+  def setUpClass(cls):
+    super().setUpClass()
+    cls.run_dir = tiny.train_for(cls)
+
+  @pytest.mark.slow
+  def test_files_that_cannot_grow_stop_the_run_and_space_lets_it_go_on(self):
+    run_dir = self.create_tempdir().full_path
+    command = [sys.executable, '-m', 'agile_tf.launch',
+               *tiny.flags(run_dir=run_dir)]
+    # Nor can the compiler's cache, which is the tests' own, grow.
+    environment = {key: value for key, value in os.environ.items()
+                   if key != 'TF_XLA_FLAGS'}
+    for limit in (100, 3000):  # Bytes in a file.
+      full = subprocess.run(
+          command, stderr=subprocess.PIPE, text=True, check=False,
+          env=environment,
+          preexec_fn=lambda limit=limit: resource.setrlimit(
+              resource.RLIMIT_FSIZE, (limit, limit)))
+      self.assertEqual(full.returncode, 1, full.stderr)
+      self.assertRegex(full.stderr, r'Error: .* cannot be (written|saved)')
+      self.assertNotIn('Traceback', full.stderr)
+    subprocess.run(command, stderr=subprocess.PIPE, check=True)
+    self.assertEqual([int(row['steps']) for row in tiny.rows(run_dir)],
+                     [int(row['steps']) for row in tiny.rows(self.run_dir)])
+
+  @pytest.mark.slow
+  def test_kept_programs_are_the_same_and_damaged_ones_are_compiled_again(self):
+    folder = pathlib.Path(self.create_tempdir().full_path)
+    environment = {key: value for key, value in os.environ.items()
+                   if key != 'TF_XLA_FLAGS'} | {'XDG_CACHE_HOME': str(folder)}
+    programs: dict[pathlib.Path, int] = {}  # When each was written.
+    for name in ('cold', 'warm', 'damaged'):
+      if name == 'damaged':
+        damaged = min(programs)
+        damaged.write_bytes(damaged.read_bytes()[:-1])
+        del programs[damaged]
+      run_dir = str(folder / name)
+      started = subprocess.run(
+          [sys.executable, '-m', 'agile_tf.launch',
+           *tiny.flags(run_dir=run_dir)],
+          stderr=subprocess.PIPE, text=True, check=True, env=environment)
+      self.assertNotRegex(started.stderr, r'(?m)^[IWE]0000')  # TensorFlow's.
+      for array, value in checkpoints.load(run_dir).arrays.items():
+        np.testing.assert_array_equal(
+            value, checkpoints.load(self.run_dir).arrays[array], array)
+      kept = {path: path.stat().st_mtime_ns
+              for path in (folder / 'agile_tf' / 'xla').rglob('*.pb.*')}
+      self.assertNotEmpty(kept)
+      if programs:  # None of these was compiled again.
+        self.assertEqual(kept | programs, kept)
+        self.assertLen(kept, len(programs) + (name == 'damaged'))
+      programs = kept
 
 
 if __name__ == '__main__':

@@ -173,5 +173,24 @@ class EnumerationTest(absltest.TestCase):
                           set().union(*(tokens(i.tree) for i in instructions)))
 
 
+class BaseTest(absltest.TestCase):
+
+  def test_only_words_of_a_task_can_be_built(self):
+    class Wordless(language.Instruction):
+
+      @classmethod
+      def left_problem(cls, left):
+        return None
+
+      @classmethod
+      def right_problem(cls, left, right):
+        return None
+
+    with self.assertRaisesRegex(TypeError, 'Instruction'):
+      language.Instruction(language.AGENT, language.AGENT)
+    with self.assertRaisesRegex(TypeError, 'Wordless has no task.*NorthFrom'):
+      Wordless(language.AGENT, language.AGENT)
+
+
 if __name__ == '__main__':
   absltest.main()
