@@ -171,6 +171,10 @@ class Config:
       'random actions from a goal example; where the instruction names only '
       'blocks, with the agent carrying one. 0: they begin as all others. Not '
       'in the paper.', low=0, high=1000)
+  repeated_share: float = _setting(
+      0.0, 'The share of failed episodes that the policy workers begin again, '
+      'with the same instruction and first state: of those whose last state '
+      'was not rewarded. GridLU only. Not in the paper.', low=0, high=0.99)
   policy_optimizer: str = _setting(
       'rmsprop', "The policy's optimiser: the paper's RMSProp, or Adam, whose "
       'beta_1 is 0.9 and whose beta_2 is --policy_decay.',

@@ -182,6 +182,7 @@ class GridLU(dm_env.Environment):
     self._truncate = truncate
     self._supply = Supply(self._setup, seed, _BLOCK, draw)
     # The current episode; there is no state before the first reset.
+    self._start: world.State | None = None
     self._state: world.State | None = None
     self._index = 0
     self._num_steps = 0
@@ -232,7 +233,18 @@ class GridLU(dm_env.Environment):
     """Starts an episode with the next instance; see the base class."""
     instruction, state = self._supply.take(1)
     self._index = int(instruction[0])
-    self._state = world.State(*(x[0] for x in state))
+    self._start = world.State(*(x[0] for x in state))
+    return self.repeat()
+
+  def repeat(self) -> dm_env.TimeStep:
+    """Starts the last episode again, with its instruction and first state.
+
+    Raises:
+      RuntimeError: There was no episode yet.
+    """
+    if self._start is None:
+      raise RuntimeError('There is no episode yet: call reset() first.')
+    self._state = self._start
     self._num_steps = 0
     self._ended = False
     return dm_env.restart(self._observation())
@@ -300,10 +312,13 @@ class GridLU(dm_env.Environment):
       A dict that JSON can hold, for `set_state` of an environment with the same
       arguments. The seed may differ.
     """
+    def packed(state: world.State | None) -> list[int] | None:
+      return None if state is None else [int(x) for x in world.pack(state)]
+
     return {
         **self._supply.get_state(),
-        'board': (None if self._state is None else
-                  [int(x) for x in world.pack(self._state)]),
+        'board': packed(self._state),
+        'start': packed(self._start),
         'instruction': self._index,
         'instructions': self._checksum(),
         'num_steps': self._num_steps,
@@ -329,9 +344,10 @@ class GridLU(dm_env.Environment):
           f'instructions, this environment {self._checksum()}: make it with '
           'the same instructions in the same order.')
     self._supply.set_state(state)
-    board = state['board']
-    self._state = None if board is None else world.unpack(
-        np.array(board, np.uint8))
+    # Version 0.1.0 saved no first states; `repeat` then starts here.
+    self._state, self._start = (
+        None if board is None else world.unpack(np.array(board, np.uint8))
+        for board in (state['board'], state.get('start', state['board'])))
     self._index = state['instruction']
     self._num_steps = state['num_steps']
     self._ended = state['ended']

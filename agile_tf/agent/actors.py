@@ -83,7 +83,31 @@ def play_program(policy: functional.Network, world: worlds.World
   return play
 
 
-class CompiledActor:
+class _Episodes:
+  """The environments of W workers, and how their next episodes begin."""
+
+  def __init__(self, environments: Sequence[dm_env.Environment],
+               rngs: Sequence[np.random.Generator]):
+    """Takes the environments and generators of W workers."""
+    self._environments = list(environments)
+    self._rngs = list(rngs)
+    self._repeated = np.zeros([len(rngs)], bool)
+
+  def repeat(self, workers: Sequence[int], probability: float) -> None:
+    """See `rollouts.Actor`."""
+    for w in workers:
+      self._repeated[w] = self._rngs[w].random() < probability
+
+  def _begin(self, w: int) -> dm_env.TimeStep:
+    """Begins a worker's next episode."""
+    environment: Any = self._environments[w]
+    timestep = environment.repeat() if self._repeated[w] else (
+        environment.reset())
+    self._repeated[w] = False
+    return timestep
+
+
+class CompiledActor(_Episodes):
   """Plays whole rollouts inside one compiled program.
 
   The workers' environments only draw the training instances, with their own
@@ -107,13 +131,12 @@ class CompiledActor:
         half of them mixes first and second halves of episodes in each batch.
       greedy: Whether to take the likeliest action instead of sampling.
     """
+    super().__init__(environments, rngs)
     assert world.compiled is not None
     width = len(rngs)
     self._world = world
     self._rules = world.compiled
     self._play = play
-    self._environments = list(environments)
-    self._rngs = list(rngs)
     self._length = rollout_length
     self._delayed = np.array(delayed)
     self._greedy = greedy
@@ -124,8 +147,8 @@ class CompiledActor:
   def play(self, theta: tf.Tensor) -> rollouts.Rollout:
     """See `rollouts.Actor`."""
     rules, length = self._rules, self._length
-    for w in np.flatnonzero(self._steps_left == 0):
-      timestep = self._environments[w].reset()
+    for w in np.flatnonzero(self._steps_left == 0).tolist():
+      timestep = self._begin(w)
       self._instructions[w] = timestep.observation['instruction']
       self._observations[w] = self._world.observe(
           self._environments[w], timestep)
@@ -162,6 +185,7 @@ class CompiledActor:
         'steps_left': int(self._steps_left[w]),
         'instruction': self._instructions[w],
         'delayed': bool(self._delayed[w]),
+        'repeated': bool(self._repeated[w]),
     } for w, (rng, environment) in enumerate(
         zip(self._rngs, self._environments))]
 
@@ -175,9 +199,11 @@ class CompiledActor:
       self._steps_left[w] = row['steps_left']
       self._instructions[w] = row['instruction']
       self._delayed[w] = row['delayed']
+      # Version 0.1.0 repeated no episodes.
+      self._repeated[w] = row.get('repeated', False)
 
 
-class EnvironmentActor:
+class EnvironmentActor(_Episodes):
   """Steps any dm_env environments, in Python."""
 
   def __init__(self, world: worlds.World, act: signatures.Act,
@@ -195,10 +221,9 @@ class EnvironmentActor:
       delayed: As for `CompiledActor`.
       greedy: As for `CompiledActor`.
     """
+    super().__init__(environments, rngs)
     self._world = world
     self._act = act
-    self._environments = list(environments)
-    self._rngs = list(rngs)
     self._length = rollout_length
     self._delayed = np.array(delayed)
     self._greedy = greedy
@@ -210,8 +235,8 @@ class EnvironmentActor:
     length, width = self._length, len(self._environments)
     gumbel = noise(self._rngs, length, world.num_actions, self._greedy)
     timesteps = [
-        environment.reset() if timestep is None or timestep.last() else timestep
-        for environment, timestep in zip(self._environments, self._timesteps)]
+        self._begin(w) if timestep is None or timestep.last() else timestep
+        for w, timestep in enumerate(self._timesteps)]
     instructions = tuple(
         str(timestep.observation['instruction']) for timestep in timesteps)
     codes = world.grammar.encode(instructions)
@@ -249,8 +274,9 @@ class EnvironmentActor:
     An environment without `get_state` begins a new episode after a resume.
     """
     rows = []
-    for environment, rng, timestep, delayed in zip(
-        self._environments, self._rngs, self._timesteps, self._delayed):
+    for environment, rng, timestep, delayed, repeated in zip(
+        self._environments, self._rngs, self._timesteps, self._delayed,
+        self._repeated):
       saved, in_episode = None, False
       # Before its first episode an environment may have no state.
       if timestep is not None and hasattr(environment, 'get_state'):
@@ -260,6 +286,7 @@ class EnvironmentActor:
           'environment': saved,
           'in_episode': in_episode,
           'delayed': bool(delayed),
+          'repeated': bool(repeated),
       })
     return rows
 
@@ -274,6 +301,7 @@ class EnvironmentActor:
         if row['in_episode']:
           self._timesteps[w] = timestep
       self._delayed[w] = row['delayed']
+      self._repeated[w] = row.get('repeated', False)
 
 
 def factory(policy: functional.Network, world: worlds.World,

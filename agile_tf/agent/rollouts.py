@@ -12,6 +12,7 @@ T steps, the remaining steps are masked.
 `agile_tf.agent.actors` plays them.
 """
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -82,6 +83,18 @@ class Actor(Protocol):
 
   def play(self, theta: tf.Tensor) -> Rollout:
     """Plays one rollout of each worker with these policy parameters."""
+    ...
+
+  def repeat(self, workers: Sequence[int], probability: float) -> None:
+    """Decides whether some workers' next episodes repeat their last ones.
+
+    A repeated episode has the same instruction and first state. The
+    environments need a method `repeat` that starts it.
+
+    Args:
+      workers: The indices of workers whose episodes have ended.
+      probability: That the next episode of each is a repeated one.
+    """
     ...
 
   def state(self) -> list[Any]:

@@ -138,7 +138,8 @@ class PolicyWorker:
                gradients: signatures.PolicyGradients,
                predictions: 'RewardPrediction | None',
                buffer: replay.ReplayBuffer | None,
-               entropy_weight: Annealed, learning_rate: Annealed):
+               entropy_weight: Annealed, learning_rate: Annealed,
+               repeated_share: float = 0.0):
     """Makes a worker from its parts.
 
     Args:
@@ -150,6 +151,8 @@ class PolicyWorker:
       buffer: B if policy workers write to it, else None.
       entropy_weight: alpha.
       learning_rate: Of theta's updates.
+      repeated_share: The share of failed episodes that begin again: of those
+        whose last state did not count as a goal state. The paper has none.
     """
     self.actor = actor
     self.predictions = predictions
@@ -159,6 +162,7 @@ class PolicyWorker:
     self._buffer = buffer
     self._entropy_weight = entropy_weight
     self._learning_rate = learning_rate
+    self._repeated_share = repeated_share
 
   def iterate(self, step: int = 0) -> Iteration:
     """Makes one pass of the inner loop, lines 4 to 9, for each row.
@@ -177,6 +181,10 @@ class PolicyWorker:
     # 6: Compute the rewards.
     rewards, decisions = self._reward(rollout)
     rewards = rewards * rollout.mask
+    if self._repeated_share:
+      ended = np.flatnonzero(rollout.ended)
+      self.actor.repeat(
+          ended[~rollout.successes(decisions)], self._repeated_share)
     # 7: Compute the gradient of the RL objective, at the theta that acted.
     replayed = None
     if self.predictions is not None:

@@ -55,7 +55,7 @@ def make_world(config: config_lib.Config, held_out: bool = False,
     default = config_lib.Config()
     for name in ('instructions', 'held_out', 'physics', 'episode_length',
                  'truncate', 'noop', 'first_steps', 'first_instructions',
-                 'first_distance'):
+                 'first_distance', 'repeated_share'):
       if getattr(config, name) != getattr(default, name):
         raise config_lib.ConfigError(
             f'--{name}={getattr(config, name)} is a setting of GridLU, but '
@@ -420,7 +420,7 @@ def make_parts(config: config_lib.Config,
         policy, make_reward(seats[thread]), seats[thread].gradients(gradients),
         prediction, buffer if config.all_workers_write else None,
         _annealed(config, 'entropy_weight'),
-        _annealed(config, 'policy_learning_rate')))
+        _annealed(config, 'policy_learning_rate'), config.repeated_share))
   return Parts(world, policy, discriminator, buffer, predictions,
                tuple(policy_workers), seats, discriminator_worker)
 

@@ -10,7 +10,7 @@ class Curriculum(dm_env.Environment):
   """Plays episodes of one environment at first, and those of another at last.
 
   Each episode is drawn. The share of the first environment falls linearly from
-  1 to 0.
+  1 to 0. A repeated episode is played where it was played before.
   """
 
   def __init__(self, first: dm_env.Environment, last: dm_env.Environment,
@@ -27,14 +27,8 @@ class Curriculum(dm_env.Environment):
     self._episodes = episodes
     self._seed = seed
     self._resets = 0
+    self._played = 0  # Episodes, repeated ones included.
     self._number = 0  # Which of the two plays this episode.
-
-  def _begin(self, resets: int) -> None:
-    """Begins the episode of this number: the first reset's is 1."""
-    self._resets = resets
-    share = (resets - 1) / self._episodes
-    self._number = int(
-        np.random.default_rng((self._seed, resets)).random() < share)
 
   @property
   def _current(self) -> Any:
@@ -42,8 +36,17 @@ class Curriculum(dm_env.Environment):
 
   def reset(self) -> dm_env.TimeStep:
     """See `dm_env.Environment`."""
-    self._begin(self._resets + 1)
+    self._resets += 1
+    share = self._played / self._episodes
+    self._number = int(
+        np.random.default_rng((self._seed, self._resets)).random() < share)
+    self._played += 1
     return self._current.reset()
+
+  def repeat(self) -> dm_env.TimeStep:
+    """Starts the last episode again; see `gridlu.GridLU.repeat`."""
+    self._played += 1
+    return self._current.repeat()
 
   def step(self, action: int) -> dm_env.TimeStep:
     """See `dm_env.Environment`."""
@@ -64,12 +67,14 @@ class Curriculum(dm_env.Environment):
 
   def get_state(self) -> Any:
     """Returns a state for `set_state`; JSON can represent it."""
-    return {'resets': self._resets,
+    return {'resets': self._resets, 'played': self._played,
+            'number': self._number,
             'both': [environment.get_state() for environment in self._both]}
 
   def set_state(self, state: Any) -> dm_env.TimeStep:
     """Restores what `get_state` returned; returns the current timestep."""
     timesteps = [environment.set_state(each)
                  for environment, each in zip(self._both, state['both'])]
-    self._begin(state['resets'])
+    self._resets = state['resets']
+    self._played, self._number = state['played'], state['number']
     return timesteps[self._number]

@@ -37,7 +37,7 @@ _AT_LEAST = {
     'anticipated_negative_rate_steps': 0, 'discriminator_actors': 1,
     'discriminator_head_start': 0, 'mismatched_share': 0,
     'first_distance': 0, 'first_entropy_weight': 0, 'entropy_weight_steps': 0,
-    'policy_learning_rate_steps': 0,
+    'policy_learning_rate_steps': 0, 'repeated_share': 0,
 }
 _MORE_THAN_0 = (
     'reward_scale', 'reward_prediction_cost', 'policy_learning_rate',
@@ -58,7 +58,7 @@ _AT_MOST = {
     'episode_length': 2**31 - 1, 'rollout_length': 10_000,
     'policy_workers': 10_000, 'policy_threads': 1000,
     'discriminator_actors': 10_000, 'mismatched_share': 0.9,
-    'steps': 900_000_000_000, 'intra_op_threads': 4096,
+    'repeated_share': 0.99, 'steps': 900_000_000_000, 'intra_op_threads': 4096,
     'inter_op_threads': 4096, 'first_distance': 1000}
 _OF_RUN = (
     'strict_dataset', 'steps', 'run_dir', 'log_steps', 'image_minutes',

@@ -264,7 +264,8 @@ class LaunchTest(parameterized.TestCase):
         discriminator_head_start=3, all_workers_write=True,
         anticipated_negative_rate_steps=48, instructions='SameLocation',
         first_steps=32, first_instructions='red', first_distance=3,
-        policy_features='discriminator', max_column_norm=0.0)
+        repeated_share=0.5, policy_features='discriminator',
+        max_column_norm=0.0)
     whole, parts = (self.create_tempdir().full_path for _ in range(2))
     _train(whole, **changes, steps=96)
     for steps in 16, 48, 96:

@@ -143,6 +143,35 @@ class GridLUTest(parameterized.TestCase):
       np.testing.assert_array_equal(environment.state.blocks,
                                     restored.state.blocks)
 
+  @parameterized.parameters(0, 3, 30)
+  def test_repeats_an_episode(self, num_steps):
+    environment = gridlu.GridLU(seed=2)
+    environment.reset()
+    first = environment.reset()
+    board = world.pack(environment.state)
+    _play(environment, num_steps)
+    restored = gridlu.GridLU(seed=3)
+    restored.set_state(json.loads(json.dumps(environment.get_state())))
+    for each in environment, restored:
+      again = each.repeat()
+      self.assertEqual(again.step_type, dm_env.StepType.FIRST)
+      self.assertEqual(again.observation['instruction'],
+                       first.observation['instruction'])
+      np.testing.assert_array_equal(
+          again.observation['image'], first.observation['image'])
+      np.testing.assert_array_equal(world.pack(each.state), board)
+    # Then the next instance follows, as without a repetition.
+    other = gridlu.GridLU(seed=2)
+    for _ in range(2):
+      other.reset()
+    seen = _play(environment, 40)
+    self.assertEqual(_play(restored, 40), seen)
+    self.assertEqual(_play(other, 40), seen)
+
+  def test_nothing_to_repeat_before_the_first_episode(self):
+    with self.assertRaisesRegex(RuntimeError, 'call reset'):
+      gridlu.GridLU(seed=2).repeat()
+
   def test_state_of_other_instructions_is_refused(self):
     state = gridlu.GridLU(seed=0).get_state()
     environment = gridlu.GridLU(

@@ -1,6 +1,7 @@
 """Tests for rollouts: what index t means, and two actors that do the same."""
 
 import functools
+import json
 
 from absl.testing import absltest
 from absl.testing import parameterized
@@ -153,6 +154,45 @@ class RolloutsTest(parameterized.TestCase):
           0.0 if end else 1.0 for end in expected])
     self.assertEqual(played[0], [3, 0, 3, 0])
     self.assertEqual(played[1:], [[3] * _WIDTH] * 3)
+
+  @parameterized.parameters(0, 1)
+  def test_repeats_episodes_of_some_workers(self, kind):
+    (*both,), theta = _gridlu_actors()
+    actor, twin = both[kind], _gridlu_actors()[0][kind]
+
+    def episode(actor):
+      rollouts = [actor.play(theta) for _ in range(_EPISODE // _LENGTH)]
+      self.assertTrue(rollouts[-1].ended.all())
+      return rollouts[0]
+
+    first = episode(actor)
+    actor.repeat([0, 2], 1.0)
+    actor.repeat([1], 0.0)
+    # As a checkpoint leaves it, before the repetition.
+    twin.load(json.loads(json.dumps(actor.state())))
+    second = episode(actor)
+    self._assert_equal(episode(twin), second)
+    third = episode(actor)
+    for w in range(_WIDTH):
+      for one, other, equal in ((first, second, w in (0, 2)),
+                                (second, third, False)):
+        starts = [
+            (each.instructions[w], each.observations[0, w].tobytes())
+            for each in (one, other)]
+        self.assertEqual(starts[0] == starts[1], equal, w)
+
+  def test_repeats_with_a_probability(self):
+    (actor, _), theta = _gridlu_actors()
+    starts, repeated = None, []
+    for _ in range(50):
+      rollout = actor.play(theta)
+      if starts is not None:
+        repeated += [
+            (a == b).all() for a, b in zip(starts, rollout.observations[0])]
+      starts = rollout.observations[0]
+      actor.play(theta)
+      actor.repeat(range(_WIDTH), 0.25)
+    self.assertBetween(np.mean(repeated), 0.15, 0.35)
 
   @pytest.mark.slow
   def test_long_play_equals_the_environment(self):

@@ -43,11 +43,25 @@ class CurriculumTest(absltest.TestCase):
     self.assertTrue(first[:, 0].all())
     self.assertFalse(first[:, 20:].any())
 
+  def test_repeated_episodes_count(self):
+    environment = _make(0, 3)
+    first = environment.reset()
+    for _ in range(2):
+      self.assertEqual(_shown(environment.repeat()), _shown(first))
+    for _ in range(5):
+      text = environment.reset().observation['instruction']
+      self.assertFalse(language.parse(text).is_go_to)
+      self.assertEqual(
+          environment.repeat().observation['instruction'], text)
+
   def test_resumes_anywhere(self):
-    for episodes, steps in itertools.product(range(1, 5), range(3)):
+    for episodes, steps, repeated in itertools.product(
+        range(1, 5), range(3), (False, True)):
       environment, other = _make(0, 2), _make(7, 2)
       for _ in range(episodes):
         environment.reset()
+      if repeated:
+        environment.repeat()
       for action in range(steps):
         environment.step(action)
       timestep = other.set_state(

@@ -69,6 +69,27 @@ class TrainingTest(parameterized.TestCase):
       else:
         np.testing.assert_array_equal(value, self.end.arrays[name], name)
 
+  def test_only_failed_episodes_are_repeated(self):
+    # Each rollout is an episode.
+    trainer = trainer_lib.Trainer(tiny.config(
+        reward='environment', repeated_share=0.75, policy_workers=20,
+        episode_length=2, rollout_length=2))
+    worker, = trainer.policy_workers
+    worker.iterate()  # Half of the workers sit it out.
+    last = worker.iterate()
+    repeated: dict[bool, list[bool]] = {False: [], True: []}
+    for _ in range(20):
+      this = worker.iterate()
+      for w, success in enumerate(last.decisions[-1]):
+        repeated[bool(success)].append(
+            last.rollout.instructions[w] == this.rollout.instructions[w] and
+            (last.rollout.observations[0, w] ==
+             this.rollout.observations[0, w]).all())
+      last = this
+    self.assertFalse(any(repeated[True]))
+    self.assertNotEmpty(repeated[True])
+    self.assertBetween(np.mean(repeated[False]), 0.6, 0.9)
+
   def test_half_of_the_threads_begin_a_rollout_later(self):
     trainer = trainer_lib.Trainer(tiny.config(policy_threads=2))
     late = trainer.policy_workers[1]
