@@ -242,12 +242,11 @@ class GridLU(dm_env.Environment):
     Raises:
       RuntimeError: There was no episode yet.
     """
-    if self._start is None:
-      raise RuntimeError('There is no episode yet: call reset() first.')
     self._state = self._start
+    observation = self._observation()
     self._num_steps = 0
     self._ended = False
-    return dm_env.restart(self._observation())
+    return dm_env.restart(observation)
 
   def step(self, action) -> dm_env.TimeStep:
     """Takes an action; after an episode's last step, starts the next episode.

@@ -83,14 +83,20 @@ def play_program(policy: functional.Network, world: worlds.World
   return play
 
 
-class _Episodes:
-  """The environments of W workers, and how their next episodes begin."""
+class _Actor:
+  """What both actors have: W workers, and how their episodes begin."""
 
-  def __init__(self, environments: Sequence[dm_env.Environment],
-               rngs: Sequence[np.random.Generator]):
-    """Takes the environments and generators of W workers."""
+  def __init__(self, world: worlds.World,
+               environments: Sequence[dm_env.Environment],
+               rngs: Sequence[np.random.Generator], rollout_length: int,
+               delayed: Sequence[bool], greedy: bool):
+    """Takes what `CompiledActor` describes."""
+    self._world = world
     self._environments = list(environments)
     self._rngs = list(rngs)
+    self._length = rollout_length
+    self._delayed = np.array(delayed)
+    self._greedy = greedy
     self._repeated = np.zeros([len(rngs)], bool)
 
   def repeat(self, workers: Sequence[int], probability: float) -> None:
@@ -106,8 +112,23 @@ class _Episodes:
     self._repeated[w] = False
     return timestep
 
+  def _worker_state(self, w: int) -> dict[str, Any]:
+    """Returns this part of a worker's state."""
+    return {
+        'generator': self._rngs[w].bit_generator.state,
+        'delayed': bool(self._delayed[w]),
+        'repeated': bool(self._repeated[w]),
+    }
 
-class CompiledActor(_Episodes):
+  def _load_worker(self, w: int, row: dict[str, Any]) -> None:
+    """Restores what `_worker_state` returned."""
+    self._rngs[w].bit_generator.state = row['generator']
+    self._delayed[w] = row['delayed']
+    # Version 0.1.0 repeated no episodes.
+    self._repeated[w] = row.get('repeated', False)
+
+
+class CompiledActor(_Actor):
   """Plays whole rollouts inside one compiled program.
 
   The workers' environments only draw the training instances, with their own
@@ -131,15 +152,12 @@ class CompiledActor(_Episodes):
         half of them mixes first and second halves of episodes in each batch.
       greedy: Whether to take the likeliest action instead of sampling.
     """
-    super().__init__(environments, rngs)
+    super().__init__(
+        world, environments, rngs, rollout_length, delayed, greedy)
     assert world.compiled is not None
     width = len(rngs)
-    self._world = world
     self._rules = world.compiled
     self._play = play
-    self._length = rollout_length
-    self._delayed = np.array(delayed)
-    self._greedy = greedy
     self._steps_left = np.zeros([width], np.int32)
     self._observations = np.zeros([width, *world.observation_shape], np.uint8)
     self._instructions = [''] * width
@@ -179,31 +197,25 @@ class CompiledActor(_Episodes):
   def state(self) -> list[Any]:
     """See `rollouts.Actor`."""
     return [{
-        'generator': rng.bit_generator.state,
+        **self._worker_state(w),
         'environment': environment.get_state(),  # type: ignore[attr-defined]
         'observation': self._observations[w].tolist(),
         'steps_left': int(self._steps_left[w]),
         'instruction': self._instructions[w],
-        'delayed': bool(self._delayed[w]),
-        'repeated': bool(self._repeated[w]),
-    } for w, (rng, environment) in enumerate(
-        zip(self._rngs, self._environments))]
+    } for w, environment in enumerate(self._environments)]
 
   def load(self, state: list[Any]) -> None:
     """See `rollouts.Actor`."""
     for w, row in enumerate(state):
-      self._rngs[w].bit_generator.state = row['generator']
+      self._load_worker(w, row)
       self._environments[w].set_state(  # type: ignore[attr-defined]
           row['environment'])
       self._observations[w] = row['observation']
       self._steps_left[w] = row['steps_left']
       self._instructions[w] = row['instruction']
-      self._delayed[w] = row['delayed']
-      # Version 0.1.0 repeated no episodes.
-      self._repeated[w] = row.get('repeated', False)
 
 
-class EnvironmentActor(_Episodes):
+class EnvironmentActor(_Actor):
   """Steps any dm_env environments, in Python."""
 
   def __init__(self, world: worlds.World, act: signatures.Act,
@@ -221,12 +233,9 @@ class EnvironmentActor(_Episodes):
       delayed: As for `CompiledActor`.
       greedy: As for `CompiledActor`.
     """
-    super().__init__(environments, rngs)
-    self._world = world
+    super().__init__(
+        world, environments, rngs, rollout_length, delayed, greedy)
     self._act = act
-    self._length = rollout_length
-    self._delayed = np.array(delayed)
-    self._greedy = greedy
     self._timesteps: list[dm_env.TimeStep | None] = [None] * len(rngs)
 
   def play(self, theta: tf.Tensor) -> rollouts.Rollout:
@@ -274,34 +283,29 @@ class EnvironmentActor(_Episodes):
     An environment without `get_state` begins a new episode after a resume.
     """
     rows = []
-    for environment, rng, timestep, delayed, repeated in zip(
-        self._environments, self._rngs, self._timesteps, self._delayed,
-        self._repeated):
+    for w, (environment, timestep) in enumerate(
+        zip(self._environments, self._timesteps)):
       saved, in_episode = None, False
       # Before its first episode an environment may have no state.
       if timestep is not None and hasattr(environment, 'get_state'):
         saved, in_episode = environment.get_state(), not timestep.last()
       rows.append({
-          'generator': rng.bit_generator.state,
+          **self._worker_state(w),
           'environment': saved,
           'in_episode': in_episode,
-          'delayed': bool(delayed),
-          'repeated': bool(repeated),
       })
     return rows
 
   def load(self, state: list[Any]) -> None:
     """See `rollouts.Actor`."""
     for w, row in enumerate(state):
-      self._rngs[w].bit_generator.state = row['generator']
+      self._load_worker(w, row)
       self._timesteps[w] = None
       if row['environment'] is not None:
         timestep = self._environments[w].set_state(  # type: ignore
             row['environment'])
         if row['in_episode']:
           self._timesteps[w] = timestep
-      self._delayed[w] = row['delayed']
-      self._repeated[w] = row.get('repeated', False)
 
 
 def factory(policy: functional.Network, world: worlds.World,
