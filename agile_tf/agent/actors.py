@@ -97,7 +97,9 @@ class _Actor:
     self._length = rollout_length
     self._delayed = np.array(delayed)
     self._greedy = greedy
+    # Whether the next episode repeats this one, and this one its last one.
     self._repeated = np.zeros([len(rngs)], bool)
+    self._again = np.zeros([len(rngs)], bool)
 
   def repeat(self, workers: Sequence[int], probability: float) -> None:
     """See `rollouts.Actor`."""
@@ -109,7 +111,7 @@ class _Actor:
     environment: Any = self._environments[w]
     timestep = environment.repeat() if self._repeated[w] else (
         environment.reset())
-    self._repeated[w] = False
+    self._again[w], self._repeated[w] = self._repeated[w], False
     return timestep
 
   def _worker_state(self, w: int) -> dict[str, Any]:
@@ -118,6 +120,7 @@ class _Actor:
         'generator': self._rngs[w].bit_generator.state,
         'delayed': bool(self._delayed[w]),
         'repeated': bool(self._repeated[w]),
+        'again': bool(self._again[w]),
     }
 
   def _load_worker(self, w: int, row: dict[str, Any]) -> None:
@@ -126,6 +129,7 @@ class _Actor:
     self._delayed[w] = row['delayed']
     # Version 0.1.0 repeated no episodes.
     self._repeated[w] = row.get('repeated', False)
+    self._again[w] = row.get('again', False)
 
 
 class CompiledActor(_Actor):
@@ -191,7 +195,7 @@ class CompiledActor(_Actor):
         true_rewards=np.where(mask, satisfied, False).astype(np.float32),
         discounts=np.where(
             last & ended, rules.final_discount, 1.0).astype(np.float32),
-        mask=mask.astype(np.float32), ended=ended,
+        mask=mask.astype(np.float32), ended=ended, again=self._again.copy(),
         instructions=tuple(self._instructions), results=results)
 
   def state(self) -> list[Any]:
@@ -270,7 +274,8 @@ class EnvironmentActor(_Actor):
     self._delayed = np.zeros_like(self._delayed)
     return rollouts.Rollout(
         observations, codes, actions, rewards, discounts, mask,
-        np.array([timestep.last() for timestep in timesteps]), instructions)
+        np.array([timestep.last() for timestep in timesteps]),
+        self._again.copy(), instructions)
 
   def _observe(self, timesteps: Sequence[dm_env.TimeStep]) -> np.ndarray:
     return np.stack([

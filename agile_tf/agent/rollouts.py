@@ -28,6 +28,7 @@ class Rollout(NamedTuple):
   discounts: np.ndarray  # float32 [T, W], the environment's; 1 where masked
   mask: np.ndarray  # float32 [T, W], 1 for steps that were played
   ended: np.ndarray  # bool [W], whether the episode ended with this rollout
+  again: np.ndarray  # bool [W], whether the episode repeats the last one
   instructions: tuple[str, ...]  # W of them
   # The outputs of the policy's convolutions at s_0 ... s_{T-1}, float32
   # [T, h, w, W, channels] each, which the gradient reuses; empty if they were

@@ -146,10 +146,11 @@ class Trainer:
     self._tally.add(iteration.metrics, len(rollout.active))
     self._tally.add(
         self._rewards(rollout, iteration.decisions, truth), rollout.steps)
-    if truth is not None and rollout.ended.any():
-      successes = rollout.successes(truth)
-      self._tally.add(
-          {'success_rate': float(np.mean(successes))}, len(successes))
+    if truth is not None:
+      # Repeated episodes are harder than those that the task draws.
+      drawn = rollout.successes(truth)[~rollout.again[rollout.ended]]
+      if drawn.size:
+        self._tally.add({'success_rate': float(np.mean(drawn))}, drawn.size)
     self._totals.add(episodes=int(rollout.ended.sum()))
     if worker is self.policy_workers[0]:
       self._recorder.add(rollout, iteration.decisions)

@@ -163,6 +163,7 @@ class RolloutsTest(parameterized.TestCase):
     def episode(actor):
       rollouts = [actor.play(theta) for _ in range(_EPISODE // _LENGTH)]
       self.assertTrue(rollouts[-1].ended.all())
+      np.testing.assert_array_equal(rollouts[0].again, rollouts[-1].again)
       return rollouts[0]
 
     first = episode(actor)
@@ -180,6 +181,20 @@ class RolloutsTest(parameterized.TestCase):
             (each.instructions[w], each.observations[0, w].tobytes())
             for each in (one, other)]
         self.assertEqual(starts[0] == starts[1], equal, w)
+        self.assertEqual(other.again[w], equal, w)
+
+  @parameterized.parameters(0, 1)
+  def test_a_checkpoint_within_a_repeated_episode(self, kind):
+    (*both,), theta = _gridlu_actors()
+    actor, twin = both[kind], _gridlu_actors()[0][kind]
+    for _ in range(_EPISODE // _LENGTH):
+      actor.play(theta)
+    actor.repeat([0, 2], 1.0)
+    actor.play(theta)
+    twin.load(json.loads(json.dumps(actor.state())))
+    self.assertEqual(
+        twin.play(theta).again.tolist(), [True, False, True, False])
+    self.assertFalse(twin.play(theta).again.any())
 
   def test_repeats_with_a_probability(self):
     (actor, _), theta = _gridlu_actors()

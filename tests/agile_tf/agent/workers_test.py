@@ -48,7 +48,8 @@ def _rollout(length, width):
   return rollouts.Rollout(
       states.astype(np.uint8), np.arange(width, dtype=np.int32)[:, None],
       np.zeros([length, width], np.int32), mask, mask, mask,
-      np.zeros([width], np.bool_), ('go',) * width)
+      np.zeros([width], np.bool_), np.zeros([width], np.bool_),
+      ('go',) * width)
 
 
 class RewardPredictionTest(absltest.TestCase):

@@ -26,7 +26,7 @@ class PlayingTest(absltest.TestCase):
           np.zeros([2, 2, 1], np.uint8), np.zeros([2, 1], np.int32),
           np.zeros([1, 2], np.int32), np.zeros([1, 2], np.float32),
           np.ones([1, 2], np.float32), np.ones([1, 2], np.float32), ended,
-          ('short', 'long'))
+          np.zeros([2], bool), ('short', 'long'))
 
     player = playing.Player.__new__(playing.Player)
     player.__dict__.update(

@@ -16,7 +16,8 @@ def _rollout(first, steps, ended, workers=3):
       np.zeros([2, workers], np.int32), np.zeros([2, workers], np.float32),
       np.ones([2, workers], np.float32),
       (np.arange(2)[:, None] < steps).repeat(workers, 1).astype(np.float32),
-      np.full([workers], ended), ('go',) * workers)
+      np.full([workers], ended), np.zeros([workers], bool),
+      ('go',) * workers)
 
 
 class RecorderTest(absltest.TestCase):

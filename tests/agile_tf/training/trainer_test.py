@@ -90,6 +90,33 @@ class TrainingTest(parameterized.TestCase):
     self.assertNotEmpty(repeated[True])
     self.assertBetween(np.mean(repeated[False]), 0.6, 0.9)
 
+  def test_the_success_rate_leaves_repeated_episodes_out(self):
+    # Each rollout is an episode.
+    trainer = trainer_lib.Trainer(tiny.config(
+        reward='environment', repeated_share=0.99, policy_workers=20,
+        episode_length=2, rollout_length=2))
+    worker, = trainer.policy_workers
+    played = []
+    iterate = worker.iterate
+
+    def recorded(step):
+      played.append(iterate(step))
+      return played[-1]
+
+    with mock.patch.object(worker, 'iterate', recorded):
+      for _ in range(30):
+        trainer.iterate_policy(worker)
+    successes: dict[bool, list[bool]] = {False: [], True: []}
+    starts: list[tuple[str, bytes] | None] = [None] * 20
+    for rollout, _, decisions in played:
+      for w in rollout.active:
+        start = rollout.instructions[w], rollout.observations[0, w].tobytes()
+        successes[start == starts[w]].append(decisions[-1, w])
+        starts[w] = start
+    first, again = (np.mean(successes[key]) for key in (False, True))
+    self.assertGreater(first - again, 0.01)  # What failed fails again.
+    self.assertAlmostEqual(trainer.row()['success_rate'], first, places=6)
+
   def test_half_of_the_threads_begin_a_rollout_later(self):
     trainer = trainer_lib.Trainer(tiny.config(policy_threads=2))
     late = trainer.policy_workers[1]
