@@ -181,9 +181,7 @@ def define_flags() -> None:
   flags.DEFINE_bool(
       'held_out', False, 'Play the instructions that the run held out, '
       'instead of those that it was trained on.')
-  flags.DEFINE_string(
-      'instructions', '', 'Play only instructions that match this regular '
-      'expression (it may match any part of the text).')
+  options.define_instructions()
   flags.DEFINE_enum(
       'physics', None, tuple(board.PHYSICS),
       "The physics of the episodes; default: the run's.")

@@ -16,6 +16,7 @@ from absl import flags
 import numpy as np
 
 from agile_tf import config as config_lib
+from agile_tf.evaluation import options
 from agile_tf.training import machine
 import gridlu
 from gridlu import program
@@ -244,6 +245,7 @@ def define_flags() -> None:
       lower_bound=0)
   flags.DEFINE_bool(
       'greedy', False, 'Take the likeliest action instead of sampling.')
+  options.define_instructions()
   flags.DEFINE_string(
       'record', None, 'Write the episodes that were shown to this GIF file, at '
       f'the end: the last {recording_lib.RECORDED_EPISODES} that have at least '
@@ -263,8 +265,9 @@ def main(argv: Sequence[str]) -> None:
   machine.prepare(config_lib.Config())
   from agile_tf.evaluation import trained as trained_lib
   show = Show(
-      trained_lib.load(values.run_dir, values.checkpoint), values.run_dir,
-      values.seed, values.greedy, recording)
+      trained_lib.load(values.run_dir, values.checkpoint,
+                       only=values.instructions),
+      values.run_dir, values.seed, values.greedy, recording)
   try:
     screen.show(show)
   finally:

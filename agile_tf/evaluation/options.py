@@ -23,3 +23,10 @@ def define_flags(episodes: int) -> None:
   flags.DEFINE_bool(
       'greedy', False, 'Take the likeliest action instead of sampling.')
   flags.DEFINE_bool('json', False, 'Print JSON instead of a table.')
+
+
+def define_instructions() -> None:
+  """Defines --instructions, for `trained.load`."""
+  flags.DEFINE_string(
+      'instructions', '', 'Play only instructions that match this regular '
+      'expression (it may match any part of the text).')

@@ -178,10 +178,11 @@ class WatchTest(absltest.TestCase):
 
   def test_bad_input_is_named(self):
     good = dict(run_dir=self.run_dir, checkpoint=None, seed=1, greedy=False,
-                record=None)
+                instructions='', record=None)
     for changes, message in (
         (dict(run_dir='/no/run'), 'There is no /no/run'),
         (dict(checkpoint=7), 'no checkpoint of step 7; it has'),
+        (dict(instructions='Norh'), 'Norh matches none of the'),
         (dict(record='run.mp4'), 'expected the name of a .gif file')):
       values = types.SimpleNamespace(**(good | changes))
       with (mock.patch.object(watch.flags, 'FLAGS', values),
@@ -192,9 +193,28 @@ class WatchTest(absltest.TestCase):
           watch.main(['watch'])
         show.assert_not_called()
 
+  def test_some_instructions(self):
+    values = types.SimpleNamespace(
+        run_dir=self.run_dir, checkpoint=None, seed=1, greedy=False,
+        instructions=r"Color\('(red|blue)'", record=None)
+    with (mock.patch.object(watch.flags, 'FLAGS', values),
+          mock.patch.object(screen, 'check_terminal'),
+          mock.patch.object(watch.machine, 'prepare'),
+          mock.patch.object(screen, 'show') as show):
+      watch.main(['watch'])
+    view, = show.call_args.args
+    seen = set()
+    for _ in range(10):
+      seen.add(screen.plain(view.lines())[0])
+      view.press('n')
+    self.assertGreater(len(seen), 1)
+    for instruction in seen:
+      self.assertRegex(instruction, "'red'|'blue'")
+
   def test_a_wrong_run_dir_is_named_before_the_terminal(self):
     values = types.SimpleNamespace(
-        run_dir='/no/run', checkpoint=None, seed=1, greedy=False, record=None)
+        run_dir='/no/run', checkpoint=None, seed=1, greedy=False,
+        instructions='', record=None)
     with (mock.patch.object(watch.flags, 'FLAGS', values),
           mock.patch.object(screen, 'check_terminal') as check):
       with self.assertRaisesRegex(SystemExit, 'There is no /no/run'):
