@@ -277,11 +277,21 @@ def draw(runs: _Runs) -> dict[str, figure.Figure]:
           ['false_positives', 'false_negatives']),
       'arrangements': draw_curves(runs, ['arrangements'], ['success_rate']),
       'threads': draw_curves(runs, variants('threads'), ['success_rate'])
-                 if any('threads' in name for name in runs) else None,
+                 if any(name.startswith('threads') for name in runs) else None,
       'remarks': draw_curves(
           runs, variants('remarks'),
           ['success_rate', 'reward_model_accuracy'])
                  if any('remark' in name for name in runs) else None,
+      'evening': draw_curves(
+          runs, variants('evening'),
+          ['success_rate', 'reward_model_accuracy']),
+      'quickstart_rho': draw_curves(
+          runs, variants('quickstart_rho'),
+          ['success_rate', 'reward_model_accuracy']),
+      'quickstart_threads': draw_curves(
+          runs, variants('quickstart_threads'), ['success_rate'])
+                 if any('quickstart_threads' in name for name in runs)
+                 else None,
   }
   own = [name for name in runs if name not in experiments.VARIANTS]
   drawings['runs'] = draw_curves(

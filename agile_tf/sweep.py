@@ -1,4 +1,4 @@
-"""Runs an experiment of the paper: its variants, each with several seeds.
+"""Runs an experiment: its variants, each with several seeds.
 
   python -m agile_tf.sweep figure4_left
   python -m agile_tf.sweep figure4_left --laptop
@@ -298,7 +298,8 @@ def define_flags() -> None:
       "laptop.flags in place of the paper's.")
   flags.DEFINE_integer(
       'seeds', None, 'The number of seeds of each variant; default: as many as '
-      'in the paper, or 3 with --laptop.', lower_bound=1)
+      'in the paper, 3 with --laptop, or 1 to 3 in our own experiments.',
+      lower_bound=1)
   flags.DEFINE_integer('first_seed', 0, 'The first seed.', lower_bound=0)
   flags.DEFINE_string(
       'runs', None, 'The directory that contains the run directories; default: '
@@ -322,13 +323,16 @@ def define_flags() -> None:
 def main(argv: Sequence[str]) -> None:
   """Makes the runs of an experiment."""
   known = '\n'.join(
-      f'  {name:15} {experiment.title}'
+      f'  {name:18} {experiment.title}'
       for name, experiment in experiments.EXPERIMENTS.items())
   if len(argv) != 2 or argv[1] not in experiments.EXPERIMENTS:
     raise SweepError('Name one experiment, such as "python -m agile_tf.sweep '
                      f'figure4_left". The experiments are:\n{known}')
   values = flags.FLAGS
   experiment = experiments.EXPERIMENTS[argv[1]]
+  if values.laptop and not experiment.replica:
+    raise SweepError(f'--laptop: {argv[1]} has no replica on a laptop. Leave '
+                     'the flag out.')
   names = experiment.names(values.laptop)
   if values.only not in (None, *names):
     raise SweepError(f'--only={values.only} is not a variant of {argv[1]}: '

@@ -1,4 +1,6 @@
-"""The paper's experiments as data: which runs make which figure or number.
+"""Experiments as data: which runs make which of the paper's figures or numbers.
+
+A few experiments are our own.
 
 A *variant* is a flagfile of `launch/` with additional flags. It is run once for
 each seed, in a directory NAME_seedN. An *experiment* is a few variants that are
@@ -7,7 +9,7 @@ of figure 4 (right).
 
 On a laptop the same variants use the job and the hyperparameters of
 `launch/laptop.flags` in place of the paper's. Their rho is 100 %, except in
-variants that are about rho.
+variants that are about rho. Our own experiments have no such replica.
 """
 
 from typing import NamedTuple
@@ -54,13 +56,15 @@ class Experiment(NamedTuple):
   Attributes:
     title: What the experiment shows.
     variants: The names of its variants.
-    seeds: How many seeds the paper ran.
+    seeds: How many seeds the paper ran; in our own experiments, how many we do.
     laptop: Replaces `variants` on a laptop, if not empty.
+    replica: Whether it can be made on a laptop.
   """
   title: str
   variants: tuple[str, ...]
   seeds: int = 5
   laptop: tuple[str, ...] = ()
+  replica: bool = True
 
   def names(self, laptop: bool) -> tuple[str, ...]:
     """Returns the names of the variants, on a laptop or not."""
@@ -110,6 +114,43 @@ _BOTH_SIDES = (
 # laptop.flags' value, which the variant's flagfile replaces.
 LAPTOP_RHO = '--anticipated_negative_rate=1.0'
 _OTHER_RHO = ("--why=The laptop's job with another rho.",)
+
+# For each setting of relations_evening.flags, the flags that give it the
+# paper's value, or leave out what the paper does not have.
+EVENING_SETTINGS: dict[str, tuple[str, ...]] = {
+    'repeated_share': ('--repeated_share=0',),
+    'truncate': ('--truncate=false',),
+    'discount': ('--discount=0.99',),
+    'td_lambda': ('--td_lambda=1',),
+    'reward_scale': ('--reward_scale=0.1',),
+    'baseline_cost': ('--baseline_cost=1',),
+    'entropy_weight': ('--first_entropy_weight=0.01', '--entropy_weight=0.01'),
+    'reward_prediction': (
+        '--reward_prediction=false', '--reward_prediction_goals=0'),
+    'reward_prediction_goals': ('--reward_prediction_goals=0',),
+    'reward_prediction_cost': ('--reward_prediction_cost=1',),
+    'policy_features': ('--policy_features=own',),
+    'policy_update': ('--policy_update=worker',),
+    'policy_optimizer': (
+        '--policy_optimizer=rmsprop', '--policy_update=worker',
+        '--policy_decay=0.99', '--policy_epsilon=0.1',
+        '--policy_learning_rate=0.0003', '--policy_learning_rate_steps=0'),
+    'first_steps': ('--first_steps=0', '--first_distance=0'),
+    'initialization': ('--initialization=paper',),
+    'anticipated_negative_rate_steps': ('--anticipated_negative_rate_steps=0',),
+    'mismatched_share': ('--mismatched_share=0',),
+    'discriminator_head_start': (
+        '--discriminator_head_start=0', '--policy_features=own'),
+    'discriminator_actors': ('--discriminator_actors=1',),
+    'discriminator_optimizer': (
+        '--discriminator_optimizer=rmsprop', '--discriminator_decay=0.9',
+        '--discriminator_epsilon=1e-10',
+        '--discriminator_learning_rate=0.0005'),
+    'dataset_carrying': ('--dataset_carrying=0',),
+    'max_column_norm': ('--max_column_norm=1',),
+    'steps_per_discriminator_update': ('--steps_per_discriminator_update=225',),
+}
+_SHORT = '--steps=800000'
 
 VARIANTS: dict[str, Variant] = {
     'relations_a3c': Variant('A3C', 'relations_a3c'),
@@ -162,6 +203,19 @@ VARIANTS: dict[str, Variant] = {
     'remark_probability': Variant('reward D', 'remark_probability'),
     'remark_log': Variant('reward log D', 'remark_log'),
     'remark_gail': Variant('reward -log(1 - D)', 'remark_gail'),
+    'relations_evening': Variant('all 990 instructions', 'relations_evening'),
+    'evening_with_all': Variant('all settings', 'relations_evening', (_SHORT,)),
+    **{f'evening_without_{name}': Variant(
+        ' '.join(changes), 'relations_evening', (*changes, _SHORT))
+       for name, changes in EVENING_SETTINGS.items()},
+    **{f'quickstart_rho{rho}': Variant(
+        f'quickstart, rho {rho} %', 'quickstart',
+        (f'--anticipated_negative_rate={rho / 100}',))
+       for rho in (25, 50, 100)},
+    **{f'quickstart_threads_{count}': Variant(
+        f'quickstart, {count} + 1 threads', 'quickstart',
+        (f'--policy_threads={count}',))
+       for count in (3, 15)},
 }
 
 
@@ -212,4 +266,21 @@ EXPERIMENTS: dict[str, Experiment] = {
         laptop=('relations_rho100', 'remark_all_workers',
                 'remark_no_column_norms', 'remark_probability', 'remark_log',
                 'remark_gail')),
+    'evening': Experiment(
+        'Ours: all 990 instructions in an evening', ('relations_evening',),
+        seeds=2, replica=False),
+    'evening_settings': Experiment(
+        "Ours: its beginning, without one of the evening's settings each",
+        ('evening_with_all', *(
+            f'evening_without_{name}' for name in EVENING_SETTINGS)),
+        seeds=1, replica=False),
+    'quickstart_rho': Experiment(
+        'Ours: the quickstart with other rho',
+        ('quickstart_rho25', 'quickstart_rho50', 'quickstart_rho100'),
+        seeds=3, replica=False),
+    'quickstart_threads': Experiment(
+        'Ours: the quickstart with other numbers of threads',
+        # The first has one thread.
+        ('quickstart_rho25', 'quickstart_threads_3', 'quickstart_threads_15'),
+        seeds=3, replica=False),
 }

@@ -37,7 +37,10 @@ from gridlu import world
 from tests.agile_tf import tiny
 
 # Flagfiles of no experiment.
-_OTHERS = {'laptop', 'quickstart', 'own_world', 'relations_evening'}
+_OTHERS = {'laptop', 'own_world'}
+# Those of the paper, which have replicas on a laptop.
+_PAPERS = [name for name, experiment in experiments.EXPERIMENTS.items()
+           if experiment.replica]
 
 
 def _config(arguments) -> config_lib.Config:
@@ -66,8 +69,9 @@ class ExperimentsTest(parameterized.TestCase):
         for laptop in (False, True) for name in experiment.names(laptop)}
     self.assertEqual(named, set(experiments.VARIANTS))
 
-  @parameterized.product(
-      experiment=list(experiments.EXPERIMENTS), laptop=(False, True))
+  @parameterized.parameters(*(
+      (name, laptop) for name in experiments.EXPERIMENTS
+      for laptop in (False, True) if not laptop or name in _PAPERS))
   def test_runs_can_be_set_up(self, experiment, laptop):
     jobs = sweep.jobs(experiment, 'runs', range(2), laptop)
     for job in jobs:
@@ -86,7 +90,7 @@ class ExperimentsTest(parameterized.TestCase):
         building.make_world(of, '--held_out' in arguments, only)
     self.assertLen({job.run_dir for job in jobs}, len(jobs))
 
-  @parameterized.parameters(*experiments.EXPERIMENTS)
+  @parameterized.parameters(*_PAPERS)
   def test_a_laptops_values_are_those_of_its_flagfile(self, experiment):
     laptop = _config(['--flagfile=launch/laptop.flags'])
     for job in sweep.jobs(experiment, 'runs', [0], laptop=True):
@@ -128,7 +132,9 @@ class ExperimentsTest(parameterized.TestCase):
         'remark_gail': dict(reward_form='gail'),
     }
     self.assertEqual(
-        set(changes), {s.flagfile for s in experiments.VARIANTS.values()})
+        set(changes), {experiments.VARIANTS[variant].flagfile
+                       for name in _PAPERS
+                       for variant in experiments.EXPERIMENTS[name].variants})
     paper_values = config_lib.Config(
         world='relations', reward='discriminator', reward_prediction=False,
         anticipated_negative_rate=.25, dataset_size=131_072, policy_threads=15,
@@ -166,6 +172,29 @@ class ExperimentsTest(parameterized.TestCase):
       rates.append(paper.TEXT[name, column])
     for rate in rates:
       self.assertIn(f'{100 * rate:.1f} %', header)
+
+  def test_each_setting_of_the_evening_is_left_out_once(self):
+    paper_values = dataclasses.asdict(_config(['--preset=relations']))
+    with_all, *others = [
+        dataclasses.asdict(_config(job.launch)) for job in sweep.jobs(
+            'evening_settings', 'runs', [0], laptop=False)]
+    restored = set()
+    for config in others:
+      changed = {name for name, value in config.items()
+                 if value != with_all[name]} - {'run_dir'}
+      self.assertNotEmpty(changed)
+      for name in changed:
+        self.assertEqual(
+            config[name], paper_values['entropy_weight']
+            if name == 'first_entropy_weight' else paper_values[name], name)
+      restored |= changed
+    theirs = {name for name, value in with_all.items()
+              if value != paper_values[name]}
+    # Not departures from the algorithm, or of no effect with those restored.
+    self.assertEqual(theirs - restored, {
+        'run_dir', 'steps', 'why', 'intra_op_threads', 'policy_threads',
+        'first_instructions', 'first_policy_learning_rate',
+        'entropy_weight_steps'} & theirs)
 
   @parameterized.parameters('held_out_strings', 'held_out_meanings')
   def test_a_laptops_held_out_instructions_are_made_of_known_words(self, name):
@@ -352,6 +381,14 @@ class SweepTest(parameterized.TestCase):
     self.assertEqual(result.returncode, 1)
     self.assertStartsWith(result.stderr, 'Error: Name one experiment')
     self.assertIn('figure4_left', result.stderr)
+
+  def test_our_own_experiments_have_no_replica(self):
+    result = subprocess.run(
+        [sys.executable, '-m', 'agile_tf.sweep', 'quickstart_rho', '--laptop'],
+        capture_output=True, text=True, check=False)
+    self.assertEqual(result.returncode, 1)
+    self.assertStartsWith(
+        result.stderr, 'Error: --laptop: quickstart_rho has no replica')
 
 
 if __name__ == '__main__':
