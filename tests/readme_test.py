@@ -32,7 +32,7 @@ class ReadmeTest(absltest.TestCase):
     self.assertLess(max(green, blue), .5)
 
   def test_agent_is_small(self):
-    files = [path for path in (_ROOT / 'launch/results/quickstart').rglob('*')
+    files = [path for path in (_ROOT / 'launch/results/trained').rglob('*')
              if path.is_file()]
     self.assertLess(sum(path.stat().st_size for path in files), 4.7e6)
 
