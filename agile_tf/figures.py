@@ -263,39 +263,33 @@ def draw(runs: _Runs) -> dict[str, figure.Figure]:
     """Returns the variants of an experiment, or of its laptop replica."""
     return experiments.EXPERIMENTS[name].names(laptop)
 
+  def curves_of(name: str, *columns: str,
+                only_with: str = '') -> figure.Figure | None:
+    """Draws an experiment, if a variant's name begins with `only_with`."""
+    if not any(run.startswith(only_with) for run in runs):
+      return None
+    return draw_curves(runs, variants(name), columns or ['success_rate'])
+
+  both = 'success_rate', 'reward_model_accuracy'
   drawings = {
-      'figure4_left': draw_curves(
-          runs, variants('figure4_left'), ['success_rate']),
+      'figure4_left': curves_of('figure4_left'),
       'figure4_middle': draw_curves(
           runs, variants('figure4_middle'), ['success_rate'])
                         if any('lstm' in name for name in runs) else None,
-      'figure4_right': draw_curves(
-          runs, variants('figure4_right'), ['reward_model_accuracy']),
+      'figure4_right': curves_of('figure4_right', 'reward_model_accuracy'),
       'figure7': draw_data_efficiency(runs),
-      'figure8': draw_curves(
-          runs, variants('figure4_right'),
-          ['false_positives', 'false_negatives']),
-      'arrangements': draw_curves(runs, ['arrangements'], ['success_rate']),
-      'threads': draw_curves(runs, variants('threads'), ['success_rate'])
-                 if any(name.startswith('threads') for name in runs) else None,
-      'remarks': draw_curves(
-          runs, variants('remarks'),
-          ['success_rate', 'reward_model_accuracy'])
-                 if any('remark' in name for name in runs) else None,
-      'evening': draw_curves(
-          runs, variants('evening'),
-          ['success_rate', 'reward_model_accuracy']),
-      'quickstart_rho': draw_curves(
-          runs, variants('quickstart_rho'),
-          ['success_rate', 'reward_model_accuracy']),
-      'quickstart_threads': draw_curves(
-          runs, variants('quickstart_threads'), ['success_rate'])
-                 if any('quickstart_threads' in name for name in runs)
-                 else None,
+      'figure8': curves_of(
+          'figure4_right', 'false_positives', 'false_negatives'),
+      'arrangements': curves_of('arrangements'),
+      'threads': curves_of('threads', only_with='threads_'),
+      'remarks': curves_of('remarks', *both, only_with='remark_'),
+      'evening': curves_of('evening', *both),
+      'quickstart_rho': curves_of('quickstart_rho', *both),
+      'quickstart_threads': curves_of(
+          'quickstart_threads', only_with='quickstart_threads_'),
   }
   own = [name for name in runs if name not in experiments.VARIANTS]
-  drawings['runs'] = draw_curves(
-      runs, own, ['success_rate', 'reward_model_accuracy'])
+  drawings['runs'] = draw_curves(runs, own, both)
   for name, bars in _BARS.items():
     drawings[name] = draw_bars(runs.get(bars.variant, ()), bars)
   return {name: drawing for name, drawing in drawings.items()

@@ -192,9 +192,8 @@ class ExperimentsTest(parameterized.TestCase):
               if value != paper_values[name]}
     # Not departures from the algorithm, or of no effect with those restored.
     self.assertEqual(theirs - restored, {
-        'run_dir', 'steps', 'why', 'intra_op_threads', 'policy_threads',
-        'first_instructions', 'first_policy_learning_rate',
-        'entropy_weight_steps'} & theirs)
+        'run_dir', 'steps', 'why', 'policy_threads', 'first_instructions',
+        'first_policy_learning_rate', 'entropy_weight_steps'})
 
   @parameterized.parameters('held_out_strings', 'held_out_meanings')
   def test_a_laptops_held_out_instructions_are_made_of_known_words(self, name):
