@@ -257,13 +257,13 @@ def build(config: config_lib.Config, check_lock: Callable[[], None],
   started = time.monotonic()
   if servers is not None:
     servers.start()
-  trainer = trainer_lib.Trainer(
-      config, frozen, initial, placement.Placement(
-          here.devices, servers.devices if servers is not None else tuple))
+  placed = placement.Placement(
+      here.devices, servers.devices if servers is not None else tuple)
+  trainer = trainer_lib.Trainer(config, frozen, initial, placed)
   if servers is not None:
     servers.check(trainer.world)
     if max(checkpoints.steps(config.run_dir), default=0) < config.steps:
-      servers.wait(len(here.devices))
+      servers.wait()
   run = Run(config, trainer, check_lock)
   config_lib.save(config, config_path)  # Last: a failed start leaves no run.
   logging.info(
@@ -271,7 +271,11 @@ def build(config: config_lib.Config, check_lock: Callable[[], None],
       time.monotonic() - started, config.policy_workers, config.policy_threads,
       ' and a discriminator' if config.trains_discriminator else '',
       here.description)
-  if config.policy_threads > here.parallel:
+  if (devices := len(placed.devices())) > config.policy_threads:
+    logging.warning(
+        '%d devices, but --policy_threads=%d: the last ones have nothing to '
+        'do.', devices, config.policy_threads)
+  if servers is None and config.policy_threads > here.parallel:
     logging.info(
         '--policy_threads=%d is more than the %d threads that this machine can '
         'run at the same time. --policy_threads=%d trains the same %d workers '

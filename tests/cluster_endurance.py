@@ -2,15 +2,18 @@
 
   python -m tests.cluster_endurance --faults=80
 
-Each fault in turn: a server is killed (SIGKILL) and started again; a server is
+Each fault in turn: a server is killed (SIGKILL) and started again, every second
+time at once and otherwise when the run has gone on without it; a server is
 stopped (SIGSTOP) until it is missed, and goes on; the chief is killed and
 started again; the chief is stopped until the servers miss it, and goes on. Each
-time the run must go on and take every server back. At the end Ctrl-C must save,
-and end all processes with 0. Neither pytest nor CI runs this.
+time the run must go on and take every server back, and a chief that was killed
+must resume from its newest checkpoint. At the end Ctrl-C must save, and end all
+processes with 0. Neither pytest nor CI runs this.
 """
 
 from collections.abc import Callable, Sequence
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -75,6 +78,10 @@ class Cluster:
     """Returns how often a task's processes have said this."""
     return self.log(task).count(words)
 
+  def resumed(self) -> int:
+    """Returns the step from which the chief resumed last; 0 at the start."""
+    return int(([0] + re.findall(r'Resuming from step (\d+)', self.log(0)))[-1])
+
   def newest(self) -> int:
     """Returns the step of the newest checkpoint."""
     return (checkpoints.steps(self.run_dir) or [0])[-1]
@@ -101,21 +108,28 @@ class Cluster:
     return time.monotonic() - start
 
 
-def _fault(cluster: Cluster, kind: str, victim: int, patience: float) -> float:
+def _fault(cluster: Cluster, kind: str, victim: int, at_once: bool,
+           patience: float) -> float:
   """Causes one fault; returns the seconds until the run has gone on after it.
 
-  That is until a checkpoint with later steps, while the victim is still away if
-  it is a server.
+  That is until a checkpoint with later steps. If the victim is a server, it is
+  still away then, or starting again if it was started `at_once`.
+
+  Raises:
+    RuntimeError: if the run does not go on as it should.
   """
   here = cluster.said(0, _HERE)
   missed = cluster.said(0, _MISSED)
   silent = [cluster.said(task, _SILENT) for task in (1, 2)]
-  step = cluster.newest()
+  step, saved = cluster.newest(), 0
   start = time.monotonic()
   process = cluster.processes[victim]
   process.send_signal(
       signal.SIGKILL if kind == 'kill' else signal.SIGSTOP)
   others = [task for task in range(3) if task != victim]
+  if at_once:
+    process.wait()
+    cluster.start(victim)
   if victim:
     cluster.wait('the chief to miss the server',
                  lambda: cluster.said(0, _MISSED) > missed, others, patience)
@@ -132,11 +146,12 @@ def _fault(cluster: Cluster, kind: str, victim: int, patience: float) -> float:
     returning = 2
   else:
     returning = 2
-  if kind == 'kill':
-    process.wait()
-    cluster.start(victim)
-  else:
+  if kind == 'stop':
     process.send_signal(signal.SIGCONT)
+  elif not at_once:
+    process.wait()
+    saved = cluster.newest()
+    cluster.start(victim)
   cluster.wait(
       'all servers', lambda: cluster.said(0, _HERE) >= here + returning,
       range(3), patience)
@@ -145,6 +160,12 @@ def _fault(cluster: Cluster, kind: str, victim: int, patience: float) -> float:
     cluster.wait('a new checkpoint', lambda: cluster.newest() > step,
                  range(3), patience)
     seconds = time.monotonic() - start
+    if kind == 'kill':
+      resumed = cluster.resumed()
+      if resumed < saved:
+        raise RuntimeError(
+            f'The chief resumed from step {resumed}, and step {saved} had '
+            f'been saved:\n{cluster.log(0)[-3000:]}')
   return seconds
 
 
@@ -166,9 +187,11 @@ def survive(count: int, rng: np.random.Generator, patience: float) -> str:
         time.sleep(rng.uniform(0, 5))
         kind = ('kill', 'stop')[i % 2]
         victim = 0 if i // 2 % 2 else int(rng.integers(1, 3))
-        name = f'{kind} {"a server" if victim else "the chief"}'
+        at_once = bool(i % 4 == 0 and i // 4 % 2)
+        name = (f'{kind} {"a server" if victim else "the chief"}'
+                f'{", started at once" if at_once else ""}')
         seconds.setdefault(name, []).append(
-            _fault(cluster, kind, victim, patience))
+            _fault(cluster, kind, victim, at_once, patience))
         print(f'{i + 1}: {name}, {seconds[name][-1]:.0f} s', flush=True)
       cluster.processes[0].send_signal(signal.SIGINT)
       took = cluster.wait(

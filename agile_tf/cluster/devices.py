@@ -10,6 +10,7 @@ import contextlib
 import itertools
 import queue
 import threading
+import time
 from typing import Any
 
 import numpy as np
@@ -64,7 +65,7 @@ class RemoteDevice:
       name: What messages call it.
       target: TensorFlow's name of the server.
       device: TensorFlow's name of the device there.
-      seconds: What one call may take, compilation included.
+      seconds: What a rollout may take here, compilation included.
     """
     self.name = name
     self.compiling: contextlib.AbstractContextManager = (
@@ -75,7 +76,8 @@ class RemoteDevice:
     self.sent = self.received = 0
     self._device = device
     self._graph = tf.Graph()
-    self._options = tf.compat.v1.RunOptions(timeout_in_ms=int(1000 * seconds))
+    self._seconds = seconds
+    self._rollout = threading.local()  # `end`: when a thread's must be done.
     # Isolated: the server keeps compiled programs by name, and would run an
     # earlier chief's program in place of another with the same name.
     self._session = tf.compat.v1.Session(
@@ -89,6 +91,8 @@ class RemoteDevice:
 
   def play(self, program: Any, *inputs: Any) -> Any:
     """See `placement.Device`. theta and the rollout's `results` stay here."""
+    self._rollout.end = time.monotonic() + self._seconds
+
     def build(concrete, places):
       key = tf.compat.v1.placeholder(tf.int64, [])
       *played, results = concrete(*places)
@@ -144,8 +148,10 @@ class RemoteDevice:
       places, fetches = self._built[kind]
     feeds = _feeds(places, inputs if key is None else (key, inputs))
     self.sent += sum(np.asarray(x).nbytes for x in feeds.values())
-    outputs = self._call(lambda: self._session.run(
-        fetches, feeds, options=self._options))
+    left = max(self._rollout.end - time.monotonic(), 0.001)
+    options = tf.compat.v1.RunOptions(timeout_in_ms=int(1000 * left))
+    outputs = self._call(
+        lambda: self._session.run(fetches, feeds, options=options))
     arrays = [x for x in tf.nest.flatten(outputs) if x is not None]
     self.received += sum(np.asarray(x).nbytes for x in arrays)
     return tf.nest.map_structure(

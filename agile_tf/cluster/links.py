@@ -52,7 +52,7 @@ class Link:
       address: 'HOST:PORT'.
       chief: What its notes say of this chief.
       versions: The chief's, which must be the server's too.
-      seconds: --stall_minutes.
+      seconds: --stall_minutes: what a rollout may take there.
     """
     self.name = name
     self.devices: tuple[devices_lib.RemoteDevice, ...] = ()
@@ -195,7 +195,8 @@ class Link:
     failures = [device.failure for device in self.devices if device.failure]
     why = f' ({str(failures[0]).splitlines()[0]})' if failures else ''
     self._say(f'{self.name} does not answer any more{why}. The rollouts that '
-              'it had are dropped, and its threads move to other devices.')
+              'it had are dropped, and its threads move to the devices that '
+              'are left.')
     if any(device.useful for device in self.devices):
       self._failures = 0
     elif any(isinstance(failure, _OWN) for failure in failures):

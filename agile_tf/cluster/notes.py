@@ -32,7 +32,8 @@ def versions() -> dict[str, str]:
           digest.update(os.path.relpath(path, package).encode())
           with open(path, 'rb') as file:
             digest.update(file.read())
-  return {'TensorFlow': tf.__version__, 'code': digest.hexdigest()[:12]}
+  return {'TensorFlow': tf.__version__,
+          'the hash of agile_tf and gridlu': digest.hexdigest()[:12]}
 
 
 class Notes:

@@ -63,11 +63,16 @@ def _from_environment(text: str) -> Cluster:
     value = files.parse_json(text)
     jobs, task = dict(value.get('cluster', {})), dict(value.get('task', {}))
     kind, index = str(task.get('type', '')), int(task.get('index', 0))
-    addresses = {str(job): tuple(map(str, jobs[job])) for job in jobs}
+    for job, listed in jobs.items():
+      if not isinstance(listed, list):
+        raise TypeError(f'the addresses of "{job}" are not a list')
+    addresses = {job: tuple(map(str, jobs[job])) for job in jobs}
   except (ValueError, TypeError, AttributeError) as error:
     raise config_lib.ConfigError(
         f'TF_CONFIG={text}: expected JSON such as {_EXAMPLE} ({error}).'
         ) from error
+  if not addresses:
+    return Cluster()
   chiefs = [job for job in ('chief', 'master') if job in addresses]
   if unknown := sorted(set(addresses) - {'chief', 'master', 'worker'}):
     raise config_lib.ConfigError(
@@ -104,8 +109,8 @@ def _check(servers: tuple[str, ...], source: str) -> None:
         f'{source}: a server is named twice. Each needs its own HOST:PORT.')
 
 
-def differences(here: Mapping[str, Any], there: Mapping[str, Any]) -> str:
+def differences(chief: Mapping[str, Any], server: Mapping[str, Any]) -> str:
   """Returns in which versions two machines differ; '' if in none."""
   return ', '.join(
-      f'{name} {there.get(name, "unknown")} there and {here[name]} here'
-      for name in here if there.get(name) != here[name])
+      f'{name} {server.get(name, "unknown")} on the server and {chief[name]} '
+      'on the chief' for name in chief if server.get(name) != chief[name])

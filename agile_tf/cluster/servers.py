@@ -7,6 +7,7 @@ chief listens nowhere.
 from collections.abc import Iterator, Sequence
 import contextlib
 import os
+import socket
 import time
 import uuid
 
@@ -26,10 +27,10 @@ class Servers:
 
   def __init__(self, cluster: roles.Cluster, config: config_lib.Config):
     """Takes the cluster, which has servers. `start` connects to them."""
-    chief = {'id': uuid.uuid4().hex, 'run': os.path.realpath(config.run_dir)}
+    chief = {'id': uuid.uuid4().hex, 'run': (
+        f'{socket.gethostname()}:{os.path.realpath(config.run_dir)}')}
     versions = notes_lib.versions()
     self._seconds = 60 * config.stall_minutes
-    self._threads = config.policy_threads
     self._steps_in_python = config.rollouts == 'environment'
     self._started = False
     self._links = [
@@ -62,11 +63,8 @@ class Servers:
           "this run's world is stepped in Python, on the chief. Leave "
           '--cluster and TF_CONFIG out.')
 
-  def wait(self, own: int) -> None:
+  def wait(self) -> None:
     """Waits until all servers are there, but no longer than --stall_minutes.
-
-    Args:
-      own: The chief's own devices for policy threads.
 
     Raises:
       ConfigError: if a server has other versions than the chief.
@@ -82,11 +80,6 @@ class Servers:
             ' and '.join(link.name for link in missing))
         break
       time.sleep(0.2)
-    devices = len(self.devices()) + own
-    if devices > self._threads:
-      logging.warning(
-          '%d devices, but --policy_threads=%d: the last ones have nothing to '
-          'do.', devices, self._threads)
 
   def start(self) -> None:
     """Begins to connect. TensorFlow must have been set up before."""
@@ -111,11 +104,18 @@ class Servers:
 @contextlib.contextmanager
 def servers(cluster: roles.Cluster, config: config_lib.Config
            ) -> Iterator[Servers]:
-  """Yields the servers of a run; after the block, if it succeeds, they end."""
+  """Yields the servers of a run.
+
+  They end after the block, unless it raises an error. KeyboardInterrupt, which
+  a user causes before the run begins, is none.
+  """
   result = Servers(cluster, config)
   done = False
   try:
     yield result
     done = True
+  except KeyboardInterrupt:
+    done = True
+    raise
   finally:
     result.close(done)

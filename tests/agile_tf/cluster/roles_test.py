@@ -34,6 +34,12 @@ class ClusterTest(parameterized.TestCase):
             config_lib.Config(), _tf_config('master', 0, {'master': ['a:1']})),
         roles.Cluster((), 0))
 
+  @parameterized.parameters('{}', '{"environment": "cloud"}')
+  def test_tf_config_without_a_cluster(self, text):
+    self.assertEqual(
+        roles.find(config_lib.Config(), {'TF_CONFIG': text}),
+        roles.Cluster((), 0))
+
   def test_by_hand(self):
     found = roles.find(
         config_lib.Config(cluster='b:2, [::1]:3', task=2), {})
@@ -49,6 +55,8 @@ class ClusterTest(parameterized.TestCase):
       (dict(cluster='b:2'), _tf_config('chief', 0), 'as well'),
       ({}, {'TF_CONFIG': '{'}, 'expected JSON'),
       ({}, {'TF_CONFIG': '[]'}, 'expected JSON'),
+      ({}, _tf_config('chief', 0, {'chief': ['a:1'], 'worker': 'b:2'}),
+       'of "worker" are not a list'),
       ({}, _tf_config('worker', 2), 'not in its cluster'),
       ({}, _tf_config('evaluator', 0), 'not in its cluster'),
       ({}, _tf_config('chief', 0, {'chief': ['a:1'], 'ps': ['b:1']}), '"ps"'),
@@ -62,7 +70,8 @@ class ClusterTest(parameterized.TestCase):
     self.assertEqual(roles.differences({'code': 'a'}, {'code': 'a'}), '')
     self.assertEqual(
         roles.differences({'code': 'a', 'TensorFlow': '2'}, {'code': 'b'}),
-        'code b there and a here, TensorFlow unknown there and 2 here')
+        'code b on the server and a on the chief, '
+        'TensorFlow unknown on the server and 2 on the chief')
 
 
 if __name__ == '__main__':

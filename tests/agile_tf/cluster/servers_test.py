@@ -2,6 +2,7 @@
 
 import socket
 import threading
+import time
 from unittest import mock
 
 from absl.testing import absltest
@@ -68,12 +69,23 @@ class ServersTest(absltest.TestCase):
         notes_lib, 'versions', return_value={'code': 'new'}):
       with self.assertRaisesRegex(
           config_lib.ConfigError,
-          r'Server 1 \(127.* code old there and new here'):
+          r'Server 1 \(127.* code old on the server and new on the chief'):
         with servers_lib.servers(self.cluster, config) as servers:
           servers.start()
-          servers.wait(0)
+          servers.wait()
     thread.join(60)
-    self.assertIn('code old there and new here', errors[0])
+    self.assertIn('code old on the server and new on the chief', errors[0])
+
+  def test_ctrl_c_before_the_run_begins_ends_the_servers(self):
+    config = tiny.config(run_dir='x', stall_minutes=1.0)
+    thread, errors = self._serve(config)
+    with self.assertRaises(KeyboardInterrupt):
+      with servers_lib.servers(self.cluster, config) as servers:
+        servers.start()
+        servers.wait()
+        raise KeyboardInterrupt
+    thread.join(60)
+    self.assertFalse(thread.is_alive() or errors)
 
   def _device(self, seconds=60.0, address=''):
     return devices.RemoteDevice(
@@ -140,6 +152,17 @@ class ServersTest(absltest.TestCase):
         device.play(play, tf.zeros([1]))
     self.assertTrue(device.lost.is_set())
 
+  def test_a_rollout_has_one_deadline(self):
+    play = tf.function(lambda theta: (theta, (theta,)), autograph=False)
+    reward = tf.function(lambda phi: (phi, phi), autograph=False)
+    device = self._device(60.0)
+    device.play(play, tf.zeros([1]))
+    device.reward(reward, tf.zeros([1]))
+    with mock.patch.object(
+        devices.time, 'monotonic', return_value=time.monotonic() + 60.0):
+      with self.assertRaises(placement.LostError):
+        device.reward(reward, tf.zeros([1]))
+
   @pytest.mark.slow
   def test_a_run_is_the_same_on_a_server_but_for_rounding(self):
     """The server compiles the programs as parts of other graphs."""
@@ -149,7 +172,7 @@ class ServersTest(absltest.TestCase):
     thread, errors = self._serve(config)
     with servers_lib.servers(self.cluster, config) as servers:
       servers.start()
-      servers.wait(0)
+      servers.wait()
       device, = servers.devices()
       far = trainer_lib.Trainer(
           config, placement=placement.Placement((), servers.devices))
