@@ -148,8 +148,11 @@ class RemoteDevice:
       places, fetches = self._built[kind]
     feeds = _feeds(places, inputs if key is None else (key, inputs))
     self.sent += sum(np.asarray(x).nbytes for x in feeds.values())
-    left = max(self._rollout.end - time.monotonic(), 0.001)
-    options = tf.compat.v1.RunOptions(timeout_in_ms=int(1000 * left))
+    left = self._rollout.end - time.monotonic()
+    if left <= 0:
+      self.lost.set()
+      raise placement.LostError(self.name)
+    options = tf.compat.v1.RunOptions(timeout_in_ms=max(int(1000 * left), 1))
     outputs = self._call(
         lambda: self._session.run(fetches, feeds, options=options))
     arrays = [x for x in tf.nest.flatten(outputs) if x is not None]
