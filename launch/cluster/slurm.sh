@@ -3,8 +3,11 @@
 # servers. Start it in the repository's root:
 #   sbatch --nodes=4 launch/cluster/slurm.sh --flagfile=launch/relations.flags
 # --run_dir must be on a disk that outlives the job. The same command resumes.
+# The servers listen on port 2222, or on the PORT of the environment.
 #SBATCH --job-name=agile
 #SBATCH --ntasks-per-node=1
+# All cores of each node. Other jobs there could also reach the servers.
+#SBATCH --exclusive
 # Two minutes before the time limit the chief saves, and all tasks end.
 #SBATCH --signal=TERM@120
 set -uo pipefail
@@ -26,7 +29,14 @@ fi
 srun --relative=0 --nodes=1 --ntasks=1 \
   .venv/bin/python -m agile_tf.launch "$@" --cluster="$CLUSTER"
 status=$?
-# Servers end with the chief. If it fails, they would wait for its return.
-((status == 0)) || kill %1 2> /dev/null
-wait
+# The servers end with the chief. One that it did not reach, or that waits for
+# the return of a chief that has failed, would hold the nodes.
+if ((${#servers[@]})); then
+  ((status)) || for _ in {1..30}; do
+    kill -0 $! 2> /dev/null || break
+    sleep 1
+  done
+  kill $! 2> /dev/null
+  wait
+fi
 exit $status
