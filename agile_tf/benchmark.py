@@ -46,14 +46,23 @@ if TYPE_CHECKING:
 # 64 channels 1.84 by plain convolution and 0.40 by minimal filtering, whose
 # transforms are 0.054 each; the stem 0.76. So the policy's seven layers cost
 # 13.7 or 4.2 forward, the reward model's five 3.2, and backward they are 8.2
-# and 6.0. Acting, the gradient of 16 states for 15 steps and the reward:
+# and 6.0. Acting, the reward and the gradient, which takes acting's outputs and
+# computes only the last of 16 states forward:
+ACTING_MFLOP = 4.2
 POLICY_MFLOP = 16
 # Acting in batches of fewer than five is by plain convolution.
+FILTERED_ROWS = 5
 ALONE_POLICY_MFLOP = 26
 # An update of the discriminator rates 640 states and trains on 256 of them; one
 # every 225 steps, with the 15 steps that its worker makes, adds 17.
 DISCRIMINATOR_MFLOP = 17
 UPDATE_MFLOP = 3600
+ITERATION_MFLOP = 3800
+# All leave out that each program transforms its kernels (7.2 for W_m): 3 % of
+# what a thread of five workers does, 6 % of a thread of one.
+
+# What a chief does in a cluster.
+_OF_A_CHIEF = '^(remote rollout|policy update|discriminator iteration)'
 
 # How often a checkout and this one are measured in turn, and what of.
 _PAIRS = 5
@@ -173,21 +182,22 @@ _THREADS = {'15 threads': 15, '5 threads': 5, '3 threads': 3, 'lockstep': 1}
 
 
 def _policy_mflop(threads: int) -> int:
-  return POLICY_MFLOP if threads <= 3 else ALONE_POLICY_MFLOP
+  return (POLICY_MFLOP if 15 // threads >= FILTERED_ROWS
+          else ALONE_POLICY_MFLOP)
 
 
 # Name, what is measured, and the cost in MFLOP that gives its ceiling.
-MEASUREMENTS: dict[str, tuple[parts.Measure, int | None]] = {
+MEASUREMENTS: dict[str, tuple[parts.Measure, float | None]] = {
     'matrix product': (parts.matrix_product, None),
     'dm_env steps': (parts.environment_steps, None),
     '1,024 boards': (parts.vectorized_steps(images=False), None),
     '1,024 boards, images': (parts.vectorized_steps(images=True), None),
-    'compiled rollouts': (compiled_rollouts, None),
-    'round of 15 workers': (policy_round, None),
-    'round as one program': (parts.one_round, None),
+    'compiled rollouts': (compiled_rollouts, ACTING_MFLOP),
+    'round of 15 workers': (policy_round, 225 * POLICY_MFLOP),
+    'round as one program': (parts.one_round, 225 * POLICY_MFLOP),
     'policy update': (parts.policy_update, None),
     'remote rollout, 5 workers': (parts.remote_rollout, None),
-    'discriminator iteration': (discriminator_iteration, None),
+    'discriminator iteration': (discriminator_iteration, ITERATION_MFLOP),
     'discriminator update': (discriminator_update, UPDATE_MFLOP),
     **{f'policy side, {name}': (_policy_side(threads), _policy_mflop(threads))
        for name, threads in _THREADS.items()},
@@ -388,7 +398,7 @@ def define_flags() -> None:
   flags.DEFINE_float(
       'device_milliseconds', 0.0, 'Print the speed of clusters of 1 to 64 '
       'servers whose devices need this time for a rollout of 5 policy workers, '
-      'by a simulation with the measured "remote rollout".', lower_bound=0)
+      'by a simulation with what is measured here.', lower_bound=0)
   flags.DEFINE_bool('json', False, 'Print JSON instead of a table.')
   flags.DEFINE_string(
       'export', '', 'Measure nothing; write a round of training to this file, '
@@ -411,7 +421,7 @@ def main(argv: Sequence[str]) -> None:
     export(values.export, config_lib.Config(model=values.model))
     return
   names = select(
-      '^remote rollout' if values.device_milliseconds else values.only,
+      _OF_A_CHIEF if values.device_milliseconds else values.only,
       always=() if values.against else ('matrix product',))
   settings = {
       name: getattr(values, name)
@@ -424,10 +434,15 @@ def main(argv: Sequence[str]) -> None:
   results = measure(names, values.seconds, settings)
   print(json.dumps(results, indent=2) if values.json else table(results))
   if values.device_milliseconds:
-    chief = results['remote rollout, 5 workers']
-    print(saturation.table(saturation.Inputs(
-        1e-3 * values.device_milliseconds, 1e-3 * chief['milliseconds'],
-        chief['bytes'], chief['steps'])))
+    rollout = results['remote rollout, 5 workers']
+    update = results['policy update']
+    iteration = results['discriminator iteration']
+    print(saturation.report(
+        saturation.Inputs(
+            1e-3 * values.device_milliseconds, 1e-3 * rollout['milliseconds'],
+            rollout['bytes'], rollout['steps']),
+        1e-3 * update['milliseconds'], 1e-3 * iteration['milliseconds'],
+        config_lib.Config().steps_per_discriminator_update))
 
 
 def start() -> None:

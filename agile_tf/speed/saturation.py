@@ -3,7 +3,8 @@
 A policy thread goes round and round: its device computes a rollout, the rollout
 crosses the chief's network, and the chief handles it. Each of these three
 serves one thread after another. The servers' own networks are not modelled:
-each carries the traffic of one server only.
+each carries the traffic of one server only. Nor is the discriminator's worker,
+which has a core of the chief to itself: see `report`.
 """
 
 import heapq
@@ -18,8 +19,12 @@ class Inputs(NamedTuple):
   steps: float  # Policy steps.
 
 
+# Policy threads for each server: one waits while the other computes.
+_THREADS = 2
+
+
 def steps_per_second(inputs: Inputs, servers: int, bytes_per_second: float,
-                     threads: int = 2, rounds: int = 200) -> float:
+                     threads: int = _THREADS, rounds: int = 200) -> float:
   """Simulates a cluster and returns its speed.
 
   Args:
@@ -60,3 +65,29 @@ def table(inputs: Inputs, servers: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64),
     lines.append(f'| {count} | ' + ' | '.join(
         f'{speed:,.0f} steps/s' for speed in speeds) + ' |')
   return '\n'.join(lines)
+
+
+def report(inputs: Inputs, update_seconds: float, iteration_seconds: float,
+           ratio: int) -> str:
+  """Returns the table, its inputs, and where the discriminator limits it.
+
+  Args:
+    inputs: What a rollout of 5 policy workers costs.
+    update_seconds: Of one update of the policy, of which a rollout has 5.
+    iteration_seconds: Of an iteration of the discriminator's worker.
+    ratio: Policy steps for each of these iterations.
+  """
+  return '\n'.join((
+      f'A rollout of 5 policy workers, {inputs.steps:.0f} steps: '
+      f'{1e3 * inputs.device_seconds:.1f} ms of a device, '
+      f'{1e-6 * inputs.bytes:.1f} MB of the network, and '
+      f'{1e3 * inputs.chief_seconds:.1f} ms of one core of the chief, which '
+      f'can take {5 / inputs.chief_seconds:.0f} updates a second with all that '
+      f'belongs to them, and {1 / update_seconds:.0f} by themselves.',
+      f'Speeds without a discriminator, with {_THREADS} rollouts at a time '
+      f'for each server (--policy_workers={5 * _THREADS} and '
+      f'--policy_threads={_THREADS} for each):',
+      table(inputs),
+      f'With a discriminator, whose worker needs {1e3 * iteration_seconds:.0f} '
+      f'ms of the chief for {ratio} policy steps, no cluster makes more than '
+      f'{ratio / iteration_seconds:,.0f} steps/s.'))

@@ -14,6 +14,7 @@ import pytest
 from agile_tf import benchmark
 from agile_tf import config as config_lib
 from agile_tf.agent import actors
+from agile_tf.agent import convolutions
 from agile_tf.agent import gradients as gradients_lib
 from agile_tf.agent import optimizers
 from agile_tf.agent import rewards as rewards_lib
@@ -93,6 +94,9 @@ class BenchmarkTest(absltest.TestCase):
     # The first 2,000 steps are not counted; all took the whole time.
     self.assertBetween(
         rate, (len(steps) - 2000) / seconds, (len(steps) - 2000) / 0.1)
+
+  def test_the_costs_are_of_the_arithmetic_that_is_done(self):
+    self.assertEqual(benchmark.FILTERED_ROWS, convolutions._MIN_ROWS)
 
   def test_shares_are_of_the_ceiling(self):
     text = benchmark.table({

@@ -121,7 +121,11 @@ class LinkTest(parameterized.TestCase):
   def test_a_server_of_another_run_is_left_alone(self):
     self.server.notes['chief'] = {
         'id': 'other', 'run': '/runs/b', 'state': notes_lib.RUNNING}
-    self._end(self._link(), True)
+    with self.assertLogs(level='INFO') as logs:
+      link = self._link()
+      self._wait(lambda: logs.output)
+    self.assertIn('it serves another run, /runs/b', logs.output[0])
+    self._end(link, True)
     self.assertEmpty(self.server.states)
 
   def test_the_end_does_not_wait_for_long_for_a_dead_server(self):

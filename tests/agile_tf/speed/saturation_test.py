@@ -34,6 +34,15 @@ class SaturationTest(parameterized.TestCase):
     self.assertEqual(lines[0], '| servers | 1 Gbit/s |')
     self.assertEqual(lines[2], '| 1 | 150 steps/s |')
 
+  def test_report(self):
+    text = saturation.report(_INPUTS, 0.001, 0.1, 225)
+    for part in (
+        '15 steps: 100.0 ms of a device, 1.0 MB', 'take 500 updates a second',
+        'and 1000 by themselves', '--policy_workers=10', '| 1 | 150 steps/s |',
+        'needs 100 ms of the chief for 225 policy steps',
+        'no cluster makes more than 2,250 steps/s'):
+      self.assertIn(part, text)
+
 
 if __name__ == '__main__':
   absltest.main()
