@@ -128,7 +128,9 @@ class Use(NamedTuple):
   kernel: tf.Tensor
   blocks: list[slice]  # Of the kernel's inputs, one for each operand.
   points: list[tf.Tensor]  # float32 [49, B, in / N], the operands.
-  products: tf.Tensor  # float32 [49, B, out], zeros added to the products.
+  # float32 [49, B, out]: zeros, which a tape watches. Their gradient is that of
+  # the convolution's 49 products.
+  products: tf.Tensor
 
 
 class Convolver:
@@ -234,7 +236,7 @@ class Convolver:
                ) -> list[tf.Tensor]:
     """Computes the gradients of the network's parameters.
 
-    What a kernel's inputs meet in all its uses is one product.
+    All uses of a kernel share one batched product for its gradient.
 
     Args:
       parameters: Which the tape has watched.
@@ -274,7 +276,18 @@ class Convolver:
         x.shape[2] is not None and x.shape[2] >= _MIN_ROWS)
 
   def _filtered(self, features, blocks, kernel, known):
-    """Convolves by minimal filtering."""
+    """Convolves 5x5 features by minimal filtering.
+
+    Args:
+      features: float32 [5, 5, B, in / N] each, the operands that there are.
+      blocks: Their places among the kernel's inputs.
+      kernel: float32 [3, 3, in, out], or with W copies.
+      known: None, or float32 [5, 5, W, K, out], the results of the first K rows
+        of each group of B / W rows.
+
+    Returns:
+      float32 [5, 5, B, out].
+    """
     evaluated = self._evaluated.get(kernel.ref())
     if evaluated is None:
       evaluated = _evaluate(kernel)
@@ -293,7 +306,7 @@ class Convolver:
 
     @tf.custom_gradient
     def convolve(products, *points):
-      del products  # Zeros.
+      del products  # They are there for their gradient.
       if known is None:
         result = multiply(points, count)
       else:
@@ -335,7 +348,10 @@ class Convolver:
     return self._points[x.ref()]
 
   def _general(self, features, blocks, kernel, padding, known):
-    """Convolves features of any size."""
+    """Convolves features of any size, as `_filtered` does those of 5x5.
+
+    `padding` is 'SAME' or 'VALID'; with the latter the result is smaller.
+    """
     x = tf.transpose(tf.concat(features, -1), [2, 0, 1, 3])
     workers = _workers(kernel)
     groups = _groups(kernel, known)

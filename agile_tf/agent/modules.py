@@ -148,8 +148,8 @@ class FilmNmn(snt.Module):
 
   W_m is 3x3, 2 * 64 -> 64, SAME, without bias, and shared by all modules. A
   module with one operand multiplies W_m's second half with zeros; that half
-  is left out instead, and modules that take the scene share its convolution.
-  Both are exact.
+  is left out instead. The modules of the lowest level, which all take the
+  scene, share its convolution. Both are exact.
 
   gamma and beta are tables with a row a token, truncated normal with
   sigma = 1 / sqrt(number of tokens), which is what the embedding layer of the

@@ -3,9 +3,9 @@
 A thread plays several of the paper's workers as one batch, and yet each needs
 a gradient of its own. For that the parameters have a leading axis of W equal
 copies, one for each worker, and the rows of a batch are the W workers' rows one
-after another. Each worker's rows are multiplied with its own copy, so that the
-gradient of a copy is that worker's own. Parameters without this axis serve all
-rows.
+after another. The gradient of a copy is that of its worker's rows alone. (The
+copies are equal, so convolutions read the first and serve all rows with it.)
+Parameters without this axis serve all rows.
 """
 
 import numpy as np

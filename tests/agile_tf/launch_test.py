@@ -256,7 +256,8 @@ class LaunchTest(parameterized.TestCase):
   @pytest.mark.slow
   def test_a_run_beyond_the_paper_resumes_bit_for_bit(self):
     changes = dict(
-        policy_workers=4, initialization='he', policy_update='averaged',
+        # As many as act by minimal filtering.
+        policy_workers=6, initialization='he', policy_update='averaged',
         policy_optimizer='adam', policy_epsilon=1e-8,
         discriminator_optimizer='adam', discriminator_epsilon=1e-8,
         batch_size=8, mismatched_share=0.5, reward_prediction=True,

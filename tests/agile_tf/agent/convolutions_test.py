@@ -28,7 +28,8 @@ def _assert_close(actual, expected, message=''):
 
 def _variants():
   """Size of the features, rows a worker, workers, padding, what is there."""
-  for size, padding in ((5, 'SAME'), (7, 'VALID'), (4, 'SAME')):
+  for size, padding in (
+      ((5, 5), 'SAME'), ((7, 7), 'VALID'), ((4, 4), 'SAME'), ((3, 6), 'SAME')):
     for rows, workers in ((16, 1), (6, 3), (1, 1), (2, 2)):
       for used in ((True, True), (True, False), (False, True)):
         yield dict(size=size, padding=padding, rows=rows, workers=workers,
@@ -43,7 +44,7 @@ class ConvolutionsTest(parameterized.TestCase):
     rng = np.random.default_rng(0)
     count = workers * rows
     operands = [
-        rng.normal(size=[size, size, count, _INPUTS]) if use else None
+        rng.normal(size=[*size, count, _INPUTS]) if use else None
         for use in used]
     kernel = rng.normal(size=[3, 3, 2 * _INPUTS, _OUTPUTS])
     features = [x for x in operands if x is not None]
@@ -123,11 +124,13 @@ class ConvolutionsTest(parameterized.TestCase):
         return [convolve(each, kernel) for each in operands]
 
       graph = tf.function(compute, autograph=False).get_concrete_function()
-      return sum(op.type == 'BatchMatMulV2' and op.inputs[0].shape == [7, 7, 5]
-                 for op in graph.graph.get_operations())
+      shapes = [(op.type, op.inputs[0].shape.as_list())
+                for op in graph.graph.get_operations() if op.inputs]
+      return (shapes.count(('MatMul', [49, 9])),
+              shapes.count(('BatchMatMulV2', [7, 7, 5])))
 
-    self.assertEqual(transforms([[x, None]]), 1)
-    self.assertEqual(transforms([[x, None], [y, x], [None, x]]), 2)
+    self.assertEqual(transforms([[x, None]]), (1, 1))
+    self.assertEqual(transforms([[x, None], [y, x], [None, x]]), (1, 2))
 
   @parameterized.parameters(
       dict(known_count=0, workers=1), dict(known_count=3, workers=1),

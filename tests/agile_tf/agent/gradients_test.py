@@ -15,7 +15,7 @@ from agile_tf.agent import worlds
 from gridlu import language
 from tests.agile_tf.agent import network_oracles
 
-_SHAPE = (24, 24, 3)
+_SHAPE = (40, 48, 3)  # A board of 3 x 4, which minimal filtering is not for.
 _TEXTS = ('red', 'go red', 'go blue', 'stop')
 _DISCOUNT, _ENTROPY, _BASELINE, _PREDICTION = 0.9, 0.05, 0.7, 1.3
 
@@ -229,6 +229,9 @@ def _random(network, seed):
     if name.endswith(('film_nmn/gamma', 'film_nmn/beta', 'embeddings')):
       values[name] = tf.constant(
           rng.normal(size=values[name].shape), tf.float32)
+    elif name.endswith(('/gamma/w', '/beta/w')):  # Of the FiLM-LSTM.
+      values[name] = tf.constant(
+          rng.normal(scale=0.3, size=values[name].shape), tf.float32)
   return network.layout.join(values)
 
 
@@ -271,43 +274,56 @@ class PlainFormulaTest(parameterized.TestCase):
         for image, text in zip(tf.unstack(images), texts)]
     return tf.nest.map_structure(lambda *x: tf.stack(x), *outputs)
 
-  def _assert_close(self, network, actual, expected, who=''):
-    """Compares each parameter's gradient by its own largest number."""
+  def _assert_close(self, network, actual, expected, who='', without=()):
+    """Compares each parameter's gradient by its own largest number.
+
+    Those that begin with one of `without` are zeros, and no others.
+    """
     for name, one in network.layout.split(actual).items():
-      other = expected[name.partition('/')[2]].numpy()
+      short = name.partition('/')[2]
+      other = expected[short].numpy()
       largest = np.abs(other).max()
+      self.assertEqual(largest == 0, short.startswith(tuple(without)), short)
       np.testing.assert_allclose(
           one, other, rtol=0, atol=1e-4 * largest, err_msg=f'{who} {name}')
 
-  def _worker_gradient(self, model, p, text, rollout, w, replayed):
-    """The gradient of worker w's loss; replayed: texts, states, positive."""
+  def _gradient(self, p, loss):
+    with tf.GradientTape() as tape:
+      tape.watch(p)
+      value = loss()
+    return tape.gradient(
+        value, p, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+
+  def _worker_loss(self, model, p, text, rollout, w, replayed):
+    """The loss of worker w; replayed: texts, states, positive."""
     played = int(rollout['mask'][:, w].sum())
     states = rollout['observations'][:played + 1, w]
     actions, rewards, discounts = (
         rollout[name][:played, w]
         for name in ('actions', 'rewards', 'discounts'))
-    with tf.GradientTape() as tape:
-      tape.watch(p)
+    loss = tf.constant(0.0, tf.float64)
+    target = 0.0
+    if played:
       logits, values, _ = self._apply(
-          network_oracles.policy, model, p, states, [text] * (played + 1))
-      loss = tf.constant(0.0, tf.float64)
-      target = values[played].numpy()
-      for t in reversed(range(played)):
-        target = float(rewards[t]) + _DISCOUNT * float(discounts[t]) * target
-        log_pi = logits[t] - tf.reduce_logsumexp(logits[t])
-        loss += (
-            -log_pi[actions[t]] * (target - values[t].numpy()) +
-            _BASELINE * 0.5 * (target - values[t])**2 +
-            _ENTROPY * tf.reduce_sum(tf.exp(log_pi) * log_pi))
-      if replayed is not None:
-        texts, samples, positive = replayed
-        _, _, logits = self._apply(
-            network_oracles.policy, model, p, samples, texts)
-        log_p = logits - tf.reduce_logsumexp(logits, -1, keepdims=True)
-        loss -= _PREDICTION * tf.reduce_mean(
-            tf.where(positive, log_p[:, 1], log_p[:, 0]))
-    return tape.gradient(
-        loss, p, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+          network_oracles.policy, model, p, states[:-1], [text] * played)
+      if discounts[-1]:
+        target = self._apply(
+            network_oracles.policy, model, p, states[-1:], [text])[1][0].numpy()
+    for t in reversed(range(played)):
+      target = float(rewards[t]) + _DISCOUNT * float(discounts[t]) * target
+      log_pi = logits[t] - tf.reduce_logsumexp(logits[t])
+      loss += (
+          -log_pi[actions[t]] * (target - values[t].numpy()) +
+          _BASELINE * 0.5 * (target - values[t])**2 +
+          _ENTROPY * tf.reduce_sum(tf.exp(log_pi) * log_pi))
+    if replayed is not None:
+      texts, samples, positive = replayed
+      _, _, logits = self._apply(
+          network_oracles.policy, model, p, samples, texts)
+      log_p = logits - tf.reduce_logsumexp(logits, -1, keepdims=True)
+      loss -= _PREDICTION * tf.reduce_mean(
+          tf.where(positive, log_p[:, 1], log_p[:, 0]))
+    return loss
 
   @pytest.mark.slow
   def test_policy(self):
@@ -355,12 +371,15 @@ class PlainFormulaTest(parameterized.TestCase):
     computed = run(every)
     p = self._variables(policy, theta)
     expected = [
-        self._worker_gradient(
+        self._gradient(p, lambda w=w: self._worker_loss(
             model, p, texts[w], rollout, w, replayed and (
-                sampled[w], replayed.observations[w], replayed.positive[w]))
+                sampled[w], replayed.observations[w], replayed.positive[w])))
         for w in range(width)]
+    unused = [() if predicts else ('reward_prediction',)] * width
+    unused[3] = ('hidden', 'logits', 'baseline') if predicts else ('',)
     for w in range(width):
-      self._assert_close(policy, computed[w], expected[w], f'worker {w}')
+      self._assert_close(
+          policy, computed[w], expected[w], f'worker {w}', unused[w])
     if not predicts:
       np.testing.assert_array_equal(computed[3], 0)
       return
@@ -376,21 +395,62 @@ class PlainFormulaTest(parameterized.TestCase):
         for states in rollout['observations'][:-1]]
     results = tuple(map(tf.stack, zip(*acting)))
     for w, reused in enumerate(run(every, results)):
-      self._assert_close(policy, reused, expected[w], f'worker {w}, reused')
+      self._assert_close(
+          policy, reused, expected[w], f'worker {w}, reused', unused[w])
     nothing = tuple(map(tf.zeros_like, results))  # It is believed.
     self.assertFalse(np.allclose(
         run(every, nothing)[0], computed[0], rtol=1e-2))
 
   @parameterized.parameters('nmn', 'lstm')
   @pytest.mark.slow
+  def test_policy_with_all_instructions(self, model):
+    """A worker's last step for each, and the mean of their gradients."""
+    world, texts = self._world, self._texts(990)
+    policy = networks.policy(
+        model, world.grammar, world.image_shape, world.num_actions)
+    theta, count = _random(policy, 1), len(texts)
+    rollout = dict(
+        observations=self._states(2, count),
+        actions=self._rng.integers(
+            world.num_actions, size=[1, count]).astype(np.int32),
+        rewards=self._rng.uniform(size=[1, count]).astype(np.float32),
+        discounts=np.zeros([1, count], np.float32),
+        mask=np.ones([1, count], np.float32))
+    computed, = gradients_lib.policy_gradients_program(
+        policy, world, gradients_lib.PolicyLoss(
+            _DISCOUNT, 1.0, _BASELINE, 0.0, averaged=True))(
+                theta, rollout['observations'], world.grammar.encode(texts),
+                rollout['actions'], rollout['rewards'], rollout['discounts'],
+                rollout['mask'], _ENTROPY, (), None)[0]
+    p = self._variables(policy, theta)
+    expected = dict.fromkeys(p, 0.0)
+    for part in np.array_split(np.arange(count), 10):  # For the memory.
+      gradient = self._gradient(p, lambda part=part: tf.add_n([
+          self._worker_loss(model, p, texts[w], rollout, w, None)
+          for w in part]) / count)
+      expected = {name: expected[name] + gradient[name] for name in p}
+    self._assert_close(
+        policy, computed, expected, without=('reward_prediction',))
+
+  @parameterized.parameters('nmn', 'lstm')
+  @pytest.mark.slow
+  def test_discriminator_with_all_instructions(self, model):
+    texts = self._texts(990)
+    self._test_discriminator(model, texts[:495], texts[495:])
+
+  @parameterized.parameters('nmn', 'lstm')
+  @pytest.mark.slow
   def test_discriminator(self, model):
-    count, candidates = 4, 12
+    self._test_discriminator(model, self._texts(4), self._texts(12))
+
+  def _test_discriminator(self, model, *texts):
+    """Tests with these instructions of goal examples and of candidates."""
+    count, candidates = map(len, texts)
     world = self._world
     discriminator = networks.discriminator(
         model, world.grammar, world.image_shape)
     phi = _random(discriminator, 2)
-    goals, drawn = (
-        (self._texts(n), self._states(n)) for n in (count, candidates))
+    goals, drawn = ((each, self._states(len(each))) for each in texts)
     program = gradients_lib.discriminator_gradients_program(
         discriminator, world)
     actual, terms = program(phi, *(
