@@ -15,7 +15,6 @@ from collections.abc import Callable, Sequence
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -43,19 +42,13 @@ _HERE = 'is here with'
 _SILENT = 'has given no sign'
 
 
-def _free_address() -> str:
-  with socket.socket() as listener:
-    listener.bind(('127.0.0.1', 0))
-    return f'127.0.0.1:{listener.getsockname()[1]}'
-
-
 class Cluster:
   """A chief (task 0) and two servers, as processes."""
 
   def __init__(self, folder: str):
     self.run_dir = os.path.join(folder, 'run')
     self._folder = folder
-    self._addresses = ','.join(_free_address() for _ in range(2))
+    self._addresses = ','.join(tiny.free_address() for _ in range(2))
     self.processes: dict[int, subprocess.Popen] = {}
 
   def start(self, task: int) -> None:

@@ -2,6 +2,7 @@
 
 import csv
 import os
+import socket
 import tempfile
 from typing import Any
 
@@ -60,6 +61,13 @@ def rows(run_dir: str) -> list[dict[str, str]]:
   """Returns the rows of a run's metrics.csv."""
   with open(os.path.join(run_dir, 'metrics.csv'), encoding='utf-8') as file:
     return list(csv.DictReader(file))
+
+
+def free_address() -> str:
+  """Returns 'HOST:PORT' on the loopback, where nothing listens yet."""
+  with socket.socket() as listener:
+    listener.bind(('127.0.0.1', 0))
+    return f'127.0.0.1:{listener.getsockname()[1]}'
 
 
 def train_for(test_class: type[absltest.TestCase], **changes) -> str:

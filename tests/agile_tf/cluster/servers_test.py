@@ -1,6 +1,5 @@
 """Tests a chief and a server, both in this process."""
 
-import socket
 import threading
 from unittest import mock
 
@@ -23,19 +22,13 @@ from tests.agile_tf import tiny
 _CHANGES = dict(steps=16, reward_prediction=True, devices='none')
 
 
-def _free_address():
-  with socket.socket() as listener:
-    listener.bind(('127.0.0.1', 0))
-    return f'127.0.0.1:{listener.getsockname()[1]}'
-
-
 class ServersTest(absltest.TestCase):
 
   @classmethod
   def setUpClass(cls):
     super().setUpClass()
     # A server cannot be stopped, so all tests share one.
-    cls.cluster = roles.Cluster((_free_address(),), 1)
+    cls.cluster = roles.Cluster((tiny.free_address(),), 1)
     cls.target = tf.distribute.Server(
         {'worker': list(cls.cluster.servers)},
         config=tf.compat.v1.ConfigProto(
@@ -144,7 +137,7 @@ class ServersTest(absltest.TestCase):
     self.assertEqual(device.received, 4 + 4 + 4 * 50)
 
   def test_a_device_that_does_not_answer_is_lost(self):
-    device = self._device(1.0, _free_address())
+    device = self._device(1.0, tiny.free_address())
     play = tf.function(lambda theta: (theta, (theta,)), autograph=False)
     for _ in range(2):
       with self.assertRaises(placement.LostError):

@@ -73,9 +73,7 @@ class ServingTest(parameterized.TestCase):
   @pytest.mark.slow
   def test_two_processes_make_a_run_and_end_together(self):
     run_dir = self.create_tempdir().full_path
-    with socket.socket() as listener:
-      listener.bind(('127.0.0.1', 0))
-      address = f'127.0.0.1:{listener.getsockname()[1]}'
+    address = tiny.free_address()
     server, chief = (
         subprocess.Popen(
             [sys.executable, '-m', 'agile_tf.launch',
