@@ -18,8 +18,8 @@ import tensorflow as tf
 
 _Program = Callable[..., Any]
 
-# How often a policy thread without a device says so.
-_REMINDER_SECONDS = 600.0
+# How often it is said that policy threads have no device.
+_REMINDER_SECONDS = 60
 
 
 class LostError(Exception):
@@ -76,30 +76,17 @@ class Seat:
     self._thread = thread
     self._devices = devices
     self._device: Device
-    self._waiting_since = self._said = 0.0  # 0: it has a device.
 
   def _choose(self) -> Device:
     devices = self._devices()
     if not devices:
-      self._wait()
+      logging.log_every_n_seconds(
+          logging.WARNING,
+          'No device is left for policy threads. They wait for one.',
+          _REMINDER_SECONDS)
+      time.sleep(0.5)  # Then the thread may be stopped, or try again.
       raise LostError('There is no device for policy threads.')
-    self._waiting_since = 0.0
     return devices[self._thread % len(devices)]
-
-  def _wait(self) -> None:
-    """Waits a moment, after which the thread may be stopped or try again."""
-    now = time.monotonic()
-    if not self._waiting_since:
-      self._waiting_since = self._said = now
-      logging.warning(
-          'No device is left for policy thread %d. It waits for one.',
-          self._thread)
-    elif now - self._said > _REMINDER_SECONDS:
-      self._said = now
-      logging.warning(
-          'Policy thread %d has been waiting for a device for %.0f minutes.',
-          self._thread, (now - self._waiting_since) / 60)
-    time.sleep(0.5)
 
   def compiling(self) -> contextlib.AbstractContextManager:
     """Returns what to hold until this thread has made its first steps."""

@@ -54,13 +54,14 @@ class PlacementTest(absltest.TestCase):
     devices = placement.Placement((), lambda: there)
     play = devices.seat(1).play(lambda: None)
     with (mock.patch.object(placement.time, 'sleep'),
-          mock.patch.object(placement, '_REMINDER_SECONDS', -1.0),
           self.assertLogs(level='WARNING') as logs):
-      for _ in range(2):
-        with self.assertRaises(placement.LostError):
-          play()
-    self.assertIn('No device is left for policy thread 1', logs.output[0])
-    self.assertIn('has been waiting for a device', logs.output[1])
+      for reminder, messages in (0, 2), (60, 2):
+        with mock.patch.object(placement, '_REMINDER_SECONDS', reminder):
+          for _ in range(2):
+            with self.assertRaises(placement.LostError):
+              play()
+        self.assertLen(logs.output, messages)
+    self.assertIn('No device is left for policy threads', logs.output[0])
     there.append(device := mock.Mock())
     play()
     there.append(other := mock.Mock())
