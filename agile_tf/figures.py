@@ -10,7 +10,8 @@ run, copy both files.
 
 Solid lines are ours: the mean over seeds, with a band of one standard deviation
 over seeds. Dashed lines are the paper's. Unfinished runs are drawn up to their
-last step; the line is thin where some seeds are missing. Runs on other
+last step; the line is thin where some seeds are missing. The axis ends at twice
+the steps of the longest run, or after the paper's curves. Runs on other
 instructions than the paper's, such as those of a laptop, are labelled so, and
 the paper's curves then have their own axis at the top.
 
@@ -86,14 +87,18 @@ def _draw(ax: axes.Axes, runs: _Runs,
   replica = drawn.keys() <= experiments.VARIANTS.keys() and (
       results.are_replicas(runs[name] for name in drawn))
   _title(ax, replica)
-  top = ax
-  if published and replica:
-    end_of_paper = max(curve.steps[-1] for curve in published.values())
-    top = ax.twiny()
-    top.set_xlim(0, end_of_paper)
-    _label_steps(top, end_of_paper)
-    top.set_xlabel("the paper's steps, millions (dashed)")
-    ax.set_xlim(0, longest)
+  top, shown = ax, longest
+  if published:
+    paper_begins = max(curve.steps[0] for curve in published.values())
+    paper_ends = max(curve.steps[-1] for curve in published.values())
+    if replica:
+      top = ax.twiny()
+      top.set_xlim(0, paper_ends)
+      _label_steps(top, paper_ends)
+      top.set_xlabel("the paper's steps, millions (dashed)")
+    else:
+      shown = max(longest, min(2 * max(longest, paper_begins), paper_ends))
+    ax.set_xlim(0, shown)
   for i, name in enumerate(variants):
     color = f'C{i}'
     if name in drawn:
@@ -115,9 +120,9 @@ def _draw(ax: axes.Axes, runs: _Runs,
         ax.plot([], [], color=color, linestyle='--', linewidth=1,
                 label=experiments.variant(name).label)
   if published:
-    ax.plot([], [], color='gray', linestyle='--', linewidth=1, label='paper')
-  _label_steps(
-      ax, longest if replica or not published else ax.get_xlim()[1])
+    ax.plot([], [], color='gray', linestyle='--', linewidth=1,
+            label=f'paper (to {paper_ends / 1e6:.0f} million steps)')
+  _label_steps(ax, shown)
   ax.set_ylabel(_COLUMNS[column])
   ax.yaxis.set_major_formatter(lambda y, _: f'{100 * y:g} %')
   ax.set_ylim(0, 1.02 if 'false' not in column else None)

@@ -3,6 +3,7 @@
 import json
 
 from absl.testing import absltest
+from absl.testing import parameterized
 import numpy as np
 
 from agile_tf import figures
@@ -20,7 +21,7 @@ def _dashed(drawing):
           if line.get_linestyle() == '--' and len(line.get_xdata())]
 
 
-class FiguresTest(absltest.TestCase):
+class FiguresTest(parameterized.TestCase):
 
   def test_draws_what_there_is(self):
     runs = {
@@ -42,12 +43,14 @@ class FiguresTest(absltest.TestCase):
     np.testing.assert_allclose(
         ends, [.874, .876, .947, .990, .996], atol=.001)
 
-  def test_runs_of_the_papers_job_share_its_axis(self):
-    run = finished.run('relations', steps=[1e7, 4e7], success_rate=[.1, .2])
+  @parameterized.parameters((1e6, 4e7), (4e7, 8e7), (3e8, 5e8), (6e8, 6e8))
+  def test_runs_of_the_papers_job_share_its_axis(self, steps, end):
+    run = finished.run('relations', steps=[steps / 2, steps],
+                       success_rate=[.1, .2])
     drawing = figures.draw({'relations': [run]})['figure4_left']
     self.assertLen(drawing.axes, 1)
     self.assertEqual(drawing.axes[0].get_title(), '')
-    self.assertGreater(drawing.axes[0].get_xlim()[1], 4e8)
+    self.assertAlmostEqual(drawing.axes[0].get_xlim()[1] / end, 1, places=2)
 
   def test_a_smaller_job_has_an_axis_of_its_own_and_says_so(self):
     small = finished.run(
