@@ -21,7 +21,11 @@ from tests.agile_tf.agent import network_oracles
 
 
 def _random(network, seed):
-  """Float32 parameters with large FiLM tables, and no zeros among biases."""
+  """Float32 parameters with large FiLM tables, and no zeros among biases.
+
+  Reward prediction's logits stay small. Where its softmax is saturated, its
+  gradient is the difference of two numbers near 1.
+  """
   rng = np.random.default_rng(seed)
   values = network.layout.split(cases.parameters(network, seed))
   for name in values:
@@ -31,6 +35,8 @@ def _random(network, seed):
     elif name.endswith(('/gamma/w', '/beta/w')):  # Of the FiLM-LSTM.
       values[name] = tf.constant(
           rng.normal(scale=0.3, size=values[name].shape), tf.float32)
+    elif name.endswith('reward_prediction/w'):
+      values[name] *= 0.2
   return network.layout.join(values)
 
 
@@ -66,7 +72,10 @@ class GradientsFormulaTest(parameterized.TestCase):
     return tf.nest.map_structure(lambda *x: tf.stack(x), *outputs)
 
   def _assert_close(self, network, actual, expected, who='', without=()):
-    """Compares each parameter's gradient by its own largest number.
+    """Compares each parameter's gradient by its own norm.
+
+    A single number may be further off: where a ReLU's input is nearly 0, its
+    sign is different in float32, and with it one state's share of the gradient.
 
     Those that begin with one of `without` are zeros, and no others.
     """
@@ -76,7 +85,10 @@ class GradientsFormulaTest(parameterized.TestCase):
       largest = np.abs(other).max()
       self.assertEqual(largest == 0, short.startswith(tuple(without)), short)
       np.testing.assert_allclose(
-          one, other, rtol=0, atol=1e-4 * largest, err_msg=f'{who} {name}')
+          one, other, rtol=0, atol=1e-3 * largest, err_msg=f'{who} {name}')
+      self.assertLessEqual(
+          np.linalg.norm(one - other), 2e-4 * np.linalg.norm(other),
+          f'{who} {name}')
 
   def _gradient(self, p, loss):
     with tf.GradientTape() as tape:
