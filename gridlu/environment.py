@@ -58,14 +58,8 @@ def set_up(
   if not isinstance(physics, world.Physics):
     raise ValueError(f'physics is {physics!r}: expected a world.Physics, '
                      'such as world.IMMOVABLE_RED_RECTS.')
-  if isinstance(instructions, str):
-    raise ValueError(f'instructions is the string {instructions!r}: expected '
-                     'a list of instructions; put it into one.')
-  if instructions is None:
-    parsed = found.instructions()
-  else:
-    parsed = tuple(
-        language.parse(i) if isinstance(i, str) else i for i in instructions)
+  parsed = (found.instructions() if instructions is None else
+            language.checked_list(instructions))
   if not parsed:
     raise ValueError('instructions is empty: expected at least one, or None '
                      "for all of the task's.")
@@ -75,9 +69,10 @@ def set_up(
       found.has_ground_truth if rewarded is None else rewarded)
 
 
-# Draws a number of instances, whose instructions are indices into those of an
-# environment.
-Draw = Callable[[np.random.Generator, int], instances.Instances]
+# Draws a number of instances of some instructions, in a world of some physics.
+Draw = Callable[
+    [np.random.Generator, int, tuple[language.Instruction, ...],
+     world.Physics], instances.Instances]
 
 
 class Supply:
@@ -96,17 +91,20 @@ class Supply:
     self._setup = setup
     self._draw_instances = draw or self._of_task
     self._size = block
-    self._rng = np.random.default_rng(seed)
+    self._rng = instances.generator(seed)
     self._draw()
 
-  def _of_task(self, rng: np.random.Generator,
-               count: int) -> instances.Instances:
-    return self._setup.task.instances(rng, count, self._setup.instructions)
+  def _of_task(self, rng: np.random.Generator, count: int,
+               instructions: tuple[language.Instruction, ...],
+               physics: world.Physics) -> instances.Instances:
+    del physics
+    return self._setup.task.instances(rng, count, instructions)
 
   def _draw(self) -> None:
     """Draws the next block and keeps the generator's state before it."""
     self._start = self._rng.bit_generator.state
-    self._block = self._draw_instances(self._rng, self._size)
+    self._block = self._draw_instances(
+        self._rng, self._size, self._setup.instructions, self._setup.physics)
     self._served = 0
 
   def take(self, count: int) -> instances.Instances:
@@ -172,8 +170,9 @@ class GridLU(dm_env.Environment):
       rewarded: Whether the reward is the ground truth, or always 0; None for
         the task's default. The paper has no ground truth for Arrangements. Our
         checker is for evaluation, not for training.
-      draw: Draws the episodes' instances, such as `near_goals.NearGoals`; None
-        for the task's.
+      draw: Draws the episodes' instances, such as a `near_goals.NearGoals`;
+        None for the task's. It is given a generator, a count, the instructions
+        and the physics. An instance has an index into these instructions.
 
     Raises:
       ValueError: An argument is not as described.
@@ -243,10 +242,10 @@ class GridLU(dm_env.Environment):
       RuntimeError: There was no episode yet.
     """
     self._state = self._start
-    observation = self._observation()
+    self._current_state()  # Raises the error.
     self._num_steps = 0
     self._ended = False
-    return dm_env.restart(observation)
+    return self._time_step(0.0)
 
   def step(self, action) -> dm_env.TimeStep:
     """Takes an action; after an episode's last step, starts the next episode.
@@ -276,10 +275,16 @@ class GridLU(dm_env.Environment):
     reward = 0.0
     if setup.rewarded:
       reward = float(self.success)
+    self._ended = self._num_steps == setup.episode_length
+    return self._time_step(reward)
+
+  def _time_step(self, reward: float) -> dm_env.TimeStep:
+    """Returns the current time step; an episode's first has no reward."""
     observation = self._observation()
-    if self._num_steps < setup.episode_length:
+    if not self._num_steps:
+      return dm_env.restart(observation)
+    if not self._ended:
       return dm_env.transition(reward, observation)
-    self._ended = True
     if self._truncate:
       return dm_env.truncation(reward, observation)
     return dm_env.termination(reward, observation)
@@ -331,8 +336,8 @@ class GridLU(dm_env.Environment):
       state: What `get_state` returned.
 
     Returns:
-      The time step of that state, with a reward of 0. It has no observation if
-      there was no episode yet.
+      The time step of that state, with a reward of 0 unless it is an episode's
+      first. It has no observation if there was no episode yet.
 
     Raises:
       ValueError: It comes from an environment with other instructions.
@@ -352,6 +357,4 @@ class GridLU(dm_env.Environment):
     self._ended = state['ended']
     if self._state is None:
       return dm_env.restart(None)
-    if self._ended:
-      return dm_env.termination(0.0, self._observation())
-    return dm_env.transition(0.0, self._observation())
+    return self._time_step(0.0)

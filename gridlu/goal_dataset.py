@@ -34,8 +34,10 @@ import numpy as np
 
 from gridlu import archives
 from gridlu import files
+from gridlu import instances
 from gridlu import language
 from gridlu import program
+from gridlu import recording
 from gridlu import tasks
 from gridlu import world
 
@@ -113,6 +115,12 @@ class GoalDataset:
       raise GoalDatasetError(
           f'states[{bad[0]}, {column}] is {states[bad[0], column]}: expected '
           f'less than {limits[column]}. world.pack makes such rows.')
+    here = states[np.arange(len(states)), states[:, world.NUM_CELLS]]
+    bad = np.flatnonzero((here == 0) & (states[:, -1] > 0))
+    if len(bad):
+      raise GoalDatasetError(
+          f'states[{bad[0]}] has an agent that carries a block, and its cell '
+          f'{states[bad[0], world.NUM_CELLS]} has none: expected one there.')
 
 
 # An array, or what a file's header says of one.
@@ -290,21 +298,17 @@ def generate(
     A data set with packed states. Its `instructions` are those that occur.
 
   Raises:
-    ValueError: The task does not exist, `count` is below 1, or `instructions`
-      is empty or does not fit the task.
+    ValueError: An argument is not as described, or `instructions` is empty or
+      does not fit the task.
   """
   kind = tasks.find(task)
   if count < 1:
     raise ValueError(f'count is {count}: expected at least 1.')
   if not 0 <= carrying <= 1:
     raise ValueError(f'carrying is {carrying}: expected a share, 0 to 1.')
-  if instructions is None:
-    parsed = kind.instructions()
-  else:
-    parsed = tuple(language.parse(i) if isinstance(i, str) else i
-                   for i in dict.fromkeys(instructions))
-    parsed = tuple(dict.fromkeys(parsed))
-  rng = np.random.default_rng(seed)
+  parsed = (kind.instructions() if instructions is None else
+            tuple(dict.fromkeys(language.checked_list(instructions))))
+  rng = instances.generator(seed)
   drawn = kind.goal_states(rng, count, parsed)
   state = drawn.state
   if carrying:  # The ground truth looks at positions only.
@@ -365,17 +369,17 @@ def main(argv: Sequence[str]) -> None:
   del argv
   values = flags.FLAGS
   output = values.output
-  if os.path.exists(output):
+  if os.path.exists(output) and not os.path.isdir(output):
     raise program.UserError(f'--output={output} exists already: name another '
                             'file, or remove it first.')
-  folder = os.path.dirname(output) or '.'
-  if not os.path.isdir(folder):
-    raise program.UserError(f'--output={output}: there is no folder {folder}; '
-                            'make it first.')
+  recording.check_output('output', output)
   start = time.monotonic()
-  dataset = generate(
-      values.task, values.size, values.seed, carrying=values.carrying)
-  save(output, dataset)
+  try:
+    dataset = generate(
+        values.task, values.size, values.seed, carrying=values.carrying)
+    save(output, dataset)
+  except (ValueError, OSError) as error:
+    raise program.UserError(f'{output} was not written: {error}') from error
   print(f'{output}: {len(dataset):,} goal states for '
         f'{len(dataset.instructions)} instructions, '
         f'{os.path.getsize(output) / 1e6:.1f} MB, '

@@ -1,6 +1,6 @@
 """GridLU as a Gymnasium environment.
 
-Needs the package gymnasium (`pip install agile-tf[gym]`).
+Needs the package gymnasium (`pip install -e '.[gym]'`).
 
     import gridlu
     import gymnasium
@@ -10,6 +10,10 @@ Needs the package gymnasium (`pip install agile-tf[gym]`).
 Or in one line, `gymnasium.make('gridlu.gym:GridLU-Relations-v0')`. Further
 arguments of `make` are those of `GridLUEnv`. `TokenInstruction` makes an
 environment for learners that cannot read text.
+
+Where `make_vec` has `vectorization_mode='async'`, add
+`vector_kwargs={'shared_memory': False}` or use tokens: Gymnasium (1.4) returns
+texts of blanks from memory that its processes share.
 """
 
 from collections.abc import Iterator, Sequence
@@ -83,6 +87,8 @@ class GridLUEnv(gymnasium.Env[Observation, Any]):
         task=task, episode_length=episode_length, instructions=instructions,
         physics=physics, truncate=truncate, rewarded=rewarded)
     self._environment = environment.GridLU(**self._arguments)
+    if instructions is not None:  # `reset` needs them again.
+      self._arguments['instructions'] = self._environment.instructions
     self._truncate = truncate
     self.render_mode = render_mode
     # The image of the current state.

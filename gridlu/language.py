@@ -28,7 +28,7 @@ derive a class for each word. `parse` then knows these words.
 """
 
 import abc
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 import dataclasses
 import functools
 import itertools
@@ -487,3 +487,42 @@ def parse(text: str) -> Instruction:
   parser.symbol(')')
   parser.end()
   return cls(left, right)
+
+
+def checked(instruction: Instruction | str,
+            name: str = 'instruction') -> Instruction:
+  """Returns an instruction, parsed if it is a text.
+
+  Args:
+    instruction: An instruction, or its text.
+    name: What errors call it.
+
+  Raises:
+    ValueError: It is neither.
+    InstructionError: The text is not an instruction.
+  """
+  if isinstance(instruction, str):
+    return parse(instruction)
+  if not isinstance(instruction, Instruction):
+    raise ValueError(f'{name} is {instruction!r}: expected a '
+                     'language.Instruction or its text.')
+  return instruction
+
+
+def checked_list(instructions: Iterable[Instruction | str]
+                ) -> tuple[Instruction, ...]:
+  """Returns a list of instructions, those that are texts parsed.
+
+  Raises:
+    ValueError: It is a string, no list, or has something that is neither.
+    InstructionError: A text is not an instruction.
+  """
+  if isinstance(instructions, str):
+    raise ValueError(f'instructions is the string {instructions!r}: expected '
+                     'a list of instructions; put it into one.')
+  if not isinstance(instructions, Iterable):
+    raise ValueError(f'instructions is {instructions!r}: expected a list of '
+                     'instructions.')
+  return tuple(
+      checked(each, f'instructions[{i}]')
+      for i, each in enumerate(instructions))

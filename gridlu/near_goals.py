@@ -18,38 +18,30 @@ from gridlu import world
 class NearGoals:
   """Draws goal examples, from where the agent takes random actions."""
 
-  def __init__(self, dataset: goal_dataset.GoalDataset,
-               instructions: Sequence[language.Instruction], distance: int):
-    """Selects the goal examples of some instructions.
+  def __init__(self, dataset: goal_dataset.GoalDataset, distance: int):
+    """Takes the goal examples.
 
     Args:
       dataset: Goal examples with packed GridLU states.
-      instructions: The instructions that the instances number.
       distance: The largest number of actions. All numbers from 0 up to it are
         equally likely.
 
     Raises:
-      ValueError: The data set has images, or no example of the instructions.
+      ValueError: The data set has images, or the distance is negative.
     """
     if dataset.states is None:
       raise ValueError('the goal examples are images: expected GridLU states.')
-    numbers = {str(each): i for i, each in enumerate(instructions)}
-    index = np.array(
-        [numbers.get(str(language.parse(text)), -1)
-         for text in dataset.instructions], np.int32)
-    index = index[dataset.instruction]
-    rows = np.flatnonzero(index >= 0)
-    if not len(rows):
-      raise ValueError(
-          f'none of the {len(dataset)} goal examples has one of the '
-          f'{len(instructions)} instructions: add some.')
-    self._index = index[rows]
-    self._states = dataset.states[rows]
-    self._names_agent = np.array(['AGENT' in text for text in numbers])
+    if distance < 0:
+      raise ValueError(f'distance is {distance}: expected 0 or more actions.')
+    self._states = dataset.states
+    self._instruction = dataset.instruction
+    self._texts = [str(language.parse(text)) for text in dataset.instructions]
     self._distance = distance
 
-  def __call__(self, rng: np.random.Generator,
-               count: int) -> instances_lib.Instances:
+  def __call__(self, rng: np.random.Generator, count: int,
+               instructions: Sequence[language.Instruction],
+               physics: world.Physics = world.NORMAL
+              ) -> instances_lib.Instances:
     """Draws instances.
 
     The agent takes random moves from where it is in the goal example. This
@@ -61,14 +53,27 @@ class NearGoals:
     Args:
       rng: The generator to draw from.
       count: N, how many to draw.
+      instructions: The instructions to draw from.
+      physics: Which blocks can be moved. The agent carries no others.
 
     Returns:
       N instances. A start may satisfy its instruction.
+
+    Raises:
+      ValueError: No goal example has one of the instructions.
     """
-    rows = rng.integers(len(self._index), size=count)
-    index = self._index[rows]
-    carries = ~self._names_agent[index]
-    state = _carrying(rng, world.unpack(self._states[rows]), carries)
+    numbers = {str(each): i for i, each in enumerate(instructions)}
+    index = np.array([numbers.get(text, -1) for text in self._texts], np.int32)
+    candidates = np.flatnonzero(index[self._instruction] >= 0)
+    if not len(candidates):
+      raise ValueError(
+          f'none of the {len(self._states)} goal examples has one of the '
+          f'{len(instructions)} instructions: add some.')
+    rows = candidates[rng.integers(len(candidates), size=count)]
+    names_agent = np.array(['AGENT' in text for text in self._texts])
+    carries = ~names_agent[self._instruction[rows]]
+    state = _carrying(
+        rng, world.unpack(self._states[rows]), carries, physics)
     length = rng.integers(self._distance + 1, size=count)
     early = (rng.random(count) * length).astype(np.int64)
     put_down = np.where(
@@ -80,17 +85,23 @@ class NearGoals:
       action = np.select(
           [carries & (t == put_down), t >= length],
           [world.Action.INTERACT, world.Action.NOOP], action)
-      state = world.step(state, action)
-    return instances_lib.Instances(index, state)
+      state = world.step(state, action, physics)
+    return instances_lib.Instances(index[self._instruction[rows]], state)
 
 
 def _carrying(rng: np.random.Generator, state: world.State,
-              chosen: np.ndarray) -> world.State:
-  """Puts the agents of chosen boards (bool [N]) on a block, to carry it."""
+              chosen: np.ndarray, physics: world.Physics) -> world.State:
+  """Puts the agents of chosen boards (bool [N]) on a block, to carry it.
+
+  Where no block can be moved, and on the other boards, agents stay. None
+  carries a block that cannot be moved.
+  """
   cells = state.blocks.reshape(-1, world.NUM_CELLS)
-  order = rng.random(cells.shape) * (cells > 0)
-  chosen = chosen & np.any(cells > 0, axis=1)
+  movable = (cells > 0) & ~np.isin(cells, physics.immovable)
+  order = rng.random(cells.shape) * movable
+  chosen = chosen & np.any(movable, axis=1)
   places = np.stack(np.divmod(np.argmax(order, axis=1), world.SIZE), axis=-1)
+  agent = np.where(chosen[:, None], places, state.agent).astype(np.int32)
+  here = movable[np.arange(len(cells)), world.cell_index(agent)]
   return state._replace(
-      agent=np.where(chosen[:, None], places, state.agent).astype(np.int32),
-      carrying=state.carrying | chosen)
+      agent=agent, carrying=(state.carrying | chosen) & here)

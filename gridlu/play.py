@@ -149,7 +149,7 @@ def demonstrate(environment: environment_lib.GridLU, episodes: int,
     if i:
       game.press('r')
     solution = solver.solve(
-        environment.instruction, environment.state,
+        environment.instruction, environment.state, environment.physics,
         max_steps=environment.episode_length)
     for chosen in solution.actions or ():
       game.press(_KEY_OF[chosen])
@@ -195,8 +195,9 @@ def define_flags() -> None:
       f'{recording_lib.RECORDED_EPISODES} episodes with at least one step. It '
       'is written at the end and replaces an existing file.')
   flags.DEFINE_integer(
-      'demonstrate', 0, 'Instead of playing, record optimal solutions of this '
-      'many instances to --record.', lower_bound=0)
+      'demonstrate', 0, 'Instead of playing, print optimal solutions of this '
+      'many instances, and record them to --record, which has the last '
+      f'{recording_lib.RECORDED_EPISODES} of them.', lower_bound=0)
 
 
 @program.main()

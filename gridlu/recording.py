@@ -1,11 +1,12 @@
 """Records episodes as animated GIFs.
 
 `save_gif` writes any images. A program that plays episodes calls `check_output`
-at its start, collects states in a `Recording`, and calls `finish` at its end.
+at its start, collects states in a `Recording`, and saves it at its end.
 """
 
 import collections
 from collections.abc import Sequence
+import contextlib
 import os
 import tempfile
 from typing import BinaryIO
@@ -13,6 +14,7 @@ from typing import BinaryIO
 import numpy as np
 from PIL import Image
 
+from gridlu import files
 from gridlu import program
 from gridlu import rendering
 from gridlu import world
@@ -20,27 +22,29 @@ from gridlu import world
 RECORDED_EPISODES = 20  # How many episodes a `Recording` keeps by default.
 _STEP_SECONDS = .5
 _END_SECONDS = 2.
-_LONGEST_SECONDS = 600.  # A GIF counts hundredths of seconds in 16 bits.
+# Of a frame, or of equal frames in a row, which become one: a GIF counts
+# hundredths of seconds in 16 bits.
+_LONGEST_SECONDS = 600.
 
 
 class OutputError(program.UserError):
   """A file that cannot be written."""
 
 
-def check_output(flag: str, path: str, suffix: str) -> None:
+def check_output(flag: str, path: str, suffix: str = '') -> None:
   """Checks that a file can be written, before the work that fills it.
 
   Args:
     flag: The flag that names the file, without its dashes.
     path: The file. Its folder must exist.
-    suffix: The end that its name must have, such as '.gif'.
+    suffix: The end that its name must have, such as '.gif'; '' for any.
 
   Raises:
     OutputError: The file cannot be written. The message says why.
   """
   folder = os.path.dirname(path) or '.'
-  if not path.lower().endswith(suffix) or os.path.isdir(path):
-    problem = f'expected the name of a {suffix} file'
+  if (not path or not path.lower().endswith(suffix) or os.path.isdir(path)):
+    problem = f'expected the name of a {suffix or "new"} file'
   elif not os.path.isdir(folder):
     problem = f'there is no folder {folder}; make it first'
   elif os.path.exists(path) and not os.access(path, os.W_OK):
@@ -71,7 +75,8 @@ def save_gif(path: str | os.PathLike | BinaryIO, images: np.ndarray,
 
   Raises:
     ValueError: `images` is not such an array, there is not one caption or time
-      for each image, or a number is out of range.
+      for each image, or a number is out of range. Equal frames in a row can
+      last 600 seconds together.
     OSError: The file cannot be written.
   """
   images = rendering.checked(images, captions)
@@ -91,14 +96,26 @@ def save_gif(path: str | os.PathLike | BinaryIO, images: np.ndarray,
           images[i:i + 1], None if captions is None else captions[i:i + 1],
           scale=scale)
       for i in range(count)]
+  lasted = 0.0
+  for i, time in enumerate(times):
+    if i and np.array_equal(frames[i], frames[i - 1]):
+      time += lasted
+    lasted = time
+    if lasted > _LONGEST_SECONDS:
+      raise ValueError(
+          f'the equal frames up to images[{i}] last {lasted:g} seconds: '
+          f'expected up to {_LONGEST_SECONDS:g}.')
   # Captions differ in their numbers of lines; a GIF's frames have one size.
   height = max(len(frame) for frame in frames)
   pictures = [
       Image.fromarray(rendering.pad(frame, height, frame.shape[1]))
       for frame in frames]
-  pictures[0].save(
-      path, format='GIF', save_all=True, append_images=pictures[1:], loop=0,
-      duration=[int(x) for x in np.round(1000 * times)])
+  with (files.replacing(os.fspath(path), 'wb')
+        if isinstance(path, (str, os.PathLike)) else
+        contextlib.nullcontext(path)) as file:
+    pictures[0].save(
+        file, format='GIF', save_all=True, append_images=pictures[1:], loop=0,
+        duration=[int(x) for x in np.round(1000 * times)])
 
 
 class Recording:

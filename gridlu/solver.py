@@ -424,17 +424,6 @@ def _meaning(instruction: language.Instruction, physics: world.Physics
   return type(instruction)(left, right), (-1, *roles)
 
 
-def _checked_instruction(instruction: language.Instruction | str, name: str
-                        ) -> language.Instruction:
-  """Checks an instruction and parses it if it is a text."""
-  if isinstance(instruction, str):
-    return language.parse(instruction)
-  if not isinstance(instruction, language.Instruction):
-    raise ValueError(f'{name} is {instruction!r}: expected a '
-                     'language.Instruction or its text.')
-  return instruction
-
-
 def _checked_states(states: world.State, batch: tuple[int, ...], name: str
                    ) -> world.State:
   """Checks states and returns them as NumPy arrays of the right dtypes."""
@@ -545,8 +534,7 @@ def shortest(
     raise ValueError(f'instructions is {str(instructions)!r}: expected a list, '
                      'one for each state; repeat it.')
   limit = _checked_limits(physics, max_steps, max_states)
-  checked = [_checked_instruction(instruction, f'instructions[{i}]')
-             for i, instruction in enumerate(instructions)]
+  checked = language.checked_list(instructions)
   states = _checked_states(states, (len(checked),), 'states')
   steps = np.zeros(len(checked), np.int32)
   if not checked:
@@ -585,7 +573,7 @@ def solve(
     language.InstructionError: See `shortest`.
   """
   limit = _checked_limits(physics, max_steps, max_states)
-  checked = _checked_instruction(instruction, 'instruction')
+  checked = language.checked(instruction)
   state = _checked_states(state, (), 'state')
   batch = world.State(*(np.asarray(x)[None] for x in state))
   (problem, _, start), = _problems([checked], batch, physics)

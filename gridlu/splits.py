@@ -16,14 +16,15 @@ WAYS = ('strings', 'meanings')
 
 
 def split(
-    instructions: Sequence[language.Instruction], way: str, share: float,
+    instructions: Sequence[language.Instruction | str], way: str, share: float,
     seed: int
 ) -> tuple[tuple[language.Instruction, ...],
            tuple[language.Instruction, ...]]:
   """Splits instructions at random.
 
   Args:
-    instructions: The instructions to split, without duplicates.
+    instructions: The instructions to split, or their texts, without
+      duplicates.
     way: 'strings' draws single instructions; 'meanings' draws instructions
       together with their twins.
     share: The share of the instructions, or of their meanings, to hold out;
@@ -35,12 +36,13 @@ def split(
     `instructions`.
 
   Raises:
-    ValueError: There is no such way, or a side would be empty.
+    ValueError: An argument is not as described, or a side would be empty.
   """
   if way not in WAYS:
     raise ValueError(f'way is {way!r}: expected one of {WAYS}.')
   if not 0 < share < 1:
     raise ValueError(f'share is {share}: expected more than 0 and less than 1.')
+  instructions = language.checked_list(instructions)
   members: dict[frozenset[str], list[int]] = {}
   for i, instruction in enumerate(instructions):
     names = {str(instruction)}

@@ -89,7 +89,7 @@ def find(name: str) -> Task:
   Raises:
     ValueError: There is no such task.
   """
-  if name not in TASKS:
+  if not isinstance(name, str) or name not in TASKS:
     raise ValueError(f'task is {name!r}: expected one of {tuple(TASKS)}.')
   return TASKS[name]
 
@@ -108,9 +108,9 @@ def satisfied(instruction: language.Instruction | str,
     bool [...], with the batch dimensions of `states`.
 
   Raises:
+    ValueError: It is neither.
     language.InstructionError: The text is not an instruction.
   """
-  if isinstance(instruction, str):
-    instruction = language.parse(instruction)
+  instruction = language.checked(instruction)
   task = find(instruction.task)
   return task.satisfied(task.encode([instruction])[0], states)

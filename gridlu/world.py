@@ -12,6 +12,7 @@ and arithmetic with explicit dtypes: no assignment, no fancy indexing and no
 reshaping of unknown batch dimensions.
 """
 
+from collections.abc import Iterable
 import dataclasses
 import enum
 from typing import Any, NamedTuple
@@ -104,6 +105,9 @@ class Physics:
   immovable: tuple[int, ...] = ()
 
   def __post_init__(self):
+    if not isinstance(self.immovable, Iterable):
+      raise ValueError(f'Physics.immovable is {self.immovable!r}: expected '
+                       'several block codes, such as (4,).')
     for code in self.immovable:
       if isinstance(code, bool) or code not in range(1, NUM_BLOCK_CODES):
         raise ValueError(

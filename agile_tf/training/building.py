@@ -441,7 +441,10 @@ def _with_curriculum(config: config_lib.Config, world: worlds.World,
   draw = None
   if config.first_distance:
     assert goal_examples is not None
-    draw = _near_goals(config, goal_examples)
+    try:
+      draw = near_goals.NearGoals(goal_examples.dataset, config.first_distance)
+    except ValueError as error:
+      raise _no_near_goals(config, error) from error
   first = make_world(
       config, only=config.first_instructions, flag='first_instructions',
       draw=draw)
@@ -450,29 +453,21 @@ def _with_curriculum(config: config_lib.Config, world: worlds.World,
 
   def make_environment(seed: int) -> dm_env.Environment:
     seeds = np.random.SeedSequence(seed).generate_state(3)
+    try:
+      beginning = first.make_environment(int(seeds[0]))
+    except ValueError as error:  # No goal example has these instructions.
+      raise _no_near_goals(config, error) from error
     return curriculum.Curriculum(
-        first.make_environment(int(seeds[0])),
-        world.make_environment(int(seeds[1])), episodes, int(seeds[2]))
+        beginning, world.make_environment(int(seeds[1])), episodes,
+        int(seeds[2]))
 
   return make_environment
 
 
-def _near_goals(config: config_lib.Config, goal_examples: worlds.GoalExamples
-               ) -> near_goals.NearGoals:
-  """Draws the curriculum's instances from the goal examples.
-
-  Raises:
-    ConfigError: if they are images, or none has one of its instructions.
-  """
-  _, instructions = _sides(config)
-  try:
-    return near_goals.NearGoals(
-        goal_examples.dataset,
-        matching(config.first_instructions, instructions, 'first_instructions'),
-        config.first_distance)
-  except ValueError as error:
-    raise config_lib.ConfigError(
-        f'--first_distance={config.first_distance}: {error}') from error
+def _no_near_goals(config: config_lib.Config,
+                   error: ValueError) -> config_lib.ConfigError:
+  return config_lib.ConfigError(
+      f'--first_distance={config.first_distance}: {error}')
 
 
 def _check_fit(config: config_lib.Config, world: worlds.World) -> None:

@@ -143,6 +143,20 @@ class GridLUTest(parameterized.TestCase):
       np.testing.assert_array_equal(environment.state.blocks,
                                     restored.state.blocks)
 
+  @parameterized.parameters(True, False)
+  def test_the_time_step_of_a_restored_state(self, truncate):
+    environment, other = (
+        gridlu.GridLU(seed=i, episode_length=3, truncate=truncate)
+        for i in range(2))
+    for _ in range(6):
+      step = environment.step(world.Action.NOOP)
+      restored = other.set_state(environment.get_state())
+      self.assertEqual(restored.step_type, step.step_type)
+      self.assertEqual(restored.discount, step.discount)
+      self.assertEqual(restored.reward, None if step.first() else 0.0)
+      np.testing.assert_array_equal(
+          restored.observation['image'], step.observation['image'])
+
   @parameterized.parameters(0, 3, 30)
   def test_repeats_an_episode(self, num_steps):
     environment = gridlu.GridLU(seed=2)
@@ -212,6 +226,11 @@ class GridLUTest(parameterized.TestCase):
       ('fraction', dict(episode_length=1.5), 'episode_length is 1.5'),
       ('empty', dict(instructions=[]), 'instructions is empty'),
       ('string', dict(instructions='NorthFrom'), 'put it into one'),
+      ('no_list', dict(instructions=3), 'instructions is 3: expected a list'),
+      ('number', dict(instructions=[3]), r'instructions\[0\] is 3: expected'),
+      ('task_list', dict(task=['relations']), r"task is \['relations'\]"),
+      ('seed', dict(seed=-1), 'seed is -1: expected a whole number'),
+      ('seed_text', dict(seed='a'), "seed is 'a': expected a whole number"),
       ('bad_instruction', dict(instructions=['NorthFrom(x']), 'at the caret'),
       ('other_task', dict(instructions=['Snake(AGENT, SCENE)']),
        'expected a GridLU-Relations'),

@@ -102,6 +102,10 @@ class GenerateTest(parameterized.TestCase):
       goal_dataset.generate('relations', 0, 0)
     with self.assertRaisesRegex(ValueError, 'instructions is empty'):
       goal_dataset.generate('relations', 1, 0, [])
+    with self.assertRaisesRegex(ValueError, 'put it into one'):
+      goal_dataset.generate('relations', 1, 0, 'SameLocation')
+    with self.assertRaisesRegex(ValueError, 'seed is -1'):
+      goal_dataset.generate('relations', 1, -1)
 
 
 class FileTest(parameterized.TestCase):
@@ -189,6 +193,9 @@ class FileTest(parameterized.TestCase):
       ('state_carrying',
        dict(images=None, states=np.full((3, 27), 2, np.uint8)),
        r'states\[0, 26\] is 2: expected less than 2'),
+      ('carries_nothing',
+       dict(images=None, states=np.array(3 * [26 * [0] + [1]], np.uint8)),
+       r'states\[0\] has an agent that carries a block, and its cell 0 has'),
   )
   def test_bad_content(self, changes, message):
     np.savez(self._path, **_arrays(**changes))
@@ -301,6 +308,21 @@ class FileTest(parameterized.TestCase):
     self.assertNotEqual(run.returncode, 0)
     self.assertIn('exists already', run.stdout + run.stderr)
     self.assertLen(goal_dataset.load(self._path), 50)
+
+  @parameterized.parameters(
+      (['--output='], 'expected the name of a new file'),
+      (['--output=/proc/goals.npz'], 'cannot be written'),
+      (['--output=/nowhere/goals.npz'], 'there is no folder /nowhere'),
+      (['--output={folder}'], 'expected the name of a new file'),
+      (['--output={folder}/' + 300 * 'g', '--size=1'], 'was not written'),
+      (['--output={folder}/g', '--carrying=nan'], 'carrying is nan'))
+  def test_bad_input_is_named(self, arguments, message):
+    folder = os.path.dirname(self._path)
+    run = self._run(*(each.format(folder=folder) for each in arguments))
+    self.assertEqual(run.returncode, 1)
+    self.assertIn(message, run.stderr)
+    self.assertNotIn('Traceback', run.stderr)
+    self.assertEmpty(os.listdir(folder))
 
 
 if __name__ == '__main__':

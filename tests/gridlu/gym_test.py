@@ -138,6 +138,28 @@ class GridLUEnvTest(parameterized.TestCase):
     self.assertEqual(observation['image'].shape, (2, 56, 56, 3))
     self.assertLen(observation['instruction'], 2)
 
+  @parameterized.parameters('sync', 'async')
+  def test_vectorised_environments_have_instructions(self, mode):
+    # Gymnasium's memory that processes share has no texts (see the module).
+    kwargs = {'shared_memory': False} if mode == 'async' else {}
+    environments = gymnasium.make_vec(
+        'GridLU-Relations-v0', num_envs=2, vectorization_mode=mode,
+        vector_kwargs=kwargs)
+    try:
+      texts = environments.reset(seed=0)[0]['instruction']
+    finally:
+      environments.close()
+    expected = [gridlu.GridLU(seed=i).reset().observation['instruction']
+                for i in range(2)]
+    self.assertEqual(list(texts), expected)
+
+  def test_a_list_of_instructions_is_copied(self):
+    texts = ["SameLocation(AGENT, Color('red', SCENE))"]
+    environment = gridlu.gym.GridLUEnv(instructions=iter(texts))
+    for _ in range(2):
+      observation, _ = environment.reset(seed=0)
+      self.assertEqual(observation['instruction'], texts[0])
+
   def test_tokens(self):
     environment = gridlu.gym.TokenInstruction(
         gymnasium.make('GridLU-Relations-v0'))

@@ -16,9 +16,8 @@ _WEST = "WestFrom(Color('red', SCENE), Shape('circle', SCENE))"
 
 def _draw(distance, texts=(_SOUTH, _WEST), count=2000):
   dataset = goal_dataset.generate('relations', 300, 0, texts)
-  drawn = near_goals.NearGoals(
-      dataset, [language.parse(text) for text in texts], distance)(
-          np.random.default_rng(0), count)
+  drawn = near_goals.NearGoals(dataset, distance)(
+      np.random.default_rng(0), count, [language.parse(text) for text in texts])
   return dataset, drawn
 
 
@@ -90,8 +89,7 @@ class NearGoalsTest(absltest.TestCase):
 
   def test_an_environment_draws_from_it_and_resumes(self):
     dataset = goal_dataset.generate('relations', 100, 0)
-    draw = near_goals.NearGoals(
-        dataset, language.relations_instructions(), 2)
+    draw = near_goals.NearGoals(dataset, 2)
     environment, other = (gridlu.GridLU(seed=i, draw=draw) for i in range(2))
     seen = set()
     for _ in range(300):
@@ -109,18 +107,48 @@ class NearGoalsTest(absltest.TestCase):
 
   def test_only_the_given_instructions(self):
     dataset = goal_dataset.generate('relations', 300, 0, (_SOUTH, _WEST))
-    drawn = near_goals.NearGoals(dataset, [language.parse(_WEST)], 1)(
-        np.random.default_rng(0), 20)
+    draw = near_goals.NearGoals(dataset, 0)
+    drawn = draw(np.random.default_rng(0), 20, [language.parse(_WEST)])
     np.testing.assert_array_equal(drawn.instruction, 0)
+    # Also if an instruction is there twice, and in an environment.
+    environment = gridlu.GridLU(
+        seed=0, instructions=[_SOUTH, _SOUTH], draw=draw)
+    for _ in range(20):
+      environment.reset()
+      self.assertEqual(str(environment.instruction), _SOUTH)
+      self.assertTrue(environment.success)
+
+  def test_nothing_immovable_is_carried_or_moved(self):
+    red = world.block('circle', 'red')
+    dataset = goal_dataset.generate('relations', 300, 0, (_WEST,), carrying=1)
+    starts = {row[:25] for row in _rows(world.unpack(dataset.states))}
+    instructions = [language.parse(_WEST)]
+    physics = world.Physics(immovable=(red,))
+    _, state = near_goals.NearGoals(dataset, 2)(
+        np.random.default_rng(0), 1000, instructions, physics)
+    here = state.blocks[np.arange(1000), *state.agent.T]
+    self.assertFalse(np.any(here[state.carrying] == red))
+    self.assertGreater(state.carrying.sum(), 300)
+    goals = {tuple(np.array(list(row)) == red) for row in starts}
+    self.assertContainsSubset(
+        {tuple(x) for x in (state.blocks == red).reshape(-1, 25)}, goals)
+    everything = world.Physics(tuple(range(1, world.NUM_BLOCK_CODES)))
+    _, state = near_goals.NearGoals(dataset, 2)(
+        np.random.default_rng(0), 100, instructions, everything)
+    self.assertFalse(np.any(state.carrying))
+    self.assertContainsSubset({row[:25] for row in _rows(state)}, starts)
 
   def test_errors(self):
     dataset = goal_dataset.generate('relations', 10, 0, (_SOUTH,))
     with self.assertRaisesRegex(ValueError, 'none of the 10 goal examples'):
-      near_goals.NearGoals(dataset, [language.parse(_WEST)], 1)
+      gridlu.GridLU(
+          instructions=[_WEST], draw=near_goals.NearGoals(dataset, 1))
+    with self.assertRaisesRegex(ValueError, 'distance is -1'):
+      near_goals.NearGoals(dataset, -1)
     images = goal_dataset.GoalDataset(
         (_SOUTH,), np.array([0]), images=np.zeros((1, 56, 56, 3), np.uint8))
     with self.assertRaisesRegex(ValueError, 'are images'):
-      near_goals.NearGoals(images, [language.parse(_SOUTH)], 1)
+      near_goals.NearGoals(images, 1)
 
 
 if __name__ == '__main__':

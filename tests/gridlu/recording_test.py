@@ -1,6 +1,7 @@
 """Tests for gridlu.recording."""
 
 import os
+from unittest import mock
 
 from absl.testing import absltest
 from absl.testing import parameterized
@@ -75,11 +76,26 @@ class SaveGifTest(parameterized.TestCase):
       ('seconds', dict(seconds=[1., 2.]), r'seconds has the shape \(2,\)'),
       ('no_time', dict(seconds=0), 'seconds has 0.0: expected .01 to 600'),
       ('not_a_number', dict(seconds=np.nan), 'seconds has nan'),
+      ('equal', dict(images=np.zeros((3, 56, 56, 3), np.uint8), seconds=250),
+       r'the equal frames up to images\[2\] last 750 seconds: expected up to'),
       ('scale', dict(scale=0), 'scale is 0'))
   def test_bad_arguments_are_named(self, changes, message):
     with self.assertRaisesRegex(ValueError, message):
       recording_lib.save_gif(self._path, **({'images': self._images} | changes))
     self.assertFalse(os.path.exists(self._path))
+
+  def test_an_open_file(self):
+    with open(self._path, 'wb') as file:
+      recording_lib.save_gif(file, self._images)
+    self.assertLen(list(self._frames()), 5)
+
+  def test_a_failed_save_leaves_the_old_file_alone(self):
+    recording_lib.save_gif(self._path, self._images)
+    with (mock.patch.object(Image.Image, 'save', side_effect=OSError('full')),
+          self.assertRaisesRegex(OSError, 'full')):
+      recording_lib.save_gif(self._path, self._images[:1])
+    self.assertLen(list(self._frames()), 5)
+    self.assertLen(os.listdir(os.path.dirname(self._path)), 1)
 
 
 class RecordingTest(absltest.TestCase):

@@ -67,6 +67,11 @@ class SplitTest(parameterized.TestCase):
     self.assertLen(held_out, 9)
     self.assertLen(seen, 27)
 
+  @parameterized.parameters(*splits.WAYS)
+  def test_texts(self, way):
+    self.assertEqual(splits.split([str(each) for each in _ALL], way, .1, 0),
+                     splits.split(_ALL, way, .1, 0))
+
   @parameterized.parameters(
       ('words', 0.1, "way is 'words': expected one of"),
       ('strings', 0, 'share is 0: expected more than 0'),
