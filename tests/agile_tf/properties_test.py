@@ -117,7 +117,7 @@ class FlagsTest(parameterized.TestCase):
   @_settings
   @hypothesis.given(st.sampled_from(_FIELDS), st.one_of(
       st.none(), st.booleans(), st.integers(), st.floats(), st.text(),
-      st.integers(60, 20_000).map(lambda bits: 2**bits),
+      st.integers(60, 14_000).map(lambda bits: 2**bits),
       st.lists(st.integers(), max_size=2)))
   def test_any_configuration_file(self, field, value):
     with tempfile.TemporaryDirectory() as folder:
