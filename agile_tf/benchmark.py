@@ -284,6 +284,11 @@ def table(results: dict[str, dict[str, float]]) -> str:
 def _measure_checkout(checkout: str, arguments: Sequence[str]
                      ) -> dict[str, dict[str, float]]:
   """Measures by a checkout's own command line."""
+  checkout = os.path.abspath(checkout)
+  if not os.path.exists(os.path.join(checkout, 'agile_tf', 'benchmark.py')):
+    raise config_lib.ConfigError(
+        f'{checkout} has no agile_tf/benchmark.py: expected the directory of '
+        'another checkout of this repository.')
   result = subprocess.run(
       [sys.executable, '-m', 'agile_tf.benchmark', '--json', *arguments],
       cwd=checkout, env=os.environ | {'PYTHONPATH': checkout},
@@ -420,6 +425,11 @@ def main(argv: Sequence[str]) -> None:
   if values.export:
     export(values.export, config_lib.Config(model=values.model))
     return
+  if values.device_milliseconds and (
+      values.only or values.against or values.json):
+    raise config_lib.ConfigError(
+        '--device_milliseconds chooses what is measured and prints text: leave '
+        'out --only, --against and --json.')
   names = select(
       _OF_A_CHIEF if values.device_milliseconds else values.only,
       always=() if values.against else ('matrix product',))

@@ -20,6 +20,7 @@ import json
 from typing import Any, TYPE_CHECKING
 
 from absl import flags
+from absl import logging
 import numpy as np
 import tqdm
 
@@ -65,13 +66,18 @@ def compare(run_dirs: Sequence[str], count: int, seed: int
     checker, and its 'interval'. The last two are None if the world has neither.
 
   Raises:
-    ConfigError, CheckpointError or WorldError: if a run cannot be loaded, or
-      has no reward model.
+    ConfigError, CheckpointError or WorldError: if a run or its newest
+      checkpoint cannot be loaded, or it has no reward model. An older
+      checkpoint that cannot be loaded is left out.
   """
   from agile_tf.evaluation import trained as trained_lib  # pylint: disable=g-import-not-at-top
   steps = {}
   for run_dir in run_dirs:
-    config_lib.load(f'{run_dir}/config.json')  # Raises if it is not a run.
+    config = config_lib.load(f'{run_dir}/config.json')
+    if config.reward == 'environment':
+      raise config_lib.ConfigError(
+          f'{run_dir} has no reward model: it was trained on the ground truth. '
+          'Name AGILE runs.')
     steps[run_dir] = checkpoints.steps(run_dir)
     if not steps[run_dir]:
       raise checkpoints.CheckpointError(
@@ -84,17 +90,18 @@ def compare(run_dirs: Sequence[str], count: int, seed: int
                  leave=False) as bar:
     for run_dir in steps:
       last = trained_lib.load(run_dir, steps[run_dir][-1])
-      if last.phi is None:
-        raise checkpoints.CheckpointError(
-            f'{run_dir} has no reward model: it was trained on the ground '
-            'truth. Name AGILE runs.')
       kind = _kind(last.config)
       if kind not in players:
         players[kind] = last.player()
       play = functools.partial(
           players[kind].play, count=count, seed=seed, greedy=False)
       for step in steps[run_dir]:
-        trained = trained_lib.at(last, run_dir, step)
+        try:
+          trained = trained_lib.at(last, run_dir, step)
+        except checkpoints.CheckpointError as error:
+          logging.warning('Left out: %s', error)
+          bar.update()
+          continue
         episodes = list(play(trained.theta, trained.phi))
         reward = final = _reward(episodes)
         if step != last.steps:

@@ -26,6 +26,7 @@ from agile_tf.reproduction import curves
 from agile_tf.training import machine
 from gridlu import language
 from gridlu import program
+from gridlu import recording
 from gridlu import rendering
 from gridlu import solver
 from gridlu import tasks
@@ -196,12 +197,7 @@ def main(argv: Sequence[str]) -> None:
   del argv
   values = flags.FLAGS
   if values.picture:
-    folder = os.path.dirname(os.path.abspath(values.picture))
-    if not values.picture.lower().endswith('.png') or not os.access(
-        folder, os.W_OK):
-      raise program.UserError(
-          f'--picture={values.picture}: expected the name of a .png file in a '
-          'directory that can be written.')
+    recording.check_output('picture', values.picture, '.png')
   machine.prepare(config_lib.Config())
   from agile_tf.evaluation import trained as trained_lib  # pylint: disable=g-import-not-at-top
   trained = trained_lib.load(
@@ -221,8 +217,6 @@ def main(argv: Sequence[str]) -> None:
       'physics': trained.config.physics,
       'best_logged': best and best._asdict(),
       **summarize(episodes, solvable(episodes, trained.config))}
-  if values.picture:
-    Image.fromarray(picture(episodes[:24], trained.world)).save(values.picture)
   if values.json:
     print(json.dumps(report, indent=2))
   else:
@@ -232,6 +226,13 @@ def main(argv: Sequence[str]) -> None:
     if best is not None:
       print(f'Best success rate in metrics.csv: {100 * best.rate:.1f} %, at '
             f'step {best.steps}.')
+  if values.picture:
+    try:
+      Image.fromarray(picture(episodes[:24], trained.world)).save(
+          values.picture)
+    except OSError as error:
+      raise program.UserError(
+          f'--picture={values.picture} cannot be written ({error}).') from error
 
 
 def start() -> None:

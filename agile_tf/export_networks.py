@@ -11,13 +11,14 @@ that play or judge a run take this directory, and so do --initial_policy and
 """
 
 from collections.abc import Sequence
-import csv
 import dataclasses
 import os
 
 from absl import flags
+import numpy as np
 
 from agile_tf import config as config_lib
+from agile_tf.reproduction import curves
 from agile_tf.training import checkpoints
 from agile_tf.training import machine
 from gridlu import files
@@ -41,6 +42,7 @@ def export(run_dir: str, output: str, step: int | None = None) -> int:
 
   Raises:
     ConfigError or CheckpointError: if there is no such run or checkpoint.
+    CurveError: if its metrics.csv cannot be read.
     ExportError: if `output` is not empty or cannot be written.
   """
   # It needs TensorFlow, which --help does not.
@@ -49,6 +51,7 @@ def export(run_dir: str, output: str, step: int | None = None) -> int:
   checkpoint = checkpoints.load(run_dir, trained.steps)
   # The directory's old name means nothing where the copy goes.
   config = dataclasses.replace(trained.config, run_dir='')
+  metrics = _metrics(run_dir, trained.steps)
   names = [f'policy:{name}' for name in trained.policy.layout.names]
   if trained.phi is not None:
     names += [f'discriminator:{name}'
@@ -59,7 +62,9 @@ def export(run_dir: str, output: str, step: int | None = None) -> int:
       raise ExportError(
           f'--output={output} is not empty; remove it or name another '
           'directory.')
-    _copy_metrics(run_dir, output, trained.steps)
+    if metrics is not None:
+      with files.replacing(os.path.join(output, 'metrics.csv')) as copy:
+        copy.write(metrics)
   except OSError as error:
     raise ExportError(
         f'--output={output} cannot be written: {error}.') from error
@@ -71,18 +76,15 @@ def export(run_dir: str, output: str, step: int | None = None) -> int:
   return trained.steps
 
 
-def _copy_metrics(run_dir: str, output: str, steps: int) -> None:
-  """Copies the rows of metrics.csv up to a step, if there are any."""
+def _metrics(run_dir: str, steps: int) -> str | None:
+  """Returns metrics.csv up to a step; None if there is none."""
   path = os.path.join(run_dir, 'metrics.csv')
   if not os.path.exists(path):
-    return
+    return None
+  known = curves.read(run_dir)['steps']  # It leaves out an incomplete last row.
   with open(path, newline='', encoding='utf-8') as file:
-    reader = csv.DictReader(file)
-    rows = [row for row in reader if int(row['steps']) <= steps]
-  with files.replacing(os.path.join(output, 'metrics.csv')) as copy:
-    writer = csv.DictWriter(copy, reader.fieldnames or ())
-    writer.writeheader()
-    writer.writerows(rows)
+    rows = file.read().splitlines(keepends=True)
+  return ''.join(rows[:1 + np.count_nonzero(known <= steps)])
 
 
 def define_flags() -> None:

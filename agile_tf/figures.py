@@ -10,12 +10,14 @@ run, copy both files.
 
 Solid lines are ours: the mean over seeds, with a band of one standard deviation
 over seeds. Dashed lines are the paper's. Unfinished runs are drawn up to their
-last step; the line is thin where some seeds are missing. The axis ends at twice
-the steps of the longest run, or after the paper's curves. Runs on other
-instructions than the paper's, such as those of a laptop, are labelled so, and
-the paper's curves then have their own axis at the top.
+last step; the line is thin where some seeds are missing. If our runs are
+shorter than the paper's, the axis ends at twice their steps, or at twice the
+step where the paper's curves begin. Runs on other instructions than the
+paper's, such as those of a laptop, are labelled so, and the paper's curves then
+have their own axis at the top.
 
-The figures are written as PNG and SVG, and their numbers as table.md.
+The figures are written as PNG and SVG, and their numbers as table.md. The runs
+of `evening_settings` are in the table alone.
 """
 
 from collections.abc import Mapping, Sequence
@@ -260,13 +262,14 @@ _BARS = {
 
 def draw(runs: _Runs) -> dict[str, figure.Figure]:
   """Returns every figure for which there are runs, by name."""
-  laptop = any(
-      run.is_replica for name in runs.keys() & experiments.VARIANTS.keys()
-      for run in runs[name])
-
   def variants(name: str) -> tuple[str, ...]:
     """Returns the variants of an experiment, or of its laptop replica."""
-    return experiments.EXPERIMENTS[name].names(laptop)
+    experiment = experiments.EXPERIMENTS[name]
+    replica = experiment.replica and any(
+        run.is_replica for laptop in (False, True)
+        for variant in experiment.names(laptop) for run in runs.get(variant, ())
+    )
+    return experiment.names(replica)
 
   def curves_of(name: str, *columns: str,
                 only_with: str = '') -> figure.Figure | None:
@@ -332,8 +335,9 @@ def _row(*cells: str) -> str:
 def table(runs: _Runs) -> str:
   """Returns a Markdown table of every variant beside the paper's numbers.
 
-  Success rates come first, then the reward models, then the evaluations. Runs
-  that ended early are compared with the paper's curve at their last step.
+  Success rates come first, then the reward models, then the evaluations. The
+  paper's rate "after as many steps" is the mean of its curve at the seeds' last
+  steps, if the curve has them.
   """
   lines = [
       _row('', 'job', 'seeds', 'steps', 'ours, at the end', 'ours, best',
@@ -355,9 +359,13 @@ def table(runs: _Runs) -> str:
         best = [curves.best(run.curve, column) for run in known]
       steps = sorted({int(run.curve['steps'][-1]) for run in known})
       there = None
-      if (published is not None and not known[0].is_replica and
-          steps[-1] >= published.steps[0]):
-        there = float(np.interp(steps[-1], published.steps, published.mean))
+      if published is not None and not known[0].is_replica:
+        ends = [run.curve['steps'][-1] for run in known]
+        # A whole run ends just after the last point of its curve.
+        if published.steps[0] <= min(ends) and (
+            max(ends) <= 1.01 * published.steps[-1]):
+          there = float(np.mean(
+              np.interp(ends, published.steps, published.mean)))
       lines.append(_row(
           f'{_label(name, known)}{note}', _job(known), str(len(known)),
           ' to '.join(f'{n:,}' for n in dict.fromkeys([steps[0], steps[-1]])),

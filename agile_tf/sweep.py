@@ -19,6 +19,7 @@ import sys
 from typing import NamedTuple
 
 from absl import flags
+import numpy as np
 
 from agile_tf import config as config_lib
 from agile_tf import presets
@@ -104,7 +105,8 @@ def _command(program: str, arguments: Sequence[str]) -> list[str]:
 def shell_lines(todo: Sequence[Job], again: Sequence[str]) -> list[str]:
   """Returns a shell command for each run that is not finished.
 
-  A run that must wait for another one shares that run's line, after `&&`.
+  A run that must wait for another one shares that run's line, after `&&`. Runs
+  that cannot be used are left out, with a message on stderr.
 
   Args:
     todo: The runs.
@@ -112,7 +114,11 @@ def shell_lines(todo: Sequence[Job], again: Sequence[str]) -> list[str]:
   """
   lines: dict[str, str] = {}
   for job in todo:
-    if is_finished(job):
+    try:
+      if is_finished(job):
+        continue
+    except program.UserError as error:
+      print(f'Error: {error}', file=sys.stderr)
       continue
     line = shlex.join([*again, f'--only={job.name}', f'--first_seed={job.seed}',
                        '--seeds=1'])
@@ -127,7 +133,7 @@ class Progress(NamedTuple):
   """The progress of a run."""
   steps: int  # At the newest checkpoint.
   total: int | None  # --steps of the run; None if it has not started.
-  success: float | None  # In the last row of metrics.csv.
+  success: float | None  # In the last row of metrics.csv that has it.
 
   @property
   def finished(self) -> bool:
@@ -148,17 +154,31 @@ def progress(run_dir: str) -> Progress:
   success = None
   if os.path.exists(os.path.join(run_dir, 'metrics.csv')):
     rates = curves.read(run_dir).get('success_rate')
-    if rates is not None and len(rates):
-      success = float(rates[-1])
+    if rates is not None and np.isfinite(rates).any():
+      success = float(rates[np.isfinite(rates)][-1])
   return Progress(steps, config_lib.load(path).steps, success)
 
 
 def _total(job: Job) -> int:
-  """Returns the number of steps that a run should make."""
+  """Returns the number of steps that a run should make.
+
+  Raises:
+    SweepError: if its directory has a run with other settings.
+    ConfigError: if its settings contradict each other or cannot be read.
+  """
   values = flags.FlagValues()
   config_lib.define_flags(values)
   values(['launch', *presets.expand(job.launch)])
-  return values.steps
+  config = config_lib.from_flags(values)
+  path = os.path.join(job.run_dir, 'config.json')
+  if os.path.exists(path):
+    differences = config_lib.differences(config_lib.load(path), config)
+    if differences:
+      raise SweepError(
+          f'{job.run_dir} has a run with other settings ('
+          f'{"; ".join(differences)}). Choose another --runs, or give the '
+          'settings that it has.')
+  return config.steps
 
 
 def _is_measured(path: str, arguments: Sequence[str]) -> bool:
@@ -178,6 +198,7 @@ def is_finished(job: Job) -> bool:
 
   Raises:
     ConfigError or CurveError: if the run's files cannot be read.
+    SweepError: if the run has other settings.
   """
   return progress(job.run_dir).steps >= _total(job) and all(
       _is_measured(*evaluation) for evaluation in job.evaluations.items())
@@ -190,12 +211,13 @@ def table(todo: Sequence[Job]) -> str:
   for job in todo:
     try:
       steps, _, success = progress(job.run_dir)
+      total = _total(job)
     except program.UserError as error:
-      lines.append(f'{job.run_dir:{width}} cannot be read: {error}')
+      lines.append(f'{job.run_dir:{width}} cannot be used: {error}')
       continue
     rate = '' if success is None else f'{100 * success:.1f} %'
-    lines.append(f'{job.run_dir:{width}} {steps:12} {_total(job):12} '
-                 f'{rate:>8}'.rstrip())
+    lines.append(
+        f'{job.run_dir:{width}} {steps:12} {total:12} {rate:>8}'.rstrip())
   return '\n'.join(lines)
 
 
@@ -244,8 +266,8 @@ def run(job: Job) -> bool:
     Whether the run is finished; False if it was stopped.
 
   Raises:
-    SweepError: if another run must finish first, or an evaluation cannot be
-      written.
+    SweepError: if another run must finish first, the run has other settings,
+      or an evaluation cannot be written.
     ConfigError or CurveError: if the run's files cannot be read.
     subprocess.CalledProcessError: if training or evaluation failed.
     KeyboardInterrupt: if there was a signal.
@@ -337,6 +359,12 @@ def main(argv: Sequence[str]) -> None:
   if values.only not in (None, *names):
     raise SweepError(f'--only={values.only} is not a variant of {argv[1]}: '
                      f'expected one of {", ".join(names)}.')
+  for flag in values.set:
+    name = flag.partition('=')[0].lstrip('-')
+    if name in ('seed', 'run_dir'):
+      raise SweepError(
+          f'--set={flag}: each run has its own {name}. Give '
+          f'{"--first_seed" if name == "seed" else "--runs"} instead.')
   count = values.seeds or (3 if values.laptop else experiment.seeds)
   runs = values.runs or ('runs/laptop' if values.laptop else 'runs')
   todo = [

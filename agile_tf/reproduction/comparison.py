@@ -22,20 +22,26 @@ _NO_DIFFERENCE = "Nothing differs from the paper's table."
 _MARK = '*'
 _UNUSED = 'unused'
 
-# Settings that are unused if the goal examples come from a file.
+# Settings of the goal examples, and those that are unused if these come from a
+# file.
 _OF_GENERATED_GOALS = ('dataset_size', 'dataset_seed', 'dataset_carrying')
 # Settings that only a run that trains a discriminator uses, apart from those in
 # the discriminator's column of the paper's table.
 _OF_DISCRIMINATOR = (
-    'anticipated_negative_rate', 'all_workers_write',
-    'steps_per_discriminator_update', 'dataset', *_OF_GENERATED_GOALS)
+    'anticipated_negative_rate', 'first_anticipated_negative_rate',
+    'anticipated_negative_rate_steps', 'all_workers_write',
+    'steps_per_discriminator_update', 'discriminator_head_start',
+    'discriminator_optimizer', 'discriminator_actors', 'mismatched_share')
 _OF_MODELLED_REWARD = ('reward_form', 'discriminator_model')
 _OF_REWARD_PREDICTION = (
     'reward_prediction_cost', 'reward_prediction_batch_size',
-    'reward_prediction_replay_size')
+    'reward_prediction_replay_size', 'reward_prediction_goals')
 _OF_GRIDLU = (
     'instructions', 'held_out', 'held_out_share', 'held_out_seed', 'physics',
-    'episode_length', 'truncate', 'noop')
+    'episode_length', 'truncate', 'noop', 'first_steps', 'first_instructions',
+    'first_distance', 'repeated_share')
+# Of a curriculum.
+_OF_FIRST_STEPS = ('first_instructions', 'first_distance')
 
 
 class Difference(NamedTuple):
@@ -161,7 +167,11 @@ def _unused(config: config_lib.Config) -> frozenset[str]:
     unused.update(_OF_GRIDLU)
   if config.held_out == 'none':
     unused.update(('held_out_share', 'held_out_seed'))
-  if config.dataset:
+  if not config.first_steps:
+    unused.update(_OF_FIRST_STEPS)
+  if not config.needs_goal_examples:
+    unused.add('dataset')
+  if config.dataset or not config.needs_goal_examples:
     unused.update(_OF_GENERATED_GOALS)
   return frozenset(unused)
 

@@ -48,7 +48,9 @@ def _evaluations(run_dir: str, variant: experiments.Variant
     try:
       with open(path, encoding='utf-8') as file:
         found[evaluation.name] = files.parse_json(file.read())
-      float(found[evaluation.name]['success']['all']['rate'])
+      rate = found[evaluation.name]['success']['all']['rate']
+      if not isinstance(rate, (int, float)):
+        raise TypeError(f'its rate is {rate!r}')
     except (OSError, ValueError, TypeError, KeyError) as error:
       raise ResultError(
           f'{path} has no success rate ({type(error).__name__}: {error}): '

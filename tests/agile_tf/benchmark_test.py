@@ -123,6 +123,23 @@ class BenchmarkTest(absltest.TestCase):
     self.assertRegex('training, lockstep', asked[0][1].split('=')[1])
     self.assertIn('1.80', benchmark.comparison_table(results))
 
+  def test_a_directory_that_is_no_checkout_is_named(self):
+    folder = self.create_tempdir().full_path
+    with (mock.patch.object(benchmark.subprocess, 'run') as run,
+          self.assertRaisesRegex(
+              config_lib.ConfigError, 'has no agile_tf/benchmark.py')):
+      benchmark.compare(['matrix product'], folder, 1.0, {})
+    run.assert_not_called()
+
+  def test_a_cluster_is_not_simulated_with_what_it_ignores(self):
+    for flag in '--json', '--only=training', '--against=.':
+      run = subprocess.run(
+          [sys.executable, '-m', 'agile_tf.benchmark',
+           '--device_milliseconds=67', flag],
+          capture_output=True, text=True, check=False)
+      self.assertEqual(run.returncode, 1)
+      self.assertIn('leave out --only, --against and --json', run.stderr)
+
   def test_milliseconds_are_better_when_fewer(self):
     times = iter(5 * [100., 50.])
     with mock.patch.object(

@@ -1,5 +1,9 @@
 """Tests for choosing a checkpoint by its modelled reward."""
 
+import glob
+import os
+from unittest import mock
+
 from absl.testing import absltest
 import numpy as np
 
@@ -41,6 +45,25 @@ class ChooseTest(absltest.TestCase):
     self.assertIn(f'{100 * last["modelled_reward"]:.1f} %', choose.table(rows))
     with self.assertRaisesRegex(config_lib.ConfigError, 'nowhere'):
       choose.compare([self.run_dir, 'nowhere'], 8, 0)
+
+  def test_a_checkpoint_that_cannot_be_loaded_is_left_out(self):
+    path, = glob.glob(os.path.join(self.run_dir, 'checkpoints', '*8*'))
+    self.enter_context(mock.patch.object(
+        checkpoints, 'steps', return_value=[0, 8, 16]))
+    os.rename(path, f'{path}.away')
+    self.addCleanup(os.rename, f'{path}.away', path)
+    with self.assertLogs(level='WARNING') as logs:
+      rows = choose.compare([self.run_dir], 2, 0)
+    self.assertCountEqual([row['step'] for row in rows], [0, 16])
+    self.assertIn('Left out: ', '\n'.join(logs.output))
+
+  def test_a_run_without_a_reward_model_is_named_before_any_is_played(self):
+    folder = self.create_tempdir().full_path
+    config_lib.save(tiny.config(reward='environment'), f'{folder}/config.json')
+    with (mock.patch.object(trained, 'load') as load,
+          self.assertRaisesRegex(config_lib.ConfigError, 'no reward model')):
+      choose.compare([self.run_dir, folder], 2, 0)
+    load.assert_not_called()
 
 
 if __name__ == '__main__':

@@ -8,6 +8,7 @@ import sys
 from unittest import mock
 
 from absl.testing import absltest
+from absl.testing import parameterized
 import numpy as np
 from PIL import Image
 
@@ -23,7 +24,7 @@ from tests.agile_tf import tiny
 from tests.gridlu import corners
 
 
-class EvaluateTest(absltest.TestCase):
+class EvaluateTest(parameterized.TestCase):
 
   @classmethod
   def setUpClass(cls):
@@ -59,6 +60,18 @@ class EvaluateTest(absltest.TestCase):
       self.assertEqual(image.mode, 'RGB')
     table = evaluate.table(report)
     self.assertRegex(table, r'all +10 +\d+\.\d %.* to .* % +\d+\.\d %')
+
+  @parameterized.parameters('folder.png', 'nowhere/final.png', 'final.gif')
+  def test_a_picture_that_cannot_be_written_is_named_first(self, name):
+    folder = self.create_tempdir()
+    folder.mkdir('folder.png')
+    run = subprocess.run(
+        [sys.executable, '-m', 'agile_tf.evaluate', f'--run_dir={self.run_dir}',
+         f'--picture={folder.full_path}/{name}'],
+        capture_output=True, text=True, check=False)
+    self.assertEqual(run.returncode, 1)
+    self.assertEmpty(run.stdout)
+    self.assertStartsWith(run.stderr, 'Error: --picture=')
 
   def test_evaluation_is_repeatable(self):
     run = trained.load(self.run_dir)

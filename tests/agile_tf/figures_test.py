@@ -7,6 +7,7 @@ from absl.testing import parameterized
 import numpy as np
 
 from agile_tf import figures
+from agile_tf.reproduction import paper
 from agile_tf.reproduction import results
 from tests.agile_tf import finished
 
@@ -62,6 +63,31 @@ class FiguresTest(parameterized.TestCase):
     whole = finished.run('relations_a3c', success_rate=[.1, .2])
     with self.assertRaisesRegex(results.ResultError, 'Draw them separately'):
       figures.draw({'relations': [small], 'relations_a3c': [whole]})
+
+  def test_runs_of_our_own_do_not_change_the_papers_figures(self):
+    runs = {'relations': [finished.run(success_rate=[.1, .2])],
+            'remark_log': [finished.run('remark_log', success_rate=[.1, .2])]}
+    expected = figures.draw(runs)['remarks']
+    runs['quickstart_rho25'] = [finished.run(
+        'quickstart_rho25', instructions='red', success_rate=[.1, .2])]
+    drawings = figures.draw(runs)
+    self.assertIn('quickstart_rho', drawings)
+    for drawing in expected, drawings['remarks']:
+      self.assertLen(_solid(drawing), 4)  # A thin and a thick one for each.
+      self.assertIn('AGILE, rho 25 % (1)', [
+          text.get_text() for text in drawing.axes[0].get_legend().texts])
+
+  @parameterized.parameters(
+      ([25e6, 500.1e6], True), ([1e6, 500e6], False), ([25e6, 600e6], False))
+  def test_the_papers_rate_is_that_after_each_seeds_steps(self, ends, known):
+    runs = [finished.run(seed=i, steps=[end / 2, end], success_rate=[.1, .2])
+            for i, end in enumerate(ends)]
+    row = [cell.strip() for cell in
+           figures.table({'relations': runs}).splitlines()[2].split('|')]
+    published = paper.curve('relations', 'success_rate')
+    mean = np.mean([
+        np.interp(end, published.steps, published.mean) for end in ends])
+    self.assertEqual(row[8], f'{100 * mean:.1f} %' if known else '')
 
   def test_a_replica_is_drawn_beside_its_own_base(self):
     for instructions, base in (('', 'AGILE, rho 25 %'),

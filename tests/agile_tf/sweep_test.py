@@ -31,6 +31,7 @@ from agile_tf.reproduction import paper
 from agile_tf.reproduction import results
 from agile_tf.training import building
 from gridlu import language
+from gridlu import program
 from gridlu import relations
 from gridlu import solver
 from gridlu import world
@@ -305,8 +306,58 @@ class SweepTest(parameterized.TestCase):
     self.assertFalse(sweep.is_finished(self._job._replace(
         launch=[*self._job.launch, '--steps=80'], evaluations={})))
 
+  def _pretend(self, name, changes=None, rates='0.5'):
+    """Writes a finished run of a variant."""
+    run_dir = os.path.join(self._runs, f'{name}_seed0')
+    os.makedirs(os.path.join(run_dir, 'checkpoints'))
+    job, = (job for job in sweep.jobs('figure4_left', self._runs, [0], False)
+            if job.name == name)
+    config = dataclasses.replace(_config(job.launch), **(changes or {}))
+    config_lib.save(config, os.path.join(run_dir, 'config.json'))
+    with open(os.path.join(run_dir, 'metrics.csv'), 'w',
+              encoding='utf-8') as file:
+      file.write(f'steps,success_rate\n10,{rates}\n20,\n')
+    return job._replace(evaluations={})
+
+  def test_a_run_with_other_settings_is_not_the_same(self):
+    same = self._pretend('relations')
+    other = self._pretend('relations_a3c', dict(discount=.5))
+    broken = self._pretend('relations_rho50')
+    with open(os.path.join(broken.run_dir, 'config.json'), 'w',
+              encoding='utf-8') as file:
+      file.write('{')
+    todo = [other, broken, same]
+    with (mock.patch.object(
+        sweep.checkpoints, 'steps', return_value=[10**9]),
+          contextlib.redirect_stderr(io.StringIO()) as errors):
+      self.assertTrue(sweep.is_finished(same))
+      for job in other, broken:
+        with self.assertRaises(program.UserError):
+          sweep.is_finished(job)
+      with mock.patch.object(sweep, '_call') as call:
+        self.assertFalse(sweep.carry_out(todo))
+      call.assert_not_called()
+      lines = sweep.shell_lines(
+          [*todo, *sweep.jobs('figure5', self._runs, [1], False)], ['sweep'])
+      shown = sweep.table(todo)
+    self.assertLen(lines, 1)  # Of seed 1, which has begun nothing.
+    self.assertIn('--discount: 0.5 there, 0.99 here', errors.getvalue())
+    self.assertIn('is not a configuration', errors.getvalue())
+    self.assertRegex(shown, r'relations_seed0 +10{9} +50{8} +50.0 %')
+    self.assertEqual(shown.count('cannot be used'), 2)
+
+  @parameterized.parameters(
+      ('seed=3', '--first_seed'), ('--run_dir=runs', '--runs'))
+  def test_what_a_run_has_of_its_own_cannot_be_set(self, flag, instead):
+    result = subprocess.run(
+        [sys.executable, '-m', 'agile_tf.sweep', 'figure5', '--commands',
+         f'--set={flag}'], capture_output=True, text=True, check=False)
+    self.assertEqual(result.returncode, 1)
+    self.assertStartsWith(result.stderr, f'Error: --set={flag}: each run has')
+    self.assertIn(f'Give {instead} instead', result.stderr)
+
   def test_a_failure_does_not_stop_the_others(self):
-    bad = self._job._replace(launch=['--batch_size=3'])
+    bad = self._job._replace(launch=['--dataset=/nowhere/goals.npz'])
     with self.assertRaises(subprocess.CalledProcessError):
       sweep.run(bad)
     waits = self._job._replace(after=os.path.join(self._runs, 'nothing'))

@@ -161,6 +161,39 @@ class TableTest(parameterized.TestCase):
       self.assertEqual(
           line.split()[-1], 'unused' if row.discriminator else '-')
 
+  def test_goal_examples_of_a_policy_are_used(self):
+    for changes, used in ((dict(reward_prediction_goals=1), True),
+                          (dict(first_steps=9, first_distance=1), True),
+                          (dict(first_steps=9), False)):
+      text = comparison.table_text(config_lib.Config(
+          reward='environment', reward_prediction=True, dataset_size=512,
+          **changes))
+      self.assertEqual(
+          _line(text, 'dataset_size').split(),
+          ['*', 'dataset_size', '512', '131072'] if used else
+          ['dataset_size', 'unused', '131072'])
+
+  def test_what_only_a_discriminator_has_is_unused_without_it(self):
+    changes = dict(
+        discriminator_optimizer='adam', mismatched_share=.5,
+        discriminator_actors=8, anticipated_negative_rate_steps=5,
+        first_anticipated_negative_rate=.5)
+    for reward in 'discriminator', 'environment':
+      text = comparison.table_text(config_lib.Config(reward=reward, **changes))
+      for name in changes:
+        line = _line(text, f'{name} ').split()
+        if reward == 'discriminator':
+          self.assertEqual(line[:2], ['*', name])
+        else:
+          self.assertEqual(line[:2], [name, 'unused'])
+
+  def test_a_world_of_ones_own_has_no_curriculum(self):
+    text = comparison.table_text(config_lib.Config(
+        world='own:world', dataset='goals.npz', first_steps=4,
+        repeated_share=.5))
+    for name in 'first_steps', 'repeated_share':
+      self.assertEqual(_line(text, name).split()[:2], [name, 'unused'])
+
   def test_a_world_of_ones_own_has_no_episode_length(self):
     text = comparison.table_text(
         config_lib.Config(world='own:world', dataset='goals.npz'))

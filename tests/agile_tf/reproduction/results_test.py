@@ -115,7 +115,8 @@ class ResultsTest(absltest.TestCase):
       results.load(twice[1:])
 
   def test_refuses_what_is_no_evaluation(self):
-    for seed, text in enumerate(('{', '[]', '{"success": {}}')):
+    for seed, text in enumerate((
+        '{', '[]', '{"success": {}}', '{"success": {"all": {"rate": "0.5"}}}')):
       run_dir = self.create_tempdir(f'immovable_seed{seed}')
       run_dir.create_file('metrics.csv', 'steps\n1\n')
       run_dir.create_file('tuned.json', text)
