@@ -13,6 +13,7 @@ from dm_env import specs
 import numpy as np
 
 import agile_tf
+from gridlu import program
 
 COLORS = {'red': (255, 0, 0), 'green': (0, 255, 0), 'blue': (0, 0, 255),
           'yellow': (255, 255, 0)}
@@ -90,11 +91,21 @@ def make_world():
   return agile_tf.worlds.from_environment(Corners, GOALS, INSTRUCTIONS)
 
 
-def start():
+@program.main()
+def main(argv):
   """Writes the goal examples of the example."""
-  os.makedirs(os.path.dirname(GOALS), exist_ok=True)
-  write_goal_examples(GOALS)
+  del argv
+  try:
+    os.makedirs(os.path.dirname(GOALS), exist_ok=True)
+    write_goal_examples(GOALS)
+  except OSError as error:
+    raise program.UserError(f'{GOALS} cannot be written: {error}.') from error
   print(f'Wrote {GOALS}.')
+
+
+def start():
+  """Starts the program."""
+  program.run(main, lambda: None)
 
 
 if __name__ == '__main__':

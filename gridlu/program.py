@@ -68,6 +68,8 @@ def _parse(arguments: Sequence[str],
     sys.exit(f'Error: {problem}{end} --help lists all flags.')
   except UserError as error:
     sys.exit(f'Error: {error}')
+  except UnicodeDecodeError as error:
+    sys.exit(f'Error: a flagfile is not text in UTF-8 ({error}).')
 
 
 def run(function: Main, define_flags: Callable[[], None],

@@ -7,6 +7,7 @@ they play the same episodes.
 """
 
 from collections.abc import Callable, Sequence
+import json
 from typing import Any
 
 import dm_env
@@ -247,12 +248,21 @@ class EnvironmentActor(_Actor):
     world = self._world
     length, width = self._length, len(self._environments)
     gumbel = noise(self._rngs, length, world.num_actions, self._greedy)
+    first = [
+        w for w, timestep in enumerate(self._timesteps) if timestep is None]
     timesteps = [
         self._begin(w) if timestep is None or timestep.last() else timestep
         for w, timestep in enumerate(self._timesteps)]
+    for w in first:
+      _check_saveable(self._environments[w])
     instructions = tuple(
         str(timestep.observation['instruction']) for timestep in timesteps)
-    codes = world.grammar.encode(instructions)
+    try:
+      codes = world.grammar.encode(instructions)
+    except ValueError as error:
+      raise worlds.WorldError(
+          "The environment gave an instruction that the world's instructions "
+          f'do not cover; add one of its form to them. {error}') from error
     observations = np.zeros(
         [length + 1, width, *world.observation_shape], np.uint8)
     observations[0] = self._observe(timesteps)
@@ -278,9 +288,17 @@ class EnvironmentActor(_Actor):
         self._again.copy(), instructions)
 
   def _observe(self, timesteps: Sequence[dm_env.TimeStep]) -> np.ndarray:
-    return np.stack([
-        self._world.observe(environment, timestep)
-        for environment, timestep in zip(self._environments, timesteps)])
+    observations = []
+    for environment, timestep in zip(self._environments, timesteps):
+      observation = np.asarray(self._world.observe(environment, timestep))
+      expected = self._world.observation_shape
+      if observation.dtype != np.uint8 or observation.shape != expected:
+        raise worlds.WorldError(
+            f'The environment gave an image that is {observation.dtype} '
+            f'{list(observation.shape)}: expected uint8 {list(expected)}, as '
+            'its observation_spec() says.')
+      observations.append(observation)
+    return np.stack(observations)
 
   def state(self) -> list[Any]:
     """See `rollouts.Actor`.
@@ -311,6 +329,26 @@ class EnvironmentActor(_Actor):
             row['environment'])
         if row['in_episode']:
           self._timesteps[w] = timestep
+
+
+def _check_saveable(environment: dm_env.Environment) -> None:
+  """Raises WorldError if an environment's state cannot be saved and restored.
+
+  An environment that has no `get_state` begins new episodes after a resume.
+  """
+  if not hasattr(environment, 'get_state'):
+    return
+  if not hasattr(environment, 'set_state'):
+    raise worlds.WorldError(
+        'The environment has get_state() but no set_state(): add it, or remove '
+        'both.')
+  try:
+    json.dumps(environment.get_state())
+  except (TypeError, ValueError) as error:
+    raise worlds.WorldError(
+        f"The environment's get_state() returns what is not JSON ({error}): "
+        'expected dicts, lists, strings, numbers of Python, booleans and None.'
+        ) from error
 
 
 def factory(policy: functional.Network, world: worlds.World,

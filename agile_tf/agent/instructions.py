@@ -122,12 +122,12 @@ class Grammar:
       ValueError: if there is no instruction, or a tree is malformed, or has a
         token that is not in `tokens`.
     """
-    if not instructions:
+    if not len(instructions):
       raise ValueError('A grammar needs at least one instruction.')
     self._parse = parse
     seen: dict[str, list[Tree]] = {}
     for text in instructions:
-      for path, tree in _positions(parse(text)):
+      for path, tree in _positions(self._tree(text)):
         seen.setdefault(path, []).append(tree)
     found = {tree[0] for trees in seen.values() for tree in trees if tree}
     self.tokens = tuple(sorted(found) if tokens is None else tokens)
@@ -159,8 +159,16 @@ class Grammar:
     rows = [self._encode(str(text)) for text in texts]
     return np.array(rows, np.int32).reshape([len(rows), len(self.slots)])
 
+  def _tree(self, text: str) -> Tree:
+    tree = self._parse(text)
+    if not isinstance(tree, tuple) or not tree:
+      raise ValueError(
+          f'parse({text!r}) returned {tree!r}: expected a tuple of a token '
+          '(str) and at most two operands.')
+    return tree
+
   def _encode_text(self, text: str) -> tuple[int, ...]:
-    trees = dict(_positions(self._parse(text)))
+    trees = dict(_positions(self._tree(text)))
     unknown = sorted(
         {tree[0] for tree in trees.values() if tree} - set(self.tokens))
     if unknown:

@@ -12,6 +12,9 @@ import dataclasses
 import functools
 import importlib
 import inspect
+import os
+import sys
+import types
 from typing import Any, NamedTuple
 
 import dm_env
@@ -344,6 +347,24 @@ def gridlu_world(
 _LONGEST_NAME = 200  # Python imports nested packages by recursion.
 
 
+def _import(name: str) -> types.ModuleType:
+  """Imports a user's module, also from the current directory.
+
+  Errors of the module itself go to the user, with their traceback.
+
+  Raises:
+    ValueError: if there is no such module.
+  """
+  if os.getcwd() not in sys.path:  # As it is for `python -m`.
+    sys.path.insert(0, os.getcwd())
+  try:
+    return importlib.import_module(name)
+  except ModuleNotFoundError as error:
+    if f'{name}.'.startswith(f'{error.name}.'):
+      raise ValueError(str(error)) from error
+    raise
+
+
 def load(name: str) -> World:
   """Returns the world that a user's function makes.
 
@@ -360,14 +381,17 @@ def load(name: str) -> World:
     if not all(map(str.isidentifier,
                    [*module_name.split('.'), function_name])):
       raise ValueError('that is not the name of a function in a module')
-    function = getattr(importlib.import_module(module_name), function_name)
+    module = _import(module_name)
+    function = getattr(module, function_name)
     inspect.signature(function).bind()
-  except (ImportError, AttributeError, TypeError, ValueError) as error:
+  except (AttributeError, TypeError, ValueError) as error:
     raise WorldError(
         f'World {name[:_LONGEST_NAME]!r} cannot be loaded ({error}). Expected '
         f'a GridLU task ({", ".join(tasks.TASKS)}), or '
-        '"package.module:function", an importable function that takes no '
-        'arguments and returns an agile_tf.worlds.World.') from error
+        '"package.module:function", a function that takes no arguments and '
+        'returns an agile_tf.worlds.World, such as '
+        'agile_tf.worlds.from_environment makes. Its module is in this '
+        'directory, installed, or on PYTHONPATH.') from error
   world = function()
   if not isinstance(world, World):
     raise WorldError(

@@ -55,7 +55,8 @@ def make_world(config: config_lib.Config, held_out: bool = False,
     default = config_lib.Config()
     for name in ('instructions', 'held_out', 'physics', 'episode_length',
                  'truncate', 'noop', 'first_steps', 'first_instructions',
-                 'first_distance', 'repeated_share'):
+                 'first_distance', 'repeated_share', 'dataset_size',
+                 'dataset_seed', 'dataset_carrying'):
       if getattr(config, name) != getattr(default, name):
         raise config_lib.ConfigError(
             f'--{name}={getattr(config, name)} is a setting of GridLU, but '

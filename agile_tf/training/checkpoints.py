@@ -191,9 +191,10 @@ def load(run_dir: str, step: int | None = None) -> Checkpoint:
           f'it is of step {values["steps"]} and has been renamed')
   except (FileNotFoundError, NotADirectoryError, IsADirectoryError,
           ValueError) as error:
-    raise DamagedError(
-        f'{path} is damaged ({error}). Move it away to use the checkpoint '
-        'before it.') from error
+    advice = ''
+    if step > known[0]:
+      advice = ' Move it away to use the checkpoint before it.'
+    raise DamagedError(f'{path} is damaged ({error}).{advice}') from error
   except (OSError, MemoryError) as error:
     raise CheckpointError(
         f'{path} cannot be read: {str(error) or type(error).__name__}. This is '
@@ -241,6 +242,10 @@ def recover(run_dir: str, restore: Callable[[Checkpoint], None]) -> bool:
     CheckpointError: if all checkpoints are damaged, or one cannot be read. Then
       none is renamed.
   """
+  if os.path.lexists(_folder(run_dir)) and not os.path.isdir(_folder(run_dir)):
+    raise CheckpointError(
+        f'{_folder(run_dir)} is no directory, or a link to one that is not '
+        'there. Make it one, or remove it to begin the run again.')
   _rescue(run_dir)
   errors: dict[int, DamagedError] = {}
   for step in reversed(steps(run_dir)):
@@ -320,6 +325,12 @@ def gather(parts: Mapping[str, Saveable], values: dict[str, Any]) -> Checkpoint:
     parts: The parts by name. A state that is a dict of arrays goes to `arrays`,
       under names such as 'part:name'. Any other state goes to `values`.
     values: Further values for the checkpoint.
+
+  Returns:
+    The checkpoint. Its values are copies, so that the run can go on.
+
+  Raises:
+    CheckpointError: if a value is none that JSON can represent.
   """
   arrays: dict[str, np.ndarray] = {}
   values = dict(values)
@@ -330,7 +341,11 @@ def gather(parts: Mapping[str, Saveable], values: dict[str, Any]) -> Checkpoint:
       arrays.update({f'{name}:{key}': value for key, value in state.items()})
     else:
       values[name] = state
-  return Checkpoint(arrays, values)
+  try:
+    return Checkpoint(arrays, json.loads(json.dumps(values)))
+  except (TypeError, ValueError) as error:
+    raise CheckpointError(
+        f'The run cannot be saved: its state is not JSON ({error}).') from error
 
 
 def restore(parts: Mapping[str, Saveable], checkpoint: Checkpoint) -> None:

@@ -4,9 +4,10 @@
 writes rows, from one thread.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 import contextlib
 import csv
+import itertools
 import os
 import threading
 from typing import Any
@@ -172,7 +173,8 @@ class Writer:
     self._tags = _TAGS | (_CHECKER_TAGS if checked else {})
     self._path = os.path.join(run_dir, 'metrics.csv')
     try:
-      rows = [row for row in self._read() if int(row['steps']) <= steps]
+      there = self._read()
+      rows = [row for row in there if int(row['steps']) <= steps]
     except (KeyError, TypeError, ValueError, csv.Error) as error:
       raise MetricsError(
           f'{self._path} is not what a run writes ({error}); move it away, and '
@@ -182,6 +184,8 @@ class Writer:
           f'{self._path} cannot be read: {error}. It was not changed. Remove '
           'the cause and try again.') from error
     try:
+      if there and not steps:
+        self._keep_old(there[-1]['steps'])
       with files.replacing(self._path) as file:
         writer = csv.DictWriter(file, COLUMNS)
         writer.writeheader()
@@ -194,7 +198,18 @@ class Writer:
     self._warned = False
     self._progress = progress_lib.Progress(steps, total_steps)
 
-  def _read(self) -> Iterable[dict[str, str]]:
+  def _keep_old(self, steps: str) -> None:
+    """Renames the rows of a run that has no checkpoint to resume from."""
+    old = next(name for i in itertools.count(1)
+               if not os.path.exists(name := f'{self._path}.{i}'))
+    os.rename(self._path, old)
+    logging.warning(
+        'There is no checkpoint of a later step, so the run begins at step 0. '
+        'Its rows up to step %s are now in %s. If its checkpoints have been '
+        'moved, stop the run, put them back and rename the file again.', steps,
+        old)
+
+  def _read(self) -> list[dict[str, str]]:
     try:
       with open(self._path, newline='', encoding='utf-8') as file:
         # A row without an end of line was not written completely.

@@ -64,7 +64,13 @@ def hold(run_dir: str) -> Iterator[Callable[[], None]]:
   """
   path = os.path.join(run_dir, _NAME)
   # Opened without truncating it: the lock may be another process's.
-  with open(path, 'a+', encoding='utf-8') as file:
+  try:
+    opened = open(path, 'a+', encoding='utf-8')
+  except OSError as error:
+    raise RunLockError(
+        f'--run_dir={run_dir} cannot be locked: {error}. Make {_NAME} in it '
+        'writable, or choose another --run_dir.') from error
+  with opened as file:
     try:
       fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:

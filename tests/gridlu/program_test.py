@@ -69,6 +69,14 @@ class ProgramTest(absltest.TestCase):
           self._run(*flag),
           (1, '', f'Error: {problem} --help lists all flags.\n'))
 
+  def test_a_flagfile_that_is_no_text_is_named(self):
+    path = self.create_tempfile('bin.flags', b'--number=\xff', 'wb').full_path
+    result = subprocess.run(
+        [sys.executable, '-c', textwrap.dedent(_PROGRAM), f'--flagfile={path}'],
+        capture_output=True, text=True, check=False)
+    self.assertEqual(result.returncode, 1)
+    self.assertStartsWith(result.stderr, 'Error: a flagfile is not text')
+
   def test_help_has_the_programs_text_and_flags(self):
     code, text, _ = self._run('--help')
     self.assertEqual(code, 1)  # As absl does.

@@ -276,6 +276,54 @@ class RolloutsTest(parameterized.TestCase):
       restored.load(saved)
       self._assert_equal(rollout, restored.play(theta))
 
+  @parameterized.parameters(
+      (lambda image: image.astype(np.float32), r'float32 \[24, 24, 3\]'),
+      (lambda image: image[:1], r'uint8 \[1, 24, 3\]: expected uint8 \[24'))
+  def test_images_unlike_the_spec_are_named(self, change, message):
+    world, act, theta = _countdown()
+
+    class Changed(Countdown):
+
+      def _observation(self):
+        observation = super()._observation()
+        return observation | {'image': change(observation['image'])}
+
+    actor = actors.EnvironmentActor(
+        world, act, [Changed([2])], [np.random.default_rng(0)], _LENGTH,
+        [False])
+    with self.assertRaisesRegex(worlds.WorldError, message):
+      actor.play(theta)
+
+  def test_an_unknown_instruction_is_the_environments(self):
+    world, act, theta = _countdown()
+    actor = actors.EnvironmentActor(
+        world, act, [Countdown([9])], [np.random.default_rng(0)], _LENGTH,
+        [False])
+    with self.assertRaisesRegex(
+        worlds.WorldError, "The environment gave .*'wait 9'"):
+      actor.play(theta)
+
+  def test_a_state_that_cannot_be_saved_is_named_at_once(self):
+    world, act, theta = _countdown()
+
+    class OfNumPy(SavedCountdown):
+
+      def get_state(self):
+        return np.int64(3)
+
+    class Half(Countdown):
+
+      def get_state(self):
+        return 3
+
+    for environment, message in ((OfNumPy([2]), 'what is not JSON .*int64'),
+                                 (Half([2]), r'no set_state\(\)')):
+      actor = actors.EnvironmentActor(
+          world, act, [environment], [np.random.default_rng(0)], _LENGTH,
+          [False])
+      with self.assertRaisesRegex(worlds.WorldError, message):
+        actor.play(theta)
+
   def test_a_rollout_ends_with_an_episode_of_any_length(self):
     world, act, theta = _countdown()
     actor = actors.EnvironmentActor(

@@ -165,6 +165,19 @@ class GrammarTest(parameterized.TestCase):
     with self.assertRaisesRegex(ValueError, 'is not an instruction tree'):
       instructions.Grammar(['text'], lambda _: tree)
 
+  @parameterized.parameters((None,), ((),), ('go',))
+  def test_no_tree(self, tree):
+    with self.assertRaisesRegex(ValueError, r"parse\('text'\) returned"):
+      instructions.Grammar(['text'], lambda _: tree)
+    grammar = instructions.Grammar(
+        ['go'], lambda text: ('go',) if text == 'go' else tree)
+    with self.assertRaisesRegex(ValueError, r"parse\('text'\) returned"):
+      grammar.encode(['text'])
+
+  def test_instructions_in_an_array(self):
+    grammar = instructions.Grammar(np.array(['go red', 'go']))
+    self.assertEqual(grammar.tokens, ('go', 'red'))
+
   def test_unknown_word(self):
     grammar = instructions.Grammar(['go to red'])
     with self.assertRaisesRegex(

@@ -1,6 +1,7 @@
 """Tests for worlds: GridLU's, and AGILE on a world of one's own."""
 
 import os
+import sys
 from unittest import mock
 
 from absl.testing import absltest
@@ -166,6 +167,21 @@ class WorldsTest(parameterized.TestCase):
       with self.assertRaisesRegex(worlds.WorldError, message):
         worlds.from_environment(
             lambda seed, made=environment: made, 'goals.npz', ['go'])
+
+  def test_worlds_of_the_current_directory(self):
+    folder = self.create_tempdir()
+    folder.create_file('broken_world.py', 'def make():\n  pass\n1 / 0\n')
+    folder.create_file('needy_world.py', 'import no_such_package\n')
+    self.enter_context(mock.patch.object(sys, 'path', [*sys.path]))
+    before = os.getcwd()
+    self.addCleanup(os.chdir, before)
+    os.chdir(folder.full_path)
+    with self.assertRaises(ZeroDivisionError):  # With the file's traceback.
+      worlds.load('broken_world:make')
+    with self.assertRaisesRegex(ModuleNotFoundError, 'no_such_package'):
+      worlds.load('needy_world:make')
+    with self.assertRaisesRegex(worlds.WorldError, "No module named 'nowhere'"):
+      worlds.load('nowhere.world:make')
 
   def test_no_instructions_are_not_all_of_them(self):
     with self.assertRaisesRegex(ValueError, 'at least one'):

@@ -361,9 +361,23 @@ class CheckpointsTest(parameterized.TestCase):
     checkpoints.save(self._dir, 3, _checkpoint(), keep=9)
     os.remove(self._path(3, 'state.json'))
     with self.assertRaisesRegex(
-        checkpoints.CheckpointError, 'None of the checkpoints .* is intact'):
+        checkpoints.CheckpointError, 'None of the checkpoints .* is intact'
+    ) as caught:
       self._recover()
+    self.assertNotIn('Move it away', str(caught.exception))
     self.assertEqual(checkpoints.steps(self._dir), [3])
+
+  @parameterized.parameters('file', 'link')
+  def test_no_directory_is_no_new_run(self, kind):
+    path = os.path.join(self._dir, 'checkpoints')
+    if kind == 'file':
+      with open(path, 'w', encoding='utf-8'):
+        pass
+    else:
+      os.symlink('/nowhere', path)
+    with self.assertRaisesRegex(
+        checkpoints.CheckpointError, 'is no directory, or a link'):
+      self._recover()
 
   def test_a_full_disk_leaves_what_was_saved(self):
     checkpoints.save(self._dir, 3, _checkpoint(3), keep=1)
@@ -378,6 +392,14 @@ class CheckpointsTest(parameterized.TestCase):
       self.assertLen(os.listdir(os.path.join(self._dir, 'checkpoints')), 1)
     checkpoints.save(self._dir, 4, _checkpoint(4), keep=1)
     self._assert_equal(checkpoints.load(self._dir), _checkpoint(4))
+
+  def test_gathers_copies_of_what_json_can_hold(self):
+    values = {'episodes': [3]}
+    checkpoint = checkpoints.gather({'totals': _Part(values)}, {})
+    values['episodes'].append(4)
+    self.assertEqual(checkpoint.values['totals'], {'episodes': [3]})
+    with self.assertRaisesRegex(checkpoints.CheckpointError, 'is not JSON'):
+      checkpoints.gather({'totals': _Part({'count': np.int64(3)})}, {})
 
   def test_gathers_and_restores_parts(self):
     weights = _Part({'policy/w': np.zeros([1]), 'a:b': np.ones([2])})

@@ -159,6 +159,19 @@ class WriterTest(parameterized.TestCase):
     self._write(steps, self._row(950))
     self._assert_rows([*kept, '950'])
 
+  def test_rows_without_a_checkpoint_are_kept(self):
+    self._write(0, self._row(100), self._row(200))
+    before = self._rows()
+    for number in 1, 2:
+      with self.assertLogs('absl', 'WARNING') as logs:
+        self._write(0, self._row(100), self._row(200))
+      self.assertIn('up to step 200 are now in', logs.output[0])
+      with open(f'{self._path}.{number}', newline='', encoding='utf-8') as file:
+        self.assertEqual(list(csv.DictReader(file)), before)
+    self._write(100)
+    self.assertLen([name for name in os.listdir(self._dir)
+                    if name.startswith('metrics.csv')], 3)
+
   @parameterized.parameters(True, False)
   def test_cut_off_row_is_whole_or_gone(self, last_column):
     """However much of the last row is written when the machine stops."""

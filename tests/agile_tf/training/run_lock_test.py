@@ -46,6 +46,14 @@ class OwnershipTest(parameterized.TestCase):
       with run_lock.hold(run_dir):
         self.fail('two owners')
 
+  def test_a_lock_that_cannot_be_opened_is_named(self):
+    folder = self.create_tempdir()
+    folder.mkdir('owner.json')
+    with self.assertRaisesRegex(
+        run_lock.RunLockError, 'cannot be locked: .*owner.json'):
+      with run_lock.hold(folder.full_path):
+        self.fail('no lock')
+
   def test_a_directory_with_nothing_but_the_lock_is_removed(self):
     for content, stays in ((), False), (('metrics.csv',), True):
       run_dir = self.create_tempdir().full_path
