@@ -67,7 +67,7 @@ class WorldsTest(parameterized.TestCase):
       launch.train(tiny.config(
           world='agile_tf.own_world:make_world', instructions='',
           episode_length=30, model=model, run_dir=run_dir, steps=40,
-          rollout_length=5, all_workers_write=True,
+          rollout_length=5, all_workers_write=True, dataset_size=131072,
           steps_per_discriminator_update=10))
       run = trained.load(run_dir)
     checkpoint = checkpoints.load(run_dir)

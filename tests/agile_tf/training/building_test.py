@@ -120,6 +120,9 @@ class BuildingTest(parameterized.TestCase):
     with self.assertRaisesRegex(config_lib.ConfigError, 'setting of GridLU'):
       building.make_world(
           config_lib.Config(world='builtins:list', episode_length=4))
+    with self.assertRaisesRegex(config_lib.ConfigError, 'dataset_size=10 is a'):
+      building.make_world(
+          config_lib.Config(world='builtins:list', dataset_size=10))
 
   def test_instructions_are_chosen_by_their_text(self):
     for pattern, count in (('', 990), ('AGENT', 150),
