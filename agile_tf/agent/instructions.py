@@ -130,6 +130,8 @@ class Grammar:
       for path, tree in _positions(self._tree(text)):
         seen.setdefault(path, []).append(tree)
     found = {tree[0] for trees in seen.values() for tree in trees if tree}
+    if not found:
+      raise ValueError('No instruction has a token: parse returns empty trees.')
     self.tokens = tuple(sorted(found) if tokens is None else tokens)
     unknown = sorted(found - set(self.tokens))
     if unknown:
@@ -161,7 +163,7 @@ class Grammar:
 
   def _tree(self, text: str) -> Tree:
     tree = self._parse(text)
-    if not isinstance(tree, tuple) or not tree:
+    if not isinstance(tree, tuple):
       raise ValueError(
           f'parse({text!r}) returned {tree!r}: expected a tuple of a token '
           '(str) and at most two operands.')

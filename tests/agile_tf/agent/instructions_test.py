@@ -165,7 +165,7 @@ class GrammarTest(parameterized.TestCase):
     with self.assertRaisesRegex(ValueError, 'is not an instruction tree'):
       instructions.Grammar(['text'], lambda _: tree)
 
-  @parameterized.parameters((None,), ((),), ('go',))
+  @parameterized.parameters((None,), ('go',))
   def test_no_tree(self, tree):
     with self.assertRaisesRegex(ValueError, r"parse\('text'\) returned"):
       instructions.Grammar(['text'], lambda _: tree)
@@ -173,6 +173,10 @@ class GrammarTest(parameterized.TestCase):
         ['go'], lambda text: ('go',) if text == 'go' else tree)
     with self.assertRaisesRegex(ValueError, r"parse\('text'\) returned"):
       grammar.encode(['text'])
+
+  def test_no_tokens(self):
+    with self.assertRaisesRegex(ValueError, 'returns empty trees'):
+      instructions.Grammar(['one', 'two'], lambda _: ())
 
   def test_instructions_in_an_array(self):
     grammar = instructions.Grammar(np.array(['go red', 'go']))
