@@ -24,9 +24,9 @@ from agile_tf.evaluation import options
 from agile_tf.evaluation import played
 from agile_tf.reproduction import curves
 from agile_tf.training import machine
+from gridlu import files
 from gridlu import language
 from gridlu import program
-from gridlu import recording
 from gridlu import rendering
 from gridlu import solver
 from gridlu import tasks
@@ -197,7 +197,7 @@ def main(argv: Sequence[str]) -> None:
   del argv
   values = flags.FLAGS
   if values.picture:
-    recording.check_output('picture', values.picture, '.png')
+    files.check_output('picture', values.picture, '.png')
   machine.prepare(config_lib.Config())
   from agile_tf.evaluation import trained as trained_lib  # pylint: disable=g-import-not-at-top
   trained = trained_lib.load(

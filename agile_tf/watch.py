@@ -19,6 +19,7 @@ from agile_tf import config as config_lib
 from agile_tf.evaluation import options
 from agile_tf.training import machine
 import gridlu
+from gridlu import files
 from gridlu import program
 from gridlu import recording as recording_lib
 from gridlu import screen
@@ -259,7 +260,7 @@ def main(argv: Sequence[str]) -> None:
   values = flags.FLAGS
   recording = None if values.record is None else recording_lib.Recording()
   if values.record is not None:
-    recording_lib.check_output('record', values.record, '.gif')
+    files.check_output('record', values.record, '.gif')
   config_lib.load(os.path.join(values.run_dir, 'config.json'))
   screen.check_terminal()
   machine.prepare(config_lib.Config())

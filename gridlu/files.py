@@ -1,4 +1,4 @@
-"""Writes files completely or not at all, and reads JSON from any source."""
+"""Checks and writes files, completely or not at all, and reads any JSON."""
 
 from collections.abc import Iterator
 import contextlib
@@ -6,7 +6,41 @@ import glob
 import json
 import os
 import socket
+import tempfile
 from typing import Any, IO
+
+from gridlu import program
+
+
+class OutputError(program.UserError):
+  """A file that cannot be written."""
+
+
+def check_output(flag: str, path: str, suffix: str = '') -> None:
+  """Checks that a file can be written, before the work that fills it.
+
+  Args:
+    flag: The flag that names the file, without its dashes.
+    path: The file. Its folder must exist.
+    suffix: The end that its name must have, such as '.gif'; '' for any.
+
+  Raises:
+    OutputError: The file cannot be written. The message says why.
+  """
+  folder = os.path.dirname(path) or '.'
+  if not path or not path.lower().endswith(suffix) or os.path.isdir(path):
+    problem = f'expected the name of a {suffix or "new"} file'
+  elif not os.path.isdir(folder):
+    problem = f'there is no folder {folder}; make it first'
+  elif os.path.exists(path) and not os.access(path, os.W_OK):
+    problem = 'it may not be written; name another file'
+  else:
+    try:
+      with tempfile.TemporaryFile(dir=folder):
+        return
+    except OSError as error:
+      problem = f'it cannot be written ({error}); name another folder'
+  raise OutputError(f'--{flag}={path}: {problem}.')
 
 
 @contextlib.contextmanager

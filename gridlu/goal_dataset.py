@@ -37,7 +37,6 @@ from gridlu import files
 from gridlu import instances
 from gridlu import language
 from gridlu import program
-from gridlu import recording
 from gridlu import tasks
 from gridlu import world
 
@@ -372,7 +371,7 @@ def main(argv: Sequence[str]) -> None:
   if os.path.exists(output) and not os.path.isdir(output):
     raise program.UserError(f'--output={output} exists already: name another '
                             'file, or remove it first.')
-  recording.check_output('output', output)
+  files.check_output('output', output)
   start = time.monotonic()
   try:
     dataset = generate(

@@ -13,9 +13,9 @@ from absl import flags
 import numpy as np
 from PIL import Image
 
+from gridlu import files
 from gridlu import language
 from gridlu import program
-from gridlu import recording
 from gridlu import rendering
 from gridlu import world
 
@@ -230,7 +230,7 @@ def main(argv: Sequence[str]) -> None:
   """Draws a figure."""
   del argv
   number, output = flags.FLAGS.figure, flags.FLAGS.output
-  recording.check_output('output', output, '.png')
+  files.check_output('output', output, '.png')
   picture = figure(number)
   try:
     Image.fromarray(picture).save(output)

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from absl import flags
 
 from gridlu import environment as environment_lib
+from gridlu import files
 from gridlu import language
 from gridlu import program
 from gridlu import recording as recording_lib
@@ -210,7 +211,7 @@ def main(argv: Sequence[str]) -> None:
     instructions = [_instruction(values.instruction, values.task)]
   recording = None
   if values.record is not None:
-    recording_lib.check_output('record', values.record, '.gif')
+    files.check_output('record', values.record, '.gif')
     recording = recording_lib.Recording()
   if values.demonstrate and recording is None:
     raise program.UserError('--demonstrate needs a file to record to: give '

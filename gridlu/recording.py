@@ -1,21 +1,20 @@
 """Records episodes as animated GIFs.
 
-`save_gif` writes any images. A program that plays episodes calls `check_output`
-at its start, collects states in a `Recording`, and saves it at its end.
+`save_gif` writes any images. A program that plays episodes calls
+`files.check_output` at its start, collects states in a `Recording`, and saves
+it at its end.
 """
 
 import collections
 from collections.abc import Sequence
 import contextlib
 import os
-import tempfile
 from typing import BinaryIO
 
 import numpy as np
 from PIL import Image
 
 from gridlu import files
-from gridlu import program
 from gridlu import rendering
 from gridlu import world
 
@@ -25,37 +24,6 @@ _END_SECONDS = 2.
 # Of a frame, or of equal frames in a row, which become one: a GIF counts
 # hundredths of seconds in 16 bits.
 _LONGEST_SECONDS = 600.
-
-
-class OutputError(program.UserError):
-  """A file that cannot be written."""
-
-
-def check_output(flag: str, path: str, suffix: str = '') -> None:
-  """Checks that a file can be written, before the work that fills it.
-
-  Args:
-    flag: The flag that names the file, without its dashes.
-    path: The file. Its folder must exist.
-    suffix: The end that its name must have, such as '.gif'; '' for any.
-
-  Raises:
-    OutputError: The file cannot be written. The message says why.
-  """
-  folder = os.path.dirname(path) or '.'
-  if (not path or not path.lower().endswith(suffix) or os.path.isdir(path)):
-    problem = f'expected the name of a {suffix or "new"} file'
-  elif not os.path.isdir(folder):
-    problem = f'there is no folder {folder}; make it first'
-  elif os.path.exists(path) and not os.access(path, os.W_OK):
-    problem = 'it may not be written; name another file'
-  else:
-    try:
-      with tempfile.TemporaryFile(dir=folder):
-        return
-    except OSError as error:
-      problem = f'it cannot be written ({error}); name another folder'
-  raise OutputError(f'--{flag}={path}: {problem}.')
 
 
 def save_gif(path: str | os.PathLike | BinaryIO, images: np.ndarray,
@@ -151,7 +119,7 @@ class Recording:
       A sentence that says what was written.
 
     Raises:
-      OutputError: The file cannot be written.
+      files.OutputError: The file cannot be written.
     """
     episodes = [episode for episode in self._episodes if len(episode) > 1]
     if not episodes:
@@ -165,7 +133,7 @@ class Recording:
     try:
       save_gif(path, images, [caption for _, caption in frames], seconds)
     except OSError as error:
-      raise OutputError(
+      raise files.OutputError(
           f'{os.fspath(path)} cannot be written ({error}).') from error
     return (f'{os.fspath(path)}: {len(frames)} states of {len(episodes)} '
             f'episode{"s" if len(episodes) > 1 else ""}')

@@ -95,6 +95,14 @@ def _countdown():
           tf.constant(policy.initial(0)))
 
 
+def _countdown_actor(environment):
+  """An actor of one worker, and the policy's parameters."""
+  world, act, theta = _countdown()
+  return actors.EnvironmentActor(
+      world, act, [environment], [np.random.default_rng(0)], _LENGTH,
+      [False]), theta
+
+
 class RolloutsTest(parameterized.TestCase):
 
   def _assert_equal(self, one, other):
@@ -280,7 +288,6 @@ class RolloutsTest(parameterized.TestCase):
       (lambda image: image.astype(np.float32), r'float32 \[24, 24, 3\]'),
       (lambda image: image[:1], r'uint8 \[1, 24, 3\]: expected uint8 \[24'))
   def test_images_unlike_the_spec_are_named(self, change, message):
-    world, act, theta = _countdown()
 
     class Changed(Countdown):
 
@@ -288,23 +295,17 @@ class RolloutsTest(parameterized.TestCase):
         observation = super()._observation()
         return observation | {'image': change(observation['image'])}
 
-    actor = actors.EnvironmentActor(
-        world, act, [Changed([2])], [np.random.default_rng(0)], _LENGTH,
-        [False])
+    actor, theta = _countdown_actor(Changed([2]))
     with self.assertRaisesRegex(worlds.WorldError, message):
       actor.play(theta)
 
   def test_an_unknown_instruction_is_the_environments(self):
-    world, act, theta = _countdown()
-    actor = actors.EnvironmentActor(
-        world, act, [Countdown([9])], [np.random.default_rng(0)], _LENGTH,
-        [False])
+    actor, theta = _countdown_actor(Countdown([9]))
     with self.assertRaisesRegex(
         worlds.WorldError, "The environment gave .*'wait 9'"):
       actor.play(theta)
 
   def test_a_state_that_cannot_be_saved_is_named_at_once(self):
-    world, act, theta = _countdown()
 
     class OfNumPy(SavedCountdown):
 
@@ -318,17 +319,12 @@ class RolloutsTest(parameterized.TestCase):
 
     for environment, message in ((OfNumPy([2]), 'what is not JSON .*int64'),
                                  (Half([2]), r'no set_state\(\)')):
-      actor = actors.EnvironmentActor(
-          world, act, [environment], [np.random.default_rng(0)], _LENGTH,
-          [False])
+      actor, theta = _countdown_actor(environment)
       with self.assertRaisesRegex(worlds.WorldError, message):
         actor.play(theta)
 
   def test_a_rollout_ends_with_an_episode_of_any_length(self):
-    world, act, theta = _countdown()
-    actor = actors.EnvironmentActor(
-        world, act, [Countdown([2, 5, 1])], [np.random.default_rng(0)],
-        _LENGTH, [False])
+    actor, theta = _countdown_actor(Countdown([2, 5, 1]))
     steps, lefts, discounts, rewards = [], [], [], []
     for _ in range(4):
       rollout = actor.play(theta)
