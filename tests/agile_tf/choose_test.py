@@ -42,6 +42,17 @@ class ChooseTest(absltest.TestCase):
     self.assertEqual(last['final_modelled_reward'], last['modelled_reward'])
     self.assertEqual(
         last['success'], np.mean([e.truth[-1] for e in episodes]))
+    # By another reward model than its own, an earlier policy's reward differs.
+    judge = trained.load(self.run_dir)
+    for row in rows:
+      of_step = trained.load(self.run_dir, row['step'])
+      for phi, column in ((of_step.phi, 'modelled_reward'),
+                          (judge.phi, 'final_modelled_reward')):
+        self.assertEqual(row[column], np.mean([
+            e.decisions for e in of_step._replace(phi=phi).play(8, 0, False)]))
+    self.assertTrue(any(
+        row['final_modelled_reward'] != row['modelled_reward']
+        for row in rows))
     self.assertIn(f'{100 * last["modelled_reward"]:.1f} %', choose.table(rows))
     with self.assertRaisesRegex(config_lib.ConfigError, 'nowhere'):
       choose.compare([self.run_dir, 'nowhere'], 8, 0)

@@ -52,10 +52,6 @@ class EvaluateTest(parameterized.TestCase):
     self.assertEqual(
         report['success']['SameLocation'], report['success']['all'])
     self.assertBetween(report['success']['all']['solvable'], .3, 1)
-    errors = report['reward_model']
-    self.assertAlmostEqual(
-        errors['reward_model_accuracy'],
-        1 - errors['false_positives'] - errors['false_negatives'])
     with Image.open(picture) as image:
       self.assertEqual(image.mode, 'RGB')
     table = evaluate.table(report)
@@ -75,10 +71,34 @@ class EvaluateTest(parameterized.TestCase):
 
   def test_evaluation_is_repeatable(self):
     run = trained.load(self.run_dir)
-    reports = [
-        evaluate.summarize(list(run.play(12, seed, False)))
-        for seed in (3, 3)]
-    self.assertEqual(*reports)
+    played_twice = [list(run.play(12, 3, False)) for _ in range(2)]
+    for one, other in zip(*played_twice, strict=True):
+      self.assertEqual(one.instruction, other.instruction)
+      for name in 'start', 'final', 'decisions', 'truth':
+        np.testing.assert_array_equal(
+            getattr(one, name), getattr(other, name), name)
+    third, = run.play(1, 4, False)
+    self.assertFalse(np.array_equal(third.start, played_twice[0][0].start))
+
+  def test_a_report_counts_last_states_and_all_decisions(self):
+    def episode(decisions, truth):
+      image = np.zeros([24, 24, 3], np.uint8)
+      return played.Episode(
+          'go', image, np.array(decisions, bool), np.array(truth, bool), image)
+
+    report = evaluate.summarize([
+        episode([0, 0, 1], [1, 0, 1]),  # Both accept the last state.
+        episode([1, 0], [0, 1]),
+        episode([1, 1, 0], [0, 0, 0]),
+        episode([0], [0])])
+    self.assertEqual(report['success']['all']['rate'], 0.5)
+    self.assertEqual(report['modelled_success'], 0.25)
+    self.assertEqual(report['modelled_interval'], played.interval(1, 4))
+    errors = report['reward_model']
+    # Of nine states three are accepted wrongly, and two rejected wrongly.
+    self.assertAlmostEqual(errors['false_positives'], 3 / 9)
+    self.assertAlmostEqual(errors['false_negatives'], 2 / 9)
+    self.assertAlmostEqual(errors['reward_model_accuracy'], 4 / 9)
 
   def test_groups_of_arrangements_are_by_number_of_blocks(self):
     drawn = arrangements.instances(np.random.default_rng(0), 20)

@@ -87,6 +87,23 @@ class NearGoalsTest(absltest.TestCase):
     self.assertBetween(solved[~bring].mean(), 0.1, 0.4)
     self.assertBetween(solved[bring].mean(), 0.4, 0.7)
 
+  def test_half_of_the_blocks_put_down_are_left(self):
+    """After a long walk the agent is as likely in one cell as in another."""
+    _, (instruction, state) = _draw(300)
+    down = (instruction == 1) & ~state.carrying
+    blocks = state.blocks[down]
+    here = blocks[np.arange(len(blocks)), *state.agent[down].T] > 0
+    by_chance = np.mean(blocks > 0)
+    self.assertAlmostEqual(here.mean(), .5 + .5 * by_chance, delta=0.06)
+
+  def test_blocks_are_put_down_anywhere_on_the_way(self):
+    dataset, (instruction, state) = _draw(300)
+    starts = {bytes(row[:25]) for row in dataset.states}
+    down = (instruction == 1) & ~state.carrying
+    unmoved = np.mean([row[:25] in starts for row in np.array(
+        _rows(state), object)[down]])
+    self.assertLess(unmoved, 0.15)
+
   def test_an_environment_draws_from_it_and_resumes(self):
     dataset = goal_dataset.generate('relations', 100, 0)
     draw = near_goals.NearGoals(dataset, 2)

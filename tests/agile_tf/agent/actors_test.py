@@ -56,13 +56,15 @@ def _gridlu():
       num_actions=world.num_actions)
 
 
-def _gridlu_actors(delayed=(False,) * _WIDTH, greedy=False):
+def _gridlu_actors(delayed=(False,) * _WIDTH, greedy=False, **episodes):
   """An actor of each kind with the same seeds, and policy parameters."""
-  world, policy = _gridlu()
+  compiled_for, policy = _gridlu()
+  # The length of episodes, and how they end, are not in the programs.
+  world = worlds.gridlu_world(**episodes) if episodes else compiled_for
   # Larger than the initial ones, so that actions depend on what is seen.
   theta = tf.constant(2 * policy.initial(3))
   both = [
-      kind(world, program(policy, world),
+      kind(world, program(policy, compiled_for),
            [world.make_environment(seed) for seed in range(_WIDTH)],
            [np.random.default_rng(seed) for seed in range(_WIDTH)], _LENGTH,
            delayed, greedy)
@@ -115,15 +117,30 @@ class RolloutsTest(parameterized.TestCase):
   @parameterized.parameters(
       dict(delayed=(False,) * _WIDTH, greedy=False),
       dict(delayed=(False, True, False, True), greedy=False),
-      dict(delayed=(False,) * _WIDTH, greedy=True))
-  def test_compiled_rollouts_equal_stepped_ones(self, delayed, greedy):
-    (compiled, stepped), theta = _gridlu_actors(delayed, greedy)
+      dict(delayed=(False,) * _WIDTH, greedy=True),
+      dict(delayed=(False, True, False, True), episode_length=5),
+      dict(delayed=(False, True, False, True), episode_length=5,
+           truncate=True),
+      dict(episode_length=2, truncate=True))
+  def test_compiled_rollouts_equal_stepped_ones(self, **changes):
+    (compiled, stepped), theta = _gridlu_actors(**changes)
     actions = set()
     for _ in range(6):
       one, other = compiled.play(theta), stepped.play(theta)
       self._assert_equal(one, other)
       actions |= set(one.actions.ravel())
     self.assertGreater(len(actions), 1)
+
+  def test_greedy_takes_the_likeliest_action(self):
+    world, policy = _gridlu()
+    for greedy in True, False:
+      (actor, _), theta = _gridlu_actors(greedy=greedy)
+      rollout = actor.play(theta)
+      logits = policy(
+          theta, world.images(rollout.observations[:-1].reshape([-1, 27])),
+          np.tile(rollout.codes, [_LENGTH, 1])).logits.numpy()
+      likeliest = logits.argmax(axis=1).reshape([_LENGTH, _WIDTH])
+      self.assertEqual((rollout.actions == likeliest).all(), greedy)
 
   def test_reward_of_step_t_is_of_the_state_that_action_t_leads_to(self):
     (compiled, _), theta = _gridlu_actors()
@@ -137,6 +154,26 @@ class RolloutsTest(parameterized.TestCase):
             gridlu.satisfied(instruction, states))
       rewards.append(rollout.true_rewards)
     self.assertBetween(np.mean(rewards), .001, .999)  # Both sides occur.
+
+  @parameterized.parameters(False, True)
+  def test_an_episode_ends_within_a_rollout(self, truncate):
+    (actor, _), theta = _gridlu_actors(
+        (False, False, True, True), episode_length=5, truncate=truncate)
+    last = 1.0 if truncate else 0.0
+    discounts, masks, ended = zip(*(
+        (rollout.discounts.T.tolist(), rollout.mask.T.tolist(),
+         rollout.ended.tolist())
+        for rollout in (actor.play(theta) for _ in range(3))))
+    idle, whole, part = [0, 0, 0], [1, 1, 1], [1, 1, 0]
+    self.assertEqual(
+        [(row[0], row[-1]) for row in masks],
+        [(whole, idle), (part, whole), (whole, part)])
+    self.assertEqual(
+        [(row[0], row[-1]) for row in ended],
+        [(False, False), (True, False), (False, True)])
+    self.assertEqual(
+        [(row[0], row[-1]) for row in discounts],
+        [(whole, whole), ([1, last, 1], whole), (whole, [1, last, 1])])
 
   def test_states_follow_from_actions(self):
     (compiled, _), theta = _gridlu_actors()

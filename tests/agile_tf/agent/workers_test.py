@@ -1,8 +1,11 @@
 """Tests for workers: what they draw, and how rho changes."""
 
+from unittest import mock
+
 from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
+import tensorflow as tf
 
 from agile_tf.agent import replay
 from agile_tf.agent import rollouts
@@ -50,6 +53,104 @@ def _rollout(length, width):
       np.zeros([length, width], np.int32), mask, mask, mask,
       np.zeros([width], np.bool_), np.zeros([width], np.bool_),
       ('go',) * width)
+
+
+class DiscriminatorWorkerTest(parameterized.TestCase):
+
+  @parameterized.parameters((0, 8), (50, 13), (100, 32), (1000, 32))
+  def test_draws_as_many_as_rho_forgives(self, step, drawn):
+    """rho falls from 1 to 1/4; half of the 16 negatives are from B."""
+    actor = mock.Mock(**{'play.return_value': _rollout(40, 1)})
+    networks = mock.MagicMock()
+    networks.apply.return_value = tf.ones([1])
+    gradients = mock.Mock(return_value=(tf.zeros([1]), {'loss': tf.zeros([])}))
+    worker = workers.DiscriminatorWorker(
+        actor, networks, networks, gradients, _GoalExamples(),
+        replay.ReplayBuffer(100, 1, [1]), 32, 32,
+        workers.Annealed(0.25, 1.0, 100), np.random.default_rng(0),
+        num_mismatched=8)
+    worker.iterate(step)
+    (_, goals, candidates, count, mismatched), _ = gradients.call_args
+    self.assertEqual(count, drawn)
+    self.assertLen(goals.codes, 16)
+    self.assertLen(candidates.codes, 32)
+    self.assertLen(mismatched.codes, 8)
+
+  def test_waits_until_b_has_enough(self):
+    actor = mock.Mock(**{'play.return_value': _rollout(5, 1)})
+    networks, gradients = mock.MagicMock(), mock.Mock()
+    gradients.return_value = tf.zeros([1]), {}
+    networks.apply.return_value = tf.ones([1])
+    worker = workers.DiscriminatorWorker(
+        actor, networks, networks, gradients, _GoalExamples(),
+        replay.ReplayBuffer(100, 1, [1]), 8, 10, workers.Annealed(0.4),
+        np.random.default_rng(0))
+    worker.iterate()
+    gradients.assert_not_called()
+    worker.iterate()
+    gradients.assert_called_once()
+
+
+class PolicyWorkerTest(parameterized.TestCase):
+
+  def _iterate(self, rollout, gradients, **changes):
+    """One iteration; returns it, and the arguments of the gradients and apply.
+
+    Each state is rewarded with its number, whether it was played or not.
+    """
+    values = rollout.observations[1:, :, 0].astype(np.float32)
+    reward = mock.Mock(return_value=rollouts.Reward(values, values > 6))
+    policy = mock.MagicMock()
+    policy.apply.return_value = tf.ones([1])
+    losses = tf.range(len(rollout.codes), dtype=tf.float32)
+    program = mock.Mock(return_value=(gradients, {'loss': losses}))
+    self.actor = mock.Mock(**{'play.return_value': rollout})
+    settings = dict(
+        predictions=None, buffer=None, entropy_weight=workers.Annealed(0.25),
+        learning_rate=workers.Annealed(0.5, 1.0, 10)) | changes
+    iteration = workers.PolicyWorker(
+        self.actor, policy, reward, program, **settings).iterate(5)
+    return iteration, program.call_args.args, policy.apply.call_args
+
+  def _partly_played(self):
+    """Worker 0 sits it out, and worker 1 ends after two of three steps."""
+    rollout = _rollout(3, 3)
+    mask = np.array([[0, 1, 1], [0, 1, 1], [0, 0, 1]], np.float32)
+    return rollout._replace(mask=mask, ended=np.array([False, True, True]))
+
+  def test_steps_that_were_not_played_are_not_rewarded(self):
+    rollout = self._partly_played()
+    _, arguments, _ = self._iterate(rollout, ['a', 'b', 'c'])
+    self.assertEqual(
+        arguments[4].tolist(), [[0, 4, 5], [0, 7, 8], [0, 0, 11]])
+
+  def test_workers_that_sat_it_out_do_not_update(self):
+    iteration, _, (gradients, settings) = self._iterate(
+        self._partly_played(), ['a', 'b', 'c'])
+    self.assertEqual(gradients, ('b', 'c'))
+    self.assertEqual(settings, {'learning_rate': 0.75})
+    self.assertEqual(iteration.metrics['loss'], 1.5)  # Of 1 and 2.
+
+  def test_an_averaged_gradient_updates_once(self):
+    _, _, (gradients, _) = self._iterate(self._partly_played(), ['mean'])
+    self.assertEqual(gradients, ('mean',))
+
+  def test_failed_episodes_may_begin_again(self):
+    self._iterate(self._partly_played(), ['mean'], repeated_share=0.75)
+    (workers_, share), _ = self.actor.repeat.call_args
+    # Worker 1 ended in state 7, worker 2 in 11, and both count as goal states.
+    self.assertEqual((list(workers_), share), ([], 0.75))
+    rollout = self._partly_played()
+    rollout.observations[2, 1] = 3
+    self._iterate(rollout, ['mean'], repeated_share=0.75)
+    self.assertEqual(list(self.actor.repeat.call_args.args[0]), [1])
+    self._iterate(rollout, ['mean'])
+    self.actor.repeat.assert_not_called()
+
+  def test_writes_to_b_what_was_played(self):
+    buffer = replay.ReplayBuffer(100, 1, [1])
+    self._iterate(self._partly_played(), ['mean'], buffer=buffer)
+    self.assertLen(buffer, 5)
 
 
 class RewardPredictionTest(absltest.TestCase):

@@ -1,5 +1,6 @@
 """Tests for worlds: GridLU's, and AGILE on a world of one's own."""
 
+import dataclasses
 import os
 import sys
 from unittest import mock
@@ -49,6 +50,26 @@ def _image(shape, dtype=np.uint8):
 
 
 class WorldsTest(parameterized.TestCase):
+
+  def test_the_checker_sees_the_states_that_actions_lead_to(self):
+    states = np.arange(8, dtype=np.uint8).reshape([4, 2, 1])
+    rollout = mock.Mock(
+        instructions=('a', 'b'), observations=states,
+        true_rewards=np.array([[0, 1], [1, 0], [0, 0]], np.float32))
+
+    def checker(texts, observations):
+      np.testing.assert_array_equal(observations, states[1:])
+      return observations[..., 0] % 2 == np.array(
+          [text == 'b' for text in texts])
+
+    world = worlds.gridlu_world('arrangements')
+    self.assertFalse(world.has_ground_truth)
+    self.assertTrue(dataclasses.replace(
+        world, checker=checker).truth(rollout).all())
+    self.assertIsNone(dataclasses.replace(world, checker=None).truth(rollout))
+    np.testing.assert_array_equal(
+        dataclasses.replace(world, has_ground_truth=True).truth(rollout),
+        rollout.true_rewards > 0)
 
   @pytest.mark.slow
   def test_the_example_trains_from_its_goal_examples(self):

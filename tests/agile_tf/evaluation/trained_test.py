@@ -2,12 +2,14 @@
 
 import os
 import re
+from unittest import mock
 
 from absl.testing import absltest
 import numpy as np
 
 import agile_tf
 from agile_tf import config as config_lib
+from agile_tf.evaluation import playing
 from agile_tf.evaluation import trained
 from agile_tf.training import checkpoints
 from gridlu import world
@@ -29,11 +31,20 @@ class TrainedTest(absltest.TestCase):
     probabilities = reward_model(images, texts)
     self.assertEqual(probabilities.shape, (3,))
     self.assertTrue(((probabilities > 0) & (probabilities < 1)).all())
-    np.testing.assert_array_equal(
-        policy(images, texts), policy(images, texts))
-    rng = np.random.default_rng(0)
-    sampled = {tuple(policy(images, texts, rng)) for _ in range(20)}
-    self.assertGreater(len(sampled), 1)
+    loaded = trained.load(self.run_dir)
+    inputs = (np.zeros([1, 56, 56, 3], np.float32),
+              loaded.world.grammar.encode(texts[:1]))
+    accepted = loaded.discriminator(loaded.phi, *inputs)
+    np.testing.assert_allclose(
+        probabilities, np.repeat(1 / (1 + np.exp(-accepted)), 3), rtol=1e-5)
+    logits = loaded.policy(loaded.theta, *inputs).logits.numpy()
+    self.assertEqual(policy(images, texts).tolist(), [logits.argmax()] * 3)
+    # With a generator it samples the policy's distribution.
+    sampled = policy(np.repeat(images[:1], 4000, 0), texts[:1] * 4000,
+                     np.random.default_rng(0))
+    odds = np.exp(logits[0]) / np.exp(logits[0]).sum()
+    np.testing.assert_allclose(
+        np.bincount(sampled, minlength=5) / 4000, odds, atol=0.03)
     with self.assertRaisesRegex(ValueError, re.escape('[2, 56, 56, 3]')):
       reward_model(images, texts[:2])
     for function, kind in (reward_model, np.float32), (policy, np.int32):
@@ -44,6 +55,12 @@ class TrainedTest(absltest.TestCase):
       agile_tf.load_policy(self.run_dir, step=7)
     with self.assertRaisesRegex(config_lib.ConfigError, 'nowhere'):
       agile_tf.load_policy('nowhere')
+
+  def test_plays_with_its_own_parameters(self):
+    loaded = trained.load(self.run_dir)
+    with mock.patch.object(playing.Player, 'play') as play:
+      loaded.play(7, 3, True)
+    play.assert_called_once_with(loaded.theta, loaded.phi, 7, 3, True)
 
   def test_networks_alone_are_enough(self):
     """A shipped checkpoint needs no slots, buffers or random states."""

@@ -1,15 +1,21 @@
 """Tests for building: the parts of a run from its configuration."""
 
 import os
+from unittest import mock
 
 from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
 
 from agile_tf import config as config_lib
+from agile_tf.agent import gradients
+from agile_tf.agent import networks
+from agile_tf.agent import optimizers
 from agile_tf.training import building
+from agile_tf.training import curriculum
 from gridlu import goal_dataset
 from gridlu import language
+from gridlu import near_goals
 from tests.agile_tf import tiny
 
 
@@ -52,6 +58,71 @@ class BuildingTest(parameterized.TestCase):
       self.assertEqual(
           ['film_nmn' in names, 'lstm' in names],
           [part == 'film_nmn', part == 'lstm'])
+
+  def test_initialization_is_of_both_networks(self):
+    config = tiny.config(initialization='he')
+    world = building.make_world(config)
+    expected = (
+        networks.policy('nmn', world.grammar, world.image_shape,
+                        world.num_actions, 'he'),
+        networks.discriminator('nmn', world.grammar, world.image_shape, 'he'))
+    paper = building.make_networks(tiny.config(), world)
+    for network, same, other in zip(
+        building.make_networks(config, world), expected, paper):
+      np.testing.assert_array_equal(network.initial(3), same.initial(3))
+      self.assertFalse(np.array_equal(network.initial(3), other.initial(3)))
+
+  def test_settings_of_losses_and_updates_reach_their_places(self):
+    config = config_lib.Config(
+        discount=.1, td_lambda=.2, baseline_cost=.3, reward_prediction=True,
+        reward_prediction_cost=.4, policy_update='averaged',
+        policy_learning_rate=.5, policy_decay=.6, policy_epsilon=.7,
+        policy_gradient_norm=.8, policy_optimizer='adam',
+        discriminator_learning_rate=1.5, discriminator_decay=.9,
+        discriminator_epsilon=1.7, discriminator_gradient_norm=1.8,
+        max_column_norm=1.9, discriminator_optimizer='adam')
+    self.assertEqual(building.policy_loss(config), gradients.PolicyLoss(
+        discount=.1, td_lambda=.2, baseline_cost=.3, reward_prediction_cost=.4,
+        averaged=True))
+    self.assertEqual(building.policy_updates(config), optimizers.Updates(
+        learning_rate=.5, decay=.6, epsilon=.7, gradient_norm=.8,
+        optimizer='adam'))
+    self.assertEqual(building.discriminator_updates(config), optimizers.Updates(
+        learning_rate=1.5, decay=.9, epsilon=1.7, gradient_norm=1.8,
+        max_column_norm=1.9, optimizer='adam'))
+
+  def test_generated_goal_examples_are_those_of_the_settings(self):
+    config = tiny.config(dataset_size=40, dataset_seed=5, dataset_carrying=1.0)
+    made = building.make_goal_examples(
+        config, building.make_world(config)).dataset
+    expected = goal_dataset.generate(
+        'relations', 40, 5, building.matching(
+            config.instructions, language.relations_instructions()), 1.0)
+    np.testing.assert_array_equal(made.states, expected.states)
+    self.assertEqual(made.instructions, expected.instructions)
+
+  def test_the_ground_truth_is_scaled_too(self):
+    worker, = building.make_parts(tiny.config(
+        reward='environment', reward_scale=0.25)).policy_workers
+    rollout = mock.Mock(true_rewards=np.array([[0, 1], [1, 0]], np.float32))
+    values, decisions = worker._reward(rollout)
+    self.assertEqual(values.tolist(), [[0, 0.25], [0.25, 0]])
+    self.assertEqual(decisions.tolist(), [[False, True], [True, False]])
+
+  @parameterized.parameters((16, 2), (17, 3), (80, 10))
+  def test_first_steps_are_of_all_workers(self, steps, episodes):
+    config = tiny.config(first_steps=steps, first_instructions='rect',
+                         first_distance=3, instructions='SameLocation')
+    with (mock.patch.object(curriculum, 'Curriculum',
+                            wraps=curriculum.Curriculum) as made,
+          mock.patch.object(near_goals, 'NearGoals',
+                            wraps=near_goals.NearGoals) as near):
+      building.make_parts(config)
+    self.assertLen(made.call_args_list, config.policy_workers)
+    for (_, _, count, _), _ in made.call_args_list:
+      self.assertEqual(count, episodes)  # Of four steps, for each of two.
+    (_, distance), _ = near.call_args
+    self.assertEqual(distance, 3)
 
   def test_held_out_instructions(self):
     for way, count in (('strings', 3), ('meanings', 4)):

@@ -11,6 +11,7 @@ from agile_tf.training import building
 from agile_tf.training import curriculum
 import gridlu
 from gridlu import language
+from gridlu import world as board
 from tests.agile_tf import tiny
 
 _GO_TO = [x for x in language.relations_instructions() if x.is_go_to]
@@ -77,35 +78,48 @@ class CurriculumTest(absltest.TestCase):
         instructions='', first_instructions='SameLocation.*AGENT',
         first_steps=16)
     # 2 workers x 4 steps: two episodes each.
-    parts = building.make_parts(config)
-    worker, = parts.policy_workers
-    theta = parts.policy.snapshot()
-    seen = []
-    while len(seen) < 40:
-      rollout = worker.actor.play(theta)
-      seen += [text for text, ended in zip(
-          rollout.instructions, rollout.ended) if ended]
-    first = ['SameLocation' in text and 'AGENT' in text for text in seen]
-    self.assertTrue(all(first[:2]))
-    self.assertLess(sum(first[4:]), 10)
-    others = set()
-    for _ in range(30):
-      others.update(parts.discriminator_worker.actor.play(theta).instructions)
-    self.assertLess(
-        sum('SameLocation' in text and 'AGENT' in text for text in others),
-        len(others) / 2)
+    worker, = building.make_parts(config).policy_workers
+    for environment in worker.actor._environments:
+      texts = [environment.reset().observation['instruction']
+               for _ in range(40)]
+      first = ['SameLocation' in text and 'AGENT' in text for text in texts]
+      self.assertTrue(first[0])
+      self.assertLess(sum(first[2:]), 6)
+
+  def test_the_discriminators_worker_does_not_follow_it(self):
+    parts = building.make_parts(tiny.config(
+        instructions='', first_instructions='SameLocation.*AGENT',
+        first_steps=10**6))
+    for worker, share in ((parts.policy_workers[0], 1.0),
+                          (parts.discriminator_worker, 0.1)):
+      texts = [
+          environment.reset().observation['instruction']
+          for environment in worker.actor._environments for _ in range(200)]
+      first = np.mean([
+          'SameLocation' in text and 'AGENT' in text for text in texts])
+      self.assertBetween(first, share - 0.1, share)
 
   def test_first_episodes_near_goal_examples(self):
     config = tiny.config(
-        instructions='', first_instructions='SameLocation', first_steps=16,
+        instructions='', first_instructions='SameLocation', first_steps=10**6,
         first_distance=1, dataset_size=500)
     parts = building.make_parts(config)
     worker, = parts.policy_workers
-    theta = parts.policy.snapshot()
-    rollouts = [worker.actor.play(theta) for _ in range(4)]
-    first = [text for rollout in rollouts for text, ended in zip(
-        rollout.instructions, rollout.ended) if ended][:2]
-    self.assertTrue(all('SameLocation' in text for text in first))
+    examples = building.make_goal_examples(config, parts.world).dataset
+    texts = np.take(examples.instructions, examples.instruction)
+    farthest = 0
+    for environment in worker.actor._environments:
+      for _ in range(40):
+        text = environment.reset().observation['instruction']
+        self.assertIn('SameLocation', text)
+        start = environment.state
+        goals = board.unpack(examples.states[texts == text])
+        if 'AGENT' in text:  # Only the agent has moved, by one step at most.
+          same = (goals.blocks == start.blocks).all(axis=(1, 2))
+          moves = np.abs(goals.agent - start.agent).sum(axis=1)
+          self.assertTrue(same.any())
+          farthest = max(farthest, np.min(moves[same]))
+    self.assertEqual(farthest, 1)
 
   def test_near_goals_of_no_instruction(self):
     config = tiny.config(

@@ -1,6 +1,5 @@
 """Tests for whole runs: repeatable, resumable, and with correct metrics."""
 
-import itertools
 import json
 from unittest import mock
 
@@ -11,6 +10,8 @@ import pytest
 import tensorflow as tf
 
 from agile_tf import config as config_lib
+from agile_tf.agent import rollouts
+from agile_tf.agent import workers
 from agile_tf.training import checkpoints
 from agile_tf.training import threads
 from agile_tf.training import trainer as trainer_lib
@@ -69,41 +70,6 @@ class TrainingTest(parameterized.TestCase):
             value, self.end.arrays[name], atol=1e-5, err_msg=name)
       else:
         np.testing.assert_array_equal(value, self.end.arrays[name], name)
-
-  def test_only_failed_episodes_are_repeated(self):
-    # Each rollout is an episode.
-    trainer = trainer_lib.Trainer(tiny.config(
-        reward='environment', repeated_share=0.75, policy_workers=20,
-        episode_length=2, rollout_length=2))
-    worker, = trainer.policy_workers
-    worker.iterate()  # Half of the workers sit it out.
-    played = [worker.iterate()]
-    iterate = worker.iterate
-
-    def recorded(step):
-      played.append(iterate(step))
-      return played[-1]
-
-    with mock.patch.object(worker, 'iterate', recorded):
-      for _ in range(20):
-        trainer.iterate_policy(worker)
-    repeated: dict[bool, list[bool]] = {False: [], True: []}
-    successes: dict[bool, list[bool]] = {False: [], True: []}
-    for last, this in itertools.pairwise(played):
-      for w, success in enumerate(last.decisions[-1]):
-        again = (
-            last.rollout.instructions[w] == this.rollout.instructions[w] and
-            (last.rollout.observations[0, w] ==
-             this.rollout.observations[0, w]).all())
-        repeated[bool(success)].append(again)
-        successes[bool(again)].append(this.decisions[-1, w])
-    self.assertFalse(any(repeated[True]))
-    self.assertNotEmpty(repeated[True])
-    self.assertBetween(np.mean(repeated[False]), 0.6, 0.9)
-    # The success rate leaves repeated episodes out. They fail more often.
-    rate = np.mean(successes[False])
-    self.assertGreater(rate - np.mean(successes[True]), 0.01)
-    self.assertAlmostEqual(trainer.row()['success_rate'], rate, places=6)
 
   def test_half_of_the_threads_begin_a_rollout_later(self):
     trainer = trainer_lib.Trainer(tiny.config(policy_threads=2))
@@ -182,6 +148,53 @@ class TrainingTest(parameterized.TestCase):
                  'discriminator_gradient_norm'):
       self.assertIn(name, row)
     self.assertNotIn('policy_loss', trainer.row())  # Taken is taken.
+
+  def _recorded(self, played, **changes):
+    """A row of a trainer whose worker returns these iterations of 3 steps.
+
+    Args:
+      played: For each iteration, for each of 4 workers: its steps, a loss, its
+        last state's truth and decision, and whether its episode is a repeated
+        one. Only these last states can be rewarded. Episodes end with them.
+      **changes: Of the run's settings.
+    """
+    trainer = trainer_lib.Trainer(tiny.config(policy_workers=4, **changes))
+    worker, = trainer.policy_workers
+    codes = np.zeros([4, len(trainer.world.grammar.slots)], np.int32)
+    iterations = []
+    for parts in played:
+      steps, losses, truth, decided, again = map(np.array, zip(*parts))
+      mask = np.arange(3)[:, None] < steps
+      last = np.arange(3)[:, None] == steps - 1
+      iterations.append(workers.Iteration(
+          rollouts.Rollout(
+              np.zeros([4, 4, 27], np.uint8), codes, np.zeros([3, 4], np.int32),
+              np.float32(last & truth), np.ones([3, 4], np.float32),
+              np.float32(mask), steps > 0, again.astype(bool), ('go',) * 4),
+          {'loss': np.mean(losses[steps > 0])}, last & (decided > 0)))
+    with mock.patch.object(worker, 'iterate', side_effect=iterations):
+      steps = [trainer.iterate_policy(worker) for _ in played]
+    self.assertEqual(steps, [sum(part[0] for part in row) for row in played])
+    return trainer.row()
+
+  def test_metrics_are_means_over_workers_and_over_steps(self):
+    row = self._recorded([
+        [(3, 8.0, 1, 1, 0), (0, 0.0, 0, 0, 0)] * 2,
+        [(3, 2.0, 1, 0, 0), (1, 2.0, 0, 1, 0)] * 2])
+    self.assertEqual(row['loss'], 4)  # Of 8 twice and 2 four times.
+    self.assertEqual(row['episodes'], 6)
+    self.assertAlmostEqual(row['success_rate'], 4 / 6)
+    self.assertAlmostEqual(row['true_reward'], 4 / 14)
+    self.assertAlmostEqual(row['modelled_reward'], 4 / 14)
+    self.assertAlmostEqual(row['false_positives'], 2 / 14)
+    self.assertAlmostEqual(row['false_negatives'], 2 / 14)
+
+  def test_success_is_of_episodes_that_the_task_draws(self):
+    row = self._recorded([[
+        (3, 0.0, 1, 1, 0), (2, 0.0, 0, 0, 0), (1, 0.0, 0, 0, 1),
+        (3, 0.0, 0, 0, 1)]])
+    self.assertEqual(row['success_rate'], 0.5)
+    self.assertEqual(row['episodes'], 4)
 
   def test_an_episode_is_kept_for_a_picture(self):
     episode = self.trainer.take_episode()
