@@ -248,17 +248,24 @@ def measure(names: Sequence[str], seconds: float,
     if isinstance(result, str):
       raise RuntimeError(f'{name}: {result}')
     results[name] = result
+  if settings.get('model') != 'lstm':
+    _add_ceilings(results)
+  return results
+
+
+def _add_ceilings(results: dict[str, dict[str, float]]) -> None:
+  """Adds what the matrix product's rate allows, and the share reached of it."""
   gflops = results.get('matrix product', {}).get('gflops')
   for name, result in results.items():
     cost = MEASUREMENTS[name][1]
-    if gflops and cost and settings.get('model') != 'lstm':
-      if 'milliseconds' in result:
-        result['ceiling'] = cost / gflops  # In milliseconds.
-        result['share'] = result['ceiling'] / result['milliseconds']
-      else:
-        result['ceiling'] = 1e3 * gflops / cost
-        result['share'] = result['steps_per_second'] / result['ceiling']
-  return results
+    if not gflops or not cost:
+      continue
+    if 'milliseconds' in result:
+      result['ceiling'] = cost / gflops  # In milliseconds.
+      result['share'] = result['ceiling'] / result['milliseconds']
+    else:
+      result['ceiling'] = 1e3 * gflops / cost
+      result['share'] = result['steps_per_second'] / result['ceiling']
 
 
 def table(results: dict[str, dict[str, float]]) -> str:

@@ -22,6 +22,7 @@ from agile_tf.speed import parts
 from agile_tf.training import building
 import gridlu
 from tests.agile_tf import tiny
+from tests.gridlu import programs
 
 
 class BenchmarkTest(absltest.TestCase):
@@ -98,6 +99,26 @@ class BenchmarkTest(absltest.TestCase):
   def test_the_costs_are_of_the_arithmetic_that_is_done(self):
     self.assertEqual(benchmark.FILTERED_ROWS, convolutions._MIN_ROWS)
 
+  def test_ceilings_are_of_the_matrix_products_rate(self):
+    lockstep = 'training, lockstep'
+    cost = benchmark.MEASUREMENTS[lockstep][1]
+    results = {
+        'matrix product': {'gflops': 80.0},
+        lockstep: {'steps_per_second': 500.0},
+        'discriminator update': {'milliseconds': 90.0},
+        'dm_env steps': {'steps_per_second': 9.0}}
+    benchmark._add_ceilings(results)
+    # 80 GFLOP/s are 80,000 MFLOP/s.
+    self.assertAlmostEqual(results[lockstep]['ceiling'], 80_000 / cost)
+    self.assertAlmostEqual(results[lockstep]['share'], 500 * cost / 80_000)
+    # An update takes 3,600 MFLOP, 45 of 90 milliseconds.
+    self.assertAlmostEqual(results['discriminator update']['ceiling'], 45)
+    self.assertAlmostEqual(results['discriminator update']['share'], 0.5)
+    self.assertNotIn('ceiling', results['dm_env steps'])
+    del results['matrix product'], results[lockstep]['ceiling']
+    benchmark._add_ceilings(results)
+    self.assertNotIn('ceiling', results[lockstep])
+
   def test_shares_are_of_the_ceiling(self):
     text = benchmark.table({
         'training, lockstep': dict(
@@ -133,10 +154,7 @@ class BenchmarkTest(absltest.TestCase):
 
   def test_a_cluster_is_not_simulated_with_what_it_ignores(self):
     for flag in '--json', '--only=training', '--against=.':
-      run = subprocess.run(
-          [sys.executable, '-m', 'agile_tf.benchmark',
-           '--device_milliseconds=67', flag],
-          capture_output=True, text=True, check=False)
+      run = programs.call(benchmark, '--device_milliseconds=67', flag)
       self.assertEqual(run.returncode, 1)
       self.assertIn('leave out --only, --against and --json', run.stderr)
 

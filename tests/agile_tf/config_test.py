@@ -235,11 +235,7 @@ class FlagsTest(parameterized.TestCase):
   def _parse(self, *arguments):
     """Parses flags of our own, so that other tests' stay as they are."""
     values = flags.FlagValues()
-    for name, field in _FIELDS.items():
-      kind = type(field.default)
-      define = {bool: flags.DEFINE_bool, int: flags.DEFINE_integer,
-                float: flags.DEFINE_float, str: flags.DEFINE_string}[kind]
-      define(name, field.default, 'help', flag_values=values)
+    config.define_flags(values)
     values(['program', *arguments])
     return config.from_flags(values)
 

@@ -22,6 +22,7 @@ from gridlu import language
 from gridlu import tasks
 from tests.agile_tf import tiny
 from tests.gridlu import corners
+from tests.gridlu import programs
 
 
 class EvaluateTest(parameterized.TestCase):
@@ -61,10 +62,8 @@ class EvaluateTest(parameterized.TestCase):
   def test_a_picture_that_cannot_be_written_is_named_first(self, name):
     folder = self.create_tempdir()
     folder.mkdir('folder.png')
-    run = subprocess.run(
-        [sys.executable, '-m', 'agile_tf.evaluate', f'--run_dir={self.run_dir}',
-         f'--picture={folder.full_path}/{name}'],
-        capture_output=True, text=True, check=False)
+    run = programs.call(evaluate, f'--run_dir={self.run_dir}',
+                        f'--picture={folder.full_path}/{name}')
     self.assertEqual(run.returncode, 1)
     self.assertEmpty(run.stdout)
     self.assertStartsWith(run.stderr, 'Error: --picture=')

@@ -36,6 +36,7 @@ from gridlu import relations
 from gridlu import solver
 from gridlu import world
 from tests.agile_tf import tiny
+from tests.gridlu import programs
 
 # Flagfiles of no experiment.
 _OTHERS = {'laptop', 'own_world'}
@@ -349,9 +350,7 @@ class SweepTest(parameterized.TestCase):
   @parameterized.parameters(
       ('seed=3', '--first_seed'), ('--run_dir=runs', '--runs'))
   def test_what_a_run_has_of_its_own_cannot_be_set(self, flag, instead):
-    result = subprocess.run(
-        [sys.executable, '-m', 'agile_tf.sweep', 'figure5', '--commands',
-         f'--set={flag}'], capture_output=True, text=True, check=False)
+    result = programs.call(sweep, 'figure5', '--commands', f'--set={flag}')
     self.assertEqual(result.returncode, 1)
     self.assertStartsWith(result.stderr, f'Error: --set={flag}: each run has')
     self.assertIn(f'Give {instead} instead', result.stderr)
@@ -400,11 +399,10 @@ class SweepTest(parameterized.TestCase):
     self.assertEqual(signal.getsignal(number), before)
 
   def test_prints_lines_for_a_shell(self):
-    result = subprocess.run(
-        [sys.executable, '-m', 'agile_tf.sweep', 'figure5', '--seeds=2',
-         '--first_seed=3', f'--runs={self._runs}', '--laptop', '--commands',
-         '--set=policy_threads=3'],
-        capture_output=True, text=True, check=True)
+    result = programs.call(
+        sweep, 'figure5', '--seeds=2', '--first_seed=3',
+        f'--runs={self._runs}', '--laptop', '--commands',
+        '--set=policy_threads=3')
     lines = result.stdout.splitlines()
     # Fine-tuning follows the run that it starts from, on one line.
     self.assertLen(lines, 2)
@@ -417,25 +415,31 @@ class SweepTest(parameterized.TestCase):
              f'--first_seed={seed}', '--seeds=1'], part)
       self.assertIn('--only=immovable', second)
       # Each command makes one run.
-      status = subprocess.run(
-          [sys.executable, *second[1:], '--status'],
-          capture_output=True, text=True, check=True).stdout
+      status = programs.call(sweep, *second[3:], '--status').stdout
       self.assertEqual(
           [row.split()[0] for row in status.splitlines()[1:]],
           [os.path.join(self._runs, f'immovable_seed{seed}')])
 
+  @parameterized.parameters(
+      (['figure5'], range(5)), (['arrangements'], range(10)),
+      (['figure5', '--laptop'], range(3)), (['evening'], range(2)),
+      (['figure5', '--seeds=2', '--first_seed=7'], (7, 8)))
+  def test_as_many_seeds_as_in_the_paper(self, arguments, expected):
+    lines = programs.call(
+        sweep, *arguments, f'--runs={self._runs}', '--status'
+        ).stdout.splitlines()
+    self.assertEqual(
+        {int(line.split()[0].rpartition('_seed')[2]) for line in lines[1:]},
+        set(expected))
+
   def test_unknown_experiments_are_explained(self):
-    result = subprocess.run(
-        [sys.executable, '-m', 'agile_tf.sweep', 'figure9'],
-        capture_output=True, text=True, check=False)
+    result = programs.call(sweep, 'figure9')
     self.assertEqual(result.returncode, 1)
     self.assertStartsWith(result.stderr, 'Error: Name one experiment')
     self.assertIn('figure4_left', result.stderr)
 
   def test_our_own_experiments_have_no_replica(self):
-    result = subprocess.run(
-        [sys.executable, '-m', 'agile_tf.sweep', 'quickstart_rho', '--laptop'],
-        capture_output=True, text=True, check=False)
+    result = programs.call(sweep, 'quickstart_rho', '--laptop')
     self.assertEqual(result.returncode, 1)
     self.assertStartsWith(
         result.stderr, 'Error: --laptop: quickstart_rho has no replica')

@@ -68,6 +68,20 @@ class ServersTest(absltest.TestCase):
     thread.join(60)
     self.assertIn('code old on the server and new on the chief', errors[0])
 
+  def test_lost_devices_are_left_out_and_errors_raised(self):
+    servers = servers_lib.Servers(
+        roles.Cluster(('a:1', 'b:1'), 0), tiny.config(run_dir='x'))
+    devices_ = [mock.Mock(), mock.Mock(), mock.Mock()]
+    for device, lost in zip(devices_, (False, True, False)):
+      device.lost.is_set.return_value = lost
+    links = [mock.Mock(devices=devices_[:2], error=None),
+             mock.Mock(devices=devices_[2:], error=None)]
+    with mock.patch.object(servers, '_links', links):
+      self.assertEqual(list(servers.devices()), [devices_[0], devices_[2]])
+      links[1].error = RuntimeError('too often')
+      with self.assertRaisesRegex(RuntimeError, 'too often'):
+        servers.devices()
+
   def test_ctrl_c_before_the_run_begins_ends_the_servers(self):
     config = tiny.config(run_dir='x', stall_minutes=1.0)
     thread, errors = self._serve(config)

@@ -1,5 +1,6 @@
 """Tests the server's program: what it obeys, and a run of two processes."""
 
+import itertools
 import signal
 import socket
 import subprocess
@@ -31,13 +32,17 @@ class ServingTest(parameterized.TestCase):
     """Follows these notes of a chief, one a second."""
     notes = mock.Mock()
     notes.read.side_effect = chief
+    self.read = notes.read
     for patch in (
         mock.patch.object(notes_lib, 'Notes', return_value=notes),
         mock.patch.object(serving.time, 'sleep'),
+        mock.patch.object(
+            serving.time, 'monotonic', side_effect=itertools.count()),
         mock.patch.object(serving, '_start_anew', side_effect=_Anew)):
       patch.start()
       self.addCleanup(patch.stop)
-    serving._obey('', roles.Cluster(('a:1',), 1), tiny.config(run_dir='x'))
+    serving._obey('', roles.Cluster(('a:1',), 1), tiny.config(
+        run_dir='x', stall_minutes=2.0))
 
   def test_it_ends_when_the_chief_is_done(self):
     self._obey({}, _RUNNING, {'state': notes_lib.DONE})
@@ -47,9 +52,19 @@ class ServingTest(parameterized.TestCase):
       self._obey({}, {'state': notes_lib.RESTART})
 
   def test_it_starts_anew_when_the_chief_is_silent(self):
-    with mock.patch.object(serving, '_SILENCE_SECONDS', -1.0):
-      with self.assertRaises(_Anew):
-        self._obey({}, _RUNNING, {**_RUNNING, 'beat': 2}, _RUNNING, _RUNNING)
+    beats = [{**_RUNNING, 'beat': beat} for beat in range(200)]
+    with self.assertRaises(_Anew):
+      self._obey({}, *beats, *[beats[-1]] * 100)
+    # The last beat is the 201st note; after it a minute may pass.
+    self.assertEqual(self.read.call_count, 201 + 61)
+
+  def test_it_waits_for_a_chief_that_was_never_there(self):
+    with self.assertLogs('absl', 'INFO') as logs:
+      self._obey(*[{}] * 1000, {'state': notes_lib.DONE})
+    # It says so every two minutes.
+    self.assertLen(
+        [line for line in logs.output if 'still waiting' in line],
+        1000 // 121)
 
   def test_it_ends_when_it_is_refused(self):
     with self.assertRaisesRegex(config_lib.ConfigError, 'other versions'):

@@ -119,9 +119,10 @@ class DifferencesTest(parameterized.TestCase):
 
   def test_own_names_are_settings(self):
     names = {field.name for field in dataclasses.fields(config_lib.Config)}
-    for group in (comparison._OF_DISCRIMINATOR,
-                  comparison._OF_REWARD_PREDICTION, comparison._OF_GRIDLU,
-                  _SETTINGS):
+    groups = [value for name, value in vars(comparison).items()
+              if name.startswith('_OF_')]
+    self.assertLen(groups, 6)
+    for group in (*groups, _SETTINGS):
       self.assertContainsSubset(group, names)
 
 

@@ -17,11 +17,25 @@ class WarningsTest(parameterized.TestCase):
       (dict(entropy=.017), ()),
       (dict(goals_accepted=1., negatives_rejected=.0), ('discriminator',)),
       (dict(goals_accepted=.0, negatives_rejected=1.), ('discriminator',)),
+      (dict(goals_accepted=.995, negatives_rejected=.005), ('discriminator',)),
+      (dict(goals_accepted=.98, negatives_rejected=.005), ()),
+      (dict(goals_accepted=.995, negatives_rejected=.02), ()),
+      (dict(goals_accepted=.005, negatives_rejected=.995), ('discriminator',)),
+      (dict(goals_accepted=.02, negatives_rejected=.995), ()),
+      (dict(goals_accepted=.005, negatives_rejected=.98), ()),
       (dict(goals_accepted=1., negatives_rejected=1.), ()),
+      (dict(goals_accepted=0., negatives_rejected=0.), ()),
+      (dict(goals_accepted=1.), ()),
+      (dict(negatives_rejected=1.), ()),
       (dict(), ()))
   def test_warnings(self, row, kinds):
     found = health.warnings(row, num_actions=5)
     self.assertEqual(tuple(found), kinds)
+    for text in found.values():
+      accepts = 'accepts every state', '(a smaller --steps_per_discriminator'
+      self.assertEqual(
+          [part in text for part in accepts],
+          [row.get('goals_accepted', 0.0) > .5] * 2, text)
 
 
 class WatchdogTest(absltest.TestCase):

@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 
 from agile_tf import config as config_lib
+from agile_tf.agent import numerics
 from agile_tf.agent import rollouts
 from agile_tf.agent import workers
 from agile_tf.training import checkpoints
@@ -188,6 +189,17 @@ class TrainingTest(parameterized.TestCase):
     self.assertAlmostEqual(row['modelled_reward'], 4 / 14)
     self.assertAlmostEqual(row['false_positives'], 2 / 14)
     self.assertAlmostEqual(row['false_negatives'], 2 / 14)
+
+  def test_a_number_that_is_not_finite_names_its_worker(self):
+    trainer = trainer_lib.Trainer(
+        tiny.config(policy_workers=6, policy_threads=2))
+    for worker, row, name in ((0, 2, 2), (1, 0, 3), (1, 1, 4)):
+      error = numerics.NumericsError('the loss', row, np.nan)
+      of_thread = trainer.policy_workers[worker]
+      with mock.patch.object(of_thread, 'iterate', side_effect=error):
+        with self.assertRaisesRegex(
+            trainer_lib.TrainingError, f'of policy worker {name} is nan'):
+          trainer.iterate_policy(of_thread)
 
   def test_success_is_of_episodes_that_the_task_draws(self):
     row = self._recorded([[
