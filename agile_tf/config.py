@@ -493,6 +493,8 @@ def _text_problem(field: dataclasses.Field, value: str) -> str:
     value.encode()
   except UnicodeEncodeError:  # Python decodes invalid bytes to such text.
     return 'text in UTF-8'
+  if field.name == 'run_dir' and '://' in value:
+    return 'a directory of this machine, not an address'
   return 'text without a null character' if '\0' in value else ''
 
 
@@ -502,7 +504,8 @@ def _number_problem(field: dataclasses.Field, value: float) -> str:
   low, above, high = limits['low'], limits['above'], limits['high']
   if high is None and isinstance(value, int):
     high = _MOST
-  if (isinstance(value, float) and not math.isfinite(value) or
+  is_finite = not isinstance(value, float) or math.isfinite(value)
+  if (not is_finite or
       low is not None and value < low or
       above is not None and value <= above or
       high is not None and value > high):
@@ -512,7 +515,9 @@ def _number_problem(field: dataclasses.Field, value: float) -> str:
               if limit is not None]
     if limits['high'] is None and high is not None and value > high:
       wanted.append(f'at most {high}')
-    return ' and '.join(wanted) or 'a finite number'
+    if not is_finite:
+      wanted.insert(0, 'a finite number')
+    return ' and '.join(wanted)
   if isinstance(field.default, float) and not limits['double'] and value and (
       not _SMALLEST <= abs(value) <= _LARGEST):
     return (f'a float32, from {_SMALLEST:.2g} to {_LARGEST:.2g}'

@@ -325,10 +325,29 @@ class EnvironmentActor(_Actor):
       self._load_worker(w, row)
       self._timesteps[w] = None
       if row['environment'] is not None:
-        timestep = self._environments[w].set_state(  # type: ignore
-            row['environment'])
+        timestep = self._restore(w, row['environment'])
         if row['in_episode']:
           self._timesteps[w] = timestep
+
+  def _restore(self, w: int, state: Any) -> dm_env.TimeStep:
+    """Restores a worker's environment; returns its current timestep.
+
+    Raises:
+      WorldError: if a user's environment does not take the state. GridLU's
+        errors go on: its code is not edited, so the state is damaged.
+    """
+    environment: Any = self._environments[w]
+    try:
+      return environment.set_state(state)
+    except Exception as error:
+      if self._world.compiled is not None:
+        raise
+      raise worlds.WorldError(
+          "The environment's set_state() does not take what its get_state() "
+          f'returned when the run was saved ({type(error).__name__}: {error}). '
+          'If the world has been changed since, change it back or start a new '
+          'run in another --run_dir. The checkpoint is left as it is.'
+      ) from error
 
 
 def _check_saveable(environment: dm_env.Environment) -> None:

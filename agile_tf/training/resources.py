@@ -4,6 +4,7 @@ These are lower bounds: the programs that TensorFlow compiles need more.
 """
 
 import math
+import os
 from typing import NamedTuple
 
 from agile_tf import config as config_lib
@@ -59,8 +60,12 @@ def needs(config: config_lib.Config, world: worlds.World) -> list[Need]:
         Need("the discriminator's batches",
              (config.batch_size // 2 + config.num_candidates) * seen,
              ('batch_size', 'anticipated_negative_rate'))]
-  if config.needs_goal_examples and (
-      world.compiled is not None and not config.dataset):
+  if config.needs_goal_examples and config.dataset:
+    if os.path.exists(config.dataset):  # If not, loading it says so.
+      found.append(Need(
+          'the goal examples, the whole file and its arrays',
+          2 * os.path.getsize(config.dataset), ('dataset',)))
+  elif config.needs_goal_examples and world.compiled is not None:
     found.append(Need(
         'the goal examples', config.dataset_size * _GENERATED,
         ('dataset_size',)))

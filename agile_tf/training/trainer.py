@@ -11,6 +11,7 @@ from agile_tf.agent import networks
 from agile_tf.agent import numerics
 from agile_tf.agent import rollouts
 from agile_tf.agent import workers
+from agile_tf.agent import worlds
 from agile_tf.training import building
 from agile_tf.training import checkpoints
 from agile_tf.training import metrics
@@ -240,6 +241,7 @@ class Trainer:
       DamagedError: if its contents are not what such a run writes.
       CheckpointError: if it is from another world or from other settings, or
         has the networks alone.
+      WorldError: if a user's environment does not take its saved state.
     """
     building.check_tokens(checkpoint, self.world)
     if checkpoint.values.get('networks_alone'):
@@ -266,6 +268,8 @@ class Trainer:
       self.schedule.steps = checkpoint.values['steps']
       self.schedule.iterations = checkpoint.values['iterations']
       self._load_recorder(checkpoint)
+    except worlds.WorldError:
+      raise
     except (KeyError, IndexError, TypeError, ValueError) as error:
       raise checkpoints.DamagedError(
           f'{checkpoint.path} is damaged or from another version '

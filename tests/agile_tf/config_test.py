@@ -230,6 +230,18 @@ class ConfigTest(parameterized.TestCase):
         .trains_discriminator, expected)
 
 
+  def test_what_is_expected_is_said(self):
+    for changes, expected in (
+        (dict(image_minutes=math.inf), 'a finite number and more than 0'),
+        (dict(discount=math.nan),
+         'a finite number and at least 0 and at most 1'),
+        (dict(discount=1.5), 'at least 0 and at most 1'),
+        (dict(run_dir='gs://bucket/run'), 'a directory of this machine')):
+      with self.assertRaisesRegex(
+          config.ConfigError, f': expected {expected}'):
+        config.Config(**changes)
+
+
 class FlagsTest(parameterized.TestCase):
 
   def _parse(self, *arguments):

@@ -360,6 +360,27 @@ class RolloutsTest(parameterized.TestCase):
       with self.assertRaisesRegex(worlds.WorldError, message):
         actor.play(theta)
 
+  def test_an_environment_that_does_not_take_its_state_is_named(self):
+
+    class Renamed(SavedCountdown):
+
+      def set_state(self, state):
+        return super().set_state(state['lengths'])
+
+    actor, theta = _countdown_actor(SavedCountdown([5]))
+    actor.play(theta)
+    saved = json.loads(json.dumps(actor.state()))
+    other, _ = _countdown_actor(Renamed([5]))
+    with self.assertRaisesRegex(
+        worlds.WorldError, r'set_state\(\) does not take .*\(TypeError: list'):
+      other.load(saved)
+    # GridLU's code is its own, so there it is the state that is wrong.
+    (_, stepped), _ = _gridlu_actors()
+    saved = stepped.state()
+    saved[0] |= {'environment': {}}
+    with self.assertRaises(KeyError):
+      stepped.load(saved)
+
   def test_a_rollout_ends_with_an_episode_of_any_length(self):
     actor, theta = _countdown_actor(Countdown([2, 5, 1]))
     steps, lefts, discounts, rewards = [], [], [], []

@@ -44,6 +44,12 @@ class ResourcesTest(parameterized.TestCase):
         reward='environment', first_steps=1, first_distance=1))
     self.assertNotIn('dataset_size', self._needs(dataset='goals.npz'))
 
+  def test_a_file_of_goal_examples_counts(self):
+    path = self.create_tempfile(content=1000 * b'x', mode='wb').full_path
+    self.assertEqual(self._needs(dataset=path)['dataset'], 2000)
+    self.assertNotIn('dataset', self._needs(
+        dataset=path, reward='environment'))
+
   @parameterized.parameters(
       (dict(dataset_size=10**10), r'2,000,\d{3},\d{3},\d{3} bytes', 'the goal'),
       (dict(replay_size=10**14), r'\d+,\d{3},\d{3},\d{3},\d{3} bytes', 'B and'),
