@@ -141,7 +141,10 @@ class Config:
   reward_prediction_replay_size: int = _setting(
       30_000, 'The capacity of the replay buffer of reward prediction, in '
       'states. All workers share it.', low=1)
-
+  reward_prediction_of: str = _setting(
+      'this_state', 'The reward to predict from a replayed state: that of '
+      '"this_state", or of the "next_state", to which the action led, as the '
+      "paper's words can be read.", choices=('this_state', 'next_state'))
   reward_prediction_goals: int = _setting(
       0, 'Goal examples that reward prediction also learns from, for each '
       'rollout of a worker, as rewarded states, and as many with the '
@@ -385,6 +388,12 @@ class Config:
       raise ConfigError(
           f'--reward_prediction_goals={self.reward_prediction_goals} needs '
           '--reward_prediction.')
+    if self.reward_prediction_goals and (
+        self.reward_prediction_of != 'this_state'):
+      raise ConfigError(
+          f'--reward_prediction_goals={self.reward_prediction_goals} with '
+          f'--reward_prediction_of={self.reward_prediction_of}: a goal example '
+          'has no next state. Use --reward_prediction_of=this_state.')
     if self.first_distance and not self.first_steps:
       raise ConfigError(
           f'--first_distance={self.first_distance} needs --first_steps.')

@@ -2,8 +2,9 @@
 
 The index t: an episode of n actions has n + 1 states s_0 ... s_n. The action
 a_t is chosen in s_t and leads to s_{t+1}. Everything else about step t (its
-reward, its pair in B, its sample for reward prediction, the discriminator's
-decision) refers to s_{t+1}. So the first state of an episode has no reward.
+reward, its pair in B, the discriminator's decision and, by default, its sample
+for reward prediction) refers to s_{t+1}. So the first state of an episode has
+no reward.
 
 A rollout has T actions and the T + 1 states around them; the next rollout
 begins with its last state. A rollout ends with its episode. If that is before
@@ -62,15 +63,20 @@ class Rollout(NamedTuple):
     """Returns the values [T, W, ...] of the played steps, [steps, ...]."""
     return values[self.mask > 0]
 
-  def pairs(self) -> tuple[np.ndarray, np.ndarray]:
+  def pairs(self, before: bool = False) -> tuple[np.ndarray, np.ndarray]:
     """Returns the pairs of the played steps.
+
+    Args:
+      before: Whether a step's state is s_t, where its action was chosen,
+        instead of s_{t+1}.
 
     Returns:
       Codes int32 [steps, slots] and observations uint8 [steps, ...].
     """
     length = len(self.actions)
     codes = np.repeat(self.codes[None], length, axis=0)
-    return self.played(codes), self.played(self.observations[1:])
+    states = self.observations[:-1] if before else self.observations[1:]
+    return self.played(codes), self.played(states)
 
 
 class Reward(NamedTuple):

@@ -211,15 +211,16 @@ class RewardPrediction:
   """The replay that reward prediction is trained on (appendix C).
 
   It contains the policy workers' instructions and states, and whether each
-  state was rewarded. Half of a batch is drawn from rewarded states and half
-  from the others, if both exist. A batch may also have goal examples, and as
-  many with the instruction of another one, which the paper's has not.
+  state, or the one after it, was rewarded. Half of a batch is drawn from those
+  with a reward and half from the others, if both exist. A batch may also have
+  goal examples, and as many with the instruction of another one, which the
+  paper's has not.
   """
 
   def __init__(self, buffer: replay.ReplayBuffer, batch_size: int,
                rng: np.random.Generator,
                goal_examples: worlds.GoalExamples | None = None,
-               num_goals: int = 0):
+               num_goals: int = 0, of_next_state: bool = False):
     """Makes a replay.
 
     Args:
@@ -228,8 +229,11 @@ class RewardPrediction:
       rng: Draws them.
       goal_examples: Where goal examples are drawn.
       num_goals: Goal examples for each rollout of a worker.
+      of_next_state: Whether the reward to predict from a state is that of the
+        next state.
     """
     self.rng = rng
+    self._of_next_state = of_next_state
     self._buffer = buffer
     self._batch_size = batch_size
     self._goal_examples = goal_examples
@@ -243,7 +247,7 @@ class RewardPrediction:
       rollout: T steps of W workers.
       decisions: bool [T, W], which states counted as goal states.
     """
-    codes, observations = rollout.pairs()
+    codes, observations = rollout.pairs(before=self._of_next_state)
     self._buffer.add(codes, observations, rollout.played(decisions))
     batches = [self._batch() for _ in range(len(rollout.codes))]
     return signatures.Replayed(*(np.stack(parts) for parts in zip(*batches)))

@@ -35,7 +35,8 @@ _OF_DISCRIMINATOR = (
 _OF_MODELLED_REWARD = ('reward_form', 'discriminator_model')
 _OF_REWARD_PREDICTION = (
     'reward_prediction_cost', 'reward_prediction_batch_size',
-    'reward_prediction_replay_size', 'reward_prediction_goals')
+    'reward_prediction_replay_size', 'reward_prediction_of',
+    'reward_prediction_goals')
 _OF_GRIDLU = (
     'instructions', 'held_out', 'held_out_share', 'held_out_seed', 'physics',
     'episode_length', 'truncate', 'noop', 'first_steps', 'first_instructions',

@@ -241,6 +241,12 @@ class ConfigTest(parameterized.TestCase):
           config.ConfigError, f': expected {expected}'):
         config.Config(**changes)
 
+  def test_a_goal_example_has_no_next_state(self):
+    with self.assertRaisesRegex(
+        config.ConfigError, 'Use --reward_prediction_of=this_state'):
+      config.Config(reward_prediction=True, reward_prediction_goals=2,
+                    reward_prediction_of='next_state')
+
 
 class FlagsTest(parameterized.TestCase):
 

@@ -178,6 +178,23 @@ class RewardPredictionTest(absltest.TestCase):
     np.testing.assert_array_equal(
         codes[played], observations[played] % width)
 
+  def test_of_the_next_state(self):
+    """What is stored with a state is then the decision on the next one."""
+    for of_next_state in False, True:
+      buffer = replay.ReplayBuffer(100, 1, [1])
+      predictions = workers.RewardPrediction(
+          buffer, 4, np.random.default_rng(0), of_next_state=of_next_state)
+      rollout = _rollout(5, 3)
+      rollout = rollout._replace(
+          mask=np.arange(5)[:, None] < np.array([5, 2, 0]))
+      predictions.exchange(rollout, rollout.observations[1:, :, 0] % 4 == 0)
+      stored = buffer.state()
+      # States are numbered by rows of three; worker 1 plays two steps.
+      after = np.array([3, 4, 6, 7, 9, 12, 15])
+      np.testing.assert_array_equal(
+          stored['observations'][:, 0], after - 3 * of_next_state)
+      np.testing.assert_array_equal(stored['positive'], after % 4 == 0)
+
   def test_none_in_the_paper(self):
     predictions = workers.RewardPrediction(
         replay.ReplayBuffer(100, 1, [1]), 4, np.random.default_rng(0))
