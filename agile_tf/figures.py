@@ -291,6 +291,7 @@ def draw(runs: _Runs) -> dict[str, figure.Figure]:
       'arrangements': curves_of('arrangements'),
       'threads': curves_of('threads', only_with='threads_'),
       'remarks': curves_of('remarks', *both, only_with='remark_'),
+      'a3c_rp_readings': curves_of('a3c_rp_readings', only_with='a3c_rp_'),
       'evening': curves_of('evening', *both),
       'quickstart_rho': curves_of('quickstart_rho', *both),
       'quickstart_threads': curves_of(

@@ -152,6 +152,17 @@ EVENING_SETTINGS: dict[str, tuple[str, ...]] = {
 }
 _SHORT = '--steps=800000'
 
+# Other readings of what the paper says of A3C with reward prediction, or leaves
+# open. The loss is the sum over a rollout; a mean divides the gradient by 15,
+# which is the same as these three settings 15 (epsilon: 225) times as large.
+READINGS: dict[str, tuple[str, ...]] = {
+    'next_state': ('--reward_prediction_of=next_state',),
+    'td_lambda': ('--td_lambda=0',),
+    'mean_loss': ('--policy_epsilon=22.5', '--policy_gradient_norm=600',
+                  '--reward_prediction_cost=15'),
+    'half_baseline': ('--baseline_cost=0.5',),
+}
+
 VARIANTS: dict[str, Variant] = {
     'relations_a3c': Variant('A3C', 'relations_a3c'),
     'relations_a3c_rp': Variant('A3C-RP', 'relations_a3c_rp'),
@@ -203,6 +214,9 @@ VARIANTS: dict[str, Variant] = {
     'remark_probability': Variant('reward D', 'remark_probability'),
     'remark_log': Variant('reward log D', 'remark_log'),
     'remark_gail': Variant('reward -log(1 - D)', 'remark_gail'),
+    **{f'a3c_rp_{name}': Variant(
+        f'A3C-RP {" ".join(changes)}', 'relations_a3c_rp', changes)
+       for name, changes in READINGS.items()},
     'relations_evening': Variant('all 990 instructions', 'relations_evening'),
     'evening_with_all': Variant('all settings', 'relations_evening', (_SHORT,)),
     **{f'evening_without_{name}': Variant(
@@ -273,6 +287,10 @@ EXPERIMENTS: dict[str, Experiment] = {
         "Ours: its beginning, without one of the evening's settings each",
         ('evening_with_all', *(
             f'evening_without_{name}' for name in EVENING_SETTINGS)),
+        seeds=1, replica=False),
+    'a3c_rp_readings': Experiment(
+        'Ours: A3C-RP with other readings of the paper, one at a time',
+        ('relations_a3c_rp', *(f'a3c_rp_{name}' for name in READINGS)),
         seeds=1, replica=False),
     'quickstart_rho': Experiment(
         'Ours: the quickstart with other rho',

@@ -197,6 +197,28 @@ class ExperimentsTest(parameterized.TestCase):
         'run_dir', 'steps', 'why', 'policy_threads', 'first_instructions',
         'first_policy_learning_rate', 'entropy_weight_steps'})
 
+  def test_the_mean_of_a_loss_is_three_settings(self):
+    """RMSProp with a mean over 15 steps moves as with the scaled settings."""
+    plain = _config(['--preset=relations_a3c_rp'])
+    scaled = _config(
+        ['--preset=relations_a3c_rp', *experiments.READINGS['mean_loss']])
+    length = plain.rollout_length
+    moves: list[list[np.ndarray]] = [[], []]
+    for i, (config, factor) in enumerate(((plain, 1 / length), (scaled, 1))):
+      # Only the slots' beginning, which is forgotten, is not scaled in a run.
+      slot = np.ones([8]) if config is plain else np.full([8], length**2)
+      rng = np.random.default_rng(0)
+      for size in 0.1, 3.0, 500.0:
+        rollout, prediction = size * rng.normal(size=[2, 8])
+        gradient = (
+            factor * rollout + config.reward_prediction_cost * prediction)
+        gradient *= min(
+            1, config.policy_gradient_norm / np.linalg.norm(gradient))
+        slot = (config.policy_decay * slot +
+                (1 - config.policy_decay) * gradient**2)
+        moves[i].append(gradient / np.sqrt(slot + config.policy_epsilon))
+    np.testing.assert_allclose(moves[0], moves[1])
+
   @parameterized.parameters('held_out_strings', 'held_out_meanings')
   def test_a_laptops_held_out_instructions_are_made_of_known_words(self, name):
     job, = [job for job in sweep.jobs('held_out', 'runs', [0], laptop=True)
