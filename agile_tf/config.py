@@ -86,6 +86,9 @@ class Config:
       choices=('normal', 'immovable_red_rects'))
   episode_length: int = _setting(
       30, 'Steps in a GridLU episode.', low=1, high=2**31 - 1)
+  solved_starts: bool = _setting(
+      True, 'Whether an episode of GridLU-Relations may begin in a goal state. '
+      'If not, such instances are drawn again.')
   truncate: bool = _setting(
       False, 'Whether the end of a GridLU episode is a truncation, where '
       'returns bootstrap, instead of a termination.')

@@ -28,12 +28,14 @@ class Setup(NamedTuple):
   episode_length: int  # Steps.
   physics: world.Physics
   rewarded: bool
+  solved_starts: bool
 
 
 def set_up(
     task: str, episode_length: int | None,
     instructions: Sequence[str | language.Instruction] | None,
-    physics: world.Physics, rewarded: bool | None) -> Setup:
+    physics: world.Physics, rewarded: bool | None,
+    solved_starts: bool) -> Setup:
   """Checks the arguments that environments have in common.
 
   Args:
@@ -42,6 +44,7 @@ def set_up(
     instructions: None for all of the task's.
     physics: Which blocks can be moved.
     rewarded: None for the task's default.
+    solved_starts: Whether an instance may satisfy its instruction.
 
   Returns:
     The arguments, with defaults in place of None.
@@ -66,7 +69,8 @@ def set_up(
   return Setup(
       found, parsed, tuple(str(i) for i in parsed), found.encode(parsed),
       operator.index(episode_length), physics,
-      found.has_ground_truth if rewarded is None else rewarded)
+      found.has_ground_truth if rewarded is None else rewarded,
+      solved_starts or not found.has_ground_truth)
 
 
 # Draws a number of instances of some instructions, in a world of some physics.
@@ -98,7 +102,19 @@ class Supply:
                instructions: tuple[language.Instruction, ...],
                physics: world.Physics) -> instances.Instances:
     del physics
-    return self._setup.task.instances(rng, count, instructions)
+    setup = self._setup
+    if setup.solved_starts:
+      return setup.task.instances(rng, count, instructions)
+    parts = []
+    missing = count
+    while missing > 0:
+      drawn = setup.task.instances(rng, count, instructions)
+      kept = np.flatnonzero(~setup.task.satisfied(
+          setup.codes[drawn.instruction], drawn.state))
+      parts.append((drawn.instruction[kept], *(x[kept] for x in drawn.state)))
+      missing -= len(kept)
+    instruction, *fields = (np.concatenate(x)[:count] for x in zip(*parts))
+    return instances.Instances(instruction, world.State(*fields))
 
   def _draw(self) -> None:
     """Draws the next block and keeps the generator's state before it."""
@@ -154,7 +170,8 @@ class GridLU(dm_env.Environment):
       episode_length: int | None = None,
       instructions: Sequence[str | language.Instruction] | None = None,
       physics: world.Physics = world.NORMAL, truncate: bool = False,
-      rewarded: bool | None = None, draw: Draw | None = None):
+      rewarded: bool | None = None, draw: Draw | None = None,
+      solved_starts: bool = True):
     """Makes an environment.
 
     Args:
@@ -173,11 +190,15 @@ class GridLU(dm_env.Environment):
       draw: Draws the episodes' instances, such as a `near_goals.NearGoals`;
         None for the task's. It is given a generator, a count, the instructions
         and the physics. An instance has an index into these instructions.
+      solved_starts: Whether an episode may begin in a state that satisfies its
+        instruction. If not, such instances are drawn again, but not those of
+        `draw`, nor those of a task without a ground truth.
 
     Raises:
       ValueError: An argument is not as described.
     """
-    self._setup = set_up(task, episode_length, instructions, physics, rewarded)
+    self._setup = set_up(
+        task, episode_length, instructions, physics, rewarded, solved_starts)
     self._truncate = truncate
     self._supply = Supply(self._setup, seed, _BLOCK, draw)
     # The current episode; there is no state before the first reset.

@@ -61,12 +61,13 @@ class GridLUEnv(gymnasium.Env[Observation, Any]):
       self, task: str = 'relations', episode_length: int | None = None,
       instructions: Sequence[str | language.Instruction] | None = None,
       physics: world.Physics = world.NORMAL, truncate: bool = False,
-      rewarded: bool | None = None, render_mode: str | None = None):
+      rewarded: bool | None = None, render_mode: str | None = None,
+      solved_starts: bool = True):
     """Makes an environment.
 
     Args:
-      task: A name in `tasks.TASKS`. This and all other arguments but the last
-        are those of `gridlu.GridLU`.
+      task: A name in `tasks.TASKS`. This and all other arguments but
+        `render_mode` are those of `gridlu.GridLU`.
       episode_length: Steps of an episode; None for the task's (the paper's 30
         or 45).
       instructions: The instructions to draw from; None for all of the task's.
@@ -76,6 +77,8 @@ class GridLUEnv(gymnasium.Env[Observation, Any]):
       rewarded: Whether the reward is the ground truth, or always 0; None for
         the task's default.
       render_mode: 'rgb_array' to make `render` return a picture; or None.
+      solved_starts: Whether an episode may begin in a state that satisfies its
+        instruction.
 
     Raises:
       ValueError: An argument is not as described.
@@ -85,7 +88,8 @@ class GridLUEnv(gymnasium.Env[Observation, Any]):
                        'or None.')
     self._arguments: dict[str, Any] = dict(
         task=task, episode_length=episode_length, instructions=instructions,
-        physics=physics, truncate=truncate, rewarded=rewarded)
+        physics=physics, truncate=truncate, rewarded=rewarded,
+        solved_starts=solved_starts)
     self._environment = environment.GridLU(**self._arguments)
     if instructions is not None:  # `reset` needs them again.
       self._arguments['instructions'] = self._environment.instructions

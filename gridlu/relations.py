@@ -279,7 +279,8 @@ def instances(
   the instruction leaves open are uniform, one distractor is uniform over the 9
   kinds, and all blocks and the agent are placed uniformly over the 25 cells. An
   instance is rejected as a whole if two blocks share a cell or all blocks are
-  identical. There is no other check: a start may satisfy its instruction.
+  identical. There is no other check here: a start may satisfy its instruction
+  (see `solved_starts` of `gridlu.GridLU`).
 
   Args:
     rng: The generator to draw from.

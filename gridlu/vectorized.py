@@ -55,7 +55,7 @@ class VectorGridLU:
       episode_length: int | None = None,
       instructions: Sequence[str | language.Instruction] | None = None,
       physics: world.Physics = world.NORMAL, rewarded: bool | None = None,
-      images: bool = True):
+      images: bool = True, solved_starts: bool = True):
     """Makes the boards.
 
     Args:
@@ -70,6 +70,8 @@ class VectorGridLU:
       rewarded: Whether the reward is the ground truth, or always 0; None for
         the task's default, as for `gridlu.GridLU`.
       images: Whether to render images, which takes most of the time.
+      solved_starts: Whether an episode may begin in a state that satisfies its
+        instruction, as for `gridlu.GridLU`.
 
     Raises:
       ValueError: An argument is not as described.
@@ -79,7 +81,7 @@ class VectorGridLU:
                        'from 1 up.')
     self._num_boards = operator.index(num_boards)
     self._setup = environment.set_up(
-        task, episode_length, instructions, physics, rewarded)
+        task, episode_length, instructions, physics, rewarded, solved_starts)
     self._images = images
     rounds = max(1, _BLOCK // self._num_boards)
     self._supply = environment.Supply(

@@ -272,6 +272,7 @@ def gridlu_world(
     noop: bool = False,
     known: Sequence[language.Instruction] | None = None,
     draw: environment_lib.Draw | None = None,
+    solved_starts: bool = True,
 ) -> World:
   """Returns the world of a GridLU task (sections 3.3 and 3.4 for the paper's).
 
@@ -286,6 +287,7 @@ def gridlu_world(
     noop: Whether the policy has a sixth action, which does nothing.
     known: The instructions that the networks can read; default: `instructions`.
     draw: Draws the episodes' instances; default: the task's.
+    solved_starts: Whether an episode may begin in a goal state.
   """
   kind = tasks.find(task)
   if instructions is None:
@@ -299,7 +301,7 @@ def gridlu_world(
     return gridlu.GridLU(
         task=task, seed=seed, episode_length=episode_length,
         instructions=instructions, physics=physics, truncate=truncate,
-        draw=draw)
+        draw=draw, solved_starts=solved_starts)
 
   def truth_codes(texts: Sequence[str]) -> np.ndarray:
     return kind.encode([_parse(text) for text in texts])

@@ -39,8 +39,8 @@ _OF_REWARD_PREDICTION = (
     'reward_prediction_goals')
 _OF_GRIDLU = (
     'instructions', 'held_out', 'held_out_share', 'held_out_seed', 'physics',
-    'episode_length', 'truncate', 'noop', 'first_steps', 'first_instructions',
-    'first_distance', 'repeated_share')
+    'episode_length', 'solved_starts', 'truncate', 'noop', 'first_steps',
+    'first_instructions', 'first_distance', 'repeated_share')
 # Of a curriculum.
 _OF_FIRST_STEPS = ('first_instructions', 'first_distance')
 

@@ -54,9 +54,9 @@ def make_world(config: config_lib.Config, held_out: bool = False,
   if config.world not in tasks.TASKS:
     default = config_lib.Config()
     for name in ('instructions', 'held_out', 'physics', 'episode_length',
-                 'truncate', 'noop', 'first_steps', 'first_instructions',
-                 'first_distance', 'repeated_share', 'dataset_size',
-                 'dataset_seed', 'dataset_carrying'):
+                 'solved_starts', 'truncate', 'noop', 'first_steps',
+                 'first_instructions', 'first_distance', 'repeated_share',
+                 'dataset_size', 'dataset_seed', 'dataset_carrying'):
       if getattr(config, name) != getattr(default, name):
         raise config_lib.ConfigError(
             f'--{name}={getattr(config, name)} is a setting of GridLU, but '
@@ -71,7 +71,8 @@ def make_world(config: config_lib.Config, held_out: bool = False,
   return worlds.gridlu_world(
       config.world, matching(only, instructions, flag),
       board.PHYSICS[config.physics],
-      config.episode_length, config.truncate, config.noop, known, draw)
+      config.episode_length, config.truncate, config.noop, known, draw,
+      config.solved_starts)
 
 
 _Instructions = tuple[language.Instruction, ...]

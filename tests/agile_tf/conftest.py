@@ -23,7 +23,7 @@ tf.config.set_logical_device_configuration(
 
 _OF_WORLD = (
     'world', 'instructions', 'held_out', 'held_out_share', 'held_out_seed',
-    'physics', 'episode_length', 'truncate', 'noop')
+    'physics', 'episode_length', 'solved_starts', 'truncate', 'noop')
 
 
 def _shared_worlds(make):

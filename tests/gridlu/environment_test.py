@@ -11,6 +11,7 @@ import numpy as np
 import gridlu
 from gridlu import language
 from gridlu import rendering
+from gridlu import tasks
 from gridlu import world
 from tests.gridlu import boards
 
@@ -104,6 +105,45 @@ class GridLUTest(parameterized.TestCase):
     self.assertEqual(seen, {str(i) for i in some})
     self.assertEqual(environment.instructions, some)
 
+  def test_starts_that_are_solved_can_be_left_out(self):
+    some = ["SameLocation(AGENT, Color('red', SCENE))",
+            "NorthFrom(AGENT, Shape('rect', SCENE))",
+            "WestFrom(Color('red', SCENE), Shape('rect', SCENE))"]
+    every, unsolved = (
+        gridlu.GridLU(seed=7, instructions=some, solved_starts=solved)
+        for solved in (True, False))
+    solved = 0
+    for i in range(1000):  # In several blocks of instances.
+      unsolved.reset()
+      self.assertFalse(unsolved.success)
+      every.reset()
+      while every.success:
+        solved += 1
+        every.reset()
+      if i < 200:  # The others stay as they were, and in order.
+        self.assertEqual(unsolved.instruction, every.instruction)
+        np.testing.assert_array_equal(
+            unsolved.state.blocks, every.state.blocks)
+    self.assertGreater(solved, 30)
+
+  def test_only_a_tasks_own_starts_with_a_ground_truth_are_left_out(self):
+    arrangements = [
+        gridlu.GridLU('arrangements', seed=3, solved_starts=solved)
+        for solved in (True, False)]
+    for _ in range(300):
+      one, other = (each.reset() for each in arrangements)
+      np.testing.assert_array_equal(
+          one.observation['image'], other.observation['image'])
+
+    def solved_ones(rng, count, instructions, physics):
+      del physics
+      return tasks.find('relations').goal_states(rng, count, instructions)
+
+    environment = gridlu.GridLU(
+        seed=0, draw=solved_ones, solved_starts=False)
+    environment.reset()
+    self.assertTrue(environment.success)
+
   def test_physics(self):
     red_rect = "SameLocation(AGENT, Color('red', Shape('rect', SCENE)))"
     for physics, movable in ((world.NORMAL, True),
@@ -118,9 +158,12 @@ class GridLUTest(parameterized.TestCase):
         carried += bool(state.carrying) and state.blocks[*state.agent] == 4
       self.assertEqual(carried > 0, movable)
 
-  @parameterized.parameters(0, 1, 31 * 3 + 7, 31 * 256 - 1, 31 * 256 + 1)
-  def test_state_round_trip(self, num_steps):
-    kwargs = dict(instructions=language.relations_instructions()[:20])
+  @parameterized.product(
+      num_steps=(0, 1, 31 * 3 + 7, 31 * 256 - 1, 31 * 256 + 1),
+      solved_starts=(True, False))
+  def test_state_round_trip(self, num_steps, solved_starts):
+    kwargs = dict(instructions=language.relations_instructions()[:20],
+                  solved_starts=solved_starts)
     environment = gridlu.GridLU(seed=2, **kwargs)
     if num_steps > 1000:  # As if so many had been played.
       for _ in range(num_steps // 31):

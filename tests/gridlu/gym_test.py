@@ -93,9 +93,10 @@ class GridLUEnvTest(parameterized.TestCase):
     text = "SameLocation(AGENT, Color('red', Shape('rect', SCENE)))"
     environment = gymnasium.make(
         'GridLU-Relations-v0', instructions=[text], episode_length=3,
-        physics=world.IMMOVABLE_RED_RECTS)
+        physics=world.IMMOVABLE_RED_RECTS, solved_starts=False)
     for seed in range(20):
-      observation, _ = environment.reset(seed=seed)
+      observation, info = environment.reset(seed=seed)
+      self.assertFalse(info['is_success'])
       self.assertEqual(observation['instruction'], text)
       self.assertEqual([environment.step(4)[2] for _ in range(3)],
                        [False, False, True])

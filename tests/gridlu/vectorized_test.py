@@ -80,10 +80,13 @@ class VectorGridLUTest(parameterized.TestCase):
         self.assertEqual(step.rewards[i],
                          boards.scalar_satisfied(instruction, reached))
 
-  @parameterized.parameters('relations', 'arrangements')
-  def test_one_board_plays_as_gridlu_with_the_same_seed(self, task):
-    many = vectorized.VectorGridLU(1, task, seed=3, episode_length=4)
-    one = gridlu.GridLU(task, seed=3, episode_length=4)
+  @parameterized.parameters(
+      ('relations', True), ('relations', False), ('arrangements', True))
+  def test_one_board_plays_as_gridlu_with_the_same_seed(
+      self, task, solved_starts):
+    arguments = dict(seed=3, episode_length=4, solved_starts=solved_starts)
+    many = vectorized.VectorGridLU(1, task, **arguments)
+    one = gridlu.GridLU(task, **arguments)
     step, expected = many.reset(), one.reset()
     rng = np.random.default_rng(0)
     # On into the second block of instances.

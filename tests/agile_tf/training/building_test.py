@@ -101,6 +101,18 @@ class BuildingTest(parameterized.TestCase):
     np.testing.assert_array_equal(made.states, expected.states)
     self.assertEqual(made.instructions, expected.instructions)
 
+  def test_starts_that_are_solved_can_be_left_out(self):
+    solved = []
+    for solved_starts in True, False:
+      environment = building.make_world(tiny.config(
+          solved_starts=solved_starts)).make_environment(0)
+      solved.append(0)
+      for _ in range(300):
+        environment.reset()
+        solved[-1] += environment.success
+    self.assertGreater(solved[0], 5)
+    self.assertEqual(solved[1], 0)
+
   def test_the_ground_truth_is_scaled_too(self):
     worker, = building.make_parts(tiny.config(
         reward='environment', reward_scale=0.25)).policy_workers
