@@ -204,6 +204,19 @@ class ConfigTest(parameterized.TestCase):
         config.ConfigError, '--batch_size=255 is odd; .*use an even number'):
       config.Config(batch_size=255)
 
+  @parameterized.parameters((1.0, 0.25), (0.25, 1.0), (0.25, 0.25))
+  def test_a_draw_is_enough_for_the_smallest_rho(self, first, last):
+    self.assertEqual(config.Config(
+        first_anticipated_negative_rate=first, anticipated_negative_rate=last,
+        anticipated_negative_rate_steps=1000).num_candidates, 512)
+
+  @parameterized.parameters(
+      dict(reward='environment'), dict(reward='frozen', reward_model='runs/x'))
+  def test_a_head_start_needs_a_discriminator(self, **changes):
+    with self.assertRaisesRegex(
+        config.ConfigError, '--discriminator_head_start=5'):
+      config.Config(discriminator_head_start=5, **changes)
+
   def test_replay_holds_a_draw(self):
     # 256 / (2 * 0.25) = 512.
     config.Config(replay_size=512)

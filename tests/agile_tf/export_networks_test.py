@@ -1,6 +1,7 @@
 """Tests for copies of runs with the networks alone."""
 
 import os
+import shutil
 
 from absl.testing import absltest
 import numpy as np
@@ -11,6 +12,7 @@ from agile_tf import export_networks
 from agile_tf import launch
 from agile_tf.training import checkpoints
 from tests.agile_tf import tiny
+from tests.gridlu import programs
 
 _TEXTS = ["SameLocation(AGENT, Shape('rect', SCENE))"] * 2
 
@@ -45,6 +47,24 @@ class ExportNetworksTest(absltest.TestCase):
     self.assertNotIn(self.run_dir, str(checkpoints.load(output).values))
     self.assertEqual(
         config_lib.load(os.path.join(output, 'config.json')).run_dir, '')
+
+  def test_a_step_can_be_chosen(self):
+    run_dir = self.create_tempdir().full_path
+    shutil.copytree(self.run_dir, run_dir, dirs_exist_ok=True)
+    first = checkpoints.load(run_dir)
+    checkpoints.save(run_dir, 16, first._replace(
+        arrays={name: value + 1 for name, value in first.arrays.items()},
+        values={**first.values, 'steps': 16}), keep=9)
+    for flags, expected in ((['--checkpoint=0'], 0), ([], 16)):
+      output = os.path.join(self.create_tempdir().full_path, 'copy')
+      result = programs.call(
+          export_networks, f'--run_dir={run_dir}', f'--output={output}', *flags)
+      self.assertEqual(result.returncode, 0, result.stderr)
+      copy = checkpoints.load(output)
+      self.assertEqual(copy.values['steps'], expected)
+      for name, value in copy.arrays.items():
+        np.testing.assert_array_equal(
+            value, checkpoints.load(run_dir, expected).arrays[name], name)
 
   def test_rows_after_the_checkpoint_are_left_out(self):
     with open(os.path.join(self.run_dir, 'metrics.csv'), 'a',

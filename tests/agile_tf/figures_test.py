@@ -44,6 +44,15 @@ class FiguresTest(parameterized.TestCase):
     np.testing.assert_allclose(
         ends, [.874, .876, .947, .990, .996], atol=.001)
 
+  def test_figure_7_has_the_mean_of_the_best_rates(self):
+    runs = {'data_512': [
+        finished.run('data_512', seed, success_rate=rates)
+        for seed, rates in enumerate(([.1, .3, .2], [.1, .2, .5]))]}
+    ax, = figures.draw(runs)['figure7'].axes
+    ours = ax.containers[0].lines[0]
+    self.assertEqual([float(x) for x in ours.get_xdata()], [512])
+    self.assertAlmostEqual(float(ours.get_ydata()[0]), .4)
+
   @parameterized.parameters((1e6, 4e7), (4e7, 8e7), (3e8, 5e8), (6e8, 6e8))
   def test_runs_of_the_papers_job_share_its_axis(self, steps, end):
     run = finished.run('relations', steps=[steps / 2, steps],

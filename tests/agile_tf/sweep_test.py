@@ -92,6 +92,48 @@ class ExperimentsTest(parameterized.TestCase):
         building.make_world(of, '--held_out' in arguments, only)
     self.assertLen({job.run_dir for job in jobs}, len(jobs))
 
+  def test_what_is_measured_after_a_run(self):
+    def flags_of(experiment, name, laptop):
+      job, = (job for job in sweep.jobs(experiment, 'runs', [3], laptop)
+              if job.name == name)
+      return job.run_dir, {
+          os.path.basename(path).removesuffix('.json'): _last(arguments)
+          for path, arguments in job.evaluations.items()}
+
+    def _last(arguments):
+      """The flags as a program reads them: the last of a name counts."""
+      return {name.removeprefix('--'): value for name, _, value in (
+          argument.partition('=') for argument in arguments)}
+
+    for way in 'strings', 'meanings':
+      for laptop in False, True:
+        run_dir, measured = flags_of('held_out', f'held_out_{way}', laptop)
+        self.assertEqual(set(measured), {'seen', 'held_out'})
+        self.assertNotIn('held_out', measured['seen'])
+        self.assertIn('held_out', measured['held_out'])
+        self.assertEqual(
+            {each['run_dir'] for each in measured.values()}, {run_dir})
+    for laptop, before, only in (
+        (False, 'runs/relations_seed3', experiments.PAPERS_INSTRUCTIONS[1]),
+        (True, 'runs/carry_red_rect_seed3', experiments._CARRY_RED_RECT)):
+      run_dir, measured = flags_of('figure5', 'immovable', laptop)
+      self.assertEqual(
+          {name: (each['run_dir'], each.get('physics'))
+           for name, each in measured.items()},
+          {'before': (before, 'normal'),
+           'changed': (before, 'immovable_red_rects'),
+           'tuned': (run_dir, None)})
+      self.assertEqual(
+          {each['instructions'] for each in measured.values()}, {only})
+
+  def test_rho_of_a_laptops_runs(self):
+    rates = {
+        job.name: _config(job.launch).anticipated_negative_rate
+        for job in sweep.jobs('figure4_right', 'runs', [0], laptop=True)}
+    self.assertEqual(rates, {
+        'relations': .25, 'relations_rho50': .5, 'relations_rho75': .75,
+        'relations_rho100': 1.0})
+
   @parameterized.parameters(*_PAPERS)
   def test_a_laptops_values_are_those_of_its_flagfile(self, experiment):
     laptop = _config(['--flagfile=launch/laptop.flags'])

@@ -186,6 +186,29 @@ class GridLUTest(parameterized.TestCase):
       np.testing.assert_array_equal(environment.state.blocks,
                                     restored.state.blocks)
 
+  def test_a_state_of_version_0_1_0_has_no_start(self):
+    environment, other = (gridlu.GridLU(seed=seed) for seed in range(2))
+    _play(environment, 5)
+    saved = environment.get_state()
+    del saved['start']
+    other.set_state(saved)
+    np.testing.assert_array_equal(
+        world.pack(other.state), world.pack(environment.state))
+    other.step(4)
+    other.repeat()  # Begins where it was restored.
+    np.testing.assert_array_equal(
+        world.pack(other.state), world.pack(environment.state))
+
+  def test_instances_are_drawn_for_the_physics(self):
+    asked = []
+
+    def draw(rng, count, instructions, physics):
+      asked.append(physics)
+      return tasks.find('relations').instances(rng, count, instructions)
+
+    gridlu.GridLU(seed=0, draw=draw, physics=world.IMMOVABLE_RED_RECTS)
+    self.assertEqual(asked, [world.IMMOVABLE_RED_RECTS])
+
   @parameterized.parameters(True, False)
   def test_the_time_step_of_a_restored_state(self, truncate):
     environment, other = (

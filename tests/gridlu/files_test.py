@@ -4,6 +4,7 @@ import os
 import socket
 import subprocess
 import sys
+from unittest import mock
 
 from absl.testing import absltest
 
@@ -37,6 +38,15 @@ class FilesTest(absltest.TestCase):
     self.assertEqual(content(), b'\xff')
     self.assertEqual(os.listdir(os.path.dirname(path)),
                      [os.path.basename(path)])
+
+  def test_a_file_is_on_disk_before_it_has_its_name(self):
+    path = self.create_tempdir().create_file('file').full_path
+    written = []
+    with mock.patch.object(files.os, 'fsync', side_effect=lambda descriptor: (
+        written.append(os.path.getsize(f'/proc/self/fd/{descriptor}')))):
+      with files.replacing(path) as file:
+        file.write('new')
+    self.assertEqual(written, [3])
 
   def test_what_a_killed_process_left_goes_with_the_next_write(self):
     path = self.create_tempdir().create_file('file').full_path

@@ -300,6 +300,13 @@ class FileTest(parameterized.TestCase):
     np.testing.assert_array_equal(
         goal_dataset.load(self._path).states,
         goal_dataset.generate('relations', 50, 3).states)
+    other = f'{self._path}.of_arrangements.npz'
+    run = self._run(f'--output={other}', '--size=20', '--seed=4',
+                    '--task=arrangements', '--carrying=1')
+    self.assertEqual(run.returncode, 0, run.stderr)
+    np.testing.assert_array_equal(
+        goal_dataset.load(other).states,
+        goal_dataset.generate('arrangements', 20, 4, carrying=1.0).states)
     # It does not overwrite.
     run = self._run(f'--output={self._path}', '--size=60')
     self.assertEqual(run.returncode, 1)

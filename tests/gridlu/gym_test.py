@@ -100,8 +100,8 @@ class GridLUEnvTest(parameterized.TestCase):
       self.assertEqual(observation['instruction'], text)
       self.assertEqual([environment.step(4)[2] for _ in range(3)],
                        [False, False, True])
-      state = environment.unwrapped.state
-      self.assertFalse(state.carrying and state.blocks[*state.agent] == 4)
+    self.assertEqual(
+        environment.unwrapped._environment.physics, world.IMMOVABLE_RED_RECTS)
 
   def test_seeds(self):
     def starts(seed):

@@ -159,6 +159,15 @@ class EnumerationTest(absltest.TestCase):
     self.assertEqual(
         named, [i for i in instructions if str(red_rect) in str(i)])
 
+  def test_orders_of_tokens(self):
+    """They are the numbers of tokens in trained networks."""
+    self.assertEqual(' '.join(language.RELATIONS_TOKENS), (
+        'red green blue circle rect triangle NorthFrom SouthFrom EastFrom '
+        'WestFrom SameLocation AGENT'))
+    self.assertEqual(' '.join(language.ARRANGEMENTS_TOKENS), (
+        'Square Line Dline Triangle Circle Eel Snake Connected Disconnected '
+        'red green blue AGENT'))
+
   def test_vocabularies_are_what_trees_have(self):
     def tokens(tree):
       return {x for x in tree if isinstance(x, str)}.union(

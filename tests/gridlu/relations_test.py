@@ -129,6 +129,10 @@ class InstancesTest(parameterized.TestCase):
     np.testing.assert_allclose(cells, 1 / 25, atol=.005)
     cells = np.mean(blocks > 0, axis=0)
     np.testing.assert_allclose(cells, 2.75 / 25, atol=.01)
+    # What instructions leave open is uniform, and so are distractors.
+    np.testing.assert_allclose(
+        np.bincount(blocks[blocks > 0], minlength=10)[1:] / np.sum(blocks > 0),
+        1 / 9, atol=.01)
     # A start may already satisfy its instruction.
     codes = relations.encode(instructions)[drawn.instruction]
     self.assertBetween(np.mean(relations.satisfied(codes, drawn.state)), .02,

@@ -61,6 +61,18 @@ class SplitTest(parameterized.TestCase):
     self.assertEqual(one, again)
     self.assertNotEqual(one, other)
 
+  @parameterized.parameters(
+      ('strings', ("NorthFrom(AGENT, Shape('triangle', SCENE))",
+                   "NorthFrom(AGENT, Color('red', Shape('triangle', SCENE)))",
+                   "NorthFrom(AGENT, Color('blue', Shape('circle', SCENE)))")),
+      ('meanings', ("NorthFrom(AGENT, Shape('triangle', SCENE))",
+                    "NorthFrom(AGENT, Color('blue', SCENE))",
+                    "NorthFrom(Shape('circle', SCENE), AGENT)")))
+  def test_a_seed_holds_out_what_it_always_did(self, way, expected):
+    """Runs made earlier are evaluated on what they were not trained on."""
+    _, held_out = splits.split(_ALL, way, 0.1, seed=0)
+    self.assertEqual(tuple(map(str, held_out[:3])), expected)
+
   def test_arrangements(self):
     seen, held_out = splits.split(
         language.arrangements_instructions(), 'meanings', 0.25, seed=0)

@@ -30,6 +30,15 @@ class BlockTest(parameterized.TestCase):
       world.block(shape, color)
 
 
+class ActionTest(absltest.TestCase):
+
+  def test_numbers(self):
+    """Trained policies and users' code have them."""
+    self.assertEqual(
+        {action.name: int(action) for action in world.Action},
+        {'UP': 0, 'DOWN': 1, 'LEFT': 2, 'RIGHT': 3, 'INTERACT': 4, 'NOOP': 5})
+
+
 class PhysicsTest(parameterized.TestCase):
 
   def test_is_a_value(self):

@@ -232,17 +232,20 @@ class NetworksTest(parameterized.TestCase):
       self.assertAlmostEqual(
           value.mean() / sigma, 0, delta=4 / np.sqrt(value.size), msg=name)
 
-  @parameterized.parameters('nmn', 'lstm')
-  def test_he_initialization_keeps_the_mean_square_of_features(self, model):
+  @parameterized.product(
+      kind=('policy', 'discriminator'), model=('nmn', 'lstm'))
+  def test_he_initialization_keeps_the_mean_square_of_features(
+      self, kind, model):
     """Before a ReLU weights are larger; all others start as in the paper."""
     he, paper = (
-        _initial(networks.policy(
-            model, self._grammar, _SHAPE, 5, name), 5)
+        _initial(networks.policy(model, self._grammar, _SHAPE, 5, name)
+                 if kind == 'policy' else
+                 networks.discriminator(model, self._grammar, _SHAPE, name), 5)
         for name in ('he', 'paper'))
     for name, value in he.items():
       is_relu = name.endswith('/w') and not any(
           part in name for part in (
-              'logits', 'baseline', 'reward_prediction', 'gamma', 'beta',
+              'logit', 'baseline', 'reward_prediction', 'gamma', 'beta',
               'lstm/w'))
       ratio = 2**0.5 / _TRUNCATED if is_relu else 1
       if 'film_nmn/w' in name:  # Half of the input channels are counted.

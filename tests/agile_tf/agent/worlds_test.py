@@ -14,6 +14,7 @@ import pytest
 
 from agile_tf import launch
 from agile_tf import own_world
+from agile_tf.agent import instructions
 from agile_tf.agent import worlds
 from agile_tf.evaluation import trained
 from agile_tf.training import checkpoints
@@ -50,6 +51,43 @@ def _image(shape, dtype=np.uint8):
 
 
 class WorldsTest(parameterized.TestCase):
+
+  @parameterized.parameters(False, True)
+  def test_a_world_of_an_environment(self, has_ground_truth):
+    environment = Odd(_image((24, 32, 3)), specs.DiscreteArray(3))
+    trees = {'red by blue': ('by', ('red',), ('blue',)), 'red': ('red',)}
+    world = worlds.from_environment(
+        lambda seed: environment, 'none.npz', list(trees), trees.get,
+        has_ground_truth)
+    self.assertEqual(world.has_ground_truth, has_ground_truth)
+    self.assertEqual((world.image_shape, world.num_actions), ((24, 32, 3), 3))
+    images = np.random.default_rng(0).integers(
+        256, size=[2, 24, 32, 3]).astype(np.uint8)
+    np.testing.assert_allclose(world.images(images), images / 255, rtol=1e-6)
+    np.testing.assert_array_equal(world.pixels(images), images)
+    # As the parser says, and not the words in a row.
+    expected = instructions.Grammar(list(trees), trees.get)
+    self.assertEqual(world.grammar.slots, expected.slots)
+    self.assertNotEqual(
+        expected.slots, instructions.Grammar(list(trees)).slots)
+
+  def test_a_gridlu_world_hands_its_arguments_on(self):
+    some = [language.parse(text) for text in (
+        "SameLocation(AGENT, Color('red', SCENE))",
+        "NorthFrom(AGENT, Color('red', SCENE))")]
+    world = worlds.gridlu_world(
+        instructions=some[:1], physics=board.IMMOVABLE_RED_RECTS,
+        episode_length=7, known=some, solved_starts=False)
+    environment = world.make_environment(3)
+    self.assertEqual(environment.physics, board.IMMOVABLE_RED_RECTS)
+    self.assertEqual(environment.episode_length, 7)
+    self.assertEqual(environment.instructions, tuple(some[:1]))
+    for _ in range(100):
+      environment.reset()
+      self.assertFalse(environment.success)
+    # Networks of other instructions have the same tokens.
+    self.assertEqual(world.grammar.tokens, relations.TOKENS)
+    self.assertLen(world.grammar.encode(list(map(str, some))), 2)
 
   def test_the_checker_sees_the_states_that_actions_lead_to(self):
     states = np.arange(8, dtype=np.uint8).reshape([4, 2, 1])

@@ -1,13 +1,17 @@
 """Tests a chief and a server, both in this process."""
 
+import io
+import os
 import threading
 from unittest import mock
 
 from absl.testing import absltest
+from absl.testing import parameterized
 import numpy as np
 import pytest
 import tensorflow as tf
 
+import agile_tf
 from agile_tf import config as config_lib
 from agile_tf.cluster import devices
 from agile_tf.cluster import notes as notes_lib
@@ -22,7 +26,7 @@ from tests.agile_tf import tiny
 _CHANGES = dict(steps=16, reward_prediction=True, devices='none')
 
 
-class ServersTest(absltest.TestCase):
+class ServersTest(parameterized.TestCase):
 
   @classmethod
   def setUpClass(cls):
@@ -157,6 +161,50 @@ class ServersTest(absltest.TestCase):
       with self.assertRaises(placement.LostError):
         device.play(play, tf.zeros([1]))
     self.assertTrue(device.lost.is_set())
+
+  def test_other_code_has_another_version(self):
+    expected = notes_lib.versions()
+    self.assertEqual(notes_lib.versions(), expected)
+    for package in 'agile_tf/agent', 'gridlu':
+      folder = os.path.join(os.path.dirname(os.path.dirname(
+          agile_tf.__file__)), package)
+      real = open
+
+      def changed(path, *args, folder=folder, real=real):
+        if os.path.dirname(path) == folder:
+          return io.BytesIO(b'other code')
+        return real(path, *args)
+
+      with mock.patch('builtins.open', changed):
+        other = notes_lib.versions()
+      name, = {key for key in expected if other[key] != expected[key]}
+      self.assertIn('agile_tf and gridlu', name)
+
+  @parameterized.parameters(
+      tf.errors.UnavailableError, tf.errors.DeadlineExceededError,
+      tf.errors.AbortedError, tf.errors.CancelledError,
+      tf.errors.InternalError, tf.errors.UnknownError)
+  def test_what_a_server_that_ends_answers_loses_the_device(self, kind):
+    device = self._device()
+    play = tf.function(lambda theta: (theta, (theta,)), autograph=False)
+    with mock.patch.object(
+        device._session, 'run', side_effect=kind(None, None, 'gone')):
+      with self.assertRaises(placement.LostError):
+        device.play(play, tf.zeros([1]))
+    self.assertTrue(device.lost.is_set())
+    self.assertIsInstance(device.failure, kind)
+    self.assertFalse(device.useful)
+
+  def test_a_device_is_useful_once_it_has_computed_gradients(self):
+    device = self._device()
+    play = tf.function(lambda theta: (theta, (theta,)), autograph=False)
+    gradients = tf.function(
+        lambda theta, results, replayed: (theta, {}), autograph=False)
+    theta = tf.zeros([1])
+    *_, results = device.play(play, theta)
+    self.assertFalse(device.useful)
+    device.gradients(gradients, theta, results, None)
+    self.assertTrue(device.useful)
 
   def test_a_rollout_has_one_deadline(self):
     play = tf.function(lambda theta: (theta, (theta,)), autograph=False)

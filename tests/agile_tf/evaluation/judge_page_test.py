@@ -280,6 +280,12 @@ class ServerTest(parameterized.TestCase):
       self.assertIn("frame-ancestors 'none'",
                     reply.headers['Content-Security-Policy'])
 
+  def test_no_picture_of_another_series_is_kept(self):
+    self._serve()
+    for path in '', '/view', '/image/0.png':
+      with urllib.request.urlopen(self.address + path, timeout=30) as reply:
+        self.assertEqual(reply.headers['Cache-Control'], 'no-store')
+
   def test_a_port_in_use_is_named(self):
     self._serve()
     port = self.server.server_port

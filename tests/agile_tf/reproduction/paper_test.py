@@ -36,6 +36,15 @@ class CurvesTest(parameterized.TestCase):
       self.assertAlmostEqual(
           100 * np.interp(100e6, curve.steps, curve.mean), expected, delta=.4)
 
+  # Half of the widths at the first logged point, in percent.
+  @parameterized.parameters(
+      ('relations_a3c', 'success_rate', .33),
+      ('relations_rho50', 'false_positives', 1.47),
+      ('relations_rho100', 'false_negatives', .43))
+  def test_bands(self, name, column, percent):
+    self.assertAlmostEqual(
+        100 * paper.curve(name, column).band[0], percent, places=2)
+
   def test_curves_are_rates_of_known_variants(self):
     count = 0
     for name in experiments.VARIANTS:

@@ -129,6 +129,47 @@ class CheckpointsTest(parameterized.TestCase):
         checkpoints.save(self._dir, 0, _checkpoint(2, 0), keep=3)
     self._assert_equal(self._recover(), _checkpoint(survivor, 0))
 
+  def test_everything_is_on_disk_before_it_has_its_name(self):
+    """A power failure leaves the old checkpoint or the whole new one."""
+    events = []
+    fsync, rename = os.fsync, os.rename
+
+    def recorded_fsync(descriptor):
+      events.append(os.path.basename(
+          os.readlink(f'/proc/self/fd/{descriptor}')))
+      fsync(descriptor)
+
+    def recorded_rename(old, new):
+      events.append('renamed')
+      rename(old, new)
+
+    with (mock.patch.object(os, 'fsync', recorded_fsync),
+          mock.patch.object(os, 'rename', recorded_rename)):
+      checkpoints.save(self._dir, 7, _checkpoint(7), keep=1)
+    before = events[:events.index('renamed')]
+    self.assertEqual(before[:2], ['arrays.npz', 'state.json'])
+    self.assertStartsWith(before[2], 'step_')
+    self.assertEqual(events[-1], 'checkpoints')
+
+  def test_a_kill_while_one_is_removed(self):
+    """What is half removed has no name of a checkpoint any more."""
+    for step in 1, 2:
+      checkpoints.save(self._dir, step, _checkpoint(step), keep=9)
+
+    def removed(path, **_):
+      os.remove(os.path.join(path, 'arrays.npz'))
+      raise KeyboardInterrupt
+
+    real = checkpoints.shutil.rmtree
+    with mock.patch.object(
+        checkpoints.shutil, 'rmtree', lambda path, **kwargs: (
+            removed if os.path.exists(path) else real)(path, **kwargs)):
+      with contextlib.suppress(KeyboardInterrupt):
+        checkpoints.save(self._dir, 3, _checkpoint(3), keep=1)
+    self.assertIn(3, checkpoints.steps(self._dir))
+    for step in checkpoints.steps(self._dir):
+      self._assert_equal(checkpoints.load(self._dir, step), _checkpoint(step))
+
   def test_what_is_not_whole_is_no_checkpoint(self):
     checkpoints.save(self._dir, 7, _checkpoint(7), keep=3)
     os.makedirs(self._path(8) + '.part')  # A run that was killed left it.
@@ -317,6 +358,15 @@ class CheckpointsTest(parameterized.TestCase):
       self.assertTrue(checkpoints.recover(self._dir, restore))
     self.assertIn('of other shapes', logs.output[0])
     self.assertEqual(checkpoints.steps(self._dir), [1])
+
+  def test_the_same_step_can_be_set_aside_again(self):
+    checkpoints.save(self._dir, 1, _checkpoint(1), keep=9)
+    for number in 2, 3:
+      checkpoints.save(self._dir, 2, _checkpoint(number, 2), keep=9)
+      os.remove(self._path(2, 'arrays.npz'))
+      with self.assertLogs('absl', 'WARNING'):
+        self._assert_equal(self._recover(), _checkpoint(1))
+      self.assertEqual(checkpoints.steps(self._dir), [1])
 
   def test_another_error_sets_nothing_aside(self):
     for step in 1, 2:

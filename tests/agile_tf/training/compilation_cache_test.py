@@ -162,7 +162,9 @@ class CompilationCacheTest(absltest.TestCase):
     self.assertCountEqual(self._kept(), [kept, young])
 
   def test_after_its_end_children_do_not_use_it(self):
-    with mock.patch.dict(os.environ, TF_XLA_FLAGS='--one'):
+    with (mock.patch.dict(os.environ, TF_XLA_FLAGS='--one'),
+          # Not that of the tests themselves.
+          mock.patch.object(compilation_cache, '_ends', [])):
       cache = compilation_cache.start(2, self.root)
       self.assertIn(cache.folder, os.environ['TF_XLA_FLAGS'])
       compilation_cache.end()
@@ -180,10 +182,28 @@ class CompilationCacheTest(absltest.TestCase):
     self.assertEqual({path.parent.name for path in self._kept()}, {'b', 'c'})
 
   def test_starts_nothing_where_others_can_write(self):
+    for mode in 0o702, 0o720:
+      root = self.create_tempdir().full_path
+      os.chmod(root, mode)
+      with mock.patch.dict(os.environ):
+        self.assertIsNone(compilation_cache.start(2, root))
+    # Nor in a directory of another user.
     root = self.create_tempdir().full_path
-    os.chmod(root, 0o777)
-    with mock.patch.dict(os.environ):
+    os.chmod(root, 0o700)
+    with (mock.patch.dict(os.environ),
+          mock.patch.object(os, 'getuid', return_value=os.getuid() + 1)):
       self.assertIsNone(compilation_cache.start(2, root))
+
+  def test_another_build_of_tensorflow_has_its_own_programs(self):
+    build = compilation_cache.importlib.metadata.distribution('tensorflow')
+    keys = {compilation_cache.key(2)}
+    for version, record in (('0', build.read_text('RECORD')),
+                            (build.version, 'other files')):
+      other = mock.Mock(version=version, **{'read_text.return_value': record})
+      with mock.patch.object(compilation_cache.importlib.metadata,
+                             'distribution', return_value=other):
+        keys.add(compilation_cache.key(2))
+    self.assertLen(keys, 3)
 
   def test_starts_nothing_where_nothing_can_be_written(self):
     file = self.create_tempfile().full_path

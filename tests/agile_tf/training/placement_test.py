@@ -70,6 +70,22 @@ class PlacementTest(absltest.TestCase):
     self.assertEqual(
         (device.play.call_count, other.play.call_count), (1, 2))
 
+  def test_a_rollout_stays_on_its_device(self):
+    """Its gradients are computed where its results were kept."""
+    there = [mock.Mock(), mock.Mock()]
+    seat = placement.Placement((), lambda: there).seat(1)
+    first, last = there
+    seat.play('play')()
+    there.pop()
+    seat.reward('reward')(1)
+    seat.gradients('gradients')(2)
+    last.reward.assert_called_once_with('reward', 1)
+    last.gradients.assert_called_once_with('gradients', 2)
+    seat.play('play')()
+    seat.gradients('gradients')(3)
+    first.gradients.assert_called_once_with('gradients', 3)
+    last.gradients.assert_called_once()
+
   @pytest.mark.slow
   def test_a_run_is_the_same_on_another_device(self):
     one, other = (
@@ -123,6 +139,28 @@ class SelectTest(parameterized.TestCase):
   def test_errors(self, devices, words):
     with self.assertRaisesRegex(config_lib.ConfigError, words):
       self._select(devices, gpus=1)
+
+
+class PrepareTest(parameterized.TestCase):
+
+  @parameterized.parameters(
+      ('auto', 0, ('',)), ('auto', 1, ('',)), ('none', 0, ()), ('none', 2, ()),
+      ('auto', 2, ('/device:GPU:0', '/device:GPU:1')),
+      ('GPU:1', 2, ('',)), ('CPU:0,CPU:1', 0, _CPUS))
+  def test_devices_of_policy_threads(self, devices, gpus, expected):
+    with (mock.patch.object(machine, 'import_tensorflow') as imported,
+          mock.patch.object(machine.compilation_cache, 'start')):
+      config = imported.return_value.config
+      config.list_physical_devices.return_value = [
+          mock.Mock() for _ in range(max(gpus, 1))]
+      with mock.patch.object(machine, 'select', return_value=(
+          machine.Selection(tuple(range(gpus))[-1:] if devices == 'GPU:1' else
+                            tuple(range(gpus)), len(devices.split(','))))):
+        prepared = machine.prepare(config_lib.Config(devices=devices))
+    self.assertEqual(prepared.devices, expected)
+    # Multiplication with 10 bits of mantissa is no float32.
+    config.experimental.enable_tensor_float_32_execution.assert_called_once_with(
+        False)
 
 
 if __name__ == '__main__':

@@ -48,6 +48,15 @@ class ScheduleTest(parameterized.TestCase):
     self.assertEqual(clock.may('policy'), policy)
     self.assertEqual(clock.may('discriminator'), discriminator)
 
+  def test_the_first_error_is_the_cause(self):
+    clock = schedule.Schedule(1000, 10)
+    errors = ValueError('the cause'), ValueError('a consequence')
+    for _ in errors:
+      self.assertTrue(clock.begin('policy'))
+    for error in errors:
+      clock.abandon(error)
+    self.assertIs(clock.error, errors[0])
+
   def test_head_start(self):
     clock = schedule.Schedule(1000, 10, head_start=3)
     for clock.iterations in range(3):

@@ -14,6 +14,7 @@ from agile_tf.agent import numerics
 from agile_tf.agent import rollouts
 from agile_tf.agent import workers
 from agile_tf.training import checkpoints
+from agile_tf.training import placement
 from agile_tf.training import threads
 from agile_tf.training import trainer as trainer_lib
 from gridlu import tasks
@@ -189,6 +190,40 @@ class TrainingTest(parameterized.TestCase):
     self.assertAlmostEqual(row['modelled_reward'], 4 / 14)
     self.assertAlmostEqual(row['false_positives'], 2 / 14)
     self.assertAlmostEqual(row['false_negatives'], 2 / 14)
+
+  def test_rho_follows_the_steps(self):
+    trainer = trainer_lib.Trainer(tiny.config(discriminator_head_start=3))
+    worker = trainer.discriminator_worker
+    rollout = mock.Mock(steps=2)
+    with mock.patch.object(worker, 'iterate', return_value=workers.Iteration(
+        rollout, {'discriminator_loss': 1.0}, None)) as iterate:
+      for steps in 0, 70:
+        trainer.schedule.steps = steps
+        trainer.iterate_discriminator()
+    self.assertEqual(
+        [call.args for call in iterate.call_args_list], [(0,), (70,)])
+    # The head start's iterations are not in the ratio.
+    trainer.schedule.iterations = 3 + 10
+    self.assertEqual(trainer.row()['steps_per_discriminator_update'], 7)
+
+  def test_an_episode_of_a_lost_device_is_not_shown(self):
+    trainer = trainer_lib.Trainer(tiny.config(policy_workers=4,
+                                              policy_threads=2))
+    first, second = trainer.policy_workers
+    with mock.patch.object(trainer, '_recorder') as recorder:
+      for worker, calls in (second, 0), (first, 1):
+        with mock.patch.object(
+            worker, 'iterate', side_effect=placement.LostError):
+          self.assertEqual(trainer.iterate_policy(worker), 0)
+        self.assertEqual(recorder.interrupt.call_count, calls)
+
+  def test_a_checkpoint_without_a_recorder(self):
+    arrays = {name: value for name, value in self.end.arrays.items()
+              if not name.startswith('recorder:')}
+    self.assertLess(len(arrays), len(self.end.arrays))
+    trainer = trainer_lib.Trainer(tiny.config(reward_prediction=True))
+    trainer.load(self.end._replace(arrays=arrays))
+    self.assertIsNone(trainer.take_episode())
 
   def test_a_number_that_is_not_finite_names_its_worker(self):
     trainer = trainer_lib.Trainer(
