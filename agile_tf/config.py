@@ -87,8 +87,8 @@ class Config:
   episode_length: int = _setting(
       30, 'Steps in a GridLU episode.', low=1, high=2**31 - 1)
   solved_starts: bool = _setting(
-      True, 'Whether an episode of GridLU-Relations may begin in a goal state. '
-      'If not, such instances are drawn again.')
+      False, 'Whether an episode of GridLU-Relations may begin in a goal '
+      "state. If not, as in the paper's curves, such instances are drawn again.")
   truncate: bool = _setting(
       False, 'Whether the end of a GridLU episode is a truncation, where '
       'returns bootstrap, instead of a termination.')
@@ -585,6 +585,10 @@ def save(config: Config, path: str) -> None:
 _GONE = ('image_steps',)
 
 
+# What earlier versions did in GridLU-Relations, which has other defaults now.
+_BEFORE = {'solved_starts': True}
+
+
 def restored(values: Any) -> Config:
   """Returns the settings that a run of this or an earlier version saved.
 
@@ -597,7 +601,8 @@ def restored(values: Any) -> Config:
   """
   if not isinstance(values, dict):
     raise TypeError('expected settings by name')
-  return Config(**{
+  before = _BEFORE if values.get('world', 'relations') == 'relations' else {}
+  return Config(**before | {
       name: value for name, value in values.items() if name not in _GONE})
 
 

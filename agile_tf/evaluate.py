@@ -186,6 +186,9 @@ def define_flags() -> None:
   flags.DEFINE_enum(
       'physics', None, tuple(board.PHYSICS),
       "The physics of the episodes; default: the run's.")
+  flags.DEFINE_bool(
+      'solved_starts', None, 'Whether an episode may begin in a goal state; '
+      'default: as in the run. It is a setting of GridLU-Relations.')
   flags.DEFINE_string(
       'picture', None, 'Write the final states of 24 episodes to this PNG '
       'file.')
@@ -202,7 +205,7 @@ def main(argv: Sequence[str]) -> None:
   from agile_tf.evaluation import trained as trained_lib  # pylint: disable=g-import-not-at-top
   trained = trained_lib.load(
       values.run_dir, values.checkpoint, values.held_out,
-      values.instructions, values.physics or '')
+      values.instructions, values.physics or '', values.solved_starts)
   best = None
   if os.path.exists(os.path.join(values.run_dir, 'metrics.csv')):
     best = curves.best(curves.read(values.run_dir))
@@ -215,6 +218,7 @@ def main(argv: Sequence[str]) -> None:
       'greedy': values.greedy, 'seed': values.seed,
       'held_out': values.held_out, 'instructions': values.instructions,
       'physics': trained.config.physics,
+      'solved_starts': trained.config.solved_starts,
       'best_logged': best and best._asdict(),
       **summarize(episodes, solvable(episodes, trained.config))}
   if values.json:

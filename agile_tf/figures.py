@@ -292,6 +292,8 @@ def draw(runs: _Runs) -> dict[str, figure.Figure]:
       'threads': curves_of('threads', only_with='threads_'),
       'remarks': curves_of('remarks', *both, only_with='remark_'),
       'a3c_rp_readings': curves_of('a3c_rp_readings', only_with='a3c_rp_'),
+      'rho50_readings': curves_of(
+          'rho50_readings', *both, only_with='rho50_'),
       'evening': curves_of('evening', *both),
       'quickstart_rho': curves_of('quickstart_rho', *both),
       'quickstart_threads': curves_of(

@@ -171,7 +171,7 @@ class GridLU(dm_env.Environment):
       instructions: Sequence[str | language.Instruction] | None = None,
       physics: world.Physics = world.NORMAL, truncate: bool = False,
       rewarded: bool | None = None, draw: Draw | None = None,
-      solved_starts: bool = True):
+      solved_starts: bool = False):
     """Makes an environment.
 
     Args:
@@ -191,8 +191,9 @@ class GridLU(dm_env.Environment):
         None for the task's. It is given a generator, a count, the instructions
         and the physics. An instance has an index into these instructions.
       solved_starts: Whether an episode may begin in a state that satisfies its
-        instruction. If not, such instances are drawn again, but not those of
-        `draw`, nor those of a task without a ground truth.
+        instruction. If not, as in the paper's curves, such instances are drawn
+        again, but not those of `draw`, nor those of a task without a ground
+        truth.
 
     Raises:
       ValueError: An argument is not as described.

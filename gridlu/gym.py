@@ -62,7 +62,7 @@ class GridLUEnv(gymnasium.Env[Observation, Any]):
       instructions: Sequence[str | language.Instruction] | None = None,
       physics: world.Physics = world.NORMAL, truncate: bool = False,
       rewarded: bool | None = None, render_mode: str | None = None,
-      solved_starts: bool = True):
+      solved_starts: bool = False):
     """Makes an environment.
 
     Args:

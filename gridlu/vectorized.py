@@ -55,7 +55,7 @@ class VectorGridLU:
       episode_length: int | None = None,
       instructions: Sequence[str | language.Instruction] | None = None,
       physics: world.Physics = world.NORMAL, rewarded: bool | None = None,
-      images: bool = True, solved_starts: bool = True):
+      images: bool = True, solved_starts: bool = False):
     """Makes the boards.
 
     Args:

@@ -272,7 +272,7 @@ def gridlu_world(
     noop: bool = False,
     known: Sequence[language.Instruction] | None = None,
     draw: environment_lib.Draw | None = None,
-    solved_starts: bool = True,
+    solved_starts: bool = False,
 ) -> World:
   """Returns the world of a GridLU task (sections 3.3 and 3.4 for the paper's).
 

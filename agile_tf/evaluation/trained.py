@@ -39,7 +39,8 @@ class Trained(NamedTuple):
 
 
 def load(run_dir: str, step: int | None = None, held_out: bool = False,
-         only: str = '', physics: str = '') -> Trained:
+         only: str = '', physics: str = '',
+         solved_starts: bool | None = None) -> Trained:
   """Loads the networks of a run.
 
   Args:
@@ -49,6 +50,8 @@ def load(run_dir: str, step: int | None = None, held_out: bool = False,
       instead of those that it was trained on.
     only: A regular expression; episodes have only instructions that match it.
     physics: A name of `gridlu.world.PHYSICS`; '' for the run's own.
+    solved_starts: Whether an episode may begin in a goal state; None for the
+      run's own.
 
   Raises:
     ConfigError or CheckpointError: if there is no such run or checkpoint, or
@@ -57,6 +60,8 @@ def load(run_dir: str, step: int | None = None, held_out: bool = False,
   config = config_lib.load(os.path.join(run_dir, 'config.json'))
   if physics:
     config = dataclasses.replace(config, physics=physics)
+  if solved_starts is not None:
+    config = dataclasses.replace(config, solved_starts=solved_starts)
   world = building.make_world(config, held_out, only)
   policy, discriminator = building.make_networks(config, world)
   return at(

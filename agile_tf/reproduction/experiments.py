@@ -118,6 +118,7 @@ _OTHER_RHO = ("--why=The laptop's job with another rho.",)
 # For each setting of relations_evening.flags, the flags that give it the
 # paper's value, or leave out what the paper does not have.
 EVENING_SETTINGS: dict[str, tuple[str, ...]] = {
+    'solved_starts': ('--solved_starts=false',),
     'repeated_share': ('--repeated_share=0',),
     'truncate': ('--truncate=false',),
     'discount': ('--discount=0.99',),
@@ -152,10 +153,11 @@ EVENING_SETTINGS: dict[str, tuple[str, ...]] = {
 }
 _SHORT = '--steps=800000'
 
-# Other readings of what the paper says of A3C with reward prediction, or leaves
-# open. The loss is the sum over a rollout; a mean divides the gradient by 15,
-# which is the same as these three settings 15 (epsilon: 225) times as large.
+# Other readings of what the paper says, or leaves open, for A3C with reward
+# prediction. The loss is the sum over a rollout. A mean divides the gradient by
+# 15: the same as these three settings 15 (epsilon: 225) times as large.
 READINGS: dict[str, tuple[str, ...]] = {
+    'solved_starts': ('--solved_starts=true',),
     'next_state': ('--reward_prediction_of=next_state',),
     'td_lambda': ('--td_lambda=0',),
     'mean_loss': ('--policy_epsilon=22.5', '--policy_gradient_norm=600',
@@ -217,6 +219,9 @@ VARIANTS: dict[str, Variant] = {
     **{f'a3c_rp_{name}': Variant(
         f'A3C-RP {" ".join(changes)}', 'relations_a3c_rp', changes)
        for name, changes in READINGS.items()},
+    'rho50_solved_starts': Variant(
+        'AGILE, rho 50 % --solved_starts=true', 'relations_rho50',
+        READINGS['solved_starts']),
     'relations_evening': Variant('all 990 instructions', 'relations_evening'),
     'evening_with_all': Variant('all settings', 'relations_evening', (_SHORT,)),
     **{f'evening_without_{name}': Variant(
@@ -292,6 +297,9 @@ EXPERIMENTS: dict[str, Experiment] = {
         'Ours: A3C-RP with other readings of the paper, one at a time',
         ('relations_a3c_rp', *(f'a3c_rp_{name}' for name in READINGS)),
         seeds=1, replica=False),
+    'rho50_readings': Experiment(
+        'Ours: AGILE with another reading of the paper',
+        ('relations_rho50', 'rho50_solved_starts'), seeds=1, replica=False),
     'quickstart_rho': Experiment(
         'Ours: the quickstart with other rho',
         ('quickstart_rho25', 'quickstart_rho50', 'quickstart_rho100'),

@@ -304,8 +304,16 @@ class FileTest(parameterized.TestCase):
 
   def test_settings_that_are_gone(self):
     with open(self._path, 'w', encoding='utf-8') as file:
-      json.dump({'steps': 7, 'image_steps': 100_000}, file)
+      json.dump({'steps': 7, 'image_steps': 100_000, 'solved_starts': False},
+                file)
     self.assertEqual(config.load(self._path), config.Config(steps=7))
+
+  @parameterized.parameters(
+      ({}, True), ({'world': 'relations'}, True),
+      ({'solved_starts': False}, False), ({'world': 'arrangements'}, False),
+      ({'world': 'own:world'}, False))
+  def test_runs_of_earlier_versions_had_solved_starts(self, values, expected):
+    self.assertEqual(config.restored(values).solved_starts, expected)
 
   def test_missing(self):
     with self.assertRaisesRegex(

@@ -42,13 +42,15 @@ class EvaluateTest(parameterized.TestCase):
     output = subprocess.run(
         [sys.executable, '-m', 'agile_tf.evaluate', '--json',
          f'--run_dir={run_dir}', '--episodes=10', f'--picture={picture}',
-         '--physics=immovable_red_rects', '--instructions=red'],
+         '--physics=immovable_red_rects', '--instructions=red',
+         '--solved_starts'],
         stdout=subprocess.PIPE, text=True, check=True).stdout
     report = json.loads(output)
     self.assertEqual(report['steps'], 0)
     self.assertIsNone(report['best_logged'])
     self.assertEqual(report['physics'], 'immovable_red_rects')
     self.assertEqual(report['instructions'], 'red')
+    self.assertTrue(report['solved_starts'])
     self.assertEqual(report['success']['all']['episodes'], 10)
     self.assertEqual(
         report['success']['SameLocation'], report['success']['all'])

@@ -89,6 +89,15 @@ class TrainedTest(absltest.TestCase):
                     for _ in range(300)})
       self.assertTrue(all('red' in text for text in sides[-1]))
     self.assertNoCommonElements(*sides)
+    for solved_starts, expected in (
+        (None, False), (False, False), (True, True)):
+      environment = trained.load(
+          run_dir, solved_starts=solved_starts).world.make_environment(0)
+      solved = []
+      for _ in range(300):
+        environment.reset()
+        solved.append(environment.success)
+      self.assertEqual(any(solved), expected)
     blocks = np.zeros([1, 5, 5], np.int32)
     blocks[0, 2, 2] = world.block('rect', 'red')
     on_it = world.pack(world.State(

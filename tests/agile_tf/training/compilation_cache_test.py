@@ -185,12 +185,12 @@ class CompilationCacheTest(absltest.TestCase):
     for mode in 0o702, 0o720:
       root = self.create_tempdir().full_path
       os.chmod(root, mode)
-      with mock.patch.dict(os.environ):
+      with mock.patch.dict(os.environ, TF_XLA_FLAGS=''):
         self.assertIsNone(compilation_cache.start(2, root))
     # Nor in a directory of another user.
     root = self.create_tempdir().full_path
     os.chmod(root, 0o700)
-    with (mock.patch.dict(os.environ),
+    with (mock.patch.dict(os.environ, TF_XLA_FLAGS=''),
           mock.patch.object(os, 'getuid', return_value=os.getuid() + 1)):
       self.assertIsNone(compilation_cache.start(2, root))
 
