@@ -88,7 +88,7 @@ class Config:
       30, 'Steps in a GridLU episode.', low=1, high=2**31 - 1)
   solved_starts: bool = _setting(
       False, 'Whether an episode of GridLU-Relations may begin in a goal '
-      "state. If not, as in the paper's curves, such instances are drawn again.")
+      "state. If not, as in the paper's curves, these are drawn again.")
   truncate: bool = _setting(
       False, 'Whether the end of a GridLU episode is a truncation, where '
       'returns bootstrap, instead of a termination.')

@@ -6,6 +6,7 @@ import numpy as np
 
 from agile_tf.reproduction import experiments
 from agile_tf.reproduction import paper
+from gridlu import vectorized
 
 
 class CurvesTest(parameterized.TestCase):
@@ -69,6 +70,20 @@ class CurvesTest(parameterized.TestCase):
     curve = paper.curve(name, column)
     self.assertAlmostEqual(curve.steps[0], step, delta=1e4)
     self.assertNotEqual(curve.mean[0], curve.mean[1])
+
+  def test_a3c_begins_as_a_random_policy_without_solved_starts(self):
+    rates = []
+    for solved_starts in False, True:
+      boards = vectorized.VectorGridLU(
+          20_000, seed=0, images=False, solved_starts=solved_starts)
+      step, rng = boards.reset(), np.random.default_rng(0)
+      while not step.ended.all():
+        step = boards.step(rng.integers(5, size=20_000))
+      rates.append(step.rewards.mean())
+    published = paper.curve('relations_a3c', 'success_rate')
+    self.assertAlmostEqual(
+        rates[0], published.mean[0], delta=published.band[0])
+    self.assertGreater(rates[1], published.mean[0] + 5 * published.band[0])
 
   def test_the_text_gives_more_than_the_curves_end(self):
     for (name, column), text in paper.TEXT.items():
