@@ -87,8 +87,9 @@ class Config:
   episode_length: int = _setting(
       30, 'Steps in a GridLU episode.', low=1, high=2**31 - 1)
   solved_starts: bool = _setting(
-      False, 'Whether an episode of GridLU-Relations may begin in a goal '
-      "state. If not, as in the paper's curves, these are drawn again.")
+      False, 'Whether an episode of a GridLU task with a ground truth may '
+      "begin in a goal state. If not, as the paper's curves suggest, such "
+      'instances are drawn again, but not those of --first_distance.')
   truncate: bool = _setting(
       False, 'Whether the end of a GridLU episode is a truncation, where '
       'returns bootstrap, instead of a termination.')
@@ -585,7 +586,8 @@ def save(config: Config, path: str) -> None:
 _GONE = ('image_steps',)
 
 
-# What earlier versions did in GridLU-Relations, which has other defaults now.
+# What earlier versions did in GridLU tasks with a ground truth, where the
+# default is another now.
 _BEFORE = {'solved_starts': True}
 
 
@@ -601,7 +603,8 @@ def restored(values: Any) -> Config:
   """
   if not isinstance(values, dict):
     raise TypeError('expected settings by name')
-  before = _BEFORE if values.get('world', 'relations') == 'relations' else {}
+  task = tasks.TASKS.get(values.get('world', 'relations'))
+  before = _BEFORE if task is not None and task.has_ground_truth else {}
   return Config(**before | {
       name: value for name, value in values.items() if name not in _GONE})
 

@@ -188,7 +188,7 @@ def define_flags() -> None:
       "The physics of the episodes; default: the run's.")
   flags.DEFINE_bool(
       'solved_starts', None, 'Whether an episode may begin in a goal state; '
-      'default: as in the run. It is a setting of GridLU-Relations.')
+      'default: as in the run. For GridLU tasks with a ground truth.')
   flags.DEFINE_string(
       'picture', None, 'Write the final states of 24 episodes to this PNG '
       'file.')
@@ -206,6 +206,11 @@ def main(argv: Sequence[str]) -> None:
   trained = trained_lib.load(
       values.run_dir, values.checkpoint, values.held_out,
       values.instructions, values.physics or '', values.solved_starts)
+  if values.solved_starts is not None and not trained.world.has_ground_truth:
+    raise program.UserError(
+        f'--{"" if values.solved_starts else "no"}solved_starts: '
+        f'--world={trained.config.world} has no ground truth that says which '
+        'starts are goal states. Leave the flag out.')
   best = None
   if os.path.exists(os.path.join(values.run_dir, 'metrics.csv')):
     best = curves.best(curves.read(values.run_dir))
@@ -218,14 +223,19 @@ def main(argv: Sequence[str]) -> None:
       'greedy': values.greedy, 'seed': values.seed,
       'held_out': values.held_out, 'instructions': values.instructions,
       'physics': trained.config.physics,
-      'solved_starts': trained.config.solved_starts,
+      'solved_starts': (
+          trained.config.solved_starts if trained.world.has_ground_truth
+          else None),
       'best_logged': best and best._asdict(),
       **summarize(episodes, solvable(episodes, trained.config))}
   if values.json:
     print(json.dumps(report, indent=2))
   else:
     print(f'{values.run_dir} at step {trained.steps}, '
-          f'{"greedy" if values.greedy else "sampled"} actions')
+          f'{"greedy" if values.greedy else "sampled"} actions' +
+          {None: '', True: ', also from starts that are goal states',
+           False: ', from no start that is a goal state'}[
+               report['solved_starts']])
     print(table(report))
     if best is not None:
       print(f'Best success rate in metrics.csv: {100 * best.rate:.1f} %, at '

@@ -17,6 +17,9 @@ from gridlu import world
 
 # How many instances are drawn at a time. They are served one by one.
 _BLOCK = 256
+# How many blocks are drawn at most until enough starts do not satisfy their
+# instruction.
+_ROUNDS = 1000
 
 
 class Setup(NamedTuple):
@@ -107,12 +110,18 @@ class Supply:
       return setup.task.instances(rng, count, instructions)
     parts = []
     missing = count
-    while missing > 0:
+    for _ in range(_ROUNDS):
       drawn = setup.task.instances(rng, count, instructions)
       kept = np.flatnonzero(~setup.task.satisfied(
           setup.codes[drawn.instruction], drawn.state))
       parts.append((drawn.instruction[kept], *(x[kept] for x in drawn.state)))
       missing -= len(kept)
+      if missing <= 0:
+        break
+    else:
+      raise ValueError(
+          f'too few of {_ROUNDS * count} starts do not satisfy their '
+          'instruction: use solved_starts=True, or other instructions.')
     instruction, *fields = (np.concatenate(x)[:count] for x in zip(*parts))
     return instances.Instances(instruction, world.State(*fields))
 
@@ -191,9 +200,9 @@ class GridLU(dm_env.Environment):
         None for the task's. It is given a generator, a count, the instructions
         and the physics. An instance has an index into these instructions.
       solved_starts: Whether an episode may begin in a state that satisfies its
-        instruction. If not, as in the paper's curves, such instances are drawn
-        again, but not those of `draw`, nor those of a task without a ground
-        truth.
+        instruction. If not, as the paper's curves suggest, such instances are
+        drawn again, but not those of `draw`, nor those of a task without a
+        ground truth.
 
     Raises:
       ValueError: An argument is not as described.
@@ -347,6 +356,7 @@ class GridLU(dm_env.Environment):
         'start': packed(self._start),
         'instruction': self._index,
         'instructions': self._checksum(),
+        'solved_starts': self._setup.solved_starts,
         'num_steps': self._num_steps,
         'ended': self._ended,
     }
@@ -362,13 +372,19 @@ class GridLU(dm_env.Environment):
       first. It has no observation if there was no episode yet.
 
     Raises:
-      ValueError: It comes from an environment with other instructions.
+      ValueError: It comes from an environment with other instructions, or with
+        another `solved_starts`.
     """
     if state['instructions'] != self._checksum():
       raise ValueError(
           f'the state has {state["instructions"]} as checksum of the '
           f'instructions, this environment {self._checksum()}: make it with '
           'the same instructions in the same order.')
+    solved_starts = state.get('solved_starts', True)  # As in version 0.1.0.
+    if solved_starts != self._setup.solved_starts:
+      raise ValueError(
+          f'the state is of an environment with solved_starts={solved_starts}: '
+          'make this one so, too.')
     self._supply.set_state(state)
     # Version 0.1.0 saved no first states; `repeat` then starts here.
     self._state, self._start = (

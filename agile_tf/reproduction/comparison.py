@@ -166,6 +166,8 @@ def _unused(config: config_lib.Config) -> frozenset[str]:
     unused.update(_OF_REWARD_PREDICTION)
   if config.world not in tasks.TASKS:
     unused.update(_OF_GRIDLU)
+  elif not tasks.find(config.world).has_ground_truth:
+    unused.add('solved_starts')
   if config.held_out == 'none':
     unused.update(('held_out_share', 'held_out_seed'))
   if not config.first_steps:

@@ -14,6 +14,7 @@ from absl.testing import parameterized
 from agile_tf import config
 from agile_tf.agent import networks
 from agile_tf.agent import rewards
+from gridlu import tasks
 from gridlu import world
 
 _FIELDS = {field.name: field for field in dataclasses.fields(config.Config)}
@@ -242,7 +243,6 @@ class ConfigTest(parameterized.TestCase):
         config.Config(reward=reward, reward_model=reward_model)
         .trains_discriminator, expected)
 
-
   def test_what_is_expected_is_said(self):
     for changes, expected in (
         (dict(image_minutes=math.inf), 'a finite number and more than 0'),
@@ -311,9 +311,11 @@ class FileTest(parameterized.TestCase):
   @parameterized.parameters(
       ({}, True), ({'world': 'relations'}, True),
       ({'solved_starts': False}, False), ({'world': 'arrangements'}, False),
+      ({'world': 'corners'}, True),
       ({'world': 'own:world'}, False))
   def test_runs_of_earlier_versions_had_solved_starts(self, values, expected):
-    self.assertEqual(config.restored(values).solved_starts, expected)
+    with mock.patch.dict(tasks.TASKS, corners=tasks.find('relations')):
+      self.assertEqual(config.restored(values).solved_starts, expected)
 
   def test_missing(self):
     with self.assertRaisesRegex(

@@ -60,6 +60,17 @@ class EvaluateTest(parameterized.TestCase):
     table = evaluate.table(report)
     self.assertRegex(table, r'all +10 +\d+\.\d %.* to .* % +\d+\.\d %')
 
+  def test_starts_without_a_ground_truth_cannot_be_chosen(self):
+    run_dir = tiny.save_for(
+        type(self), world='arrangements', instructions='Snake')
+    with mock.patch.object(evaluate.machine, 'prepare'):
+      result = programs.call(
+          evaluate, f'--run_dir={run_dir}', '--nosolved_starts')
+    self.assertEqual(result.returncode, 1)
+    self.assertStartsWith(
+        result.stderr,
+        'Error: --nosolved_starts: --world=arrangements has no ground truth')
+
   @parameterized.parameters('folder.png', 'nowhere/final.png', 'final.gif')
   def test_a_picture_that_cannot_be_written_is_named_first(self, name):
     folder = self.create_tempdir()

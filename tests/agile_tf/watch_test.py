@@ -97,6 +97,7 @@ class WatchTest(absltest.TestCase):
 
     self.assertEqual(seen(5), seen(5))
     self.assertNotEqual(seen(5), seen(6))
+
   def test_playing(self):
     show = self._show()
     self.assertIsNone(show.delay)

@@ -1,6 +1,7 @@
 """Tests for gridlu.environment."""
 
 import json
+from unittest import mock
 
 from absl.testing import absltest
 from absl.testing import parameterized
@@ -9,6 +10,7 @@ from dm_env import test_utils
 import numpy as np
 
 import gridlu
+from gridlu import environment as environment_lib
 from gridlu import language
 from gridlu import rendering
 from gridlu import tasks
@@ -126,6 +128,17 @@ class GridLUTest(parameterized.TestCase):
             unsolved.state.blocks, every.state.blocks)
     self.assertGreater(solved, 30)
 
+  def test_instructions_whose_starts_are_all_solved(self):
+    task = tasks.find('relations')
+    always = task._replace(satisfied=lambda codes, state, xp=np: np.ones(
+        np.shape(state.carrying), bool))
+    with mock.patch.dict(tasks.TASKS, relations=always):
+      gridlu.GridLU(seed=0, solved_starts=True)
+      with (mock.patch.object(environment_lib, '_ROUNDS', 3),
+            self.assertRaisesRegex(
+                ValueError, 'too few of 768 starts .* solved_starts=True')):
+        gridlu.GridLU(seed=0)
+
   def test_only_a_tasks_own_starts_with_a_ground_truth_are_left_out(self):
     arrangements = [
         gridlu.GridLU('arrangements', seed=3, solved_starts=solved)
@@ -187,10 +200,13 @@ class GridLUTest(parameterized.TestCase):
                                     restored.state.blocks)
 
   def test_a_state_of_version_0_1_0_has_no_start(self):
-    environment, other = (gridlu.GridLU(seed=seed) for seed in range(2))
+    environment, other = (
+        gridlu.GridLU(seed=seed, solved_starts=True) for seed in range(2))
     _play(environment, 5)
     saved = environment.get_state()
-    del saved['start']
+    del saved['start'], saved['solved_starts']
+    with self.assertRaisesRegex(ValueError, 'with solved_starts=True'):
+      gridlu.GridLU(seed=1).set_state(saved)
     other.set_state(saved)
     np.testing.assert_array_equal(
         world.pack(other.state), world.pack(environment.state))

@@ -41,12 +41,16 @@ class FilesTest(absltest.TestCase):
 
   def test_a_file_is_on_disk_before_it_has_its_name(self):
     path = self.create_tempdir().create_file('file').full_path
-    written = []
-    with mock.patch.object(files.os, 'fsync', side_effect=lambda descriptor: (
-        written.append(os.path.getsize(f'/proc/self/fd/{descriptor}')))):
+    events = []
+    with (mock.patch.object(
+        files.os, 'fsync', side_effect=lambda descriptor: events.append(
+            os.path.getsize(f'/proc/self/fd/{descriptor}'))),
+          mock.patch.object(
+              files.os, 'replace', side_effect=lambda *_: events.append(
+                  'renamed'))):
       with files.replacing(path) as file:
         file.write('new')
-    self.assertEqual(written, [3])
+    self.assertEqual(events, [3, 'renamed'])
 
   def test_what_a_killed_process_left_goes_with_the_next_write(self):
     path = self.create_tempdir().create_file('file').full_path

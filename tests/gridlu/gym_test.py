@@ -93,15 +93,24 @@ class GridLUEnvTest(parameterized.TestCase):
     text = "SameLocation(AGENT, Color('red', Shape('rect', SCENE)))"
     environment = gymnasium.make(
         'GridLU-Relations-v0', instructions=[text], episode_length=3,
-        physics=world.IMMOVABLE_RED_RECTS, solved_starts=False)
+        physics=world.IMMOVABLE_RED_RECTS)
     for seed in range(20):
-      observation, info = environment.reset(seed=seed)
-      self.assertFalse(info['is_success'])
+      observation, _ = environment.reset(seed=seed)
       self.assertEqual(observation['instruction'], text)
       self.assertEqual([environment.step(4)[2] for _ in range(3)],
                        [False, False, True])
     self.assertEqual(
         environment.unwrapped._environment.physics, world.IMMOVABLE_RED_RECTS)
+
+  def test_solved_starts(self):
+    solved = []
+    for solved_starts in True, False:
+      environment = gymnasium.make(
+          'GridLU-Relations-v0', solved_starts=solved_starts)
+      solved.append(sum(
+          environment.reset(seed=seed)[1]['is_success'] for seed in range(100)))
+    self.assertGreater(solved[0], 0)
+    self.assertEqual(solved[1], 0)
 
   def test_seeds(self):
     def starts(seed):

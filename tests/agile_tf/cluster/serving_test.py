@@ -35,9 +35,8 @@ class ServingTest(parameterized.TestCase):
     self.read = notes.read
     for patch in (
         mock.patch.object(notes_lib, 'Notes', return_value=notes),
-        mock.patch.object(serving.time, 'sleep'),
-        mock.patch.object(
-            serving.time, 'monotonic', side_effect=itertools.count()),
+        mock.patch.object(serving, 'time', mock.Mock(
+            monotonic=mock.Mock(side_effect=itertools.count()))),
         mock.patch.object(serving, '_start_anew', side_effect=_Anew)):
       patch.start()
       self.addCleanup(patch.stop)

@@ -159,8 +159,8 @@ class PrepareTest(parameterized.TestCase):
         prepared = machine.prepare(config_lib.Config(devices=devices))
     self.assertEqual(prepared.devices, expected)
     # Multiplication with 10 bits of mantissa is no float32.
-    config.experimental.enable_tensor_float_32_execution.assert_called_once_with(
-        False)
+    enable = config.experimental.enable_tensor_float_32_execution
+    enable.assert_called_once_with(False)
 
 
 if __name__ == '__main__':

@@ -151,16 +151,15 @@ class TrainingTest(parameterized.TestCase):
       self.assertIn(name, row)
     self.assertNotIn('policy_loss', trainer.row())  # Taken is taken.
 
-  def _recorded(self, played, **changes):
+  def _recorded(self, played):
     """A row of a trainer whose worker returns these iterations of 3 steps.
 
     Args:
       played: For each iteration, for each of 4 workers: its steps, a loss, its
         last state's truth and decision, and whether its episode is a repeated
         one. Only these last states can be rewarded. Episodes end with them.
-      **changes: Of the run's settings.
     """
-    trainer = trainer_lib.Trainer(tiny.config(policy_workers=4, **changes))
+    trainer = trainer_lib.Trainer(tiny.config(policy_workers=4))
     worker, = trainer.policy_workers
     codes = np.zeros([4, len(trainer.world.grammar.slots)], np.int32)
     iterations = []
