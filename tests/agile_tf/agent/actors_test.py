@@ -51,7 +51,8 @@ class Countdown(dm_env.Environment):
 @functools.cache
 def _gridlu():
   """One world and policy for all tests, which compile for them once."""
-  world = worlds.gridlu_world(episode_length=_EPISODE)
+  # Some starts are goal states, so that there is some reward.
+  world = worlds.gridlu_world(episode_length=_EPISODE, solved_starts=True)
   return world, networks.policy('nmn', world.grammar, world.image_shape,
       num_actions=world.num_actions)
 
@@ -60,7 +61,8 @@ def _gridlu_actors(delayed=(False,) * _WIDTH, greedy=False, **episodes):
   """An actor of each kind with the same seeds, and policy parameters."""
   compiled_for, policy = _gridlu()
   # The length of episodes, and how they end, are not in the programs.
-  world = worlds.gridlu_world(**episodes) if episodes else compiled_for
+  world = worlds.gridlu_world(
+      **episodes, solved_starts=True) if episodes else compiled_for
   # Larger than the initial ones, so that actions depend on what is seen.
   theta = tf.constant(2 * policy.initial(3))
   both = [
