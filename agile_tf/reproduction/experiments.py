@@ -156,7 +156,6 @@ _SHORT = '--steps=800000'
 # Other readings of what the paper says, or leaves open, for A3C with reward
 # prediction. The loss is the sum over a rollout. A mean divides the gradient by
 # 15: the same as these three settings 15 (epsilon: 225) times as large.
-_OTHER_READING = '--why=Another reading of the paper.'
 READINGS: dict[str, tuple[str, ...]] = {
     'solved_starts': ('--solved_starts=true',),
     'next_state': ('--reward_prediction_of=next_state',),
@@ -166,6 +165,7 @@ READINGS: dict[str, tuple[str, ...]] = {
     # Our loss of the baseline has a factor of 1/2.
     'whole_baseline': ('--baseline_cost=2',),
 }
+_OTHER_READING = '--why=Another reading of the paper.'
 
 VARIANTS: dict[str, Variant] = {
     'relations_a3c': Variant('A3C', 'relations_a3c'),

@@ -1,7 +1,7 @@
 """Calls the project's programs within a test's process.
 
 A process of their own would import everything again, which takes seconds. Tests
-of signals, of exit codes and of what is imported need one all the same.
+of signals, exit codes and imports still start one.
 """
 
 import contextlib
