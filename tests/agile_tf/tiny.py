@@ -6,10 +6,12 @@ import socket
 import tempfile
 from typing import Any
 
+from absl import flags as absl_flags
 from absl.testing import absltest
 
 from agile_tf import config as config_lib
 from agile_tf import launch
+from agile_tf import presets
 
 # Functions whose results runs share, see conftest.py.
 SHARED: list[Any] = []
@@ -28,12 +30,15 @@ def flags(**changes) -> list[str]:
 
 def config(**changes) -> config_lib.Config:
   """Returns the settings of a tiny AGILE run."""
-  values = {}
-  for flag in flags(**changes):
-    name, _, text = flag.removeprefix('--').partition('=')
-    kind = type(getattr(config_lib.Config, name))
-    values[name] = text == 'True' if kind is bool else kind(text)
-  return config_lib.Config(**values)
+  return read(flags(**changes))
+
+
+def read(arguments: list[str]) -> config_lib.Config:
+  """Returns the settings that agile_tf.launch reads from its arguments."""
+  values = absl_flags.FlagValues()
+  config_lib.define_flags(values)
+  values(presets.expand(['launch', *arguments]))
+  return config_lib.from_flags(values)
 
 
 def _folder(test_class: type[absltest.TestCase]) -> str:
