@@ -35,7 +35,7 @@ class MissingError(ConfigError):
 def _setting(default: Any, text: str, *, low: float | None = None,
              high: float | None = None, above: float | None = None,
              choices: tuple[str, ...] = (), of_run: bool = False,
-             double: bool = False) -> Any:
+             of_gridlu: bool = False, double: bool = False) -> Any:
   """Declares a setting.
 
   Args:
@@ -47,12 +47,14 @@ def _setting(default: Any, text: str, *, low: float | None = None,
     choices: The allowed values; empty allows all.
     of_run: Whether the setting only affects how a run is carried out, so that
       a resumed run may change it.
+    of_gridlu: Whether only GridLU has the setting, and no other world.
     double: For a float, whether only Python computes with it, in double
       precision. TensorFlow uses all others in float32, and they must fit.
   """
   return dataclasses.field(default=default, metadata={
       'text': text, 'low': low, 'high': high, 'above': above,
-      'choices': choices, 'of_run': of_run, 'double': double})
+      'choices': choices, 'of_run': of_run, 'of_gridlu': of_gridlu,
+      'double': double})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,34 +70,36 @@ class Config:
   instructions: str = _setting(
       '', 'Restricts GridLU to the instructions that contain a match of this '
       'regular expression. "AGENT" selects the 150 go-to instructions, '
-      '"SameLocation.*AGENT" 30 of them.')
+      '"SameLocation.*AGENT" 30 of them.', of_gridlu=True)
   held_out: str = _setting(
       'none', 'Which GridLU instructions to keep out of the episodes and goal '
       'examples of training, for evaluation: "none"; a share of all "strings" '
       '(as in the paper); or a share of all "meanings", each with every string '
       'that has this meaning.',
-      choices=('none', 'strings', 'meanings'))
+      choices=('none', 'strings', 'meanings'), of_gridlu=True)
   held_out_share: float = _setting(
       0.1, 'The share that --held_out keeps out of training.', above=0, high=1,
-      double=True)
+      double=True, of_gridlu=True)
   held_out_seed: int = _setting(
-      0, 'The seed that selects what --held_out keeps out.', low=0)
+      0, 'The seed that selects what --held_out keeps out.', low=0,
+      of_gridlu=True)
   physics: str = _setting(
       'normal', "GridLU's physics: the agent can carry every block, or every "
       'block but red rects (figure 5).',
-      choices=('normal', 'immovable_red_rects'))
+      choices=('normal', 'immovable_red_rects'), of_gridlu=True)
   episode_length: int = _setting(
-      30, 'Steps in a GridLU episode.', low=1, high=2**31 - 1)
+      30, 'Steps in a GridLU episode.', low=1, high=2**31 - 1, of_gridlu=True)
   solved_starts: bool = _setting(
       False, 'Whether an episode of a GridLU task with a ground truth may '
       "begin in a goal state. If not, as the paper's curves suggest, such "
-      'instances are drawn again, but not those of --first_distance.')
+      'instances are drawn again, but not those of --first_distance.',
+      of_gridlu=True)
   truncate: bool = _setting(
       False, 'Whether the end of a GridLU episode is a truncation, where '
-      'returns bootstrap, instead of a termination.')
+      'returns bootstrap, instead of a termination.', of_gridlu=True)
   noop: bool = _setting(
       False, 'Whether the policy in GridLU has a sixth action, which does '
-      'nothing.')
+      'nothing.', of_gridlu=True)
 
   # The networks.
   model: str = _setting(
@@ -169,19 +173,21 @@ class Config:
       'in which the policy workers play the --first_instructions too. Their '
       'share of the episodes falls linearly from 1 to 0. The '
       "discriminator's worker plays all instructions from the start. Not in "
-      'the paper.', low=0)
+      'the paper.', low=0, of_gridlu=True)
   first_instructions: str = _setting(
       'AGENT', 'With --first_steps, the instructions that contain a match of '
-      'this regular expression. "AGENT" selects the 150 go-to instructions.')
+      'this regular expression. "AGENT" selects the 150 go-to instructions.',
+      of_gridlu=True)
   first_distance: int = _setting(
       0, 'With --first_steps, its episodes begin at most this number of '
       'random actions from a goal example; where the instruction names only '
       'blocks, with the agent carrying one. 0: they begin as all others. Not '
-      'in the paper.', low=0, high=1000)
+      'in the paper.', low=0, high=1000, of_gridlu=True)
   repeated_share: float = _setting(
       0.0, 'The share of failed episodes that the policy workers begin again, '
       'with the same instruction and first state: of those whose last state '
-      'was not rewarded. GridLU only. Not in the paper.', low=0, high=0.99)
+      'was not rewarded. GridLU only. Not in the paper.', low=0, high=0.99,
+      of_gridlu=True)
   policy_optimizer: str = _setting(
       'rmsprop', "The policy's optimiser: the paper's RMSProp, or Adam, whose "
       'beta_1 is 0.9 and whose beta_2 is --policy_decay.',
@@ -296,13 +302,14 @@ class Config:
       False, 'Whether to refuse a GridLU --dataset with states that do not '
       'satisfy their instruction, instead of only warning.', of_run=True)
   dataset_size: int = _setting(
-      131_072, 'The number of goal examples to generate.', low=1)
+      131_072, 'The number of goal examples to generate.', low=1,
+      of_gridlu=True)
   dataset_seed: int = _setting(
-      0, 'The seed of the generated goal examples.', low=0)
+      0, 'The seed of the generated goal examples.', low=0, of_gridlu=True)
   dataset_carrying: float = _setting(
       0.0, 'The share of generated goal examples in which the agent carries '
       'the block under it, among those with the agent on a block.', low=0,
-      high=1, double=True)
+      high=1, double=True, of_gridlu=True)
 
   # The run.
   steps: int = _setting(
@@ -629,6 +636,12 @@ def load(path: str) -> Config:
   except (ValueError, TypeError) as error:  # Not JSON, or unknown settings.
     raise ConfigError(
         f'{path} is not a configuration of this version ({error}).') from error
+
+
+def of_gridlu() -> list[str]:
+  """Returns the names of the settings that only GridLU has."""
+  return [field.name for field in dataclasses.fields(Config)
+          if field.metadata['of_gridlu']]
 
 
 def differences(old: Config, new: Config) -> Iterable[str]:

@@ -37,10 +37,6 @@ _OF_REWARD_PREDICTION = (
     'reward_prediction_cost', 'reward_prediction_batch_size',
     'reward_prediction_replay_size', 'reward_prediction_of',
     'reward_prediction_goals')
-_OF_GRIDLU = (
-    'instructions', 'held_out', 'held_out_share', 'held_out_seed', 'physics',
-    'episode_length', 'solved_starts', 'truncate', 'noop', 'first_steps',
-    'first_instructions', 'first_distance', 'repeated_share')
 # Of a curriculum.
 _OF_FIRST_STEPS = ('first_instructions', 'first_distance')
 
@@ -165,7 +161,7 @@ def _unused(config: config_lib.Config) -> frozenset[str]:
   if not config.reward_prediction:
     unused.update(_OF_REWARD_PREDICTION)
   if config.world not in tasks.TASKS:
-    unused.update(_OF_GRIDLU)
+    unused.update(config_lib.of_gridlu())
   elif not tasks.find(config.world).has_ground_truth:
     unused.add('solved_starts')
   if config.held_out == 'none':

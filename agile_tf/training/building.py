@@ -53,10 +53,7 @@ def make_world(config: config_lib.Config, held_out: bool = False,
   """
   if config.world not in tasks.TASKS:
     default = config_lib.Config()
-    for name in ('instructions', 'held_out', 'physics', 'episode_length',
-                 'solved_starts', 'truncate', 'noop', 'first_steps',
-                 'first_instructions', 'first_distance', 'repeated_share',
-                 'dataset_size', 'dataset_seed', 'dataset_carrying'):
+    for name in config_lib.of_gridlu():
       if getattr(config, name) != getattr(default, name):
         raise config_lib.ConfigError(
             f'--{name}={getattr(config, name)} is a setting of GridLU, but '

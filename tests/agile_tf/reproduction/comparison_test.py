@@ -121,7 +121,7 @@ class DifferencesTest(parameterized.TestCase):
     names = {field.name for field in dataclasses.fields(config_lib.Config)}
     groups = [value for name, value in vars(comparison).items()
               if name.startswith('_OF_')]
-    self.assertLen(groups, 6)
+    self.assertLen(groups, 5)
     for group in (*groups, _SETTINGS):
       self.assertContainsSubset(group, names)
 

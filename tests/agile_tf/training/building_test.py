@@ -200,12 +200,18 @@ class BuildingTest(parameterized.TestCase):
                        ('a.' * 5000 + 'a:b', 'too long')):
       with self.assertRaisesRegex(ValueError, part):
         building.make_world(config_lib.Config(world=name))
-    with self.assertRaisesRegex(config_lib.ConfigError, 'setting of GridLU'):
+
+  @parameterized.parameters(*dict(
+      instructions='AGENT', held_out='strings', held_out_share=0.5,
+      held_out_seed=1, physics='immovable_red_rects', episode_length=4,
+      solved_starts=True, truncate=True, noop=True, first_steps=1,
+      first_instructions='x', repeated_share=0.5,
+      dataset_size=10, dataset_seed=1, dataset_carrying=1.0).items())
+  def test_other_worlds_do_not_have_gridlus_settings(self, name, value):
+    with self.assertRaisesRegex(
+        config_lib.ConfigError, f'--{name}={value} is a setting of GridLU'):
       building.make_world(
-          config_lib.Config(world='builtins:list', episode_length=4))
-    with self.assertRaisesRegex(config_lib.ConfigError, 'dataset_size=10 is a'):
-      building.make_world(
-          config_lib.Config(world='builtins:list', dataset_size=10))
+          config_lib.Config(world='builtins:list', **{name: value}))
 
   def test_instructions_are_chosen_by_their_text(self):
     for pattern, count in (('', 990), ('AGENT', 150),
