@@ -116,8 +116,10 @@ class Config:
       'paper', 'How the weights of both networks start. "paper": truncated '
       'normal with sigma = 1 / sqrt(fan_in). "he": with the variance '
       '2 / fan_in before a ReLU, 64 input channels of a module counted in '
-      'place of 128, and a policy that is uniform at first.',
-      choices=('paper', 'he'))
+      'place of 128, and a policy that is uniform at first. "unit_tokens": as '
+      '"paper", but gamma, beta and embeddings have a sigma of 1 in place of '
+      '1 / sqrt(number of tokens).',
+      choices=('paper', 'he', 'unit_tokens'))
 
   # The reward.
   reward: str = _setting(

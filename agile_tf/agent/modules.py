@@ -29,6 +29,9 @@ class Initialization(NamedTuple):
   gain: float  # Of the layers before a ReLU; 1 for others.
   logits_gain: float  # Of the policy's last layer.
   module_inputs: int  # What counts as W_m's input channels.
+  # Of gamma, beta and embeddings, which belong to tokens. None: 1 / sqrt(number
+  # of tokens), as in Sonnet's embedding layer until November 2018.
+  token_sigma: float | None = None
 
 
 # The standard deviation of a standard normal that is truncated at 2.
@@ -43,7 +46,18 @@ INITIALIZATIONS = {
     # discriminator would tell its states from goal states by that alone. With
     # a small gain it is uniform.
     'he': Initialization(2**0.5 / _TRUNCATED, 0.01, CHANNELS),
+    # Sonnet's embedding layer since November 2018, which is between the first
+    # and the last version of the paper.
+    'unit_tokens': Initialization(1.0, 1.0, 2 * CHANNELS, token_sigma=1.0),
 }
+
+
+def _token_initializer(num_tokens: int, initialization: Initialization
+                      ) -> snt.initializers.Initializer:
+  """Returns what draws the vectors of tokens."""
+  sigma = initialization.token_sigma
+  return snt.initializers.TruncatedNormal(
+      stddev=num_tokens**-0.5 if sigma is None else sigma)
 
 
 def make_kernel(inputs: int, channels: int, size: int, gain: float,
@@ -151,9 +165,8 @@ class FilmNmn(snt.Module):
   is left out instead. The modules of the lowest level, which all take the
   scene, share its convolution. Both are exact.
 
-  gamma and beta are tables with a row a token, truncated normal with
-  sigma = 1 / sqrt(number of tokens), which is what the embedding layer of the
-  paper's time did.
+  gamma and beta are tables with a row a token, truncated normal. Their sigma is
+  1 / sqrt(number of tokens) unless `Initialization` has another.
   """
 
   def __init__(self, grammar: instructions.Grammar,
@@ -161,7 +174,7 @@ class FilmNmn(snt.Module):
     super().__init__(name=name)
     self._slots = grammar.slots
     self._num_tokens = num_tokens = len(grammar.tokens)
-    film = snt.initializers.TruncatedNormal(stddev=num_tokens**-0.5)
+    film = _token_initializer(num_tokens, initialization)
     self._w = make_kernel(
         2 * CHANNELS, CHANNELS, 3, initialization.gain,
         counted=initialization.module_inputs)
@@ -265,13 +278,13 @@ class InstructionLstm(snt.Module):
   """
 
   def __init__(self, grammar: instructions.Grammar,
-               name: str = 'instruction_lstm'):
+               initialization: Initialization, name: str = 'instruction_lstm'):
     super().__init__(name=name)
     self._order = grammar.preorder
     self._num_tokens = num_tokens = len(grammar.tokens)
     width = round(6 * num_tokens**0.25)
     inputs = width + LSTM_UNITS
-    embedding = snt.initializers.TruncatedNormal(stddev=num_tokens**-0.5)
+    embedding = _token_initializer(num_tokens, initialization)
     gates = snt.initializers.TruncatedNormal(stddev=inputs**-0.5)
     self._embeddings = tf.Variable(
         embedding([num_tokens, width], tf.float32), name='embeddings')
@@ -315,7 +328,7 @@ class LstmFeatures(snt.Module):
   def __init__(self, grammar: instructions.Grammar,
                initialization: Initialization, name: str = 'features'):
     super().__init__(name=name)
-    self._lstm = InstructionLstm(grammar)
+    self._lstm = InstructionLstm(grammar, initialization)
     channels = [_PATCH_CHANNELS] + [n for n, _ in _LSTM_LAYERS]
     sizes = [_PATCH_SIZE] + [3] * len(_LSTM_LAYERS)
     self._kernels = [

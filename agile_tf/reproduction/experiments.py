@@ -160,6 +160,8 @@ _SHORT = '--steps=800000'
 _READINGS: dict[str, tuple[str, ...]] = {
     'solved_starts': ('--solved_starts=true',),
     'td_lambda': ('--td_lambda=0',),
+    # The default of Sonnet's embedding layer changed in the paper's year.
+    'unit_tokens': ('--initialization=unit_tokens',),
 }
 A3C_RP_READINGS: dict[str, tuple[str, ...]] = {
     **_READINGS,

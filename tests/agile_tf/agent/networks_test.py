@@ -255,6 +255,24 @@ class NetworksTest(parameterized.TestCase):
       np.testing.assert_allclose(
           value, ratio * paper[name], rtol=1e-5, err_msg=name)
 
+  @parameterized.product(
+      kind=('policy', 'discriminator'), model=('nmn', 'lstm'))
+  def test_vectors_of_tokens_may_have_a_sigma_of_1(self, kind, model):
+    make = networks.policy if kind == 'policy' else networks.discriminator
+    arguments = model, self._grammar, _SHAPE, *([5] * (kind == 'policy'))
+    unit, paper = (_initial(make(*arguments, name), 5)
+                   for name in ('unit_tokens', 'paper'))
+    larger = set()
+    for name, value in unit.items():
+      of_token = value.shape[:1] == (12,) and len(value.shape) == 2
+      ratio = 12**0.5 if of_token else 1  # The square root of the tokens.
+      np.testing.assert_allclose(
+          value, ratio * paper[name], rtol=1e-5, err_msg=name)
+      if of_token:
+        larger.add(name.rsplit('/', 1)[-1])
+    self.assertEqual(
+        larger, {'gamma', 'beta'} if model == 'nmn' else {'embeddings'})
+
   @parameterized.parameters('policy', 'discriminator')
   def test_initial_values_follow_from_the_seed(self, kind):
     network = _network(kind)
