@@ -176,7 +176,7 @@ RHO50_READINGS: dict[str, tuple[str, ...]] = {
     # With free threads the discriminator's worker is the slowest: it has 512
     # states to read for each update.
     'slow_discriminator': ('--steps_per_discriminator_update=675',),
-    # With 1, the agent carries every block that it stands on.
+    # The agent carries half of the blocks that it stands on.
     'dataset_carrying': ('--dataset_carrying=0.5',),
 }
 _OTHER_READING = '--why=Another reading of the paper.'

@@ -18,6 +18,7 @@ from agile_tf.agent import worlds
 from agile_tf.training import building
 from agile_tf.training import checkpoints
 from agile_tf.training import resources
+from tests.agile_tf import tiny
 
 _FIELDS = dataclasses.fields(config_lib.Config)
 _settings = hypothesis.settings(
@@ -37,11 +38,8 @@ _MEMORY = 2**34  # Of some machine.
 
 def _read(arguments):
   """Reads flags as programs do; returns None for an error that names them."""
-  values = flags.FlagValues()
-  config_lib.define_flags(values)
   try:
-    values(['program', *arguments])
-    return config_lib.from_flags(values)
+    return tiny.read(arguments)
   except (flags.Error, config_lib.ConfigError) as error:
     return None if str(error) else error
 
