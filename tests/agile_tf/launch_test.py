@@ -163,7 +163,12 @@ class LaunchTest(parameterized.TestCase):
     # Each of three threads may be one rollout of two steps ahead.
     self.assertAlmostEqual(values['steps'] / values['iterations'], 8, delta=.6)
     self.assertLen(values['actors'], 4)
-    self.assertLen(tiny.rows(run_dir), 5)
+    # The main thread writes a row when a multiple of log_steps has passed. It
+    # may wake after two of them, so only the last is sure to have its row.
+    passed = [int(row['steps']) // 48 for row in tiny.rows(run_dir)]
+    self.assertEqual(passed, sorted(set(passed)))
+    self.assertGreaterEqual(passed[0], 1)
+    self.assertGreaterEqual(passed[-1], 5)
 
   def test_rows_and_checkpoints_of_threads_follow_each_other(self):
     run_dir = self.create_tempdir().full_path
