@@ -9,7 +9,9 @@ from the run's `metrics.csv`, and its settings from `config.json`: to copy a
 run, copy both files.
 
 Solid lines are ours: the mean over seeds, with a band of one standard deviation
-over seeds. Dashed lines are the paper's. Unfinished runs are drawn up to their
+over seeds. Dashed lines are the paper's, which are moving averages over 16 to
+30 million steps. Where our runs have so many, their solid line is averaged in
+the same way, and a dotted line is not. Unfinished runs are drawn up to their
 last step; the line is thin where some seeds are missing. If our runs are
 shorter than the paper's, the axis ends at twice their steps, or at twice the
 step where the paper's curves begin. Runs on other instructions than the
@@ -101,10 +103,18 @@ def _draw(ax: axes.Axes, runs: _Runs,
     else:
       shown = max(longest, min(2 * max(longest, paper_begins), paper_ends))
     ax.set_xlim(0, shown)
+  any_averaged = False
   for i, name in enumerate(variants):
     color = f'C{i}'
     if name in drawn:
       mean = drawn[name]
+      averaged = None
+      if name in published and not replica:
+        averaged = results.mean_curve(
+            runs[name], column, published[name].window)
+      if averaged is not None:
+        ax.plot(mean.steps, mean.mean, color=color, linewidth=1, linestyle=':')
+        mean, any_averaged = averaged, True
       ax.plot(mean.steps, mean.mean, color=color, linewidth=0.6)
       ax.plot(mean.steps[mean.complete], mean.mean[mean.complete], color=color,
               label=f'{_label(name, runs[name])} ({len(runs[name])})')
@@ -124,6 +134,9 @@ def _draw(ax: axes.Axes, runs: _Runs,
   if published:
     ax.plot([], [], color='gray', linestyle='--', linewidth=1,
             label=f'paper (to {paper_ends / 1e6:.0f} million steps)')
+  if any_averaged:
+    ax.plot([], [], color='gray', linestyle=':', linewidth=1,
+            label="ours, not averaged as the paper's")
   _label_steps(ax, shown)
   ax.set_ylabel(_COLUMNS[column])
   ax.yaxis.set_major_formatter(lambda y, _: f'{100 * y:g} %')
@@ -340,13 +353,15 @@ def table(runs: _Runs) -> str:
 
   Success rates come first, then the reward models, then the evaluations. The
   paper's rate "after as many steps" is the mean of its curve at the seeds' last
-  steps, if the curve has them.
+  steps, if the curve has them. It is a moving average, and "ours, averaged as
+  the paper's" is the same one.
   """
   lines = [
       _row('', 'job', 'seeds', 'steps', 'ours, at the end', 'ours, best',
-           'ours, evaluated', 'paper, after as many steps',
-           'paper, at the end', 'paper, in its text or best'),
-      _row(*['---'] * 10)]
+           'ours, evaluated', "ours, averaged as the paper's",
+           'paper, after as many steps', 'paper, at the end',
+           'paper, in its text or best'),
+      _row(*['---'] * 11)]
   best_of_size = {f'data_{size}': rate
                   for size, rate in paper.data_efficiency().items()}
   for column, note in _TABLE_COLUMNS.items():
@@ -361,7 +376,7 @@ def table(runs: _Runs) -> str:
       if 'false' not in column:
         best = [curves.best(run.curve, column) for run in known]
       steps = sorted({int(run.curve['steps'][-1]) for run in known})
-      there = None
+      there, averaged = None, []
       if published is not None and not known[0].is_replica:
         ends = [run.curve['steps'][-1] for run in known]
         # A whole run ends just after the last point of its curve.
@@ -369,12 +384,17 @@ def table(runs: _Runs) -> str:
             max(ends) <= 1.01 * published.steps[-1]):
           there = float(np.mean(
               np.interp(ends, published.steps, published.mean)))
+          averaged = [
+              float(curves.moving_average(
+                  run.curve, column, run.curve['steps'][-1:],
+                  published.window)[0]) for run in known]
       lines.append(_row(
           f'{_label(name, known)}{note}', _job(known), str(len(known)),
           ' to '.join(f'{n:,}' for n in dict.fromkeys([steps[0], steps[-1]])),
           _spread([results.end(run, column) for run in known]),
           _spread([b.rate for b in best if b is not None]),
           '' if note else _spread(results.rates(known, 'evaluation')),
+          _spread(averaged),
           _percent(there),
           _percent(None if published is None else float(published.mean[-1])),
           _percent(paper.TEXT.get(
@@ -390,7 +410,7 @@ def table(runs: _Runs) -> str:
         if measured:
           lines.append(_row(
               text, _job(runs[name]), str(len(measured)), '', '', '',
-              _spread(measured), '', '', _percent(rate)))
+              _spread(measured), '', '', '', _percent(rate)))
   return '\n'.join(lines)
 
 

@@ -63,6 +63,43 @@ def averaged(curve: dict[str, np.ndarray], column: str, edges: np.ndarray
   Returns:
     float64 [N], NaN where the curve has no value.
   """
+  weight, total = np.diff(_totals(curve, column, edges))
+  return np.divide(total, weight, out=np.full(len(weight), np.nan),
+                   where=weight > 0)
+
+
+def moving_average(curve: dict[str, np.ndarray], column: str,
+                   ends: np.ndarray, window: float) -> np.ndarray:
+  """Returns the means of a column over the steps before some points.
+
+  Args:
+    curve: From `read`.
+    column: The column to average.
+    ends: float64 [N], the points.
+    window: How many steps before each point.
+
+  Returns:
+    float64 [N], NaN where the curve has not all these steps. 1 % may be missing
+    because the first rows have no episode, and the last row ends where it can.
+  """
+  weight, total = (_totals(curve, column, ends) -
+                   _totals(curve, column, ends - window))
+  return np.divide(total, weight, out=np.full(len(weight), np.nan),
+                   where=weight > 0.99 * window)
+
+
+def _totals(curve: dict[str, np.ndarray], column: str, at: np.ndarray
+           ) -> np.ndarray:
+  """Returns the steps that have a value, and the sum of the values over them.
+
+  Args:
+    curve: From `read`.
+    column: The column to sum up.
+    at: float64 [N], the steps to count up to.
+
+  Returns:
+    float64 [2, N], the counts and the sums.
+  """
   steps = curve['steps']
   values = curve.get(column, np.full(len(steps), np.nan))
   known = np.isfinite(values)
@@ -72,13 +109,10 @@ def averaged(curve: dict[str, np.ndarray], column: str, edges: np.ndarray
   corners = np.stack([begins, ends], axis=1).reshape(-1)
   shares = np.stack([np.zeros(len(ends)), ends - begins], axis=1).reshape(-1)
   if not len(corners):
-    return np.full(len(edges) - 1, np.nan)
-  weight = np.interp(edges, corners, np.cumsum(shares))
-  total = np.interp(
-      edges, corners, np.cumsum(shares * np.repeat(values, 2)))
-  weight, total = np.diff(weight), np.diff(total)
-  return np.divide(total, weight, out=np.full(len(weight), np.nan),
-                   where=weight > 0)
+    return np.zeros((2, len(at)))
+  return np.stack([
+      np.interp(at, corners, np.cumsum(shares)),
+      np.interp(at, corners, np.cumsum(shares * np.repeat(values, 2)))])
 
 
 # The most intervals that a run's curve is averaged over (the paper's have 126

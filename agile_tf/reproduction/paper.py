@@ -74,7 +74,14 @@ def value(cell: Cell, world: str) -> float:
 
 
 class Curve(NamedTuple):
-  """A published curve, the mean of five runs, digitised from its figure."""
+  """A published curve, the mean of five runs, digitised from its figure.
+
+  Its points are moving averages, probably over 1,000 episodes of each run. They
+  seem to be few of all episodes: they span many millions of steps. The reasons
+  to think so are in launch/results/paper/README.md, and paper_test.py has them
+  as tests.
+  """
+  window: float  # The steps that a point averages over: those before it.
   steps: np.ndarray  # float64 [N]
   mean: np.ndarray  # float64 [N], a rate
   band: np.ndarray  # float64 [N], half the height of the shaded area
@@ -125,8 +132,8 @@ def _read(name: str) -> dict[str, np.ndarray]:
 def curve(variant: str, column: str) -> Curve | None:
   """Returns the published curve of a variant, or None if there is none.
 
-  The figures draw a line from step 0 to the first logged point, at about 20
-  million steps. The curve here begins with that point.
+  The figures draw a flat line from step 0 to the first average. The curve here
+  begins with the last point of that line.
 
   Args:
     variant: A key of `experiments.VARIANTS`.
@@ -139,7 +146,12 @@ def curve(variant: str, column: str) -> Curve | None:
   scale = 1.0 if column == 'success_rate' else 0.01  # The others are percent.
   mean = columns['mean'] if 'mean' in columns else columns['mean_pct']
   first = np.argmax(mean != mean[0]) - 1
-  return Curve(columns['env_steps'][first:], scale * mean[first:],
+  steps, mean = columns['env_steps'][first:], mean[first:]
+  # The points are 4 million steps apart. Between the first two, the curve
+  # becomes the line through the next two.
+  window = steps[1] - (mean[1] - mean[0]) * (
+      (steps[2] - steps[1]) / (mean[2] - mean[1]))
+  return Curve(float(np.clip(window, steps[0], steps[1])), steps, scale * mean,
                scale * columns['half_band'][first:])
 
 

@@ -158,11 +158,18 @@ def deviation(values: np.ndarray | Sequence[float]) -> np.ndarray:
   return np.sqrt(squares / np.maximum(count - 1, 1))
 
 
-def mean_curve(runs: Sequence[Run], column: str) -> Mean | None:
+def mean_curve(runs: Sequence[Run], column: str, window: float = 0
+              ) -> Mean | None:
   """Returns a column averaged over seeds, or None if no run has it.
 
   All seeds are averaged over the same intervals of steps. Where only some have
   got so far, the mean is over these.
+
+  Args:
+    runs: The seeds.
+    column: The column of metrics.csv.
+    window: If not 0, a value is a moving average over so many steps in place of
+      its interval. Then it is also None if no run has so many.
   """
   runs = [run for run in runs
           if np.isfinite(run.curve.get(column, np.nan)).any()]
@@ -171,9 +178,12 @@ def mean_curve(runs: Sequence[Run], column: str) -> Mean | None:
   ends = [run.curve['steps'][-1] for run in runs]
   edges = curves.intervals(
       max(ends), max(len(run.curve['steps']) for run in runs))
-  values = np.stack([curves.averaged(run.curve, column, edges)
-                     for run in runs])
+  values = np.stack([
+      curves.moving_average(run.curve, column, edges[1:], window) if window
+      else curves.averaged(run.curve, column, edges) for run in runs])
   drawn = np.isfinite(values).any(axis=0)
+  if not drawn.any():
+    return None
   values, last_steps = values[:, drawn], edges[1:][drawn]
   return Mean(
       last_steps, np.nanmean(values, axis=0), deviation(values),

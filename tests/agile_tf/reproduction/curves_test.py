@@ -54,6 +54,26 @@ class CurvesTest(absltest.TestCase):
     np.testing.assert_allclose(
         curves.averaged({'steps': steps, 'x': values}, 'x', edges), expected)
 
+  def test_a_moving_average_is_of_the_steps_before_a_point(self):
+    rng = np.random.default_rng(0)
+    steps = np.cumsum(rng.integers(1, 9, 50)).astype(float)
+    values = rng.uniform(size=50)
+    each = np.repeat(values, np.diff(steps, prepend=0).astype(int))
+    ends = np.arange(0, steps[-1] + 30, 7)
+    expected = [each[int(end) - 100:int(end)].mean()
+                if 100 <= end <= steps[-1] else np.nan for end in ends]
+    np.testing.assert_allclose(
+        curves.moving_average({'steps': steps, 'x': values}, 'x', ends, 100),
+        expected)
+    # The first row, of a hundredth of the steps, has no value.
+    steps, values = np.array([1., 100, 150]), np.array([np.nan, .5, 1])
+    np.testing.assert_allclose(
+        curves.moving_average({'steps': steps, 'x': values}, 'x',
+                              np.array([99., 100.5, 150]), 100),
+        [np.nan, (99 * .5 + .5) / 99.5, .75])
+    self.assertTrue(np.isnan(curves.moving_average(
+        {'steps': steps}, 'x', np.array([100.]), 10)).all())
+
   def test_refuses(self):
     folder = self.create_tempdir()
     with self.assertRaisesRegex(curves.CurveError, 'There is no .*metrics.csv'):

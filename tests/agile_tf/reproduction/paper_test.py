@@ -9,6 +9,12 @@ from agile_tf.reproduction import paper
 from gridlu import vectorized
 
 
+def _all_curves():
+  return [(name, column) for name in experiments.VARIANTS for column in (
+      'success_rate', 'reward_model_accuracy', 'false_positives',
+      'false_negatives', 'entropy') if paper.curve(name, column) is not None]
+
+
 class CurvesTest(parameterized.TestCase):
 
   # Figure 4 (left, middle) at 50, 100 and 200 million steps.
@@ -47,29 +53,53 @@ class CurvesTest(parameterized.TestCase):
         100 * paper.curve(name, column).band[0], percent, places=2)
 
   def test_curves_are_rates_of_known_variants(self):
-    count = 0
-    for name in experiments.VARIANTS:
-      for column in ('success_rate', 'reward_model_accuracy',
-                     'false_positives', 'false_negatives', 'entropy'):
-        curve = paper.curve(name, column)
-        if curve is None:
-          continue
-        count += 1
-        self.assertBetween(curve.mean.min(), 0, 1)
-        self.assertBetween(curve.mean.max(), 0, 1)
-        self.assertTrue((curve.band >= 0).all())
-        self.assertTrue((np.diff(curve.steps) > 0).all())
-    self.assertEqual(count, 7 + 3 * 4)
+    for name, column in _all_curves():
+      curve = paper.curve(name, column)
+      self.assertBetween(curve.mean.min(), 0, 1)
+      self.assertBetween(curve.mean.max(), 0, 1)
+      self.assertTrue((curve.band >= 0).all())
+      self.assertTrue((np.diff(curve.steps) > 0).all())
+    self.assertLen(_all_curves(), 7 + 3 * 4)
 
   @parameterized.parameters(
-      ('relations', 'success_rate', 20e6),
-      ('relations_a3c', 'success_rate', 12e6),
-      ('relations_lstm', 'success_rate', 28e6),
-      ('relations', 'false_positives', 20e6))
-  def test_curves_begin_with_the_first_logged_point(self, name, column, step):
+      ('relations', 'success_rate', 20e6, 22.2e6),
+      ('relations_a3c', 'success_rate', 12e6, 15.8e6),
+      ('relations_lstm', 'success_rate', 28e6, 30.2e6),
+      ('relations_rho50', 'reward_model_accuracy', 16e6, 20e6),
+      ('relations', 'false_positives', 20e6, 22.4e6))
+  def test_curves_begin_with_their_first_average(
+      self, name, column, step, window):
     curve = paper.curve(name, column)
     self.assertAlmostEqual(curve.steps[0], step, delta=1e4)
     self.assertNotEqual(curve.mean[0], curve.mean[1])
+    self.assertAlmostEqual(curve.window, window, delta=5e4)
+
+  @parameterized.parameters('relations_rho100', 'relations_rho75',
+                            'relations_rho50', 'relations')
+  def test_the_first_averages_are_of_1000_episodes_of_five_runs(self, name):
+    for column in ('reward_model_accuracy', 'false_positives',
+                   'false_negatives'):
+      count = 5 * 1000 * 30 * paper.curve(name, column).mean[0]
+      # The curves have four decimals of a percent: 0.075 states.
+      self.assertAlmostEqual(count, round(count), delta=.076)
+
+  def test_changes_are_undone_a_window_later(self):
+    # Changes of a moving average of independent values: of a correlation of
+    # -0.5 a window apart, and of none before. Of independent points: -0.5 next
+    # to each other.
+    correlations = []
+    for name, column in _all_curves():
+      curve = paper.curve(name, column)
+      changes = np.diff(curve.mean[len(curve.mean) // 2:])
+      around = np.pad(changes, 10, mode='reflect')
+      changes = changes - np.convolve(around, np.ones(21) / 21, 'valid')
+      points = round(curve.window / np.diff(curve.steps).mean())
+      correlations.append([
+          np.mean(changes[lag:] * changes[:-lag]) / np.mean(changes**2)
+          for lag in (1, 2, 3, points)])
+    mean = np.mean(correlations, axis=0)
+    self.assertGreater(mean[:3].min(), 0)
+    self.assertLess(mean[3], -.25)
 
   def test_a3c_begins_as_a_random_policy_without_solved_starts(self):
     rates = []
