@@ -76,10 +76,9 @@ def value(cell: Cell, world: str) -> float:
 class Curve(NamedTuple):
   """A published curve, the mean of five runs, digitised from its figure.
 
-  Its points are moving averages, probably over 1,000 episodes of each run. They
-  seem to be few of all episodes: they span many millions of steps. The reasons
-  to think so are in launch/results/paper/README.md, and paper_test.py has them
-  as tests.
+  Its points are moving averages, probably over 1,000 episodes of each run,
+  measured among all those of 16 to 30 million steps. The reasons to think so
+  are in launch/results/paper/README.md; paper_test.py has them as tests.
   """
   window: float  # The steps that a point averages over: those before it.
   steps: np.ndarray  # float64 [N]

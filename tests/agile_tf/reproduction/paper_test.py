@@ -43,7 +43,7 @@ class CurvesTest(parameterized.TestCase):
       self.assertAlmostEqual(
           100 * np.interp(100e6, curve.steps, curve.mean), expected, delta=.4)
 
-  # Half of the widths at the first logged point, in percent.
+  # Half of the widths at the first average, in percent.
   @parameterized.parameters(
       ('relations_a3c', 'success_rate', .33),
       ('relations_rho50', 'false_positives', 1.47),
