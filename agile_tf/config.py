@@ -155,6 +155,10 @@ class Config:
       'this_state', 'The reward to predict from a replayed state: that of '
       '"this_state", or of the "next_state", to which the action led, as the '
       "paper's words can be read.", choices=('this_state', 'next_state'))
+  reward_prediction_balanced: bool = _setting(
+      True, 'Whether half of the replayed states were rewarded, as soon as '
+      'there are any (as in UNREAL). Otherwise they are drawn uniformly: the '
+      'paper does not say.')
   reward_prediction_goals: int = _setting(
       0, 'Goal examples that reward prediction also learns from, for each '
       'rollout of a worker, as rewarded states, and as many with the '

@@ -79,15 +79,17 @@ class ReplayBuffer:
       rows = rng.integers(self._size(), size=count)
       return signatures.Pairs(self._codes[rows], self._observations[rows])
 
-  def sample_balanced(
-      self, rng: np.random.Generator, count: int
+  def sample_with_rewards(
+      self, rng: np.random.Generator, count: int, balanced: bool = True
   ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Draws half from positive and half from zero rewards, where both exist.
+    """Draws triples with replacement.
 
     Args:
       rng: Draws the indices.
-      count: How many triples to draw. If it is odd, the larger part has zero
-        reward.
+      count: How many triples to draw.
+      balanced: Whether half have a positive and half a zero reward, where both
+        exist (if `count` is odd, the larger part has zero reward). Otherwise
+        all entries are equally likely.
 
     Returns:
       codes int32 [count, slots], observations uint8 [count, ...] and positive
@@ -99,7 +101,7 @@ class ReplayBuffer:
     with self._lock:
       positive = self._positive[:self._size()]
       kinds = [np.flatnonzero(~positive), np.flatnonzero(positive)]
-      if not all(map(len, kinds)):
+      if not (balanced and all(map(len, kinds))):
         kinds = [np.arange(len(positive))] * 2
       rows = np.concatenate([
           rng.choice(kinds[0], count - count // 2),

@@ -211,16 +211,17 @@ class RewardPrediction:
   """The replay that reward prediction is trained on (appendix C).
 
   It contains the policy workers' instructions and states, and whether each
-  state, or the one after it, was rewarded. Half of a batch is drawn from those
-  with a reward and half from the others, if both exist. A batch may also have
-  goal examples, and as many with the instruction of another one, which the
-  paper's has not.
+  state, or the one after it, was rewarded. Half of a balanced batch is drawn
+  from those with a reward and half from the others, if both exist. A batch may
+  also have goal examples, and as many with the instruction of another one,
+  which the paper's has not.
   """
 
   def __init__(self, buffer: replay.ReplayBuffer, batch_size: int,
                rng: np.random.Generator,
                goal_examples: worlds.GoalExamples | None = None,
-               num_goals: int = 0, of_next_state: bool = False):
+               num_goals: int = 0, of_next_state: bool = False,
+               balanced: bool = True):
     """Makes a replay.
 
     Args:
@@ -231,9 +232,11 @@ class RewardPrediction:
       num_goals: Goal examples for each rollout of a worker.
       of_next_state: Whether the reward to predict from a state is that of the
         next state.
+      balanced: Whether batches are balanced, or drawn uniformly.
     """
     self.rng = rng
     self._of_next_state = of_next_state
+    self._balanced = balanced
     self._buffer = buffer
     self._batch_size = batch_size
     self._goal_examples = goal_examples
@@ -254,7 +257,8 @@ class RewardPrediction:
 
   def _batch(self) -> tuple[np.ndarray, ...]:
     """Draws the codes, observations and labels of one worker."""
-    batch = self._buffer.sample_balanced(self.rng, self._batch_size)
+    batch = self._buffer.sample_with_rewards(
+        self.rng, self._batch_size, self._balanced)
     if not self._num_goals:
       return batch
     assert self._goal_examples is not None

@@ -36,7 +36,7 @@ _OF_MODELLED_REWARD = ('reward_form', 'discriminator_model')
 _OF_REWARD_PREDICTION = (
     'reward_prediction_cost', 'reward_prediction_batch_size',
     'reward_prediction_replay_size', 'reward_prediction_of',
-    'reward_prediction_goals')
+    'reward_prediction_balanced', 'reward_prediction_goals')
 # Of a curriculum.
 _OF_FIRST_STEPS = ('first_instructions', 'first_distance')
 

@@ -166,6 +166,8 @@ _READINGS: dict[str, tuple[str, ...]] = {
 A3C_RP_READINGS: dict[str, tuple[str, ...]] = {
     **_READINGS,
     'next_state': ('--reward_prediction_of=next_state',),
+    # The paper does not repeat how UNREAL draws the states that it replays.
+    'uniform_replay': ('--reward_prediction_balanced=false',),
     'mean_loss': ('--policy_epsilon=22.5', '--policy_gradient_norm=600',
                   '--reward_prediction_cost=15'),
     # Our loss of the baseline has a factor of 1/2.

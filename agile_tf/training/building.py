@@ -411,7 +411,8 @@ def make_parts(config: config_lib.Config,
           predictions, config.reward_prediction_batch_size,
           np.random.default_rng(draw_seed), goal_examples,
           config.reward_prediction_goals,
-          config.reward_prediction_of == 'next_state')
+          config.reward_prediction_of == 'next_state',
+          config.reward_prediction_balanced)
     policy_workers.append(workers.PolicyWorker(
         # Half of the workers begin a rollout later, so that not all of them
         # are in the same part of their episodes.

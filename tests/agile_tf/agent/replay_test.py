@@ -51,7 +51,7 @@ class ReplayTest(parameterized.TestCase):
     buffer.add(*_triples(0, 5))
     rng = np.random.default_rng(0)
     for codes, observations, *positive in (
-        buffer.sample(rng, 9), buffer.sample_balanced(rng, 9)):
+        buffer.sample(rng, 9), buffer.sample_with_rewards(rng, 9)):
       self.assertEqual((codes.dtype, codes.shape), (np.int32, (9, 2)))
       self.assertEqual(
           (observations.dtype, observations.shape), (np.uint8, (9, 2, 3)))
@@ -76,7 +76,7 @@ class ReplayTest(parameterized.TestCase):
   def test_draws_follow_the_generator(self):
     buffer = replay.ReplayBuffer(10, 2, [2, 3])
     buffer.add(*_triples(0, 10))
-    for draw in (buffer.sample, buffer.sample_balanced):
+    for draw in (buffer.sample, buffer.sample_with_rewards):
       one, again, other = (
           draw(np.random.default_rng(seed), 8)[0].tolist()
           for seed in (1, 1, 2))
@@ -90,7 +90,7 @@ class ReplayTest(parameterized.TestCase):
     drawn = set()
     rng = np.random.default_rng(0)
     for _ in range(60):
-      codes, observations, positive = buffer.sample_balanced(rng, count)
+      codes, observations, positive = buffer.sample_with_rewards(rng, count)
       self._assert_whole(codes, observations)
       np.testing.assert_array_equal(positive, codes[:, 0] % 40 == 0)
       self.assertEqual(positive.sum(), expected)
@@ -104,7 +104,7 @@ class ReplayTest(parameterized.TestCase):
     buffer = replay.ReplayBuffer(10, 2, [2, 3])
     codes, observations, _ = _triples(0, 6)
     buffer.add(codes, observations, np.full([6], kind))
-    codes, observations, positive = buffer.sample_balanced(
+    codes, observations, positive = buffer.sample_with_rewards(
         np.random.default_rng(0), 200)
     self._assert_whole(codes, observations)
     self.assertEqual(set(codes[:, 0].tolist()), set(range(6)))
@@ -114,9 +114,20 @@ class ReplayTest(parameterized.TestCase):
     buffer = replay.ReplayBuffer(3, 2, [2, 3])
     buffer.add(*_triples(0, 2, every=100))
     rng = np.random.default_rng(0)
-    self.assertEqual(buffer.sample_balanced(rng, 4)[2].sum(), 2)
+    self.assertEqual(buffer.sample_with_rewards(rng, 4)[2].sum(), 2)
     buffer.add(*_triples(2, 2, every=100))
-    self.assertEqual(buffer.sample_balanced(rng, 4)[2].sum(), 0)
+    self.assertEqual(buffer.sample_with_rewards(rng, 4)[2].sum(), 0)
+
+  def test_not_balanced(self):
+    """All entries are equally likely: a tenth of them has a reward."""
+    buffer = replay.ReplayBuffer(50, 2, [2, 3])
+    buffer.add(*_triples(0, 50, every=10))
+    codes, observations, positive = buffer.sample_with_rewards(
+        np.random.default_rng(0), 50_001, balanced=False)
+    self._assert_whole(codes, observations)
+    np.testing.assert_array_equal(positive, codes[:, 0] % 10 == 0)
+    # 1,000 of each, with a standard deviation of 31.
+    np.testing.assert_allclose(np.bincount(codes[:, 0]), 1000, atol=160)
 
   @parameterized.parameters(4, 7, 11, 30)
   def test_state_round_trip(self, added):
@@ -129,7 +140,7 @@ class ReplayTest(parameterized.TestCase):
     for each in (buffer, restored):  # The ring goes on at the same place.
       each.add(*_triples(added, 2))
     self.assertEqual(self._contents(buffer), self._contents(restored))
-    for draw in ('sample', 'sample_balanced'):
+    for draw in ('sample', 'sample_with_rewards'):
       for one, other in zip(*(
           getattr(each, draw)(np.random.default_rng(3), 50)
           for each in (buffer, restored))):
@@ -141,7 +152,7 @@ class ReplayTest(parameterized.TestCase):
     buffer = replay.ReplayBuffer(7, 2, [2, 3])
     rng = np.random.default_rng(0)
     self.assertEmpty(buffer)
-    for draw in (buffer.sample, buffer.sample_balanced):
+    for draw in (buffer.sample, buffer.sample_with_rewards):
       with self.assertRaisesRegex(ValueError, 'empty: nothing to draw from'):
         draw(rng, 4)
 

@@ -195,6 +195,17 @@ class RewardPredictionTest(absltest.TestCase):
           stored['observations'][:, 0], after - 3 * of_next_state)
       np.testing.assert_array_equal(stored['positive'], after % 4 == 0)
 
+  def test_uniform(self):
+    """Batches then have the buffer's own share of rewards."""
+    predictions = workers.RewardPrediction(
+        replay.ReplayBuffer(100, 1, [1]), 1000, np.random.default_rng(0),
+        balanced=False)
+    rollout = _rollout(5, 3)
+    positive = predictions.exchange(
+        rollout, rollout.observations[1:, :, 0] % 15 == 3).positive
+    # One of 15 states.
+    np.testing.assert_allclose(positive.mean(1), 1 / 15, atol=0.04)
+
   def test_none_in_the_paper(self):
     predictions = workers.RewardPrediction(
         replay.ReplayBuffer(100, 1, [1]), 4, np.random.default_rng(0))
