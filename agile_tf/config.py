@@ -194,6 +194,9 @@ class Config:
       'with the same instruction and first state: of those whose last state '
       'was not rewarded. GridLU only. Not in the paper.', low=0, high=0.99,
       of_gridlu=True)
+  first_mean_square: float = _setting(
+      1.0, "RMSProp's mean square before the first update, for both networks: "
+      '1 as in TensorFlow 1, or 0 as in Sonnet 2. Adam has none.', low=0)
   policy_optimizer: str = _setting(
       'rmsprop', "The policy's optimiser: the paper's RMSProp, or Adam, whose "
       'beta_1 is 0.9 and whose beta_2 is --policy_decay.',

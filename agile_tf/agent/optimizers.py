@@ -1,7 +1,8 @@
 """RMSProp as in TensorFlow 1, Adam, and the parameters that threads share.
 
 The paper's optimiser is RMSProp (appendix C). It differs from today's in two
-ways: epsilon is inside the square root, and the mean square starts at one.
+ways: epsilon is inside the square root, and the mean square starts at one
+(unless `Updates.first_mean_square` says otherwise).
 
   mean_square <- decay * mean_square + (1 - decay) * g^2
   w <- w - learning_rate * g / sqrt(mean_square + epsilon)
@@ -46,6 +47,7 @@ class Updates(NamedTuple):
   gradient_norm: float  # Larger gradients are scaled down to this norm.
   max_column_norm: float | None = None  # None: columns are left alone.
   optimizer: str = 'rmsprop'  # One of `OPTIMIZERS`.
+  first_mean_square: float = 1.0  # Before RMSProp's first update.
 
 
 def clip_gradient(gradient: tf.Tensor, max_norm: float
@@ -143,8 +145,8 @@ class SharedParameters:
     self._lock = threading.Lock()
     self._variable = tf.Variable(initial)
     adam = settings.optimizer == 'adam'
-    self._mean_square = tf.Variable(
-        tf.zeros_like(initial) if adam else tf.ones_like(initial))
+    self._mean_square = tf.Variable(tf.fill(
+        initial.shape, 0.0 if adam else settings.first_mean_square))
     # RMSProp's momentum is 0, but the kernel still writes the last step of each
     # weight to this slot.
     self._momentum = tf.Variable(tf.zeros_like(initial))

@@ -164,6 +164,10 @@ def _unused(config: config_lib.Config) -> frozenset[str]:
     unused.update(config_lib.of_gridlu())
   elif not tasks.find(config.world).has_ground_truth:
     unused.add('solved_starts')
+  if config.policy_optimizer == 'adam' and (
+      config.discriminator_optimizer == 'adam' or
+      not config.trains_discriminator):
+    unused.add('first_mean_square')
   if config.held_out == 'none':
     unused.update(('held_out_share', 'held_out_seed'))
   if not config.first_steps:

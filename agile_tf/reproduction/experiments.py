@@ -162,6 +162,8 @@ _READINGS: dict[str, tuple[str, ...]] = {
     'td_lambda': ('--td_lambda=0',),
     # The default of Sonnet's embedding layer changed in the paper's year.
     'unit_tokens': ('--initialization=unit_tokens',),
+    # Where RMSProp starts in Sonnet 2.
+    'zero_mean_square': ('--first_mean_square=0',),
 }
 A3C_RP_READINGS: dict[str, tuple[str, ...]] = {
     **_READINGS,

@@ -265,7 +265,8 @@ def policy_updates(config: config_lib.Config) -> optimizers.Updates:
   """Returns the settings of the policy's updates."""
   return optimizers.Updates(
       config.policy_learning_rate, config.policy_decay, config.policy_epsilon,
-      config.policy_gradient_norm, optimizer=config.policy_optimizer)
+      config.policy_gradient_norm, optimizer=config.policy_optimizer,
+      first_mean_square=config.first_mean_square)
 
 
 def discriminator_updates(config: config_lib.Config) -> optimizers.Updates:
@@ -273,7 +274,8 @@ def discriminator_updates(config: config_lib.Config) -> optimizers.Updates:
   return optimizers.Updates(
       config.discriminator_learning_rate, config.discriminator_decay,
       config.discriminator_epsilon, config.discriminator_gradient_norm,
-      config.max_column_norm or None, config.discriminator_optimizer)
+      config.max_column_norm or None, config.discriminator_optimizer,
+      config.first_mean_square)
 
 
 def steps_per_discriminator_update(config: config_lib.Config) -> int:

@@ -39,6 +39,7 @@ _AT_LEAST = {
     'discriminator_head_start': 0, 'mismatched_share': 0,
     'first_distance': 0, 'first_entropy_weight': 0, 'entropy_weight_steps': 0,
     'policy_learning_rate_steps': 0, 'repeated_share': 0,
+    'first_mean_square': 0,
 }
 _MORE_THAN_0 = (
     'reward_scale', 'reward_prediction_cost', 'policy_learning_rate',

@@ -56,7 +56,7 @@ def _tensorflow_1(initial, gradients, settings):
 def _by_hand(initial, gradients, settings):
   """The same in float64, from the formulas."""
   values = initial.astype(np.float64)
-  mean_square = np.ones_like(values)
+  mean_square = np.full_like(values, settings.first_mean_square)
   for gradient in gradients:
     gradient = gradient.astype(np.float64)
     gradient *= min(1, settings.gradient_norm / np.sqrt(np.sum(gradient**2)))
@@ -200,14 +200,37 @@ class UpdateTest(parameterized.TestCase):
     self.assertTrue((states[0].numpy() < 0).all())
     np.testing.assert_array_equal(*states)
 
-  def test_first_step_from_a_mean_square_of_one(self):
-    # From zero it would be 1 / sqrt(1 - decay) = 3.16 times the rate.
+  @parameterized.parameters(
+      (1.0, -5e-4 * 1e-3 / np.sqrt(0.9)),
+      # From zero it is 1 / sqrt(1 - decay) = 3.16 times the rate.
+      (0.0, -5e-4 / np.sqrt(0.1 + 1e-4)))  # Epsilon is 1e-4 of g^2.
+  def test_first_step_from_a_mean_square(self, first_mean_square, expected):
     parameters = optimizers.SharedParameters(
         parameters_lib.Layout(['b'], [[1]]), np.zeros([1], np.float32),
-        _DISCRIMINATOR)
+        _DISCRIMINATOR._replace(first_mean_square=first_mean_square))
     parameters.apply(tf.constant([1e-3]))
+    np.testing.assert_allclose(parameters.snapshot(), [expected], rtol=1e-5)
+
+  def test_later_steps_from_another_mean_square(self):
+    rng = np.random.default_rng(0)
+    settings = _DISCRIMINATOR._replace(first_mean_square=0.25)
+    initial = _values(rng)
+    gradients = [_values(rng) for _ in range(3)]
+    parameters = optimizers.SharedParameters(_LAYOUT, initial, settings)
+    parameters.apply(*map(tf.constant, gradients))
     np.testing.assert_allclose(
-        parameters.snapshot(), [-5e-4 * 1e-3 / np.sqrt(0.9)], rtol=1e-5)
+        parameters.snapshot(), _by_hand(initial, gradients, settings),
+        rtol=1e-5, atol=1e-6)
+
+  def test_adam_starts_at_zero(self):
+    rng = np.random.default_rng(0)
+    initial, gradient = _values(rng), _values(rng)
+    parameters = optimizers.SharedParameters(
+        _LAYOUT, initial, _ADAM._replace(first_mean_square=1.0))
+    parameters.apply(tf.constant(gradient))
+    np.testing.assert_allclose(
+        parameters.snapshot(), _adam_by_hand(initial, [gradient], _ADAM),
+        rtol=1e-5, atol=1e-6)
 
 
 class ColumnsTest(parameterized.TestCase):

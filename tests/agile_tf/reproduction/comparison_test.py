@@ -188,6 +188,21 @@ class TableTest(parameterized.TestCase):
         else:
           self.assertEqual(line[:2], [name, 'unused'])
 
+  @parameterized.parameters(
+      ('rmsprop', 'rmsprop', 'discriminator', True),
+      ('rmsprop', 'adam', 'discriminator', True),
+      ('adam', 'rmsprop', 'discriminator', True),
+      ('adam', 'adam', 'discriminator', False),
+      ('adam', 'rmsprop', 'environment', False))
+  def test_adam_has_no_first_mean_square(
+      self, policy, discriminator, reward, used):
+    text = comparison.table_text(config_lib.Config(
+        policy_optimizer=policy, discriminator_optimizer=discriminator,
+        reward=reward))
+    self.assertEqual(
+        _line(text, 'first_mean_square').split(),
+        ['first_mean_square', '1' if used else 'unused', '1'])
+
   def test_a_world_of_ones_own_has_no_curriculum(self):
     text = comparison.table_text(config_lib.Config(
         world='own:world', dataset='goals.npz', first_steps=4,

@@ -80,16 +80,17 @@ class BuildingTest(parameterized.TestCase):
         policy_gradient_norm=.8, policy_optimizer='adam',
         discriminator_learning_rate=1.5, discriminator_decay=.9,
         discriminator_epsilon=1.7, discriminator_gradient_norm=1.8,
-        max_column_norm=1.9, discriminator_optimizer='adam')
+        max_column_norm=1.9, discriminator_optimizer='adam',
+        first_mean_square=2.5)
     self.assertEqual(building.policy_loss(config), gradients.PolicyLoss(
         discount=.1, td_lambda=.2, baseline_cost=.3, reward_prediction_cost=.4,
         averaged=True))
     self.assertEqual(building.policy_updates(config), optimizers.Updates(
         learning_rate=.5, decay=.6, epsilon=.7, gradient_norm=.8,
-        optimizer='adam'))
+        optimizer='adam', first_mean_square=2.5))
     self.assertEqual(building.discriminator_updates(config), optimizers.Updates(
         learning_rate=1.5, decay=.9, epsilon=1.7, gradient_norm=1.8,
-        max_column_norm=1.9, optimizer='adam'))
+        max_column_norm=1.9, optimizer='adam', first_mean_square=2.5))
 
   def test_generated_goal_examples_are_those_of_the_settings(self):
     config = tiny.config(dataset_size=40, dataset_seed=5, dataset_carrying=1.0)
