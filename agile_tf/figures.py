@@ -11,12 +11,13 @@ run, copy both files.
 Solid lines are ours: the mean over seeds, with a band of one standard deviation
 over seeds. Dashed lines are the paper's, which are moving averages over 16 to
 30 million steps. Where our runs have so many, their solid line is averaged in
-the same way, and a dotted line is not. Unfinished runs are drawn up to their
-last step; the line is thin where some seeds are missing. If our runs are
-shorter than the paper's, the axis ends at twice their steps, or at twice the
-step where the paper's curves begin. Runs on other instructions than the
-paper's, such as those of a laptop, are labelled so, and the paper's curves then
-have their own axis at the top.
+the same way, and a dotted line is not. A dot is what agile_tf.evaluate measured
+(`evaluation.json`), with its 95 % confidence interval. Unfinished runs are
+drawn up to their last step; the line is thin where some seeds are missing. If
+our runs are shorter than the paper's, the axis ends at twice their steps, or at
+twice the step where the paper's curves begin. Runs on other instructions than
+the paper's, such as those of a laptop, are labelled so, and the paper's curves
+then have their own axis at the top.
 
 The figures are written as PNG and SVG, and their numbers as table.md. The runs
 of `evening_settings` are in the table alone.
@@ -103,7 +104,7 @@ def _draw(ax: axes.Axes, runs: _Runs,
     else:
       shown = max(longest, min(2 * max(longest, paper_begins), paper_ends))
     ax.set_xlim(0, shown)
-  any_averaged = False
+  any_averaged = any_evaluated = False
   for i, name in enumerate(variants):
     color = f'C{i}'
     if name in drawn:
@@ -121,6 +122,10 @@ def _draw(ax: axes.Axes, runs: _Runs,
       ax.fill_between(
           mean.steps, mean.mean - mean.deviation, mean.mean + mean.deviation,
           color=color, alpha=0.2, linewidth=0)
+      points = results.points(runs[name]) if column == 'success_rate' else []
+      for point in points:
+        _draw_point(ax, point, color)
+        any_evaluated = True
     if name in published:
       curve = published[name]
       top.plot(curve.steps, curve.mean, color=color, linestyle='--',
@@ -137,6 +142,9 @@ def _draw(ax: axes.Axes, runs: _Runs,
   if any_averaged:
     ax.plot([], [], color='gray', linestyle=':', linewidth=1,
             label="ours, not averaged as the paper's")
+  if any_evaluated:
+    ax.plot([], [], color='gray', linestyle='', marker='o', markersize=3,
+            label='ours, evaluated (95 % interval)')
   _label_steps(ax, shown)
   ax.set_ylabel(_COLUMNS[column])
   ax.yaxis.set_major_formatter(lambda y, _: f'{100 * y:g} %')
@@ -146,6 +154,15 @@ def _draw(ax: axes.Axes, runs: _Runs,
       fontsize='small', title='ours (seeds)', title_fontsize='small',
       loc='upper left', bbox_to_anchor=(1.01, 1))  # Inside it hides curves.
   return True
+
+
+def _draw_point(ax: axes.Axes, point: results.Point, color: str) -> None:
+  """Draws an evaluation with its confidence interval."""
+  # Half of a point at the end of the axis would be cut off.
+  ax.errorbar(
+      point.steps, point.rate,
+      [[point.rate - point.low], [point.high - point.rate]], color=color,
+      marker='o', markersize=3, capsize=2, linewidth=1, clip_on=False)
 
 
 def _new(panels: int, width: float = 6.4

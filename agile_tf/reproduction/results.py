@@ -212,6 +212,29 @@ def are_replicas(runs: Iterable[Sequence[Run]]) -> bool:
   return True in found
 
 
+class Point(NamedTuple):
+  """The success rate of a checkpoint, as agile_tf.evaluate measured it."""
+  steps: int
+  rate: float
+  low: float  # The 95 % confidence interval (Wilson's).
+  high: float
+
+
+def points(runs: Sequence[Run]) -> list[Point]:
+  """Returns the evaluated success rates of runs, one for each.
+
+  Runs without an evaluation, or without its steps or interval, are left out.
+  """
+  found = []
+  for run in runs:
+    evaluation = run.evaluations.get('evaluation', {})
+    success = evaluation.get('success', {}).get('all', {})
+    if 'steps' in evaluation and 'interval' in success:
+      found.append(Point(
+          evaluation['steps'], success['rate'], *success['interval']))
+  return found
+
+
 def rates(runs: Sequence[Run], evaluation: str, group: str = 'all',
           key: str = 'rate') -> list[float]:
   """Returns the rates of a group of episodes, one for each evaluated seed."""

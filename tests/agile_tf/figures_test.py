@@ -81,6 +81,28 @@ class FiguresTest(parameterized.TestCase):
           figures.draw({'relations': [run]})['figure4_left']):
         np.testing.assert_allclose(line.get_ydata(), rates)
 
+  def test_evaluations_are_dots_with_their_intervals(self):
+    evaluation = {'steps': 20, 'success': {
+        'all': {'rate': .5, 'interval': [.4, .7]}}}
+    runs = [
+        finished.run('remark_log', seed, success_rate=[.1, .2],
+                     reward_model_accuracy=[.5, .6])._replace(
+                         evaluations={'evaluation': evaluation} if seed else {})
+        for seed in range(2)]
+    drawing = figures.draw({'remark_log': runs})['remarks']
+    success, accuracy = drawing.axes
+    dot, = success.containers
+    self.assertEmpty(accuracy.containers)
+    line, _, (interval,) = dot.lines
+    np.testing.assert_allclose(line.get_xydata(), [[20, .5]])
+    np.testing.assert_allclose(
+        interval.get_segments(), [[[20, .4], [20, .7]]])
+    for ax, expected in (success, True), (accuracy, False):
+      self.assertEqual(
+          'ours, evaluated (95 % interval)' in [
+              text.get_text() for text in ax.get_legend().get_texts()],
+          expected)
+
   def test_a_smaller_job_has_an_axis_of_its_own_and_says_so(self):
     small = finished.run(
         'relations', success_rate=[.1, .2], instructions='^North')

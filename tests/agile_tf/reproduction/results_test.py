@@ -114,6 +114,20 @@ class ResultsTest(absltest.TestCase):
         results.ResultError, 'relations_seed0 has no config.json'):
       results.load(twice[1:])
 
+  def test_points_are_evaluations_with_steps_and_interval(self):
+    success = {'all': {'rate': .5, 'interval': [.4, .7]}}
+    evaluations = (
+        {}, {'evaluation': {'steps': 30, 'success': success}},
+        {'seen': {'steps': 30, 'success': success}},
+        # As by versions that wrote less.
+        {'evaluation': {'success': success}},
+        {'evaluation': {'steps': 30, 'success': {'all': {'rate': .5}}}})
+    self.assertEqual(
+        results.points([
+            finished.run(success_rate=[.1])._replace(evaluations=found)
+            for found in evaluations]),
+        [results.Point(30, .5, .4, .7)])
+
   def test_refuses_what_is_no_evaluation(self):
     for seed, text in enumerate((
         '{', '[]', '{"success": {}}', '{"success": {"all": {"rate": "0.5"}}}')):
