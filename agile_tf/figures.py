@@ -98,12 +98,13 @@ def _draw(ax: axes.Axes, runs: _Runs,
     paper_ends = max(curve.steps[-1] for curve in published.values())
     if replica:
       top = ax.twiny()
-      top.set_xlim(0, paper_ends)
+      top.set_xlim(0, 1.02 * paper_ends)
       _label_steps(top, paper_ends)
       top.set_xlabel("the paper's steps, millions (dashed)")
     else:
       shown = max(longest, min(2 * max(longest, paper_begins), paper_ends))
-    ax.set_xlim(0, shown)
+    # Evaluations of a replica are dots at the end.
+    ax.set_xlim(0, 1.02 * shown if replica else shown)
   any_averaged = any_evaluated = False
   for i, name in enumerate(variants):
     color = f'C{i}'
