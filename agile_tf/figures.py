@@ -26,6 +26,7 @@ of `evening_settings` are in the table alone.
 from collections.abc import Mapping, Sequence
 import os
 import re
+import textwrap
 from typing import NamedTuple
 
 from absl import flags
@@ -44,6 +45,9 @@ _Runs = Mapping[str, Sequence[results.Run]]  # By variant.
 _COLUMNS = {
     'success_rate': 'success rate', 'reward_model_accuracy': 'accuracy',
     'false_positives': 'false positives', 'false_negatives': 'false negatives'}
+
+# Characters in a line of the legend.
+_LEGEND_WIDTH = 48
 
 # The columns of metrics.csv in the table, with the suffix of their labels.
 _TABLE_COLUMNS = {
@@ -119,7 +123,9 @@ def _draw(ax: axes.Axes, runs: _Runs,
         mean, any_averaged = averaged, True
       ax.plot(mean.steps, mean.mean, color=color, linewidth=0.6)
       ax.plot(mean.steps[mean.complete], mean.mean[mean.complete], color=color,
-              label=f'{_label(name, runs[name])} ({len(runs[name])})')
+              label=textwrap.fill(
+                  f'{_label(name, runs[name])} ({len(runs[name])})',
+                  _LEGEND_WIDTH, break_on_hyphens=False))
       ax.fill_between(
           mean.steps, mean.mean - mean.deviation, mean.mean + mean.deviation,
           color=color, alpha=0.2, linewidth=0)

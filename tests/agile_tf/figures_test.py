@@ -103,6 +103,16 @@ class FiguresTest(parameterized.TestCase):
               text.get_text() for text in ax.get_legend().get_texts()],
           expected)
 
+  def test_long_names_do_not_take_the_room_of_the_curves(self):
+    drawing = figures.draw({'a3c_rp_mean_loss': [
+        finished.run('a3c_rp_mean_loss', success_rate=[.1, .2])]}
+    )['a3c_rp_readings']
+    texts = [text.get_text() for text in
+             drawing.axes[0].get_legend().get_texts()]
+    self.assertIn(
+        'A3C-RP --policy_epsilon=22.5\n--policy_gradient_norm=600\n'
+        '--reward_prediction_cost=15 (1)', texts)
+
   def test_a_smaller_job_has_an_axis_of_its_own_and_says_so(self):
     small = finished.run(
         'relations', success_rate=[.1, .2], instructions='^North')
