@@ -145,8 +145,8 @@ class SharedParameters:
     self._lock = threading.Lock()
     self._variable = tf.Variable(initial)
     adam = settings.optimizer == 'adam'
-    self._mean_square = tf.Variable(tf.fill(
-        initial.shape, 0.0 if adam else settings.first_mean_square))
+    self._mean_square = tf.Variable(np.full_like(
+        initial, 0.0 if adam else settings.first_mean_square))
     # RMSProp's momentum is 0, but the kernel still writes the last step of each
     # weight to this slot.
     self._momentum = tf.Variable(tf.zeros_like(initial))

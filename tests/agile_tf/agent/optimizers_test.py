@@ -203,7 +203,8 @@ class UpdateTest(parameterized.TestCase):
   @parameterized.parameters(
       (1.0, -5e-4 * 1e-3 / np.sqrt(0.9)),
       # From zero it is 1 / sqrt(1 - decay) = 3.16 times the rate.
-      (0.0, -5e-4 / np.sqrt(0.1 + 1e-4)))  # Epsilon is 1e-4 of g^2.
+      (0.0, -5e-4 / np.sqrt(0.1 + 1e-4)),  # Epsilon is 1e-4 of g^2.
+      (1, -5e-4 * 1e-3 / np.sqrt(0.9)))  # Settings may be integers.
   def test_first_step_from_a_mean_square(self, first_mean_square, expected):
     parameters = optimizers.SharedParameters(
         parameters_lib.Layout(['b'], [[1]]), np.zeros([1], np.float32),
