@@ -32,13 +32,11 @@ import tqdm
 
 from agile_tf import config as config_lib
 from agile_tf.speed import parts
-from agile_tf.speed import saturation
 from agile_tf.training import machine
 from agile_tf.training import threads
 from gridlu import program
 
 # What needs TensorFlow is imported where it is used, after the flags are read.
-# pylint: disable=g-import-not-at-top
 if TYPE_CHECKING:
   from agile_tf.training import trainer as trainer_lib
 
@@ -60,9 +58,6 @@ UPDATE_MFLOP = 3600
 ITERATION_MFLOP = 3800
 # All leave out that each program transforms its kernels (7.2 for W_m): 3 % of
 # what a thread of five workers does, 6 % of a thread of one.
-
-# What a chief does in a cluster.
-_OF_A_CHIEF = '^(remote rollout|policy update|discriminator iteration)'
 
 # How often a checkout and this one are measured in turn, and what of.
 _PAIRS = 5
@@ -196,7 +191,6 @@ MEASUREMENTS: dict[str, tuple[parts.Measure, float | None]] = {
     'round of 15 workers': (policy_round, 225 * POLICY_MFLOP),
     'round as one program': (parts.one_round, 225 * POLICY_MFLOP),
     'policy update': (parts.policy_update, None),
-    'remote rollout, 5 workers': (parts.remote_rollout, None),
     'discriminator iteration': (discriminator_iteration, ITERATION_MFLOP),
     'discriminator update': (discriminator_update, UPDATE_MFLOP),
     **{f'policy side, {name}': (_policy_side(threads), _policy_mflop(threads))
@@ -407,10 +401,6 @@ def define_flags() -> None:
   flags.DEFINE_string(
       'against', '', 'Another checkout of this repository: measure both in '
       'turn, five times each, and print how many times as fast this one is.')
-  flags.DEFINE_float(
-      'device_milliseconds', 0.0, 'Print the speed of clusters of 1 to 64 '
-      'servers whose devices need this time for a rollout of 5 policy workers, '
-      'by a simulation with what is measured here.', lower_bound=0)
   flags.DEFINE_bool('json', False, 'Print JSON instead of a table.')
   flags.DEFINE_string(
       'export', '', 'Measure nothing; write a round of training to this file, '
@@ -432,14 +422,8 @@ def main(argv: Sequence[str]) -> None:
   if values.export:
     export(values.export, config_lib.Config(model=values.model))
     return
-  if values.device_milliseconds and (
-      values.only or values.against or values.json):
-    raise config_lib.ConfigError(
-        '--device_milliseconds chooses what is measured and prints text: leave '
-        'out --only, --against and --json.')
   names = select(
-      _OF_A_CHIEF if values.device_milliseconds else values.only,
-      always=() if values.against else ('matrix product',))
+      values.only, always=() if values.against else ('matrix product',))
   settings = {
       name: getattr(values, name)
       for name in ('model', 'intra_op_threads', 'inter_op_threads')}
@@ -450,16 +434,6 @@ def main(argv: Sequence[str]) -> None:
     return
   results = measure(names, values.seconds, settings)
   print(json.dumps(results, indent=2) if values.json else table(results))
-  if values.device_milliseconds:
-    rollout = results['remote rollout, 5 workers']
-    update = results['policy update']
-    iteration = results['discriminator iteration']
-    print(saturation.report(
-        saturation.Inputs(
-            1e-3 * values.device_milliseconds, 1e-3 * rollout['milliseconds'],
-            rollout['bytes'], rollout['steps']),
-        1e-3 * update['milliseconds'], 1e-3 * iteration['milliseconds'],
-        config_lib.Config().steps_per_discriminator_update))
 
 
 def start() -> None:

@@ -339,17 +339,8 @@ class Config:
   devices: str = _setting(
       'auto', 'The devices that policy threads are dealt over: "auto" (every '
       'GPU of the machine, or its CPU), or a list such as GPU:0,GPU:2. The '
-      'first also keeps the parameters and trains the discriminator. "none": '
-      'policy threads run on the servers of a cluster alone.', of_run=True)
-  cluster: str = _setting(
-      '', "The servers of a cluster, as HOST:PORT,HOST:PORT: the run's policy "
-      'threads are dealt over their devices too. Start the same command on '
-      'every machine, with another --task. By default the environment variable '
-      'TF_CONFIG says it, if there is one. See launch/README.md.', of_run=True)
-  task: int = _setting(
-      0, 'Which part of --cluster this process is: 0 is the chief, which '
-      'trains; 1 is the first server, which lends its devices, and so on.',
-      low=0, of_run=True)
+      'first also keeps the parameters and trains the discriminator.',
+      of_run=True)
   intra_op_threads: int = _setting(
       0, 'Threads that TensorFlow uses within one operation or compiled '
       'program; 0 means one for each CPU core that the process may use.',
@@ -599,7 +590,7 @@ def save(config: Config, path: str) -> None:
 
 
 # Settings of earlier versions that are gone. None changed a result.
-_GONE = ('image_steps',)
+_GONE = ('image_steps', 'cluster', 'task')
 
 
 # What earlier versions did in GridLU tasks with a ground truth, where the

@@ -9,7 +9,6 @@ it with its traceback.
 """
 
 from collections.abc import Callable, Sequence
-import contextlib
 import dataclasses
 import os
 import tempfile
@@ -21,7 +20,6 @@ from absl import logging
 
 from agile_tf import config as config_lib
 from agile_tf import presets
-from agile_tf.cluster import roles
 from agile_tf.reproduction import comparison
 from agile_tf.training import checkpoints
 from agile_tf.training import health
@@ -33,7 +31,6 @@ from gridlu import program
 
 # What needs TensorFlow is imported where it is used, after the flags are read.
 if TYPE_CHECKING:
-  from agile_tf.cluster import servers as servers_lib
   from agile_tf.training import recorder
   from agile_tf.training import trainer as trainer_lib
 
@@ -107,7 +104,7 @@ class Run:
         holds the run's directory; see `run_lock.hold`. It is called before each
         row and each checkpoint.
     """
-    from agile_tf.training import metrics  # pylint: disable=g-import-not-at-top
+    from agile_tf.training import metrics
     self._config = config
     self._check_lock = check_lock
     self._trainer = trainer
@@ -184,7 +181,7 @@ class Run:
 
   def _show(self, episode: 'recorder.Recording', steps: int) -> None:
     """Writes an episode to TensorBoard as pictures and as an animation."""
-    from agile_tf.training import pictures  # pylint: disable=g-import-not-at-top
+    from agile_tf.training import pictures
     images = self._trainer.world.pixels(episode.observations)
     judge = ('the ground truth' if self._trainer.discriminator is None else
              'the reward model')
@@ -200,7 +197,7 @@ class Run:
       TrainingError: if a number in it is not finite. Then nothing is saved.
       StalledError: if a worker does not finish its iteration in time.
     """
-    from agile_tf.training import trainer as trainer_lib  # pylint: disable=g-import-not-at-top
+    from agile_tf.training import trainer as trainer_lib
     with self._schedule.paused(60 * self._config.stall_minutes):
       if self._schedule.error is not None:
         return
@@ -223,30 +220,21 @@ class Run:
     self._writer.close()
 
 
-def build(config: config_lib.Config, check_lock: Callable[[], None],
-          servers: 'servers_lib.Servers | None' = None
+def build(config: config_lib.Config, check_lock: Callable[[], None]
          ) -> 'tuple[trainer_lib.Trainer, Run]':
   """Returns a run, at its start or at its newest checkpoint.
 
   Args:
     config: The run's settings.
     check_lock: See `Run`.
-    servers: The run's servers.
 
   Raises:
     ConfigError, CheckpointError, GoalDatasetError, MetricsError or WorldError:
       if the run cannot be set up.
   """
   config_path = check_same_run(config)
-  if config.devices == 'none' and servers is None:
-    raise config_lib.ConfigError(
-        '--devices=none leaves the policy to the servers of a cluster, and '
-        'this run has none. Leave it out, or see --cluster.')
   here = machine.prepare(config)
-  # pylint: disable=g-import-not-at-top
-  from agile_tf.training import placement
   from agile_tf.training import trainer as trainer_lib
-  # pylint: enable=g-import-not-at-top
   frozen = initial = None
   # A checkpoint of the run itself contains these networks already.
   if not checkpoints.steps(config.run_dir):
@@ -255,15 +243,7 @@ def build(config: config_lib.Config, check_lock: Callable[[], None],
     if config.initial_policy:
       initial = _load_result('initial_policy', config.initial_policy)
   started = time.monotonic()
-  if servers is not None:
-    servers.start()
-  placed = placement.Placement(
-      here.devices, servers.devices if servers is not None else tuple)
-  trainer = trainer_lib.Trainer(config, frozen, initial, placed)
-  if servers is not None:
-    servers.check(trainer.world)
-    if max(checkpoints.steps(config.run_dir), default=0) < config.steps:
-      servers.wait()
+  trainer = trainer_lib.Trainer(config, frozen, initial, here.devices)
   run = Run(config, trainer, check_lock)
   config_lib.save(config, config_path)  # Last: a failed start leaves no run.
   logging.info(
@@ -271,11 +251,11 @@ def build(config: config_lib.Config, check_lock: Callable[[], None],
       time.monotonic() - started, config.policy_workers, config.policy_threads,
       ' and a discriminator' if config.trains_discriminator else '',
       here.description)
-  if (devices := len(placed.devices())) > config.policy_threads:
+  if (devices := len(here.devices)) > config.policy_threads:
     logging.warning(
         '%d devices, but --policy_threads=%d: the last ones have nothing to '
         'do.', devices, config.policy_threads)
-  if servers is None and config.policy_threads > here.parallel:
+  if config.policy_threads > here.parallel:
     logging.info(
         '--policy_threads=%d is more than the %d threads that this machine can '
         'run at the same time. --policy_threads=%d trains the same %d workers '
@@ -297,14 +277,8 @@ def _load_result(flag: str, run_dir: str) -> checkpoints.Checkpoint:
   return checkpoint
 
 
-def train(config: config_lib.Config,
-          cluster: roles.Cluster | None = None) -> None:
+def train(config: config_lib.Config) -> None:
   """Carries out a run, from its start or from its newest checkpoint.
-
-  Args:
-    config: The run's settings.
-    cluster: The run's servers. They end with the run, unless
-      that ends with an error.
 
   Raises:
     ConfigError, CheckpointError, GoalDatasetError, MetricsError,
@@ -317,8 +291,7 @@ def train(config: config_lib.Config,
   with run_lock.hold(config.run_dir) as check_lock:
     signals = signals_lib.Signals()
     try:
-      with _servers(cluster, config) as servers:
-        _train(config, check_lock, servers, signals)
+      _train(config, check_lock, signals)
     except KeyboardInterrupt:
       logging.info('Stopped before the run began; there is nothing to save.')
     finally:
@@ -327,27 +300,14 @@ def train(config: config_lib.Config,
         run_lock.remove_if_unused(config.run_dir)
 
 
-def _servers(
-    cluster: roles.Cluster | None, config: config_lib.Config
-) -> 'contextlib.AbstractContextManager[servers_lib.Servers | None]':
-  """Returns a context with a run's servers, or None."""
-  if cluster is None or not cluster.servers:
-    return contextlib.nullcontext()
-  machine.prepare(config)
-  # pylint: disable-next=g-import-not-at-top
-  from agile_tf.cluster import servers as servers_lib
-  return servers_lib.servers(cluster, config)
-
-
 def _train(config: config_lib.Config, check_lock: Callable[[], None],
-           servers: 'servers_lib.Servers | None',
            signals: signals_lib.Signals) -> None:
   """Builds the run and drives it to its end, or to a signal.
 
   Raises:
     KeyboardInterrupt: at a signal before the run is built.
   """
-  trainer, run = build(config, check_lock, servers)
+  trainer, run = build(config, check_lock)
   try:
     signals.schedule = trainer.schedule
     if signals.stopped:  # Python has swallowed the exception.
@@ -382,13 +342,7 @@ def main(argv: Sequence[str]) -> None:
   logging.set_verbosity(logging.INFO)
   presets.check(flags.FLAGS)
   config = config_lib.from_flags(flags.FLAGS)
-  cluster = roles.find(config, os.environ)
-  if cluster.task:
-    machine.import_tensorflow()  # Without its lines.
-    from agile_tf.cluster import serving  # pylint: disable=g-import-not-at-top
-    serving.serve(cluster, config)
-  else:
-    train(config, cluster)
+  train(config)
 
 
 def define_flags() -> None:

@@ -7,6 +7,7 @@ they play the same episodes.
 """
 
 from collections.abc import Callable, Sequence
+import functools
 import json
 from typing import Any
 
@@ -382,16 +383,9 @@ def factory(policy: functional.Network, world: worlds.World,
 
   Returns:
     A function of environments, generators, the rollout length and the other
-    arguments of `CompiledActor`, that returns an actor. Its argument `place`
-    is a function from the program to the one that this actor calls.
+    arguments of `CompiledActor`, that returns an actor.
   """
-  kind, program = (
-      (CompiledActor, play_program(policy, world))
-      if compiled and world.compiled is not None
-      else (EnvironmentActor, act_program(policy, world)))
-
-  def make_actor(*args: Any, place: Callable[[Any], Any] = lambda x: x,
-                 **kwargs: Any) -> rollouts.Actor:
-    return kind(world, place(program), *args, **kwargs)
-
-  return make_actor
+  if compiled and world.compiled is not None:
+    return functools.partial(
+        CompiledActor, world, play_program(policy, world))
+  return functools.partial(EnvironmentActor, world, act_program(policy, world))

@@ -6,8 +6,6 @@ and more. It needs a process that does nothing else.
 """
 
 from collections.abc import Callable
-import multiprocessing
-import socket
 import time
 from typing import Any
 
@@ -20,7 +18,6 @@ from gridlu import vectorized
 
 # What needs TensorFlow is imported where it is used, so that a program that
 # lists the measurements starts at once.
-# pylint: disable=g-import-not-at-top
 
 # The network and TensorFlow's thread pools, as `Config` names them.
 Settings = dict[str, Any]
@@ -146,92 +143,6 @@ def one_round(seconds: float, settings: Settings) -> dict[str, float]:
       'milliseconds': 1e3 / repeat(
           lambda: program(*arguments).norms.numpy(), seconds),
       'compile_seconds': compiled}
-
-
-def _serve(address: str) -> None:
-  """Runs a server until the process is killed."""
-  tf = machine.import_tensorflow()
-  tf.distribute.Server({'worker': [address]}).join()
-
-
-def remote_rollout(seconds: float, settings: Settings) -> dict[str, float]:
-  """Measures what a rollout of 5 workers on a server costs the chief.
-
-  The programs there have the arguments and results of the real ones, and
-  compute nothing. So nearly all of the time is that of the chief's processor.
-  """
-  width, config = 5, config_lib.Config(**settings)
-  machine.prepare(config)
-  import tensorflow as tf
-
-  from agile_tf.agent import optimizers
-  from agile_tf.cluster import background
-  from agile_tf.cluster import devices
-  from agile_tf.training import building
-  with socket.socket() as listener:
-    listener.bind(('127.0.0.1', 0))
-    address = f'127.0.0.1:{listener.getsockname()[1]}'
-  process = multiprocessing.get_context('spawn').Process(
-      target=_serve, args=(address,), daemon=True)
-  process.start()
-  world = building.make_world(config)
-  policy, discriminator = (
-      optimizers.SharedParameters(network.layout, network.initial(0), updates)
-      for network, updates in zip(
-          building.make_networks(config, world),
-          (building.policy_updates(config),
-           building.discriminator_updates(config))))
-  shape = [config.rollout_length, width]
-  observations = np.zeros([width, *world.observation_shape], np.uint8)
-  codes = np.zeros([width, len(world.grammar.slots)], np.int32)
-  gumbel = np.zeros([*shape, world.num_actions], np.float32)
-  mask = np.ones(shape, np.float32)
-
-  @tf.function(autograph=False)
-  def play(theta, observations, codes, truth_codes, gumbel, mask):
-    states = tf.tile(
-        observations[None], [mask.shape[0] + 1] + [1] * len(observations.shape))
-    return (states, tf.argmax(gumbel, -1, output_type=tf.int32), mask > 0,
-            (theta,))
-
-  @tf.function(autograph=False)
-  def reward(phi, observations, codes):
-    return phi[0] * mask, mask > 0
-
-  @tf.function(autograph=False)
-  def gradients(theta, observations, codes, actions, rewards, discounts, mask,
-                entropy_weight, results, replayed):
-    return [theta * float(w) for w in range(width)], {'loss': rewards[0]}
-
-  device = devices.RemoteDevice(
-      'the server', f'grpc://{address}',
-      '/job:worker/replica:0/task:0/device:CPU:0', 600.0)
-
-  def rollout():
-    states, actions, _, results = device.play(
-        play, policy.snapshot(), observations, codes, codes, gumbel, mask)
-    states = states.numpy()
-    device.reward(reward, discriminator.snapshot(), states, codes)
-    found, _ = device.gradients(
-        gradients, policy.snapshot(), states, codes, actions.numpy(), mask,
-        mask, mask, np.float32(config.entropy_weight), results, None)
-    policy.apply(*found).numpy()
-
-  try:
-    rollout()
-    device.sent = device.received = 0
-    rollout()
-    transferred = device.sent + device.received
-    start = time.process_time()
-    rate = repeat(rollout, seconds)
-    calls = round(rate * seconds) + 2
-    return {
-        'milliseconds': 1e3 * (time.process_time() - start) / calls,
-        'bytes': transferred, 'steps': width * config.rollout_length}
-  finally:
-    device.close()
-    background.finish()  # A session whose server has gone waits for it.
-    process.kill()
 
 
 def policy_update(seconds: float, settings: Settings) -> dict[str, float]:

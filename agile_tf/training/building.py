@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 import re
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from absl import logging
 import dm_env
@@ -22,7 +22,6 @@ from agile_tf.agent import worlds
 from agile_tf.training import checkpoints
 from agile_tf.training import curriculum
 from agile_tf.training import machine
-from agile_tf.training import placement as placement_lib
 from agile_tf.training import resources
 from gridlu import environment as environment_lib
 from gridlu import goal_dataset
@@ -304,21 +303,18 @@ class Parts(NamedTuple):
   buffer: replay.ReplayBuffer | None  # B
   predictions: replay.ReplayBuffer | None  # For reward prediction.
   policy_workers: tuple[workers.PolicyWorker, ...]  # One for each thread.
-  seats: tuple[placement_lib.Seat, ...]  # The place of each of them.
   discriminator_worker: workers.DiscriminatorWorker | None
 
 
 def make_parts(config: config_lib.Config,
                frozen: checkpoints.Checkpoint | None = None,
-               initial: checkpoints.Checkpoint | None = None,
-               placement: placement_lib.Placement | None = None) -> Parts:
+               initial: checkpoints.Checkpoint | None = None) -> Parts:
   """Returns the parts of a run at step 0.
 
   Args:
     config: The run's settings.
     frozen: The checkpoint whose discriminator --reward=frozen uses.
     initial: The checkpoint whose policy --initial_policy uses.
-    placement: Where the policy threads compute; by default on one device.
 
   Raises:
     ConfigError: if the settings do not fit the world or the machine.
@@ -352,12 +348,12 @@ def make_parts(config: config_lib.Config,
 
   def make_actor(make_environment: Callable[[int], dm_env.Environment],
                  seeds: Sequence[np.random.SeedSequence],
-                 delayed: Sequence[bool], **place: Any) -> rollouts.Actor:
+                 delayed: Sequence[bool]) -> rollouts.Actor:
     pairs = [seed.spawn(2) for seed in seeds]
     environments = [
         make_environment(int(seed.generate_state(1)[0])) for seed, _ in pairs]
     rngs = [np.random.default_rng(seed) for _, seed in pairs]
-    return actor(environments, rngs, config.rollout_length, delayed, **place)
+    return actor(environments, rngs, config.rollout_length, delayed)
 
   def make_buffer(capacity: int) -> replay.ReplayBuffer:
     return replay.ReplayBuffer(
@@ -388,11 +384,9 @@ def make_parts(config: config_lib.Config,
   modelled = rewards.modelled_program(
       discriminator_network, world, config.reward_form, config.reward_scale)
 
-  def make_reward(seat: placement_lib.Seat) -> workers.RewardFunction:
-    if discriminator is None:
-      return rewards.GroundTruth(config.reward_scale)
-    return rewards.Modelled(discriminator, seat.reward(modelled))
-
+  reward: workers.RewardFunction = rewards.GroundTruth(config.reward_scale)
+  if discriminator is not None:
+    reward = rewards.Modelled(discriminator, modelled)
   predictions = None
   if config.reward_prediction:
     predictions = make_buffer(config.reward_prediction_replay_size)
@@ -401,8 +395,6 @@ def make_parts(config: config_lib.Config,
   make_environment = _with_curriculum(config, world, goal_examples)
   width = config.policy_workers // config.policy_threads
   seeds = policy_seed.spawn(config.policy_workers)
-  placement = placement or placement_lib.Placement()
-  seats = tuple(map(placement.seat, range(config.policy_threads)))
   policy_workers = []
   for thread, draw_seed in enumerate(
       prediction_seed.spawn(config.policy_threads)):
@@ -419,13 +411,13 @@ def make_parts(config: config_lib.Config,
         # Half of the workers begin a rollout later, so that not all of them
         # are in the same part of their episodes.
         make_actor(make_environment, [seeds[w] for w in rows],
-                   [w % 2 == 1 for w in rows], place=seats[thread].play),
-        policy, make_reward(seats[thread]), seats[thread].gradients(gradients),
+                   [w % 2 == 1 for w in rows]),
+        policy, reward, gradients,
         prediction, buffer if config.all_workers_write else None,
         _annealed(config, 'entropy_weight'),
         _annealed(config, 'policy_learning_rate'), config.repeated_share))
   return Parts(world, policy, discriminator, buffer, predictions,
-               tuple(policy_workers), seats, discriminator_worker)
+               tuple(policy_workers), discriminator_worker)
 
 
 def _annealed(config: config_lib.Config, name: str) -> workers.Annealed:

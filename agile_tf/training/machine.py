@@ -100,14 +100,14 @@ def select(devices: str) -> Selection:
     ConfigError: if there is no such device.
   """
   there = len(import_tensorflow().config.list_physical_devices('GPU'))
-  if devices in ('auto', 'none'):
+  if devices == 'auto':
     return Selection(tuple(range(there)))
   numbers: dict[str, list[int]] = {'GPU': [], 'CPU': []}
   for name in devices.split(','):
     match = re.fullmatch(r'(GPU|CPU):(\d{1,4})', name.strip())
     if match is None:
       raise config_lib.ConfigError(
-          f'--devices={devices}: expected "auto", "none" or a list such as '
+          f'--devices={devices}: expected "auto" or a list such as '
           'GPU:0,GPU:1.')
     numbers[match[1]].append(int(match[2]))
   gpus, cpus = numbers['GPU'], numbers['CPU']
@@ -176,4 +176,4 @@ def prepare(config: config_lib.Config) -> Machine:
   return Machine(
       f'{device} (--intra_op_threads={intra_op} '
       f'--inter_op_threads={inter_op})', parallel,
-      () if config.devices == 'none' else names)
+      names)

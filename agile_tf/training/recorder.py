@@ -56,11 +56,6 @@ class Recorder:
     if rollout.ended[0]:
       self._waits = False
 
-  def interrupt(self) -> None:
-    """Drops the current episode, of which a rollout was lost."""
-    self._observations, self._decisions = [], []
-    self._waits = True
-
   def take(self) -> Recording | None:
     """Returns the last finished episode; None if there is no new one."""
     recording, self._recording = self._recording, None

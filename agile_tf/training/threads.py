@@ -4,35 +4,16 @@ from collections.abc import Callable, Sequence
 import contextlib
 import functools
 import threading
-from typing import Any, Protocol
+from typing import TYPE_CHECKING
 
 from agile_tf.training import health
 from agile_tf.training import schedule as schedule_lib
 
-
-class Trainer(Protocol):
-  """The parts of `trainer.Trainer` that `drive` needs."""
-  schedule: schedule_lib.Schedule
-
-  @property
-  def policy_workers(self) -> Sequence[Any]:
-    """The policy workers, one for each thread."""
-
-  @property
-  def discriminator_worker(self) -> Any:
-    """The discriminator's worker; None if the run trains no discriminator."""
-
-  def compiling(self, worker: Any) -> contextlib.AbstractContextManager:
-    """Returns what a policy worker's thread holds until its first steps."""
-
-  def iterate_policy(self, worker: Any) -> int:
-    """Iterates a policy worker; returns the steps made."""
-
-  def iterate_discriminator(self) -> None:
-    """Iterates the discriminator's worker."""
+if TYPE_CHECKING:
+  from agile_tf.training import trainer as trainer_lib
 
 
-def drive(trainer: Trainer, tick: Callable[[], None],
+def drive(trainer: 'trainer_lib.Trainer', tick: Callable[[], None],
           stall_minutes: float = 10.0) -> None:
   """Iterates all workers until the run is over, in the run's threads.
 
@@ -55,11 +36,10 @@ def drive(trainer: Trainer, tick: Callable[[], None],
           f'Something in an iteration called exit({error.code!r}).') from error
 
 
-def in_lockstep(trainer: Trainer, tick: Callable[[], None],
+def in_lockstep(trainer: 'trainer_lib.Trainer', tick: Callable[[], None],
                 watchdog: health.Watchdog) -> None:
   """Iterates all workers in turn, in this thread, until the run is over."""
   schedule = trainer.schedule
-  worker, = trainer.policy_workers
   while not schedule.finished:
     # The next worker depends only on the counts, so that a resumed run
     # continues in the same order.
@@ -71,12 +51,12 @@ def in_lockstep(trainer: Trainer, tick: Callable[[], None],
         schedule.end('discriminator')
     elif schedule.begin('policy'):
       with watchdog.iteration('policy'):
-        steps = trainer.iterate_policy(worker)
+        steps = trainer.iterate_policy(0)
       schedule.end('policy', steps)
     tick()
 
 
-def in_threads(trainer: Trainer, tick: Callable[[], None],
+def in_threads(trainer: 'trainer_lib.Trainer', tick: Callable[[], None],
                watchdog: health.Watchdog) -> None:
   """Iterates each worker in a thread of its own until the run is over.
 
@@ -100,14 +80,16 @@ def in_threads(trainer: Trainer, tick: Callable[[], None],
         return
       schedule.end(kind, steps)
 
-  # A worker holds `compiling` until it has made its first steps. If the others
-  # waited for that inside TensorFlow, it would warn of retracing.
+  # The first steps on a device compile the programs for all of its threads,
+  # which take turns until then. If they waited for that inside TensorFlow, it
+  # would warn of retracing.
+  compiling = [threading.Lock() for _ in trainer.devices]
   jobs: list[tuple[str, str, Callable[[], int | None],
                    contextlib.AbstractContextManager]] = [
       (f'policy-{i}', 'policy',
-       functools.partial(trainer.iterate_policy, worker),
-       trainer.compiling(worker))
-      for i, worker in enumerate(trainer.policy_workers)]
+       functools.partial(trainer.iterate_policy, i),
+       compiling[i % len(compiling)])
+      for i in range(len(trainer.policy_workers))]
   if trainer.discriminator_worker is not None:
     jobs.append(
         ('discriminator', 'discriminator', trainer.iterate_discriminator,

@@ -1,21 +1,21 @@
 """A run: iterates its workers, and returns its metrics and checkpoints."""
 
+from collections.abc import Sequence
 import contextlib
 import dataclasses
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from agile_tf import config as config_lib
 from agile_tf.agent import networks
 from agile_tf.agent import numerics
 from agile_tf.agent import rollouts
-from agile_tf.agent import workers
 from agile_tf.agent import worlds
 from agile_tf.training import building
 from agile_tf.training import checkpoints
 from agile_tf.training import metrics
-from agile_tf.training import placement as placement_lib
 from agile_tf.training import recorder
 from agile_tf.training import schedule as schedule_lib
 from gridlu import program
@@ -50,19 +50,21 @@ class Trainer:
     policy_workers: The policy workers, one for each thread.
     discriminator_worker: None if the run trains no discriminator.
     schedule: The run's clock.
+    devices: The devices of policy threads.
   """
 
   def __init__(self, config: config_lib.Config,
                frozen: checkpoints.Checkpoint | None = None,
                initial: checkpoints.Checkpoint | None = None,
-               placement: placement_lib.Placement | None = None):
+               devices: Sequence[str] = ('',)):
     """Builds a run at step 0.
 
     Args:
       config: The run's settings.
       frozen: The checkpoint whose discriminator --reward=frozen uses.
       initial: The checkpoint whose policy --initial_policy uses.
-      placement: Where the policy threads compute; by default on one device.
+      devices: TensorFlow's names of the devices that policy threads are dealt
+        over; '' leaves the choice to TensorFlow.
 
     Raises:
       ConfigError: if the settings do not fit the world or the machine.
@@ -70,13 +72,13 @@ class Trainer:
         `initial` no policy.
     """
     self._config = config
-    parts = building.make_parts(config, frozen, initial, placement)
+    parts = building.make_parts(config, frozen, initial)
     self.world = parts.world
     self.policy = parts.policy
     self.discriminator = parts.discriminator
     self.buffer = parts.buffer
     self.policy_workers = parts.policy_workers
-    self._seats = parts.seats
+    self.devices = tuple(devices)
     self.discriminator_worker = parts.discriminator_worker
     self.schedule = schedule_lib.Schedule(
         config.steps, building.steps_per_discriminator_update(config),
@@ -110,32 +112,21 @@ class Trainer:
     }
     return {name: part for name, part in named.items() if part is not None}
 
-  def compiling(self, worker: workers.PolicyWorker
-               ) -> contextlib.AbstractContextManager:
-    """Returns what a worker's thread holds until it has made its first steps.
-
-    These compile the programs for all workers on its device.
-    """
-    return self._seats[self.policy_workers.index(worker)].compiling()
-
-  def iterate_policy(self, worker: workers.PolicyWorker) -> int:
-    """Iterates a policy worker and records its metrics.
+  def iterate_policy(self, thread: int) -> int:
+    """Iterates the policy worker of a thread and records its metrics.
 
     Returns:
-      The policy steps made, by all rows of the worker; 0 if its device was
-      lost, which drops the rollouts.
+      The policy steps made, by all rows of the worker.
 
     Raises:
       TrainingError: if a loss or a gradient is not finite.
     """
+    device = self.devices[thread % len(self.devices)]
     try:
-      iteration = worker.iterate(self.schedule.steps)
-    except placement_lib.LostError:
-      if worker is self.policy_workers[0]:
-        self._recorder.interrupt()
-      return 0
+      with tf.device(device) if device else contextlib.nullcontext():
+        iteration = self.policy_workers[thread].iterate(self.schedule.steps)
     except numerics.NumericsError as error:
-      first = self.policy_workers.index(worker) * (
+      first = thread * (
           self._config.policy_workers // self._config.policy_threads)
       raise self._broken(
           error, f'policy worker {first + error.row}') from error
@@ -153,7 +144,7 @@ class Trainer:
       if drawn.size:
         self._tally.add({'success_rate': float(np.mean(drawn))}, drawn.size)
     self._totals.add(episodes=int(rollout.ended.sum()))
-    if worker is self.policy_workers[0]:
+    if thread == 0:
       self._recorder.add(rollout, iteration.decisions)
     return rollout.steps
 

@@ -22,7 +22,6 @@ from agile_tf.speed import parts
 from agile_tf.training import building
 import gridlu
 from tests.agile_tf import tiny
-from tests.gridlu import programs
 
 
 class BenchmarkTest(absltest.TestCase):
@@ -67,18 +66,6 @@ class BenchmarkTest(absltest.TestCase):
     self.assertGreater(report['matrix product']['gflops'], 0)
     self.assertIn(f"{report['matrix product']['gflops']:,.0f} GFLOP/s",
                   benchmark.table(report))
-
-  @pytest.mark.slow
-  def test_a_remote_rollout_is_measured_to_its_end(self):
-    name = 'remote rollout, 5 workers'
-    result = benchmark.measure([name], 0.2, {})[name]
-    self.assertGreater(result['milliseconds'], 0)
-    # Parameters there and back for each worker are most of it.
-    world = building.make_world(config_lib.Config())
-    policy, discriminator = building.make_networks(config_lib.Config(), world)
-    parameters = 6 * policy.layout.size + discriminator.layout.size
-    self.assertBetween(
-        result['bytes'], 4 * parameters, 1.2 * 4 * parameters)
 
   def test_counts_the_steps_of_an_environment(self):
     steps = []
@@ -151,12 +138,6 @@ class BenchmarkTest(absltest.TestCase):
               config_lib.ConfigError, 'has no agile_tf/benchmark.py')):
       benchmark.compare(['matrix product'], folder, 1.0, {})
     run.assert_not_called()
-
-  def test_a_cluster_is_not_simulated_with_what_it_ignores(self):
-    for flag in '--json', '--only=training', '--against=.':
-      run = programs.call(benchmark, '--device_milliseconds=67', flag)
-      self.assertEqual(run.returncode, 1)
-      self.assertIn('leave out --only, --against and --json', run.stderr)
 
   def test_milliseconds_are_better_when_fewer(self):
     times = iter(5 * [100., 50.])

@@ -33,7 +33,7 @@ _AT_LEAST = {
     'steps_per_discriminator_update': 0, 'dataset_size': 1, 'dataset_seed': 0,
     'steps': 1, 'seed': 0, 'log_steps': 1,
     'max_column_norm': 0, 'held_out_seed': 0,
-    'checkpoints_kept': 1, 'task': 0, 'intra_op_threads': 0,
+    'checkpoints_kept': 1, 'intra_op_threads': 0,
     'inter_op_threads': 0, 'reward_prediction_goals': 0, 'first_steps': 0,
     'anticipated_negative_rate_steps': 0, 'discriminator_actors': 1,
     'discriminator_head_start': 0, 'mismatched_share': 0,
@@ -65,7 +65,7 @@ _AT_MOST = {
 _OF_RUN = (
     'strict_dataset', 'steps', 'run_dir', 'log_steps', 'image_minutes',
     'stall_minutes', 'checkpoint_minutes', 'checkpoints_kept', 'why',
-    'devices', 'cluster', 'task', 'intra_op_threads', 'inter_op_threads',
+    'devices', 'intra_op_threads', 'inter_op_threads',
     'compilation_cache')
 
 
@@ -372,7 +372,7 @@ class DifferencesTest(parameterized.TestCase):
     changed = config.Config(
         strict_dataset=True, steps=1, run_dir='x', log_steps=1,
         image_minutes=1.0, stall_minutes=1.0, checkpoint_minutes=1.0,
-        checkpoints_kept=1, why='x', devices='CPU:0', cluster='a:1', task=1,
+        checkpoints_kept=1, why='x', devices='CPU:0',
         intra_op_threads=1, inter_op_threads=1, compilation_cache=False)
     for name in _OF_RUN:
       self.assertNotEqual(

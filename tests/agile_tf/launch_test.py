@@ -244,10 +244,9 @@ class LaunchTest(parameterized.TestCase):
     trainer = trainer_lib.Trainer(config)
     run = launch.Run(config, trainer, lambda: None)
     self.addCleanup(run.close)
-    worker, = trainer.policy_workers
     while trainer.schedule.steps < 20:  # There is a row every 16.
       trainer.schedule.begin('policy')
-      trainer.schedule.end('policy', trainer.iterate_policy(worker))
+      trainer.schedule.end('policy', trainer.iterate_policy(0))
     run.save()
     row, = tiny.rows(config.run_dir)
     steps = trainer.schedule.steps

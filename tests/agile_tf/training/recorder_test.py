@@ -71,18 +71,6 @@ class RecorderTest(absltest.TestCase):
     assert episode is not None
     np.testing.assert_array_equal(episode.observations[:, 0], [0, 1, 2])
 
-  def test_an_episode_that_lost_a_rollout_is_dropped(self):
-    followed = recorder.Recorder(from_start=True)
-    decisions = np.zeros([2, 3], bool)
-    followed.add(_rollout(0, 2, False), decisions)
-    followed.interrupt()
-    followed.add(_rollout(4, 2, True), decisions)
-    self.assertIsNone(followed.take())
-    followed.add(_rollout(0, 2, True), decisions)
-    episode = followed.take()
-    assert episode is not None
-    np.testing.assert_array_equal(episode.observations[:, 0], [0, 1, 2])
-
   def test_goes_on_from_its_state(self):
     decisions = np.array([[True] * 3, [False] * 3])
     first, second = (recorder.Recorder(from_start) for from_start in (1, 0))

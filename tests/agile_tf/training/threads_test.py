@@ -17,10 +17,8 @@ from tests.agile_tf import tiny
 def _stand_in(clock, iterate):
   """Returns a trainer with four policy workers, which are numbers."""
   trainer = mock.Mock(schedule=clock, policy_workers=list(range(4)),
-                      discriminator_worker=None)
+                      discriminator_worker=None, devices=('',))
   trainer.iterate_policy.side_effect = iterate
-  one_at_a_time = threading.Lock()
-  trainer.compiling.side_effect = lambda _: one_at_a_time
   return trainer
 
 

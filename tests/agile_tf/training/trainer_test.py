@@ -14,7 +14,6 @@ from agile_tf.agent import numerics
 from agile_tf.agent import rollouts
 from agile_tf.agent import workers
 from agile_tf.training import checkpoints
-from agile_tf.training import placement
 from agile_tf.training import threads
 from agile_tf.training import trainer as trainer_lib
 from gridlu import tasks
@@ -75,13 +74,12 @@ class TrainingTest(parameterized.TestCase):
 
   def test_half_of_the_threads_begin_a_rollout_later(self):
     trainer = trainer_lib.Trainer(tiny.config(policy_threads=2))
-    late = trainer.policy_workers[1]
     before = trainer.policy.state()
-    self.assertEqual(trainer.iterate_policy(late), 0)
+    self.assertEqual(trainer.iterate_policy(1), 0)
     for name, value in trainer.policy.state().items():
       np.testing.assert_array_equal(value, before[name], name)
-    for worker in trainer.policy_workers:
-      self.assertEqual(trainer.iterate_policy(worker), 2)
+    for thread in range(len(trainer.policy_workers)):
+      self.assertEqual(trainer.iterate_policy(thread), 2)
     self.assertTrue(any(
         (value != before[name]).any()
         for name, value in trainer.policy.state().items()))
@@ -105,8 +103,7 @@ class TrainingTest(parameterized.TestCase):
     trainer.iterate_discriminator()
     assert trainer.buffer is not None
     self.assertLen(trainer.buffer, 2)
-    worker, = trainer.policy_workers
-    steps = trainer.iterate_policy(worker) + trainer.iterate_policy(worker)
+    steps = trainer.iterate_policy(0) + trainer.iterate_policy(0)
     self.assertLen(trainer.buffer, 2 + steps)
 
   @pytest.mark.slow
@@ -128,7 +125,7 @@ class TrainingTest(parameterized.TestCase):
     for form in 'probability', 'log':
       trainer = trainer_lib.Trainer(tiny.config(reward_form=form))
       worker, = trainer.policy_workers
-      trainer.iterate_policy(worker)
+      trainer.iterate_policy(0)
       iteration = worker.iterate()
       reward = worker._reward(iteration.rollout).values
       if form == 'log':
@@ -174,7 +171,7 @@ class TrainingTest(parameterized.TestCase):
               np.float32(mask), steps > 0, again.astype(bool), ('go',) * 4),
           {'loss': np.mean(losses[steps > 0])}, last & (decided > 0)))
     with mock.patch.object(worker, 'iterate', side_effect=iterations):
-      steps = [trainer.iterate_policy(worker) for _ in played]
+      steps = [trainer.iterate_policy(0) for _ in played]
     self.assertEqual(steps, [sum(part[0] for part in row) for row in played])
     return trainer.row()
 
@@ -205,17 +202,6 @@ class TrainingTest(parameterized.TestCase):
     trainer.schedule.iterations = 3 + 10
     self.assertEqual(trainer.row()['steps_per_discriminator_update'], 7)
 
-  def test_an_episode_of_a_lost_device_is_not_shown(self):
-    trainer = trainer_lib.Trainer(tiny.config(policy_workers=4,
-                                              policy_threads=2))
-    first, second = trainer.policy_workers
-    with mock.patch.object(trainer, '_recorder') as recorder:
-      for worker, calls in (second, 0), (first, 1):
-        with mock.patch.object(
-            worker, 'iterate', side_effect=placement.LostError):
-          self.assertEqual(trainer.iterate_policy(worker), 0)
-        self.assertEqual(recorder.interrupt.call_count, calls)
-
   def test_a_checkpoint_without_a_recorder(self):
     arrays = {name: value for name, value in self.end.arrays.items()
               if not name.startswith('recorder:')}
@@ -233,7 +219,7 @@ class TrainingTest(parameterized.TestCase):
       with mock.patch.object(of_thread, 'iterate', side_effect=error):
         with self.assertRaisesRegex(
             trainer_lib.TrainingError, f'of policy worker {name} is nan'):
-          trainer.iterate_policy(of_thread)
+          trainer.iterate_policy(worker)
 
   def test_success_is_of_episodes_that_the_task_draws(self):
     row = self._recorded([[
@@ -360,7 +346,7 @@ class TrainingTest(parameterized.TestCase):
           mock.patch.object(trainer.policy, 'apply', record_rate)):
       while trainer.schedule.steps < 12:
         trainer.schedule.begin('policy')
-        trainer.schedule.end('policy', trainer.iterate_policy(worker))
+        trainer.schedule.end('policy', trainer.iterate_policy(0))
     self.assertGreater(len(used), 3)
     for step, weight, rate in used:
       self.assertAlmostEqual(weight, max(0.5 - 0.05 * step, 0.1), places=6)

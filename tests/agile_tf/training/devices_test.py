@@ -10,7 +10,6 @@ import tensorflow as tf
 
 from agile_tf import config as config_lib
 from agile_tf.training import machine
-from agile_tf.training import placement
 from agile_tf.training import threads
 from agile_tf.training import trainer as trainer_lib
 from tests.agile_tf import tiny
@@ -21,70 +20,23 @@ _CPUS = ('/device:CPU:0', '/device:CPU:1')
 
 def _trained(devices, **changes):
   trainer = trainer_lib.Trainer(
-      tiny.config(**changes), placement=placement.Placement(devices))
+      tiny.config(**changes), devices=devices)
   threads.drive(trainer, lambda: None)
   return trainer
 
 
-class _Fragile(placement.LocalDevice):
-  """A device that is lost at every third gradient."""
-
-  def __init__(self):
-    super().__init__()
-    self.calls = 0
-
-  def gradients(self, program, *inputs):
-    self.calls += 1
-    if not self.calls % 3:
-      raise placement.LostError
-    return program(*inputs)
-
-
-class PlacementTest(absltest.TestCase):
+class DevicesTest(absltest.TestCase):
 
   def test_threads_are_dealt_over_devices(self):
-    seats = [placement.Placement(_CPUS).seat(i) for i in range(5)]
-    for kind in 'play', 'reward', 'gradients':
-      self.assertEqual([
-          getattr(seat, kind)(tf.random.uniform)([]).device[-13:]
-          for seat in seats], [_CPUS[i % 2] for i in range(5)])
-
-  def test_devices_come_and_go(self):
-    there = []
-    devices = placement.Placement((), lambda: there)
-    play = devices.seat(1).play(lambda: None)
-    with (mock.patch.object(placement.time, 'sleep'),
-          self.assertLogs(level='WARNING') as logs):
-      for reminder, messages in (0, 2), (60, 2):
-        with mock.patch.object(placement, '_REMINDER_SECONDS', reminder):
-          for _ in range(2):
-            with self.assertRaises(placement.LostError):
-              play()
-        self.assertLen(logs.output, messages)
-    self.assertIn('No device is left for policy threads', logs.output[0])
-    there.append(device := mock.Mock())
-    play()
-    there.append(other := mock.Mock())
-    play()
-    play()
-    self.assertEqual(
-        (device.play.call_count, other.play.call_count), (1, 2))
-
-  def test_a_rollout_stays_on_its_device(self):
-    """Its gradients are computed where its results were kept."""
-    there = [mock.Mock(), mock.Mock()]
-    seat = placement.Placement((), lambda: there).seat(1)
-    first, last = there
-    seat.play('play')()
-    there.pop()
-    seat.reward('reward')(1)
-    seat.gradients('gradients')(2)
-    last.reward.assert_called_once_with('reward', 1)
-    last.gradients.assert_called_once_with('gradients', 2)
-    seat.play('play')()
-    seat.gradients('gradients')(3)
-    first.gradients.assert_called_once_with('gradients', 3)
-    last.gradients.assert_called_once()
+    trainer = trainer_lib.Trainer(
+        tiny.config(policy_workers=6, policy_threads=3), devices=_CPUS)
+    places = []
+    for thread, worker in enumerate(trainer.policy_workers):
+      with mock.patch.object(worker, 'iterate', side_effect=lambda _: (
+          places.append(tf.random.uniform([]).device[-13:]),
+          mock.Mock(rollout=mock.Mock(steps=0)))[1]):
+        trainer.iterate_policy(thread)
+    self.assertEqual(places, [_CPUS[0], _CPUS[1], _CPUS[0]])
 
   @pytest.mark.slow
   def test_a_run_is_the_same_on_another_device(self):
@@ -105,18 +57,6 @@ class PlacementTest(absltest.TestCase):
     threads.drive(one, lambda: None)
     self.assertGreaterEqual(one.schedule.steps, 96)
 
-  def test_rollouts_of_a_lost_device_are_dropped(self):
-    device = _Fragile()
-    trainer = trainer_lib.Trainer(
-        tiny.config(reward_prediction=True),
-        placement=placement.Placement((), lambda: [device]))
-    with mock.patch.object(
-        trainer.policy, 'apply', wraps=trainer.policy.apply) as apply:
-      threads.drive(trainer, lambda: None)
-    self.assertGreaterEqual(trainer.schedule.steps, 64)
-    self.assertGreater(device.calls, 3)
-    self.assertEqual(apply.call_count, device.calls - device.calls // 3)
-
 
 class SelectTest(parameterized.TestCase):
 
@@ -126,7 +66,7 @@ class SelectTest(parameterized.TestCase):
       return machine.select(devices)
 
   @parameterized.parameters(
-      ('auto', 0, (), 1), ('auto', 4, (0, 1, 2, 3), 1), ('none', 2, (0, 1), 1),
+      ('auto', 0, (), 1), ('auto', 4, (0, 1, 2, 3), 1),
       ('GPU:2,GPU:0', 4, (2, 0), 1), ('CPU:0', 4, (), 1),
       ('CPU:0,CPU:1', 0, (), 2))
   def test_selection(self, devices, there, gpus, cpus):
@@ -144,7 +84,7 @@ class SelectTest(parameterized.TestCase):
 class PrepareTest(parameterized.TestCase):
 
   @parameterized.parameters(
-      ('auto', 0, ('',)), ('auto', 1, ('',)), ('none', 0, ()), ('none', 2, ()),
+      ('auto', 0, ('',)), ('auto', 1, ('',)),
       ('auto', 2, ('/device:GPU:0', '/device:GPU:1')),
       ('GPU:1', 2, ('',)), ('CPU:0,CPU:1', 0, _CPUS))
   def test_devices_of_policy_threads(self, devices, gpus, expected):
