@@ -109,6 +109,11 @@ class ErrorTest(parameterized.TestCase):
     with self.assertRaisesRegex(language.InstructionError, 'not NoneType'):
       language.parse(None)
 
+  @parameterized.parameters('(' * 100_000, 'Color(' * 100_000)
+  def test_an_enormous_text(self, text):
+    with self.assertRaisesRegex(language.InstructionError, 'at most 1000'):
+      language.parse(text)
+
   @parameterized.parameters(
       lambda: language.NorthFrom(AGENT, AGENT),
       lambda: language.NorthFrom(SCENE, AGENT),
