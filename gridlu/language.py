@@ -33,7 +33,7 @@ import dataclasses
 import functools
 import itertools
 import re
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from gridlu import world
 
@@ -466,14 +466,14 @@ class _Parser:
       self.read(_QUOTES, 'a closing quote')
     return word
 
-  def _term(self, names: Sequence[str], expected: str) -> Operand:
+  def _term(self, names: Sequence[str], expected: str) -> Any:
     name = self.read(names, expected)
     if name == 'SCENE':
       return SCENE
     if name == 'AGENT':
       return AGENT
     self.symbol('(')
-    term: Operand
+    term: Object
     if name == 'Shape':
       shape = self._attribute(world.SHAPES, _EXPECTED_SHAPE)
       self.symbol(',')
