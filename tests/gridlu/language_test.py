@@ -153,17 +153,6 @@ class EnumerationTest(absltest.TestCase):
                      ['Square(AGENT, SCENE)',
                       "Square(AGENT, Color('red', SCENE))"])
 
-  def test_objects(self):
-    self.assertLen(set(language.objects()), 15)
-
-  def test_how_many_name_a_red_rect(self):
-    red_rect = Color('red', Shape('rect', SCENE))
-    instructions = language.relations_instructions()
-    named = [i for i in instructions if red_rect in (i.left, i.right)]
-    self.assertLen(named, 122)
-    self.assertEqual(
-        named, [i for i in instructions if str(red_rect) in str(i)])
-
   def test_orders_of_tokens(self):
     """They are the numbers of tokens in trained networks."""
     self.assertEqual(' '.join(language.RELATIONS_TOKENS), (
