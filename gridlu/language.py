@@ -558,7 +558,7 @@ def checked_list(instructions: Iterable[Instruction | str]
   """Returns a list of instructions, those that are texts parsed."""
   if isinstance(instructions, str) or not isinstance(instructions, Iterable):
     raise ValueError(f'instructions is {instructions!r}: expected a list of '
-                     'instructions; put a single one into a list.')
+                     'instructions; for a single one, put it into one.')
   return tuple(
       checked(each, f'instructions[{i}]')
       for i, each in enumerate(instructions))

@@ -307,7 +307,7 @@ class GridLUTest(parameterized.TestCase):
       ('length', dict(episode_length=0), 'episode_length is 0'),
       ('fraction', dict(episode_length=1.5), 'episode_length is 1.5'),
       ('empty', dict(instructions=[]), 'instructions is empty'),
-      ('string', dict(instructions='NorthFrom'), 'into a list'),
+      ('string', dict(instructions='NorthFrom'), 'put it into one'),
       ('no_list', dict(instructions=3), 'instructions is 3: expected a list'),
       ('number', dict(instructions=[3]), r'instructions\[0\] is 3: expected'),
       ('task_list', dict(task=['relations']), r"task is \['relations'\]"),
