@@ -72,18 +72,11 @@ PLACEMENTS = {
 _BITS = 2**np.arange(world.NUM_CELLS, dtype=np.int32)
 
 
-def _sets() -> np.ndarray:
-  """Builds `_SETS`."""
-  width = max(map(len, PLACEMENTS.values()))
-  sets = np.full((len(language.ARRANGEMENTS), width), -1, np.int32)
-  for row, word in zip(sets, language.ARRANGEMENTS):
-    placements = PLACEMENTS[word]
-    row[:len(placements)] = np.sum(_BITS[placements], axis=1)
-  return sets
-
-
 # int32 [words, placements]: each placement's set of cells, padded with -1.
-_SETS = _sets()
+_SETS = np.full(
+    (len(PLACEMENTS), max(map(len, PLACEMENTS.values()))), -1, np.int32)
+for _row, _placed in zip(_SETS, PLACEMENTS.values()):
+  _row[:len(_placed)] = np.sum(_BITS[_placed], axis=1)
 # int32 [4 * 10]: 1 at 10 * (1 + colour) + block if the block fits the colour,
 # else 0. Colour -1 is any.
 _FITS = np.array([
@@ -93,17 +86,10 @@ _FITS = np.array([
 
 
 def encode(instructions: Sequence[language.Instruction]) -> np.ndarray:
-  """Encodes instructions as numbers, for `satisfied`.
+  """Encodes instructions for `satisfied`, int32 [N, 2].
 
-  Args:
-    instructions: N GridLU-Arrangements instructions.
-
-  Returns:
-    int32 [N, 2]: the word (index into `language.ARRANGEMENTS`), and the colour
-    or -1 for any.
-
-  Raises:
-    ValueError: One of them is not a GridLU-Arrangements instruction.
+  A code has the word (index into `language.ARRANGEMENTS`), and the colour or -1
+  for any.
   """
   codes = np.zeros((len(instructions), CODE_SIZE), np.int32)
   for i, instruction in enumerate(instructions):
@@ -122,15 +108,9 @@ def encode(instructions: Sequence[language.Instruction]) -> np.ndarray:
 
 def satisfied(codes: world.Array, states: world.State,
               xp: world.ArrayModule = np) -> world.Array:
-  """Returns which states satisfy their instruction: a checker for evaluation.
+  """Returns which states satisfy their instruction, bool: for evaluation.
 
-  Args:
-    codes: int32 [..., 2], encoded instructions (see `encode`).
-    states: States whose batch dimensions broadcast with those of `codes`.
-    xp: The array module.
-
-  Returns:
-    bool [...], the batch dimensions broadcast together.
+  The batch dimensions of codes (see `encode`) and states broadcast together.
   """
   codes = xp.asarray(codes, np.int32)
   blocks = xp.asarray(states.blocks, np.int32)
@@ -150,15 +130,7 @@ def _codes_of(instructions: Sequence[language.Instruction] | None
 
 def groups(instruction: language.Instruction,
            start: world.State | None) -> Sequence[str]:
-  """Returns the groups that reports count an episode for.
-
-  Args:
-    instruction: The episode's.
-    start: Its first state, without batch dimensions; None if it is unknown.
-
-  Returns:
-    The number of blocks ('4 blocks') unless it is unknown, and the word.
-  """
+  """Returns what reports count an episode for: blocks, if known, and word."""
   word = type(instruction).__name__
   if start is None:
     return (word,)
@@ -217,19 +189,8 @@ def instances(
 
   Half have four rects of one colour and an instruction that names no colour.
   The other half have four rects each of two colours, one of which the
-  instruction names. Blocks and agent are in different random cells.
-
-  Args:
-    rng: The generator to draw from.
-    count: N, how many to draw.
-    instructions: The instructions to draw from; None for all 36.
-
-  Returns:
-    N instances; the agent is free.
-
-  Raises:
-    ValueError: `count` is negative, or `instructions` is empty or contains
-      something other than GridLU-Arrangements instructions.
+  instruction names. Blocks and agent are in different random cells. The agent
+  is free.
   """
   instruction, target, distractor = _propose(
       rng, count, _codes_of(instructions))
@@ -251,17 +212,6 @@ def goal_states(
   the instruction's word. The form is drawn uniformly (Connected and
   Disconnected have several), then its placement. Distractors are uniform over
   the other cells. The agent is free and uniform over all 25 cells.
-
-  Args:
-    rng: The generator to draw from.
-    count: N, how many to draw.
-    instructions: The instructions to draw from; None for all 36.
-
-  Returns:
-    N instances that satisfy their instructions.
-
-  Raises:
-    ValueError: As `instances`.
   """
   codes = _codes_of(instructions)
   instruction, target, distractor = _propose(rng, count, codes)

@@ -39,22 +39,7 @@ def set_up(
     instructions: Sequence[str | language.Instruction] | None,
     physics: world.Physics, rewarded: bool | None,
     solved_starts: bool) -> Setup:
-  """Checks the arguments that environments have in common.
-
-  Args:
-    task: As for `GridLU`, like the other arguments.
-    episode_length: None for the task's.
-    instructions: None for all of the task's.
-    physics: Which blocks can be moved.
-    rewarded: None for the task's default.
-    solved_starts: Whether an instance may satisfy its instruction.
-
-  Returns:
-    The arguments, with defaults in place of None.
-
-  Raises:
-    ValueError: An argument is not as described.
-  """
+  """Checks arguments of `GridLU` and fills in defaults for None."""
   found = tasks.find(task)
   if episode_length is None:
     episode_length = found.episode_length
@@ -87,14 +72,6 @@ class Supply:
 
   def __init__(self, setup: Setup, seed: int | None, block: int,
                draw: Draw | None = None):
-    """Draws the first block.
-
-    Args:
-      setup: The task and instructions to draw instances of.
-      seed: Determines what is drawn; None for a random seed.
-      block: How many to draw at a time.
-      draw: Draws them; None for the task's instances.
-    """
     self._setup = setup
     self._draw_instances = draw or self._of_task
     self._size = block
@@ -133,14 +110,9 @@ class Supply:
     self._served = 0
 
   def take(self, count: int) -> instances.Instances:
-    """Returns the next instances.
+    """Returns views of the next instances.
 
-    Args:
-      count: How many. Use the same count each time; it must divide the size of
-        a block.
-
-    Returns:
-      Views of `count` instances.
+    `count` has to be the same each time and to divide the size of a block.
     """
     if self._served == self._size:
       self._draw()
@@ -151,12 +123,11 @@ class Supply:
         world.State(*(x[chosen] for x in self._block.state)))
 
   def get_state(self) -> dict[str, Any]:
-    """Returns the supply's state, in values that JSON can hold."""
+    """Returns the supply's state, which JSON can hold, for `set_state`."""
     # The generator's state is that from before the block.
     return {'generator': self._start, 'served': self._served}
 
   def set_state(self, state: dict[str, Any]) -> None:
-    """Restores what `get_state` returned."""
     self._rng.bit_generator.state = state['generator']
     self._draw()
     self._served = state['served']
@@ -172,6 +143,11 @@ class GridLU(dm_env.Environment):
   unless `rewarded` is true. An episode does not end when the goal is reached:
   it always has 30 steps in Relations (31 time steps with the first) and 45 in
   Arrangements. It succeeds if its last state satisfies the instruction.
+
+  Attributes:
+    instructions: The instructions that episodes are drawn from.
+    physics: Which blocks can be moved.
+    episode_length: Steps of an episode.
   """
 
   def __init__(
@@ -203,12 +179,12 @@ class GridLU(dm_env.Environment):
         instruction. If not, as the paper's curves suggest, such instances are
         drawn again, but not those of `draw`, nor those of a task without a
         ground truth.
-
-    Raises:
-      ValueError: An argument is not as described.
     """
     self._setup = set_up(
         task, episode_length, instructions, physics, rewarded, solved_starts)
+    self.instructions = self._setup.instructions
+    self.physics = self._setup.physics
+    self.episode_length = self._setup.episode_length
     self._truncate = truncate
     self._supply = Supply(self._setup, seed, _BLOCK, draw)
     # The current episode; there is no state before the first reset.
@@ -235,21 +211,6 @@ class GridLU(dm_env.Environment):
     return bool(self._setup.task.satisfied(
         self._setup.codes[self._index], self._current_state()))
 
-  @property
-  def instructions(self) -> tuple[language.Instruction, ...]:
-    """The instructions that episodes are drawn from."""
-    return self._setup.instructions
-
-  @property
-  def physics(self) -> world.Physics:
-    """Which blocks can be moved."""
-    return self._setup.physics
-
-  @property
-  def episode_length(self) -> int:
-    """Steps of an episode."""
-    return self._setup.episode_length
-
   def _current_state(self) -> world.State:
     if self._state is None:
       raise RuntimeError('There is no episode yet: call reset() first.')
@@ -267,11 +228,7 @@ class GridLU(dm_env.Environment):
     return self.repeat()
 
   def repeat(self) -> dm_env.TimeStep:
-    """Starts the last episode again, with its instruction and first state.
-
-    Raises:
-      RuntimeError: There was no episode yet.
-    """
+    """Starts the last episode again, with its instruction and first state."""
     self._state = self._start
     self._current_state()  # Raises the error.
     self._num_steps = 0
@@ -279,17 +236,9 @@ class GridLU(dm_env.Environment):
     return self._time_step(0.0)
 
   def step(self, action) -> dm_env.TimeStep:
-    """Takes an action; after an episode's last step, starts the next episode.
+    """Takes an action, from 0 to 5 (see `world.Action`).
 
-    Args:
-      action: From 0 to 5 (see `world.Action`). Ignored if this starts an
-        episode.
-
-    Returns:
-      The time step; see the base class.
-
-    Raises:
-      ValueError: There is no such action.
+    After an episode's last step, ignores it and starts the next episode.
     """
     if self._ended:
       return self.reset()
@@ -303,11 +252,8 @@ class GridLU(dm_env.Environment):
     setup = self._setup
     self._state = world.step(self._current_state(), number, setup.physics)
     self._num_steps += 1
-    reward = 0.0
-    if setup.rewarded:
-      reward = float(self.success)
     self._ended = self._num_steps == setup.episode_length
-    return self._time_step(reward)
+    return self._time_step(float(setup.rewarded and self.success))
 
   def _time_step(self, reward: float) -> dm_env.TimeStep:
     """Returns the current time step; an episode's first has no reward."""
@@ -321,7 +267,6 @@ class GridLU(dm_env.Environment):
     return dm_env.termination(reward, observation)
 
   def observation_spec(self) -> dict[str, specs.Array]:
-    """Returns the specs of the image and of the instruction."""
     shape = (rendering.IMAGE_SIZE, rendering.IMAGE_SIZE, 3)
     return {
         'image': specs.BoundedArray(shape, np.uint8, 0, 255, name='image'),
@@ -329,11 +274,9 @@ class GridLU(dm_env.Environment):
     }
 
   def action_spec(self) -> specs.DiscreteArray:
-    """Returns the spec of the six actions."""
     return specs.DiscreteArray(len(world.Action), np.int32, name='action')
 
   def reward_spec(self) -> specs.BoundedArray:
-    """Returns the spec of the reward, 0 or 1."""
     return specs.BoundedArray((), float, 0, 1, name='reward')
 
   def _checksum(self) -> int:
@@ -343,9 +286,8 @@ class GridLU(dm_env.Environment):
   def get_state(self) -> dict[str, Any]:
     """Returns the state of the episode and of the generator.
 
-    Returns:
-      A dict that JSON can hold, for `set_state` of an environment with the same
-      arguments. The seed may differ.
+    JSON can hold it. It is for `set_state` of an environment with the same
+    arguments. The seed may differ.
     """
     def packed(state: world.State | None) -> list[int] | None:
       return None if state is None else [int(x) for x in world.pack(state)]
@@ -364,16 +306,9 @@ class GridLU(dm_env.Environment):
   def set_state(self, state: dict[str, Any]) -> dm_env.TimeStep:
     """Restores what `get_state` returned.
 
-    Args:
-      state: What `get_state` returned.
-
     Returns:
       The time step of that state, with a reward of 0 unless it is an episode's
       first. It has no observation if there was no episode yet.
-
-    Raises:
-      ValueError: It comes from an environment with other instructions, or with
-        another `solved_starts`.
     """
     if state['instructions'] != self._checksum():
       raise ValueError(

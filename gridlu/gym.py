@@ -65,23 +65,10 @@ class GridLUEnv(gymnasium.Env[Observation, Any]):
       solved_starts: bool = False):
     """Makes an environment.
 
-    Args:
-      task: A name in `tasks.TASKS`. This and all other arguments but
-        `render_mode` are those of `gridlu.GridLU`.
-      episode_length: Steps of an episode; None for the task's (the paper's 30
-        or 45).
-      instructions: The instructions to draw from; None for all of the task's.
-      physics: Which blocks can be moved.
-      truncate: Whether an episode's end is reported as `truncated` (a learner
-        bootstraps from the last state) or as `terminated`.
-      rewarded: Whether the reward is the ground truth, or always 0; None for
-        the task's default.
-      render_mode: 'rgb_array' to make `render` return a picture; or None.
-      solved_starts: Whether an episode may begin in a state that satisfies its
-        instruction.
-
-    Raises:
-      ValueError: An argument is not as described.
+    `truncate` says whether an episode's end is reported as `truncated` (a
+    learner bootstraps from the last state) or as `terminated`, and
+    `render_mode` is 'rgb_array' to make `render` return a picture, or None. The
+    other arguments are those of `gridlu.GridLU`.
     """
     if render_mode not in (None, *self.metadata['render_modes']):
       raise ValueError(f"render_mode is {render_mode!r}: expected 'rgb_array' "
@@ -129,9 +116,6 @@ class GridLUEnv(gymnasium.Env[Observation, Any]):
       seed: Determines this episode and those that follow; None to continue
         with the last seed, or with a random one if there was none.
       options: Ignored.
-
-    Returns:
-      The observation and the info.
     """
     super().reset(seed=seed)
     if seed is not None:
@@ -147,19 +131,7 @@ class GridLUEnv(gymnasium.Env[Observation, Any]):
   def step(
       self, action: int
   ) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
-    """Takes an action.
-
-    Args:
-      action: From 0 to 5 (see `world.Action`).
-
-    Returns:
-      The observation, the reward, whether the episode is terminated, whether it
-      is truncated, and the info.
-
-    Raises:
-      ValueError: There is no such action.
-      RuntimeError: No episode is under way.
-    """
+    """Takes an action, from 0 to 5 (see `world.Action`)."""
     if self._ended:
       raise RuntimeError('No episode is under way: call reset() first.')
     step = self._environment.step(action)
@@ -171,12 +143,7 @@ class GridLUEnv(gymnasium.Env[Observation, Any]):
   def render(self) -> np.ndarray | None:
     """Returns the image with the instruction below; None without a render mode.
 
-    Returns:
-      uint8 [height, 464, 3], for a person to see. All pictures of a task have
-      the same size.
-
-    Raises:
-      RuntimeError: There is no episode yet.
+    It is uint8 [height, 464, 3]; all pictures of a task have the same size.
     """
     if self.render_mode is None:
       return None
@@ -203,14 +170,6 @@ class TokenInstruction(
   """
 
   def __init__(self, env: gymnasium.Env):
-    """Wraps an environment.
-
-    Args:
-      env: A `GridLUEnv`, or one in other wrappers.
-
-    Raises:
-      ValueError: `env` is no GridLU environment.
-    """
     gymnasium.utils.RecordConstructorArgs.__init__(self)
     gymnasium.ObservationWrapper.__init__(self, env)
     inner = env.unwrapped
@@ -232,7 +191,6 @@ class TokenInstruction(
         'instruction': spaces.Box(0, len(self.tokens), [length], np.int64)})
 
   def observation(self, observation: Observation) -> dict[str, np.ndarray]:
-    """Returns an observation with tokens in place of the text."""
     return {**observation,
             'instruction': self._rows[observation['instruction']].copy()}
 

@@ -14,11 +14,7 @@ class Instances(NamedTuple):
 
 
 def generator(seed: int | None) -> np.random.Generator:
-  """Returns a random generator; None for a random seed.
-
-  Raises:
-    ValueError: The seed is not a whole number from 0 up.
-  """
+  """Returns a random generator; None for a random seed."""
   if seed is not None and (not hasattr(seed, '__index__') or seed < 0):
     raise ValueError(f'seed is {seed!r}: expected a whole number from 0 up.')
   return np.random.default_rng(seed)

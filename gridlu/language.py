@@ -28,20 +28,44 @@ derive a class for each word. `parse` then knows these words.
 """
 
 import abc
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 import dataclasses
 import functools
 import itertools
-from typing import ClassVar
+import re
+from typing import Any, ClassVar
 
-from gridlu import parser as parser_lib
 from gridlu import world
 
 # Nested tuples of tokens: ('NorthFrom', ('red', ('circle',)), ('AGENT',)).
 # SCENE is ().
 Tree = tuple
 
-InstructionError = parser_lib.InstructionError
+_LONGEST = 1000  # Characters of a text that `parse` reads.
+
+
+class InstructionError(ValueError):
+  """An instruction that is not in the language.
+
+  Attributes:
+    expected: What was expected, as a phrase.
+    text: The text that was parsed, or None if no text was.
+    position: Where in `text` it was expected.
+  """
+
+  def __init__(self, expected: str, text: str | None = None,
+               position: int = 0):
+    self.expected = expected
+    self.text = text
+    self.position = position
+    message = f'Not an instruction: expected {expected}'
+    if text is None:
+      message += '.'
+    else:
+      # Line breaks and tabs would move the caret away from its place.
+      line = re.sub(r'\s', ' ', text)
+      message += f' at the caret:\n  {line}\n  {" " * position}^'
+    super().__init__(message)
 
 
 def _words(words: Sequence[str]) -> str:
@@ -65,7 +89,6 @@ class Scene:
 
   @property
   def tree(self) -> Tree:
-    """The operand's part of `Instruction.tree`."""
     return ()
 
 
@@ -78,7 +101,6 @@ class Agent:
 
   @property
   def tree(self) -> Tree:
-    """The operand's part of `Instruction.tree`."""
     return ('AGENT',)
 
 
@@ -103,7 +125,6 @@ class Shape:
 
   @property
   def tree(self) -> Tree:
-    """The operand's part of `Instruction.tree`."""
     return (self.shape,)
 
 
@@ -125,7 +146,6 @@ class Color:
 
   @property
   def tree(self) -> Tree:
-    """The operand's part of `Instruction.tree`."""
     if isinstance(self.blocks, Scene):
       return (self.color,)
     return (self.color, self.blocks.tree)
@@ -196,10 +216,7 @@ class Instruction(abc.ABC):
 
   @property
   def twin(self) -> 'Instruction | None':
-    """The other instruction with the same meaning, or None if there is none.
-
-    The twin of EastFrom(a, b) is WestFrom(b, a).
-    """
+    """WestFrom(b, a) for EastFrom(a, b); None if no other means the same."""
     return None
 
   @property
@@ -356,11 +373,7 @@ ARRANGEMENTS_TOKENS = ARRANGEMENTS + world.COLORS + ('AGENT',)
 
 @functools.cache
 def objects() -> tuple[Object, ...]:
-  """Returns the 15 descriptions of a block.
-
-  Returns:
-    The 3 shapes, then the 3 colours, then the 9 kinds (colour by colour).
-  """
+  """Returns the 3 shapes, the 3 colours and the 9 kinds, colour by colour."""
   shapes = tuple(Shape(shape, SCENE) for shape in world.SHAPES)
   colors = tuple(Color(color, SCENE) for color in world.COLORS)
   kinds = tuple(Color(color, shape) for color in world.COLORS
@@ -372,12 +385,9 @@ def objects() -> tuple[Object, ...]:
 def relations_instructions() -> tuple[Instruction, ...]:
   """Returns all 990 GridLU-Relations instructions.
 
-  Returns:
-    The 150 go-to instructions: relation by relation (in the order of
-    `RELATIONS`), first the 15 with AGENT on the left, then the 15 with AGENT
-    on the right, each in the order of `objects()`. Then the 840 bring-to
-    instructions: relation by relation (without SameLocation), all ordered pairs
-    of different objects, where the left one varies slowest.
+  First the 150 go-to instructions, relation by relation: AGENT on the left of
+  each of `objects()`, then on the right. Then the 840 bring-to instructions,
+  relation by relation: all ordered pairs of different objects.
   """
   go_to: list[Instruction] = []
   for relation in _RELATIONS:
@@ -392,12 +402,7 @@ def relations_instructions() -> tuple[Instruction, ...]:
 
 @functools.cache
 def arrangements_instructions() -> tuple[Instruction, ...]:
-  """Returns all 36 GridLU-Arrangements instructions.
-
-  Returns:
-    Word by word (in the order of `ARRANGEMENTS`): with SCENE, then with each
-    colour.
-  """
+  """Returns all 36 instructions: each word with SCENE, then each colour."""
   targets = (SCENE,) + tuple(Color(color, SCENE) for color in world.COLORS)
   return tuple(word(AGENT, target) for word in _ARRANGEMENTS
                for target in targets)
@@ -405,18 +410,7 @@ def arrangements_instructions() -> tuple[Instruction, ...]:
 
 def chosen(instructions: Sequence[Instruction] | None,
            every: Sequence[Instruction]) -> Sequence[Instruction]:
-  """Returns `instructions`, or `every` in place of None.
-
-  Args:
-    instructions: Some of a task's instructions, or None for all.
-    every: All instructions of the task.
-
-  Returns:
-    The instructions to draw from.
-
-  Raises:
-    ValueError: `instructions` is empty.
-  """
+  """Returns the instructions to draw from: `every` if none are given."""
   if instructions is None:
     return every
   if len(instructions) == 0:
@@ -425,17 +419,87 @@ def chosen(instructions: Sequence[Instruction] | None,
   return instructions
 
 
-_FORMS = {
-    'SCENE': parser_lib.Form(lambda: SCENE),
-    'AGENT': parser_lib.Form(lambda: AGENT),
+_QUOTES = tuple('\'"`\u2018\u2019\u201c\u201d\u201e\u00b4')
+_TOKEN = re.compile(r'\s*([A-Za-z]+|\S|\Z)')
+
+
+class _Parser:
+  """Recursive descent over one text, no deeper than the grammar.
+
+  Attributes:
+    token: The next token, '' at the end of the text.
+    position: Its position.
+  """
+
+  def __init__(self, text: str):
+    self._text = text
+    self._end = 0
+    self._advance()
+
+  def _advance(self) -> None:
+    match = _TOKEN.match(self._text, self._end)
+    assert match is not None
+    self.token, self.position, self._end = match[1], match.start(1), match.end()
+
+  def read(self, tokens: Collection[str], expected: str) -> str:
+    """Reads one of some tokens; fails with `expected` at anything else."""
+    token = self.token
+    if token not in tokens:
+      raise InstructionError(expected, self._text, self.position)
+    self._advance()
+    return token
+
+  def symbol(self, symbol: str) -> None:
+    """Reads a bracket or a comma."""
+    self.read([symbol], repr(symbol))
+
+  def _attribute(self, words: Sequence[str], expected: str) -> str:
+    """Reads a colour or a shape, with or without quotes."""
+    quoted = self.token in _QUOTES
+    if quoted:
+      self._advance()
     # The paper's text says `square` where its grammar says `rect`.
-    'Shape': parser_lib.Form(Shape, (
-        parser_lib.Word(world.SHAPES, _EXPECTED_SHAPE, {'square': 'rect'}),
-        parser_lib.Nested(('SCENE',), 'SCENE'))),
-    'Color': parser_lib.Form(Color, (
-        parser_lib.Word(world.COLORS, _EXPECTED_COLOR),
-        parser_lib.Nested(('Shape', 'SCENE'), 'Shape(...) or SCENE'))),
-}
+    if self.token == 'square':
+      self.token = 'rect'
+    word = self.read(words, expected)
+    if quoted:
+      self.read(_QUOTES, 'a closing quote')
+    return word
+
+  def _term(self, names: Sequence[str], expected: str) -> Any:
+    name = self.read(names, expected)
+    if name == 'SCENE':
+      return SCENE
+    if name == 'AGENT':
+      return AGENT
+    self.symbol('(')
+    term: Object
+    if name == 'Shape':
+      shape = self._attribute(world.SHAPES, _EXPECTED_SHAPE)
+      self.symbol(',')
+      term = Shape(shape, self._term(['SCENE'], 'SCENE'))
+    else:
+      color = self._attribute(world.COLORS, _EXPECTED_COLOR)
+      self.symbol(',')
+      term = Color(
+          color, self._term(['Shape', 'SCENE'], 'Shape(...) or SCENE'))
+    self.symbol(')')
+    return term
+
+  def operand(self, problem: Callable[[Operand], str | None],
+              expected: str) -> Operand:
+    """Reads an operand.
+
+    Args:
+      problem: Of an operand, what the grammar expects if it is not allowed.
+      expected: What is expected if there is no operand.
+    """
+    position = self.position
+    operand = self._term(['SCENE', 'AGENT', 'Shape', 'Color'], expected)
+    other = problem(operand)
+    if other is not None:
+      raise InstructionError(other, self._text, position)
+    return operand
 
 
 def _expected_word() -> str:
@@ -449,13 +513,8 @@ def _expected_word() -> str:
 def parse(text: str) -> Instruction:
   """Reads an instruction; the inverse of `str`.
 
-  Args:
-    text: The instruction. Spaces and line breaks may stand between any two
-      tokens. Shapes and colours may be in any quotes or in none, and `square`
-      means `rect`.
-
-  Returns:
-    The instruction.
+  Spaces and line breaks may stand between any two tokens. Shapes and colours
+  may be in any quotes or in none, and `square` means `rect`.
 
   Raises:
     InstructionError: The text is not an instruction. The message shows where
@@ -463,44 +522,29 @@ def parse(text: str) -> Instruction:
   """
   if not isinstance(text, str):
     raise InstructionError(f'a string, not {type(text).__name__}: {text!r}')
-  parser = parser_lib.Parser(text, _FORMS)
-  cls = _INSTRUCTIONS.get(parser.token)
-  if cls is None:
-    parser.fail(_expected_word())
-  parser.advance()
+  if len(text) > _LONGEST:
+    raise InstructionError(
+        f'at most {_LONGEST} characters, not {len(text)}: {text[:40]!r}...')
+  parser = _Parser(text)
+  cls = _INSTRUCTIONS[parser.read(_INSTRUCTIONS, _expected_word())]
   parser.symbol('(')
-  position = parser.position
   # A rule says what it expects when it is asked for an operand that it does not
   # allow: SCENE, or the same one twice.
-  left = parser.term(_FORMS, cls.left_problem(SCENE) or _EXPECTED_OPERAND)
-  problem = cls.left_problem(left)
-  if problem is not None:
-    parser.fail(problem, position)
+  left = parser.operand(
+      cls.left_problem, cls.left_problem(SCENE) or _EXPECTED_OPERAND)
   parser.symbol(',')
-  position = parser.position
-  right = parser.term(
-      _FORMS, cls.right_problem(left, SCENE) or
-      cls.right_problem(left, left) or _EXPECTED_OPERAND)
-  problem = cls.right_problem(left, right)
-  if problem is not None:
-    parser.fail(problem, position)
+  right = parser.operand(
+      functools.partial(cls.right_problem, left),
+      cls.right_problem(left, SCENE) or cls.right_problem(left, left) or
+      _EXPECTED_OPERAND)
   parser.symbol(')')
-  parser.end()
+  parser.read([''], 'the end of the instruction')
   return cls(left, right)
 
 
 def checked(instruction: Instruction | str,
             name: str = 'instruction') -> Instruction:
-  """Returns an instruction, parsed if it is a text.
-
-  Args:
-    instruction: An instruction, or its text.
-    name: What errors call it.
-
-  Raises:
-    ValueError: It is neither.
-    InstructionError: The text is not an instruction.
-  """
+  """Returns an instruction, parsed if it is a text; errors call it `name`."""
   if isinstance(instruction, str):
     return parse(instruction)
   if not isinstance(instruction, Instruction):
@@ -511,18 +555,10 @@ def checked(instruction: Instruction | str,
 
 def checked_list(instructions: Iterable[Instruction | str]
                 ) -> tuple[Instruction, ...]:
-  """Returns a list of instructions, those that are texts parsed.
-
-  Raises:
-    ValueError: It is a string, no list, or has something that is neither.
-    InstructionError: A text is not an instruction.
-  """
-  if isinstance(instructions, str):
-    raise ValueError(f'instructions is the string {instructions!r}: expected '
-                     'a list of instructions; put it into one.')
-  if not isinstance(instructions, Iterable):
+  """Returns a list of instructions, those that are texts parsed."""
+  if isinstance(instructions, str) or not isinstance(instructions, Iterable):
     raise ValueError(f'instructions is {instructions!r}: expected a list of '
-                     'instructions.')
+                     'instructions; for a single one, put it into one.')
   return tuple(
       checked(each, f'instructions[{i}]')
       for i, each in enumerate(instructions))

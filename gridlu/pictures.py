@@ -23,10 +23,9 @@ from gridlu import world
 def _draw(text: str) -> world.State:
   """Returns the state that a text shows.
 
-  Args:
-    text: Rows from the top, separated by '/', each of 5 cells. A cell is '..'
-      or a block, written as the first letters of its colour and shape ('rc' is
-      a red circle). '@' follows the cell of the free agent.
+  Rows are separated by '/'. A cell is '..' or a block, written as the first
+  letters of its colour and shape ('rc' is a red circle). '@' follows the cell
+  of the free agent.
   """
   codes = {color[0] + shape[0]: world.block(shape, color)
            for color in world.COLORS for shape in world.SHAPES}
@@ -58,12 +57,7 @@ _FIGURE_1 = (
 
 
 def figure_1_states() -> list[world.State]:
-  """Returns figure 1's states.
-
-  Returns:
-    Four goal states of `FIGURE_1_INSTRUCTION` that differ in the position and
-    orientation of the L and in the positions of the blue blocks.
-  """
+  """Returns figure 1's states: four goal states of `FIGURE_1_INSTRUCTION`."""
   return [_draw(text) for text in _FIGURE_1]
 
 
@@ -91,12 +85,7 @@ _EPISODES = (
 
 def figure_3_episodes(
     ) -> list[tuple[language.Instruction, world.State, world.State]]:
-  """Returns figure 3's episodes.
-
-  Returns:
-    Instruction, initial state and goal state of each: one of GridLU-Relations,
-    then two of GridLU-Arrangements with 4 and 8 blocks.
-  """
+  """Returns figure 3's episodes: each instruction, first and goal state."""
   return [(language.parse(text), _draw(initial), _draw(goal))
           for text, initial, goal in _EPISODES]
 
@@ -140,12 +129,7 @@ def _example(form: str, color: str) -> world.State:
 
 
 def figure_3_vocabulary() -> list[tuple[str, world.State]]:
-  """Returns figure 3's vocabulary.
-
-  Returns:
-    Pairs of a word of GridLU-Arrangements (see `language.ARRANGEMENTS`) and a
-    goal state. Each word occurs at least once.
-  """
+  """Returns each word of figure 3's vocabulary with one goal state or more."""
   return [(word, _example(form, _EXAMPLE_COLORS.get(word, 'red')))
           for word, forms in _EXAMPLES.items() for form in forms]
 
@@ -198,20 +182,7 @@ _FIGURES = {'1': _figure_1, '3': _figure_3, '6': _figure_6}
 
 
 def figure(number: str) -> np.ndarray:
-  """Draws one of the paper's figures.
-
-  Args:
-    number: '1', '3' or '6'.
-
-  Returns:
-    uint8 [height, width, 3].
-
-  Raises:
-    ValueError: The figure does not show GridLU.
-  """
-  if number not in _FIGURES:
-    raise ValueError(f'number is {number!r}: expected one of '
-                     f'{tuple(_FIGURES)}, the figures that show GridLU.')
+  """Draws one of the paper's figures, '1', '3' or '6'."""
   return _FIGURES[number]()
 
 

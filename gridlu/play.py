@@ -26,7 +26,7 @@ from gridlu import solver
 from gridlu import tasks
 from gridlu import world
 
-_ACTIONS = {
+ACTIONS = {  # By the names of `screen.key_name`.
     'up': world.Action.UP, 'down': world.Action.DOWN,
     'left': world.Action.LEFT, 'right': world.Action.RIGHT,
     'space': world.Action.INTERACT, '.': world.Action.NOOP,
@@ -39,15 +39,6 @@ _LEGEND = ('(r)   a red circle', '[g]   a green rect',
            '****  the agent with its block')
 
 
-def action(key: str) -> world.Action | None:
-  """Returns the action of a key, or None if the key has none.
-
-  Args:
-    key: A name as `screen.key_name` returns it.
-  """
-  return _ACTIONS.get(key)
-
-
 class Game:
   """A `screen.View` of the episodes that a person plays."""
 
@@ -55,12 +46,7 @@ class Game:
 
   def __init__(self, environment: environment_lib.GridLU,
                recording: recording_lib.Recording | None = None):
-    """Starts the first episode.
-
-    Args:
-      environment: The environment to play in. The game resets it.
-      recording: If given, records every state.
-    """
+    """Starts the first episode; every state is added to the recording."""
     self._environment = environment
     self._recording = recording
     self._begin()
@@ -92,7 +78,7 @@ class Game:
 
   def press(self, key: str) -> bool:
     """Acts on a key; returns False to quit."""
-    chosen = action(key)
+    chosen = ACTIONS.get(key)
     if key == 'q':
       return False
     if key == 'r':
@@ -128,21 +114,15 @@ class Game:
     return screen.compose(str(environment.instruction), state, panel, _KEYS)
 
 
-_KEY_OF = {chosen: key for key, chosen in _ACTIONS.items()}
+_KEY_OF = {chosen: key for key, chosen in ACTIONS.items()}
 
 
 def demonstrate(environment: environment_lib.GridLU, episodes: int,
                 recording: recording_lib.Recording) -> list[str]:
-  """Plays shortest solutions (see `gridlu.solver`).
+  """Plays and records shortest solutions; returns a sentence about each.
 
-  Args:
-    environment: The environment to play in. It is reset.
-    episodes: How many instances to play.
-    recording: Records every state. It keeps nothing of an instance whose
-      solution has no step or that has no solution.
-
-  Returns:
-    A sentence about each instance.
+  The recording keeps nothing of an instance whose solution has no step or that
+  has no solution.
   """
   game = Game(environment, recording)
   sentences = []
@@ -163,11 +143,7 @@ def demonstrate(environment: environment_lib.GridLU, episodes: int,
 
 
 def _instruction(text: str, task: str) -> language.Instruction:
-  """Reads --instruction.
-
-  Raises:
-    UserError: It is not an instruction of the task.
-  """
+  """Reads --instruction, which has to be one of the task."""
   try:
     parsed = language.parse(text)
   except language.InstructionError as error:

@@ -40,12 +40,6 @@ def save_gif(path: str | os.PathLike | BinaryIO, images: np.ndarray,
     seconds: How long a frame lasts: one number for all, or one for each. GIF
       counts hundredths, and many programs show no frame for less than .02.
     scale: Enlarges each pixel to a square of this many pixels on a side.
-
-  Raises:
-    ValueError: `images` is not such an array, there is not one caption or time
-      for each image, or a number is out of range. Equal frames in a row can
-      last 600 seconds together.
-    OSError: The file cannot be written.
   """
   images = rendering.checked(images, captions)
   count = len(images)
@@ -90,12 +84,7 @@ class Recording:
   """Collects episodes, with a caption for each state, to save as a GIF."""
 
   def __init__(self, episodes: int = RECORDED_EPISODES):
-    """Makes an empty recording.
-
-    Args:
-      episodes: How many of the last episodes to keep. Episodes without a step
-        do not count.
-    """
+    """Keeps this many of the last episodes that have at least one step."""
     self._episodes: collections.deque[list[tuple[np.ndarray, str]]] = (
         collections.deque(maxlen=episodes))
 
@@ -110,17 +99,7 @@ class Recording:
     self._episodes[-1].append((world.pack(state), caption))
 
   def save(self, path: str | os.PathLike) -> str:
-    """Writes the GIF, unless nothing was played.
-
-    Args:
-      path: The file to write or replace.
-
-    Returns:
-      A sentence that says what was written.
-
-    Raises:
-      files.OutputError: The file cannot be written.
-    """
+    """Writes the GIF unless nothing was played; says in words what it wrote."""
     episodes = [episode for episode in self._episodes if len(episode) > 1]
     if not episodes:
       return f'{os.fspath(path)} was not written: no step was made.'

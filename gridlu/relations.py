@@ -79,18 +79,11 @@ def _description(operand: language.Operand) -> int:
 
 
 def encode(instructions: Sequence[language.Instruction]) -> np.ndarray:
-  """Encodes instructions as numbers, for `satisfied`.
+  """Encodes instructions for `satisfied`, int32 [N, 3].
 
-  Args:
-    instructions: N GridLU-Relations instructions.
-
-  Returns:
-    int32 [N, 3]: the relation (index into `language.RELATIONS`), then for the
-    left and for the right operand 4 * (1 + shape) + 1 + colour, with -1 for a
-    shape or colour that is not named, or 16 for AGENT.
-
-  Raises:
-    ValueError: One of them is not a GridLU-Relations instruction.
+  A code has the relation (index into `language.RELATIONS`), then for the left
+  and for the right operand 4 * (1 + shape) + 1 + colour, with -1 for a shape or
+  colour that is not named, or 16 for AGENT.
   """
   codes = np.zeros((len(instructions), CODE_SIZE), np.int32)
   for i, instruction in enumerate(instructions):
@@ -107,15 +100,9 @@ def encode(instructions: Sequence[language.Instruction]) -> np.ndarray:
 
 def satisfied(codes: world.Array, states: world.State,
               xp: world.ArrayModule = np) -> world.Array:
-  """Returns which states satisfy their instruction: the ground truth.
+  """Returns which states satisfy their instruction, bool: the ground truth.
 
-  Args:
-    codes: int32 [..., 3], encoded instructions (see `encode`).
-    states: States whose batch dimensions broadcast with those of `codes`.
-    xp: The array module.
-
-  Returns:
-    bool [...], the batch dimensions broadcast together.
+  The batch dimensions of codes (see `encode`) and states broadcast together.
   """
   codes = xp.asarray(codes, np.int32)
   cell = world.cell_index(xp.asarray(states.agent, np.int32))
@@ -140,15 +127,7 @@ def satisfied(codes: world.Array, states: world.State,
 
 def groups(instruction: language.Instruction,
            start: world.State | None) -> Sequence[str]:
-  """Returns the groups that reports count an episode for.
-
-  Args:
-    instruction: The episode's.
-    start: Its first state. It does not matter here.
-
-  Returns:
-    'go to' or 'bring to', and the relation.
-  """
+  """Returns what reports count an episode for: its kind and its relation."""
   del start
   return ('go to' if instruction.is_go_to else 'bring to',
           type(instruction).__name__)
@@ -208,8 +187,7 @@ def _propose_blocks(rng: np.random.Generator, count: int,
 
 def _propose_places(rng: np.random.Generator, count: int) -> _Places:
   """Draws cells uniformly, independently of each other."""
-  num_cells = world.SIZE * world.SIZE
-  draws = rng.integers(num_cells, size=(4, count), dtype=np.int32)
+  draws = rng.integers(world.NUM_CELLS, size=(4, count), dtype=np.int32)
   return _Places(draws[:3].T, draws[3])
 
 
@@ -280,20 +258,8 @@ def instances(
   kinds, and all blocks and the agent are placed uniformly over the 25 cells. An
   instance is rejected as a whole if two blocks share a cell or all blocks are
   identical. There is no other check here: a start may satisfy its instruction
-  (see `solved_starts` of `gridlu.GridLU`).
-
-  Args:
-    rng: The generator to draw from.
-    count: N, how many to draw.
-    instructions: The instructions to draw from; None for all 990. If they are
-      all go-to or all bring-to, so are the instances.
-
-  Returns:
-    N instances; the agent is free.
-
-  Raises:
-    ValueError: `count` is negative, or `instructions` is empty or contains
-      something other than GridLU-Relations instructions.
+  (see `solved_starts` of `gridlu.GridLU`). The agent is free. If the given
+  instructions are all go-to or all bring-to, so are the instances.
   """
   blocks, places = _draw(rng, count, _codes_of(instructions))
   return instances_lib.Instances(
@@ -313,17 +279,6 @@ def goal_states(
   Each is an instance (see `instances`) whose blocks and agent are placed again,
   uniformly, until no two blocks share a cell and the ground truth holds. The
   agent is free.
-
-  Args:
-    rng: The generator to draw from.
-    count: N, how many to draw.
-    instructions: The instructions to draw from; None for all 990.
-
-  Returns:
-    N instances that satisfy their instructions.
-
-  Raises:
-    ValueError: As `instances`.
   """
   codes = _codes_of(instructions)
   drawn, _ = _draw(rng, count, codes)

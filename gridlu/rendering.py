@@ -87,15 +87,7 @@ _WALL = WALL_TILE * (1 - _BOARD)
 
 def tile_indices(state: world.State,
                  xp: world.ArrayModule = np) -> world.Array:
-  """Returns which tile each cell shows.
-
-  Args:
-    state: A batch of states.
-    xp: The array module.
-
-  Returns:
-    int32 [..., 7, 7], indices into `TILES`.
-  """
+  """Returns which of `TILES` each cell shows, int32 [..., 7, 7]."""
   blocks = xp.asarray(state.blocks, np.int32)
   cell = world.cell_index(xp.asarray(state.agent, np.int32))
   carrying = world.numbers(state.carrying, np.int32, xp)
@@ -107,15 +99,7 @@ def tile_indices(state: world.State,
 
 
 def render(state: world.State, xp: world.ArrayModule = np) -> world.Array:
-  """Renders states.
-
-  Args:
-    state: A batch of states.
-    xp: The array module.
-
-  Returns:
-    uint8 [..., 56, 56, 3], red, green and blue from 0 to 255.
-  """
+  """Returns images of states, uint8 [..., 56, 56, 3]."""
   tiles = world.take(tile_indices(state, xp), _CELL_ROW, -2, xp)
   # [..., 56, 7, 8, 3]
   strips = world.take(_TILE_ROWS, tiles + _FIRST_TILE_ROW, 0, xp)
@@ -138,15 +122,7 @@ def _wrap(text: str, font: ImageFont.FreeTypeFont | ImageFont.ImageFont,
 
 
 def checked(images: np.ndarray, captions: Sequence[str] | None) -> np.ndarray:
-  """Returns images as an array.
-
-  Args:
-    images: uint8 [N, H, W, 3].
-    captions: N texts, or None.
-
-  Raises:
-    ValueError: They are not as described, or there are no images.
-  """
+  """Returns images as an array uint8 [N, H, W, 3], with N captions or None."""
   images = np.asarray(images)
   if images.ndim != 4 or images.shape[-1] != 3 or images.dtype != np.uint8:
     raise ValueError(
@@ -166,12 +142,7 @@ def _font() -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
 
 
 def caption_lines(captions: Sequence[str], width: int) -> int:
-  """Returns how many lines the longest of these captions has.
-
-  Args:
-    captions: At least one text.
-    width: The width of the image above it, in pixels.
-  """
+  """Returns the lines of the longest caption, below images of this width."""
   font = _font()
   return max(len(_wrap(caption, font, width)) for caption in captions)
 
@@ -193,10 +164,6 @@ def contact_sheet(images: np.ndarray, captions: Sequence[str] | None = None,
 
   Returns:
     uint8 [height, width, 3].
-
-  Raises:
-    ValueError: `images` is not such an array, there is not one caption for each
-      image, or `columns` or `scale` is below 1.
   """
   images = checked(images, captions)
   if columns < 1 or scale < 1:
@@ -239,15 +206,6 @@ def contact_sheet(images: np.ndarray, captions: Sequence[str] | None = None,
 
 
 def pad(image: np.ndarray, height: int, width: int) -> np.ndarray:
-  """Adds white to the right of an image and below it.
-
-  Args:
-    image: uint8 [H, W, 3].
-    height: Rows of the result, at least H.
-    width: Columns of the result, at least W.
-
-  Returns:
-    uint8 [height, width, 3].
-  """
+  """Adds white to the right of an image and below it, to this size."""
   rows, columns = height - image.shape[0], width - image.shape[1]
   return np.pad(image, ((0, rows), (0, columns), (0, 0)), constant_values=255)

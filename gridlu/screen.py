@@ -88,17 +88,11 @@ def size(lines: Sequence[Line]) -> tuple[int, int]:
   return max(map(len, plain(lines)), default=0), len(lines)
 
 
-def _kind(code: int) -> tuple[str, str]:
-  """Returns the colour and the shape of a block."""
-  shape, color = divmod(code - 1, len(world.COLORS))
-  return world.COLORS[color], world.SHAPES[shape]
-
-
 def _sign(code: int) -> Segment:
   """Returns the three characters in the middle of a cell."""
   if code == 0:
     return Segment(' . ', _FLOOR)
-  color, shape = _kind(code)
+  shape, color = world.kind(code)
   left, right = _SIGNS[shape]
   return Segment(f'{left}{color[0]}{right}', _BLOCKS[color])
 
@@ -123,14 +117,7 @@ def _cell(code: int, agent: bool, carrying: bool) -> list[Line]:
 
 
 def board(state: world.State) -> list[Line]:
-  """Draws a board.
-
-  Args:
-    state: One state, without batch dimensions.
-
-  Returns:
-    17 lines of 37 characters: the wall and 5x5 cells of 7x3.
-  """
+  """Returns 17 lines of 37 characters: the wall and 5x5 cells of 7x3."""
   wall = (Segment('#' * _BOARD_WIDTH, _WALL),)
   side = Segment('#', _WALL)
   lines: list[Line] = [wall]
@@ -150,7 +137,7 @@ def agent_text(state: world.State) -> str:
   """Describes the agent of a state: 'free' or 'carries a red circle'."""
   if not state.carrying:
     return 'free'
-  color, shape = _kind(int(state.blocks[tuple(state.agent)]))
+  shape, color = world.kind(int(state.blocks[tuple(state.agent)]))
   return f'carries a {color} {shape}'
 
 
@@ -158,16 +145,10 @@ def compose(instruction: str, state: world.State, panel: Sequence[Line],
             keys: Sequence[str]) -> list[Line]:
   """Lays a screen out.
 
-  Args:
-    instruction: Shown at the top, in two lines.
-    state: The board, without batch dimensions.
-    panel: At most 17 lines of at most `PANEL_WIDTH` characters, shown to the
-      right of the board.
-    keys: Lines for the bottom that say what keys do.
-
-  Returns:
-    The screen's lines. They fit 80 columns and 24 rows if there are at most two
-    lines of `keys`.
+  The instruction is at the top, in two lines; the panel to the right of the
+  board, at most 17 lines of at most `PANEL_WIDTH` characters; and what keys do
+  at the bottom. With at most two lines of `keys`, all fit 80 columns and 24
+  rows.
   """
   lines = [line(text, bold=True) for text in textwrap.wrap(instruction, WIDTH)]
   while len(lines) < _INSTRUCTION_LINES:
@@ -184,16 +165,9 @@ def compose(instruction: str, state: world.State, panel: Sequence[Line],
 
 def fit(lines: Sequence[Line], width: int, height: int
        ) -> tuple[list[Line], bool]:
-  """Returns what a terminal of a given size shows.
+  """Returns what a terminal of a given size shows, and whether lines fit it.
 
-  Args:
-    lines: The screen.
-    width: The terminal's columns.
-    height: The terminal's rows.
-
-  Returns:
-    The lines and True; or, if the terminal is too small for them, a message
-    that says which size they need, and False.
+  If they do not, it shows a message that says which size they need.
   """
   needed = size(lines)
   if needed[0] <= width and needed[1] <= height:
@@ -208,12 +182,8 @@ def fit(lines: Sequence[Line], width: int, height: int
 def key_name(key: int | str) -> str:
   """Returns the name of a key that curses reads.
 
-  Args:
-    key: A key's code, or a character.
-
-  Returns:
-    'up', 'down', 'left', 'right', 'space', 'resize' (the terminal's size has
-    changed), a lower-case character, or 'unknown'.
+  It is 'up', 'down', 'left', 'right', 'space', 'resize' (the terminal's size
+  has changed), a lower-case character, or 'unknown'.
   """
   if isinstance(key, int):
     names = {curses.KEY_UP: 'up', curses.KEY_DOWN: 'down',
@@ -243,11 +213,7 @@ class View(Protocol):
 
 
 def check_terminal() -> None:
-  """Checks that there is a terminal that can show a screen.
-
-  Raises:
-    TerminalError: There is none. The message says what is missing.
-  """
+  """Raises a `TerminalError` if no terminal can show a screen."""
   if curses is None:
     raise TerminalError(
         'this Python has no curses module, which shows the screen. Run the '
@@ -396,13 +362,6 @@ def show(view: View) -> None:
 
   At the end it restores the terminal in every case. It uses colours if the
   terminal has them and NO_COLOR is not set.
-
-  Args:
-    view: What to show.
-
-  Raises:
-    TerminalError: There is no terminal (see `check_terminal`), or it was
-      closed.
   """
   check_terminal()
   signals = (signal.SIGTERM, signal.SIGHUP)

@@ -93,6 +93,10 @@ class _States(NamedTuple):
   agent: np.ndarray  # int32 [S], its cell.
   carrying: np.ndarray  # bool [S]
 
+  def take(self, index: np.ndarray) -> '_States':
+    """Returns some of the states."""
+    return _States(*(x[index] for x in self))
+
 
 class _Graph(NamedTuple):
   """All positions for a number of blocks of each role, and their moves."""
@@ -127,36 +131,20 @@ def _members(sets: np.ndarray) -> np.ndarray:
 # tables give it: one by the set's cells among the lower 13, and one by its
 # other cells and the number of its lower ones.
 _LOWER = 13
+_CHOICES = np.array([[math.comb(cell, i) for i in range(world.NUM_CELLS + 1)]
+                     for cell in range(world.NUM_CELLS)])
 
 
-def _part_of_number(sets: np.ndarray, first: int, before: np.ndarray
-                   ) -> np.ndarray:
-  """Returns what cells add to a set's number.
-
-  Args:
-    sets: int [...], sets of cells counted from `first`.
-    first: The cell in the lowest bit.
-    before: int [...], how many of the set's cells come before `first`.
-
-  Returns:
-    int64, with the shapes of both broadcast together.
-  """
-  number = np.zeros(np.broadcast_shapes(sets.shape, before.shape), np.int64)
-  for cell in range(first, world.NUM_CELLS):
-    member = (sets >> (cell - first)) & 1
-    before = before + member
-    choices = np.array(
-        [math.comb(cell, i) for i in range(world.NUM_CELLS + 1)])
-    number += member * choices[before]
-  return number
+def _numbers(cells: np.ndarray, before: np.ndarray) -> np.ndarray:
+  """Returns what each set of `cells` adds after `before` others, int64."""
+  members = np.arange(2**len(cells))[:, None] >> np.arange(len(cells)) & 1
+  place = before[..., None, None] + np.cumsum(members, axis=1)
+  return np.sum(members * _CHOICES[cells, place], axis=-1)
 
 
 _COUNT_LOWER = np.bitwise_count(np.arange(2**_LOWER))
-_NUMBER_LOWER = _part_of_number(
-    np.arange(2**_LOWER), 0, np.zeros(1, np.int64))
-_NUMBER_UPPER = _part_of_number(
-    np.arange(2**(world.NUM_CELLS - _LOWER)), _LOWER,
-    np.arange(_LOWER + 1)[:, None])
+_NUMBER_LOWER = _numbers(_CELLS[:_LOWER], np.array(0))
+_NUMBER_UPPER = _numbers(_CELLS[_LOWER:], np.arange(_LOWER + 1))
 
 
 def _position(sets: np.ndarray, counts: tuple[int, ...]) -> np.ndarray:
@@ -165,8 +153,8 @@ def _position(sets: np.ndarray, counts: tuple[int, ...]) -> np.ndarray:
   numbers = _NUMBER_LOWER[lower] + _NUMBER_UPPER[_COUNT_LOWER[lower], upper]
   position = np.zeros(len(sets), np.int64)
   for column, count in enumerate(counts):
-    position *= math.comb(world.NUM_CELLS, count)
-    position += numbers[:, column]
+    position = position * math.comb(
+        world.NUM_CELLS, count) + numbers[:, column]
   return position
 
 
@@ -228,7 +216,7 @@ def _satisfied(problem: _Problem, sets: np.ndarray, agent: np.ndarray
 
 def _goals(problem: _Problem, sets: np.ndarray) -> np.ndarray:
   """Returns where the instruction holds, bool [25, P] by agent's cell."""
-  if not problem.instruction.is_go_to:  # The agent's cell does not matter.
+  if not problem.instruction.is_go_to:
     holds = _satisfied(problem, sets, np.zeros(len(sets), np.int32))
     return np.tile(holds, (world.NUM_CELLS, 1))
   holds = _satisfied(problem, np.tile(sets, (world.NUM_CELLS, 1)),
@@ -238,17 +226,12 @@ def _goals(problem: _Problem, sets: np.ndarray) -> np.ndarray:
 
 @functools.lru_cache(maxsize=128)
 def _table(problem: _Problem) -> np.ndarray:
-  """Returns the steps from every state to the nearest goal.
+  """Returns the steps from every state to the nearest goal, int8 [2, 25, P].
 
-  Searches breadth-first, backwards from all goals at once. Each frontier has
-  the states from which an action leads into the last frontier.
-
-  Args:
-    problem: A problem with at most `_MAX_POSITIONS` positions.
-
-  Returns:
-    int8 [2, 25, P], by whether the agent carries, its cell and the position
-    (see `_position`); -1 where no goal can be reached.
+  They go by whether the agent carries, its cell and the position (see
+  `_position`), and are -1 where no goal can be reached. Searches breadth-first,
+  backwards from all goals at once: each frontier has the states from which an
+  action leads into the last frontier.
   """
   graph = _graph(problem.counts)
   exists = graph.occupied.any(axis=0) | (sum(problem.counts) == 0)
@@ -280,10 +263,9 @@ def _table(problem: _Problem) -> np.ndarray:
 def _relaxed(problem: _Problem) -> _Problem | None:
   """Returns the problem whose table bounds the steps from below.
 
-  Returns the problem itself if its table is small enough. Otherwise, leaves out
-  the blocks that fit neither operand. Such blocks can only be in the way: a
-  solution with them is also one without them. None if that is too large as
-  well.
+  This is the problem itself if its table is small enough. If not, blocks that
+  fit neither operand are left out: they can only be in the way. None if that is
+  too large as well.
   """
   if problem.num_positions <= _MAX_POSITIONS:
     return problem
@@ -294,16 +276,10 @@ def _relaxed(problem: _Problem) -> _Problem | None:
 
 
 def _lower_bound(problem: _Problem, states: _States) -> np.ndarray:
-  """Returns how many steps are needed at least.
+  """Returns how many steps are needed at least, int32 [S].
 
-  Args:
-    problem: The problem of the states.
-    states: S states.
-
-  Returns:
-    int32 [S]: 0 exactly where the instruction holds; `_NO_BOUND` where it can
-    never hold. Exact if the problem has a table. It falls by at most 1 from a
-    state to the next.
+  It is 0 exactly where the instruction holds, `_NO_BOUND` where it can never
+  hold, exact if the problem has a table, and falls by at most 1 in a step.
   """
   relaxed = _relaxed(problem)
   if relaxed is None:
@@ -318,11 +294,6 @@ def _lower_bound(problem: _Problem, states: _States) -> np.ndarray:
   return np.where(steps < 0, _NO_BOUND, steps.astype(np.int32))
 
 
-def _take(states: _States, index: np.ndarray) -> _States:
-  """Returns some of the states."""
-  return _States(*(x[index] for x in states))
-
-
 def _search(problem: _Problem, start: _States, max_steps: int,
             max_states: int) -> Solution:
   """Solves one instance by breadth-first search within a bound.
@@ -333,15 +304,6 @@ def _search(problem: _Problem, start: _States, max_steps: int,
   left out would need, and the search begins again. Hence the first solution
   found is a shortest one. (Zhou and Hansen, "Breadth-first heuristic search",
   2006.)
-
-  Args:
-    problem: The problem to solve.
-    start: One state, [1].
-    max_steps: The most steps of a solution.
-    max_states: The most states to visit.
-
-  Returns:
-    The answer.
   """
   if 2 * world.NUM_CELLS * problem.num_positions >= 2**63:
     return Solution(UNKNOWN, None)  # Too many to number.
@@ -367,12 +329,12 @@ def _search(problem: _Problem, start: _States, max_steps: int,
           zip(*[_after(states, action, problem.roles) for action in actions])))
       number, index = np.unique(numbers(children), return_index=True)
       index = index[np.isin(number, seen, assume_unique=True, invert=True)]
-      children = _take(children, index)
+      children = children.take(index)
       needed = _lower_bound(problem, children)
       fits = step + needed <= bound
       next_bound = min([next_bound, *(step + np.unique(needed[~fits]))])
       index, needed = index[fits], needed[fits]
-      states = _take(children, fits)
+      states = children.take(fits)
       history.append((index % count, index // count))
       if np.any(needed == 0):
         row = int(np.argmin(needed))
@@ -393,15 +355,12 @@ def _search(problem: _Problem, start: _States, max_steps: int,
 
 def _fits(operand: language.Operand, code: int) -> bool:
   """Returns whether a block of this code fits an operand."""
-  if isinstance(operand, language.Agent):
-    return False
-  shape, color = divmod(code - 1, len(world.COLORS))
+  shape, color = world.kind(code)
   if isinstance(operand, language.Color):
-    return (operand.color == world.COLORS[color] and
-            _fits(operand.blocks, code))
+    return operand.color == color and _fits(operand.blocks, code)
   if isinstance(operand, language.Shape):
-    return operand.shape == world.SHAPES[shape]
-  return True  # SCENE.
+    return operand.shape == shape
+  return operand == language.SCENE
 
 
 @functools.lru_cache(maxsize=4096)
@@ -431,27 +390,18 @@ def _checked_states(states: world.State, batch: tuple[int, ...], name: str
     raise ValueError(f'{name} is a {type(states).__name__}: expected a '
                      'world.State, such as world.unpack makes of packed ones.')
   arrays = [np.asarray(x) for x in states]
-  for field, x, shape in zip(
-      world.State._fields, arrays, ((world.SIZE, world.SIZE), (2,), ())):
-    if x.shape != batch + shape:
+  for field, x, shape, most in zip(
+      world.State._fields, arrays, ((world.SIZE, world.SIZE), (2,), ()),
+      (world.NUM_BLOCK_CODES - 1, world.SIZE - 1, 1)):
+    if x.shape != batch + shape or x.dtype.kind not in 'iub' or np.any(
+        (x < 0) | (x > most)):
       raise ValueError(
-          f'{name}.{field} has shape {x.shape}: expected {batch + shape}, one '
-          'board for each instruction.')
-  for field, x in zip(('blocks', 'agent'), arrays):
-    if not np.issubdtype(x.dtype, np.integer):
-      raise ValueError(f'{name}.{field} has dtype {x.dtype}: expected int32.')
+          f'{name}.{field} is {x.dtype} {x.shape}, {np.unique(x)}: '
+          f'expected whole numbers from 0 to {most} of shape {batch + shape}, '
+          'one board for each instruction (see world.State).')
   blocks, agent = (x.astype(np.int32) for x in arrays[:2])
   carrying = arrays[2].astype(np.bool_)
-  for field, x, most in (('blocks', blocks, world.NUM_BLOCK_CODES - 1),
-                         ('agent', agent, world.SIZE - 1)):
-    wrong = x[(x < 0) | (x > most)]
-    if wrong.size:
-      raise ValueError(
-          f'{name}.{field} has {wrong.flat[0]}: expected 0 to {most} (see '
-          'world.State).')
-  cells = blocks.reshape(batch + (world.NUM_CELLS,))
-  here = np.take_along_axis(
-      cells, world.cell_index(agent)[..., None], axis=-1)[..., 0]
+  here = world.block_at(blocks, world.cell_index(agent))
   if np.any(carrying & (here == 0)):
     raise ValueError(
         f'{name}.carrying is true where the agent is in an empty cell: '
@@ -460,29 +410,23 @@ def _checked_states(states: world.State, batch: tuple[int, ...], name: str
   return world.State(blocks, agent, carrying)
 
 
-def _checked_limits(physics: world.Physics, max_steps: int | None,
-                    max_states: int) -> int:
-  """Checks the arguments and returns `max_steps` as a number."""
-  if not isinstance(physics, world.Physics):
-    raise ValueError(f'physics is {physics!r}: expected a world.Physics, such '
-                     'as world.IMMOVABLE_RED_RECTS.')
-  for name, value, other in (
-      ('max_steps', _NO_BOUND if max_steps is None else max_steps,
-       ', or None for any'), ('max_states', max_states, '')):
+def _limit(max_steps: int | None, max_states: int) -> int:
+  """Checks the limits and returns `max_steps` as a number."""
+  limit = _NO_BOUND if max_steps is None else max_steps
+  for name, value in (('max_steps', limit), ('max_states', max_states)):
     if not hasattr(value, '__index__') or value < 0:
       raise ValueError(f'{name} is {value!r}: expected a whole number from 0 '
-                       f'up{other}.')
-  return _NO_BOUND if max_steps is None else max_steps
+                       'up.')
+  return limit
 
 
 def _problems(instructions: Sequence[language.Instruction],
               states: world.State, physics: world.Physics
              ) -> list[tuple[_Problem, np.ndarray, _States]]:
-  """Groups instances by problem.
-
-  Returns:
-    For each problem, the indices of its instances, int [M], and their M states.
-  """
+  """Returns each problem, its instances' indices, and their states."""
+  if not isinstance(physics, world.Physics):
+    raise ValueError(f'physics is {physics!r}: expected a world.Physics, such '
+                     'as world.IMMOVABLE_RED_RECTS.')
   meanings = [_meaning(instruction, physics) for instruction in instructions]
   roles = np.take_along_axis(
       np.array([roles for _, roles in meanings], np.int32),
@@ -514,26 +458,17 @@ def shortest(
     instructions: N instructions, or their texts, one for each state.
     states: N states to start from, batch dimensions [N].
     physics: Which blocks cannot be picked up.
-    max_steps: The most steps of a solution, such as an episode's; None for no
-      limit.
+    max_steps: The most steps of a solution, such as an episode's.
     max_states: The number of states after which the search for one instance is
       given up. Instances of Relations as the task draws them (two or three
-      blocks) and of Arrangements with four blocks have no such limit: they are
-      never unknown.
+      blocks) and of Arrangements with four blocks are never given up.
 
   Returns:
-    int32 [N]: the steps of a shortest solution, 0 where the start satisfies
-    its instruction; `UNSOLVABLE` where there is none of at most `max_steps`
-    steps; `UNKNOWN` where the search was given up.
-
-  Raises:
-    ValueError: An argument is not as described, or a state is impossible.
-    language.InstructionError: A text is not an instruction.
+    int32 [N], 0 where the start satisfies its instruction; `UNSOLVABLE` where
+    there is no solution of at most `max_steps` steps; `UNKNOWN` where the
+    search was given up.
   """
-  if isinstance(instructions, str | language.Instruction):
-    raise ValueError(f'instructions is {str(instructions)!r}: expected a list, '
-                     'one for each state; repeat it.')
-  limit = _checked_limits(physics, max_steps, max_states)
+  limit = _limit(max_steps, max_states)
   checked = language.checked_list(instructions)
   states = _checked_states(states, (len(checked),), 'states')
   steps = np.zeros(len(checked), np.int32)
@@ -547,7 +482,7 @@ def shortest(
     else:
       for i, row in enumerate(rows):
         steps[row] = _search(
-            problem, _take(group, np.array([i])), limit, max_states).steps
+            problem, group.take(np.array([i])), limit, max_states).steps
   return steps
 
 
@@ -555,24 +490,11 @@ def solve(
     instruction: language.Instruction | str, state: world.State,
     physics: world.Physics = world.NORMAL, max_steps: int | None = None,
     max_states: int = MAX_STATES) -> Solution:
-  """Returns a shortest solution of one instance.
+  """Returns a shortest solution of one state; see `shortest`.
 
-  Args:
-    instruction: An instruction, or its text.
-    state: A state to start from, without batch dimensions.
-    physics: Which blocks cannot be picked up.
-    max_steps: See `shortest`.
-    max_states: See `shortest`.
-
-  Returns:
-    The steps, as `shortest` returns them, and the actions. Of several shortest
-    solutions it returns the same one each time.
-
-  Raises:
-    ValueError: See `shortest`.
-    language.InstructionError: See `shortest`.
+  Of several shortest solutions it returns the same one each time.
   """
-  limit = _checked_limits(physics, max_steps, max_states)
+  limit = _limit(max_steps, max_states)
   checked = language.checked(instruction)
   state = _checked_states(state, (), 'state')
   batch = world.State(*(np.asarray(x)[None] for x in state))

@@ -34,9 +34,6 @@ def split(
   Returns:
     The instructions for training and the held-out ones, each in the order of
     `instructions`.
-
-  Raises:
-    ValueError: An argument is not as described, or a side would be empty.
   """
   if way not in WAYS:
     raise ValueError(f'way is {way!r}: expected one of {WAYS}.')

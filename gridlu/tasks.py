@@ -49,16 +49,7 @@ class Task(NamedTuple):
 
 
 def from_module(module: types.ModuleType) -> Task:
-  """Returns the task that a module implements.
-
-  Args:
-    module: Like `relations`. It must define TITLE, all_instructions, TOKENS,
-      EPISODE_LENGTH, HAS_GROUND_TRUTH, encode, satisfied, instances,
-      goal_states, groups and FIRST_GROUPS.
-
-  Raises:
-    AttributeError: It lacks one of these.
-  """
+  """Returns the task that a module such as `relations` implements."""
   return Task(
       title=module.TITLE,
       instructions=module.all_instructions,
@@ -81,14 +72,7 @@ TASKS = {
 
 
 def find(name: str) -> Task:
-  """Returns a task.
-
-  Args:
-    name: One of `TASKS`.
-
-  Raises:
-    ValueError: There is no such task.
-  """
+  """Returns the task of this name."""
   if not isinstance(name, str) or name not in TASKS:
     raise ValueError(f'task is {name!r}: expected one of {tuple(TASKS)}.')
   return TASKS[name]
@@ -96,20 +80,9 @@ def find(name: str) -> Task:
 
 def satisfied(instruction: language.Instruction | str,
               states: world.State) -> world.Array:
-  """Returns which states satisfy an instruction: the ground truth.
+  """Returns which states (NumPy) satisfy an instruction: the ground truth.
 
   For a batch of different instructions see `Task.satisfied`.
-
-  Args:
-    instruction: An instruction of any task, or its text.
-    states: A batch of states (NumPy).
-
-  Returns:
-    bool [...], with the batch dimensions of `states`.
-
-  Raises:
-    ValueError: It is neither.
-    language.InstructionError: The text is not an instruction.
   """
   instruction = language.checked(instruction)
   task = find(instruction.task)

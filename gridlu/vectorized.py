@@ -48,6 +48,13 @@ class VectorGridLU:
   Rewards and instances are as in `gridlu.GridLU`. All episodes have the same
   length and start together, hence they end together. The next ones start at
   once.
+
+  Attributes:
+    num_boards: W, the number of boards.
+    instructions: The instructions that episodes are drawn from.
+    texts: The same instructions as strings.
+    physics: Which blocks can be moved.
+    episode_length: Steps of an episode.
   """
 
   def __init__(
@@ -58,68 +65,32 @@ class VectorGridLU:
       images: bool = True, solved_starts: bool = False):
     """Makes the boards.
 
-    Args:
-      num_boards: W, the number of boards.
-      task: A name in `tasks.TASKS`.
-      seed: Determines what is drawn; None for a random seed.
-      episode_length: Steps of an episode; None for the task's (the paper's 30
-        or 45).
-      instructions: The instructions to draw from, as strings or instructions;
-        None for all of the task's.
-      physics: Which blocks can be moved.
-      rewarded: Whether the reward is the ground truth, or always 0; None for
-        the task's default, as for `gridlu.GridLU`.
-      images: Whether to render images, which takes most of the time.
-      solved_starts: Whether an episode may begin in a state that satisfies its
-        instruction, as for `gridlu.GridLU`.
-
-    Raises:
-      ValueError: An argument is not as described.
+    `images` says whether to render images, which takes most of the time. The
+    other arguments are those of `gridlu.GridLU`.
     """
     if not hasattr(num_boards, '__index__') or num_boards < 1:
       raise ValueError(f'num_boards is {num_boards!r}: expected a whole number '
                        'from 1 up.')
-    self._num_boards = operator.index(num_boards)
+    self.num_boards = operator.index(num_boards)
     self._setup = environment.set_up(
         task, episode_length, instructions, physics, rewarded, solved_starts)
+    self.instructions = self._setup.instructions
+    self.texts = self._setup.texts
+    self.physics = self._setup.physics
+    self.episode_length = self._setup.episode_length
     self._images = images
-    rounds = max(1, _BLOCK // self._num_boards)
+    rounds = max(1, _BLOCK // self.num_boards)
     self._supply = environment.Supply(
-        self._setup, seed, rounds * self._num_boards)
+        self._setup, seed, rounds * self.num_boards)
     # The current episodes; there are no states before the first reset.
     self._states: world.State | None = None
-    self._instruction = np.zeros(self._num_boards, np.int32)
+    self._instruction = np.zeros(self.num_boards, np.int32)
     self._codes = self._setup.codes[self._instruction]
     self._num_steps = 0
 
-  @property
-  def num_boards(self) -> int:
-    """W, the number of boards."""
-    return self._num_boards
-
-  @property
-  def instructions(self) -> tuple[language.Instruction, ...]:
-    """The instructions that episodes are drawn from."""
-    return self._setup.instructions
-
-  @property
-  def texts(self) -> tuple[str, ...]:
-    """The same instructions as strings."""
-    return self._setup.texts
-
-  @property
-  def physics(self) -> world.Physics:
-    """Which blocks can be moved."""
-    return self._setup.physics
-
-  @property
-  def episode_length(self) -> int:
-    """Steps of an episode."""
-    return self._setup.episode_length
-
   def _start(self) -> world.State:
     """Starts an episode on each board and returns its states."""
-    self._instruction, states = self._supply.take(self._num_boards)
+    self._instruction, states = self._supply.take(self.num_boards)
     self._codes = self._setup.codes[self._instruction]
     self._num_steps = 0
     return states
@@ -134,49 +105,35 @@ class VectorGridLU:
     return Step(
         images=rendering.render(states) if self._images else None,
         states=states, instruction=self._instruction, rewards=rewards,
-        ended=np.full(self._num_boards, ended), reached=reached)
+        ended=np.full(self.num_boards, ended), reached=reached)
 
   def reset(self) -> Step:
-    """Starts an episode on each board, whether or not the last ones ended.
-
-    Returns:
-      The boards' first step, with rewards of 0.
-    """
+    """Starts an episode on each board, whether or not the last ones ended."""
     states = self._start()
     return self._step(
-        states, np.zeros(self._num_boards, np.float32), False, states)
+        states, np.zeros(self.num_boards, np.float32), False, states)
 
   def step(self, actions: np.ndarray) -> Step:
     """Takes an action on each board; at an episode's end, starts the next one.
 
-    Args:
-      actions: int [W], each from 0 to 5 (see `world.Action`).
-
-    Returns:
-      The boards' next step. `Step` describes the end of an episode.
-
-    Raises:
-      ValueError: The actions are not as described.
-      RuntimeError: `reset` has not been called yet.
+    The actions are int [W], each from 0 to 5 (see `world.Action`).
     """
     if self._states is None:
       raise RuntimeError('There is no episode yet: call reset() first.')
     actions = np.asarray(actions)
-    if actions.dtype.kind not in 'iu' or actions.shape != (self._num_boards,):
+    if actions.dtype.kind not in 'iu' or actions.shape != (self.num_boards,):
       raise ValueError(
           f'actions are {actions.dtype} {list(actions.shape)}: expected whole '
-          f'numbers [{self._num_boards}], one for each board.')
+          f'numbers [{self.num_boards}], one for each board.')
     if actions.min() < 0 or actions.max() >= len(world.Action):
       raise ValueError(
           f'actions are from {actions.min()} to {actions.max()}: expected from '
           f'0 to {len(world.Action) - 1} (see world.Action).')
     reached = world.step(self._states, actions, self._setup.physics)
     self._num_steps += 1
+    rewards = np.zeros(self.num_boards, np.float32)
     if self._setup.rewarded:
-      rewards = self._setup.task.satisfied(
-          self._codes, reached).astype(np.float32)
-    else:
-      rewards = np.zeros(self._num_boards, np.float32)
+      rewards += self._setup.task.satisfied(self._codes, reached)
     ended = self._num_steps == self._setup.episode_length
     return self._step(
         self._start() if ended else reached, rewards, ended, reached)

@@ -73,23 +73,18 @@ _CELL_MASK = np.eye(NUM_CELLS, dtype=np.int32).reshape(NUM_CELLS, SIZE, SIZE)
 
 
 def block(shape: str, color: str) -> int:
-  """Returns the code of a block in `State.blocks`.
-
-  Args:
-    shape: One of `SHAPES`.
-    color: One of `COLORS`.
-
-  Returns:
-    1 + 3 * shape + colour, from 1 to 9.
-
-  Raises:
-    ValueError: The shape or the colour does not exist.
-  """
+  """Returns the code of a block in `State.blocks`, from 1 to 9."""
   if shape not in SHAPES:
     raise ValueError(f'shape is {shape!r}: expected one of {SHAPES}.')
   if color not in COLORS:
     raise ValueError(f'color is {color!r}: expected one of {COLORS}.')
   return 1 + len(COLORS) * SHAPES.index(shape) + COLORS.index(color)
+
+
+def kind(code: int) -> tuple[str, str]:
+  """Returns the shape and the colour of a block: the inverse of `block`."""
+  shape, color = divmod(code - 1, len(COLORS))
+  return SHAPES[shape], COLORS[color]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,9 +93,6 @@ class Physics:
 
   Attributes:
     immovable: Codes (see `block`) of the blocks that cannot be picked up.
-
-  Raises:
-    ValueError: `immovable` has something that is not a block's code.
   """
   immovable: tuple[int, ...] = ()
 
@@ -130,16 +122,6 @@ def take(values: Array, indices: Array, axis: int,
 
   For NumPy this calls the array's method, which takes half the time of NumPy's
   function. The time of one board's step consists of such small calls.
-
-  Args:
-    values: An array. Where `xp` is NumPy, a NumPy array.
-    indices: int [...], from 0.
-    axis: The axis of `values` to take along.
-    xp: The array module.
-
-  Returns:
-    An array of the dtype of `values`, whose shape has that of `indices` in
-    place of `axis`.
   """
   if xp is np:
     return values.take(indices, axis=axis)
@@ -150,11 +132,6 @@ def numbers(values: Array, dtype: Any, xp: ArrayModule = np) -> Array:
   """Returns `xp.asarray(values, dtype)`; a NumPy scalar for a single number.
 
   NumPy is ten times as fast with scalars as with arrays without dimensions.
-
-  Args:
-    values: Numbers of any shape.
-    dtype: Their new dtype.
-    xp: The array module.
   """
   return xp.asarray(values, dtype)[()]
 
@@ -166,29 +143,12 @@ def cell_index(agent: Array) -> Array:
 
 
 def cell_mask(cell: Array, xp: ArrayModule = np) -> Array:
-  """Marks one cell of each board.
-
-  Args:
-    cell: int32 [...], the cell's index (see `cell_index`).
-    xp: The array module.
-
-  Returns:
-    int32 [..., 5, 5], 1 at that cell and 0 elsewhere.
-  """
+  """Returns int32 [..., 5, 5], 1 in the cells with these indices, else 0."""
   return take(_CELL_MASK, cell, 0, xp)
 
 
 def block_at(blocks: Array, cell: Array, xp: ArrayModule = np) -> Array:
-  """Returns the block in one cell of each board.
-
-  Args:
-    blocks: int32 [..., 5, 5].
-    cell: int32 [...], the cell's index (see `cell_index`).
-    xp: The array module.
-
-  Returns:
-    int32 [...], the block's code, 0 if there is none.
-  """
+  """Returns the code of the block in one cell (an index) of each board."""
   if cell.ndim == 0:  # One board: this takes a fifth of the time.
     return xp.reshape(blocks, NUM_CELLS)[cell]
   return xp.max(blocks * cell_mask(cell, xp), axis=(-2, -1))
@@ -207,13 +167,10 @@ def step(state: State, action: Array, physics: Physics = NORMAL,
 
   Args:
     state: A batch of states.
-    action: int [...], each from 0 to 5 (see `Action`). It is not checked: the
-      result is undefined for other values.
+    action: int [...], each from 0 to 5 (see `Action`), not checked. Its batch
+      dimensions broadcast with those of `state`.
     physics: Which blocks cannot be picked up.
     xp: The array module.
-
-  Returns:
-    State with the batch dimensions of `state` and `action` broadcast together.
   """
   # Products with 0-or-1 masks rather than `where`, which is slow on one board.
   blocks = xp.asarray(state.blocks, np.int32)
@@ -244,15 +201,10 @@ def step(state: State, action: Array, physics: Physics = NORMAL,
 
 
 def pack(state: State, xp: ArrayModule = np) -> Array:
-  """Packs states into 27 bytes each (an image takes 9,408).
+  """Packs states into 27 bytes each, uint8 [..., 27] (an image takes 9,408).
 
-  Args:
-    state: A batch of states.
-    xp: The array module.
-
-  Returns:
-    uint8 [..., 27]: the 25 cells row by row, the index of the agent's cell
-    (5 * row + column), and 1 if the agent carries a block, else 0.
+  They are the 25 cells row by row, the index of the agent's cell
+  (5 * row + column), and 1 if the agent carries a block, else 0.
   """
   blocks = xp.asarray(state.blocks, np.int32)
   cell = cell_index(xp.asarray(state.agent, np.int32))
@@ -263,15 +215,7 @@ def pack(state: State, xp: ArrayModule = np) -> Array:
 
 
 def unpack(packed: Array, xp: ArrayModule = np) -> State:
-  """Inverts `pack`.
-
-  Args:
-    packed: uint8 [..., 27], as `pack` returns it.
-    xp: The array module.
-
-  Returns:
-    State with batch dimensions [...].
-  """
+  """Inverts `pack`."""
   values = xp.asarray(packed, np.int32)
   blocks = xp.stack(
       [values[..., SIZE * row:SIZE * (row + 1)] for row in range(SIZE)],

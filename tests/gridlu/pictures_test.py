@@ -70,10 +70,6 @@ class FiguresTest(parameterized.TestCase):
       for a, b in zip(state, drawn, strict=True):
         np.testing.assert_array_equal(a, b)
 
-  def test_unknown_figure(self):
-    with self.assertRaisesRegex(ValueError, "number is '4'"):
-      pictures.figure('4')
-
   def _run(self, *arguments):
     return subprocess.run(
         [sys.executable, '-m', 'gridlu.pictures', *arguments], text=True,

@@ -36,7 +36,7 @@ class ActionTest(parameterized.TestCase):
       ('space', world.Action.INTERACT), ('.', world.Action.NOOP),
       ('w', world.Action.NOOP), ('r', None), ('unknown', None))
   def test_action(self, key, expected):
-    self.assertEqual(play.action(key), expected)
+    self.assertEqual(play.ACTIONS.get(key), expected)
 
 
 class DemonstrationTest(absltest.TestCase):
@@ -100,7 +100,7 @@ class GameTest(absltest.TestCase):
     for i, key in enumerate(['left', 'up', 'space', 'down', '.', 'x', 'w']):
       before = environment.state
       self.assertTrue(game.press(key))
-      action = play.action(key)
+      action = play.ACTIONS.get(key)
       expected = before if action is None else boards.scalar_step(
           before, action)
       for a, b in zip(environment.state, expected, strict=True):

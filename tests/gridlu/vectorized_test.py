@@ -149,11 +149,6 @@ class VectorGridLUTest(parameterized.TestCase):
     ended = [bool(environment.step([5, 5]).ended[0]) for _ in range(6)]
     self.assertEqual(ended, [False, False, True] * 2)
 
-  def test_no_images_unless_asked_for(self):
-    environment = vectorized.VectorGridLU(2, seed=0, images=False)
-    self.assertIsNone(environment.reset().images)
-    self.assertIsNone(environment.step([0, 0]).images)
-
   def test_arrangements_reward_nothing_unless_asked(self):
     for rewarded in (None, False, True):
       environment = vectorized.VectorGridLU(

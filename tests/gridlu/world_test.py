@@ -50,11 +50,6 @@ class PhysicsTest(parameterized.TestCase):
     with self.assertRaisesRegex(ValueError, 'expected block codes from 1 to 9'):
       world.Physics((code,))
 
-  def test_red_rects(self):
-    self.assertEqual(world.IMMOVABLE_RED_RECTS.immovable, (4,))
-    self.assertIs(world.PHYSICS['immovable_red_rects'],
-                  world.IMMOVABLE_RED_RECTS)
-
 
 class StepTest(parameterized.TestCase):
 
