@@ -2,20 +2,16 @@
 
   python -m agile_tf.choose runs/arrangements_seed0 runs/arrangements_seed1
 
-The paper has no ground truth for GridLU-Arrangements. It trained ten seeds and
-judged the pair of policy and reward model with the most modelled reward
-(section 3.4). This program measures that reward for every checkpoint of the
-runs.
-
-An early reward model may accept too much, so each row also has the reward of
-the same episodes under the run's last reward model. The default seed differs
-from that of agile_tf.evaluate and agile_tf.judge: the best of many checkpoints
-looks better than it is on the episodes that it was chosen by.
+The paper trained ten seeds on GridLU-Arrangements, which has no ground truth,
+and judged the policy and reward model with the most modelled reward (section
+3.4). An early reward model may accept too much, so each row also has the reward
+of the same episodes under the run's last one. The default seed differs from
+that of agile_tf.evaluate and agile_tf.judge: the best of many checkpoints looks
+better than it is on the episodes that it was chosen by.
 """
 
 from collections.abc import Iterable, Sequence
 import dataclasses
-import functools
 import json
 from typing import Any, TYPE_CHECKING
 
@@ -25,6 +21,7 @@ import numpy as np
 import tqdm
 
 from agile_tf import config as config_lib
+from agile_tf.evaluation import options
 from agile_tf.evaluation import played
 from agile_tf.training import checkpoints
 from agile_tf.training import machine
@@ -32,7 +29,7 @@ from gridlu import program
 
 # What needs TensorFlow is imported where it is used, after the flags are read.
 if TYPE_CHECKING:
-  from agile_tf.evaluation import playing
+  from agile_tf.evaluation import trained as trained_lib
 
 
 def _reward(episodes: Iterable[played.Episode]) -> float:
@@ -42,21 +39,25 @@ def _reward(episodes: Iterable[played.Episode]) -> float:
       if episode.decisions is not None]))  # Never None here, for mypy.
 
 
-def _kind(config: config_lib.Config) -> tuple:
-  """Returns the settings that two runs must share to use the same programs."""
-  return tuple(
-      getattr(config, field.name) for field in dataclasses.fields(config)
-      if field.name != 'seed' and not field.metadata['of_run'])
+def _row(run_dir: str, trained: 'trained_lib.Trained',
+         last: 'trained_lib.Trained', count: int, seed: int) -> dict[str, Any]:
+  """Measures a checkpoint; `last` is the newest one of its run."""
+  episodes = list(trained.play(count, seed, greedy=False))
+  reward = final = _reward(episodes)
+  if trained.steps != last.steps:
+    # Same policy and seed, so the same episodes.
+    final = _reward(trained._replace(phi=last.phi).play(count, seed, False))
+  row = {'run_dir': run_dir, 'step': trained.steps, 'modelled_reward': reward,
+         'final_modelled_reward': final, 'success': None, 'interval': None}
+  if episodes[0].truth is not None:
+    success = played.rate([episode.success for episode in episodes])
+    row |= {'success': success['rate'], 'interval': success['interval']}
+  return row
 
 
-def compare(run_dirs: Sequence[str], count: int, seed: int
+def compare(run_dirs: Sequence[str], count: int, seed: int, world: str = ''
            ) -> list[dict[str, Any]]:
   """Measures every checkpoint of the runs.
-
-  Args:
-    run_dirs: The directories of AGILE runs.
-    count: How many episodes to play with each checkpoint.
-    seed: Seeds instances and actions; the same for all checkpoints.
 
   Returns:
     A row for each checkpoint, the one with the most modelled reward first:
@@ -70,7 +71,7 @@ def compare(run_dirs: Sequence[str], count: int, seed: int
       checkpoint cannot be loaded, or it has no reward model. An older
       checkpoint that cannot be loaded is left out.
   """
-  from agile_tf.evaluation import trained as trained_lib  # pylint: disable=g-import-not-at-top
+  from agile_tf.evaluation import trained as trained_lib
   steps = {}
   for run_dir in run_dirs:
     config = config_lib.load(f'{run_dir}/config.json')
@@ -84,37 +85,23 @@ def compare(run_dirs: Sequence[str], count: int, seed: int
           f'{run_dir} has no checkpoint yet. Wait for its first one, or leave '
           'out this run.')
   rows = []
-  # Runs that differ only in their seed share compiled programs.
-  players: dict[tuple, playing.Player] = {}
+  loaded: list[trained_lib.Trained] = []
   with tqdm.tqdm(total=sum(map(len, steps.values())), unit=' checkpoints',
                  leave=False) as bar:
     for run_dir in steps:
-      last = trained_lib.load(run_dir, steps[run_dir][-1])
-      kind = _kind(last.config)
-      if kind not in players:
-        players[kind] = last.player()
-      play = functools.partial(
-          players[kind].play, count=count, seed=seed, greedy=False)
+      last = trained_lib.load(run_dir, steps[run_dir][-1], world=world)
+      for other in loaded:
+        if not config_lib.differences(*(
+            dataclasses.asdict(each.config) | {'seed': 0}
+            for each in (last, other))):
+          last = last._replace(programs=other.programs)
+      loaded.append(last)
       for step in steps[run_dir]:
         try:
           trained = trained_lib.at(last, run_dir, step)
+          rows.append(_row(run_dir, trained, last, count, seed))
         except checkpoints.CheckpointError as error:
           logging.warning('Left out: %s', error)
-          bar.update()
-          continue
-        episodes = list(play(trained.theta, trained.phi))
-        reward = final = _reward(episodes)
-        if step != last.steps:
-          # Same policy and seed, so the same episodes.
-          final = _reward(play(trained.theta, last.phi))
-        row = {'run_dir': run_dir, 'step': step, 'modelled_reward': reward,
-               'final_modelled_reward': final, 'success': None,
-               'interval': None}
-        if episodes[0].truth is not None:
-          successes = sum(episode.success for episode in episodes)
-          row['success'] = successes / count
-          row['interval'] = played.interval(successes, count)
-        rows.append(row)
         bar.update()
   return sorted(rows, key=lambda row: -row['modelled_reward'])
 
@@ -138,12 +125,8 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
 
 def define_flags() -> None:
   """Defines the program's flags."""
-  flags.DEFINE_integer(
-      'episodes', 200, 'How many episodes to play with each checkpoint.',
-      lower_bound=1)
-  flags.DEFINE_integer(
-      'seed', 2_000_003, 'Seeds instances and actions.', lower_bound=0)
-  flags.DEFINE_bool('json', False, 'Print JSON instead of a table.')
+  options.define_world()
+  options.define_episodes(200, seed=2_000_003)
 
 
 @program.main(arguments=True)
@@ -155,7 +138,7 @@ def main(argv: Sequence[str]) -> None:
         'runs/arrangements_seed*.')
   values = flags.FLAGS
   machine.prepare(config_lib.Config())
-  rows = compare(argv[1:], values.episodes, values.seed)
+  rows = compare(argv[1:], values.episodes, values.seed, values.world)
   if values.json:
     print(json.dumps(rows, indent=2))
     return

@@ -39,33 +39,27 @@ if TYPE_CHECKING:
 
 def _groups(episode: played.Episode) -> list[str]:
   """Returns the groups of the report that an episode belongs to."""
-  text, start = episode.instruction, episode.start
   try:
-    instruction = language.parse(text)
+    instruction = language.parse(episode.instruction)
   except language.InstructionError:  # Not a GridLU instruction.
-    root, bracket, _ = text.partition('(')
+    root, bracket, _ = episode.instruction.partition('(')
     return ['all', root] if bracket else ['all']
-  packed = start is not None and start.shape == (board.PACKED_SIZE,)
-  task = tasks.find(instruction.task)
-  return ['all', *task.groups(
-      instruction, board.unpack(start) if packed else None)]
+  start = episode.start
+  is_board = start is not None and start.shape == (board.PACKED_SIZE,)
+  return ['all', *tasks.find(instruction.task).groups(
+      instruction, board.unpack(start) if is_board else None)]
 
 
 def _order(group: str) -> tuple[int, str]:
   """Returns the key that sorts the groups of the report."""
-  first = ['all']
-  for task in tasks.TASKS.values():
-    first += task.first_groups
+  first = ['all', *(group for task in tasks.TASKS.values()
+                    for group in task.first_groups)]
   return first.index(group) if group in first else len(first), group
 
 
 def solvable(episodes: Sequence[played.Episode], config: config_lib.Config
             ) -> np.ndarray | None:
   """Returns which episodes can be solved, by exact search.
-
-  Args:
-    episodes: The played episodes.
-    config: The run's world, episode length and physics are read.
 
   Returns:
     bool [episodes], or None for a world other than GridLU. An episode on which
@@ -91,9 +85,8 @@ def summarize(episodes: Sequence[played.Episode],
   Returns:
     A dictionary with these keys. Keys that cannot be computed are left out.
     'episodes': how many there are.
-    'success': for each group ('all', and those of `tasks.Task.groups`) the
-      number of 'episodes', the success 'rate', its 'interval', and the share
-      that is 'solvable' (None if that is not known).
+    'success': for each group ('all', and those of `tasks.Task.groups`)
+      `played.rate` and the share that is 'solvable' (None if not known).
     'modelled_success': the share of final states that the reward model
       accepts, with its 'modelled_interval'.
     'reward_model': its accuracy, false positives and false negatives, as
@@ -103,31 +96,25 @@ def summarize(episodes: Sequence[played.Episode],
   truth = [
       episode.truth for episode in episodes if episode.truth is not None]
   if truth:
-    groups: dict[str, list[bool]] = {}
-    ceilings: dict[str, list[bool]] = {}
+    rows: dict[str, list[int]] = {}
     for i, episode in enumerate(episodes):
       for group in _groups(episode):
-        groups.setdefault(group, []).append(episode.success)
-        if possible is not None:
-          ceilings.setdefault(group, []).append(bool(possible[i]))
+        rows.setdefault(group, []).append(i)
     report['success'] = {
         group: {
-            'episodes': len(groups[group]),
-            'rate': float(np.mean(groups[group])),
-            'interval': played.interval(
-                sum(groups[group]), len(groups[group])),
-            'solvable': (
-                float(np.mean(ceilings[group])) if ceilings else None),
-        } for group in sorted(groups, key=_order)}
+            **played.rate([episodes[i].success for i in rows[group]]),
+            'solvable': (None if possible is None else
+                         float(np.mean(possible[rows[group]]))),
+        } for group in sorted(rows, key=_order)}
   decisions = [
       episode.decisions for episode in episodes
       if episode.decisions is not None]
   if decisions:
-    accepted = [bool(values[-1]) for values in decisions]
-    report['modelled_success'] = float(np.mean(accepted))
-    report['modelled_interval'] = played.interval(sum(accepted), len(accepted))
+    accepted = played.rate([bool(values[-1]) for values in decisions])
+    report['modelled_success'] = accepted['rate']
+    report['modelled_interval'] = accepted['interval']
     if truth:
-      from agile_tf.training import metrics  # pylint: disable=g-import-not-at-top
+      from agile_tf.training import metrics
       report['reward_model'] = metrics.decision_errors(
           np.concatenate(decisions), np.concatenate(truth))
   return report
@@ -146,10 +133,9 @@ def table(report: dict[str, Any]) -> str:
           f'{group:14} {row["episodes"]:8} {100 * row["rate"]:6.1f} %   '
           f'{played.between(row["interval"]):18} {ceiling}'.rstrip())
   if 'modelled_success' in report:
-    lines.append('')
-    lines.append('The reward model accepts '
-                 f'{100 * report["modelled_success"]:.1f} % of final states '
-                 f'({played.between(report["modelled_interval"])}).')
+    lines += ['', 'The reward model accepts '
+              f'{100 * report["modelled_success"]:.1f} % of final states '
+              f'({played.between(report["modelled_interval"])}).']
   if 'reward_model' in report:
     values = report['reward_model']
     lines.append(
@@ -162,10 +148,7 @@ def table(report: dict[str, Any]) -> str:
 
 def picture(episodes: Sequence[played.Episode],
             world: 'worlds.World') -> np.ndarray:
-  """Returns a picture of the final states, uint8 [H, W, 3].
-
-  Each state has its instruction and outcome as caption.
-  """
+  """Returns a picture of the final states with captions, uint8 [H, W, 3]."""
   images = world.pixels(np.stack([episode.final for episode in episodes]))
   captions = []
   for episode in episodes:
@@ -178,7 +161,10 @@ def picture(episodes: Sequence[played.Episode],
 
 def define_flags() -> None:
   """Defines the program's flags."""
-  options.define_flags(episodes=1000)
+  options.define_run()
+  options.define_world()
+  options.define_episodes(1000)
+  options.define_greedy()
   flags.DEFINE_bool(
       'held_out', False, 'Play the instructions that the run held out, '
       'instead of those that it was trained on.')
@@ -202,10 +188,11 @@ def main(argv: Sequence[str]) -> None:
   if values.picture:
     files.check_output('picture', values.picture, '.png')
   machine.prepare(config_lib.Config())
-  from agile_tf.evaluation import trained as trained_lib  # pylint: disable=g-import-not-at-top
+  from agile_tf.evaluation import trained as trained_lib
   trained = trained_lib.load(
       values.run_dir, values.checkpoint, values.held_out,
-      values.instructions, values.physics or '', values.solved_starts)
+      values.instructions, values.physics or '', values.solved_starts,
+      values.world)
   if values.solved_starts is not None and not trained.world.has_ground_truth:
     raise program.UserError(
         f'--{"" if values.solved_starts else "no"}solved_starts: '

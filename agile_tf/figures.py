@@ -1,35 +1,30 @@
 """Draws the paper's figures from runs, over the published curves.
 
   python -m agile_tf.figures runs/*_seed* --out=figures
+  python -m agile_tf.figures figures/*.csv --out=figures --each_seed
 
 A run is a directory named NAME_seedN or NAME. If NAME is a variant of
 `agile_tf.reproduction.experiments`, as agile_tf.sweep names its runs, the run
-is in the paper's figures. Any other run is in a figure "runs". The curves come
-from the run's `metrics.csv`, and its settings from `config.json`: to copy a
-run, copy both files.
+is in the figures of its experiments, if not in a figure "runs". To copy a run,
+copy its metrics.csv, config.json and evaluations.
 
-Solid lines are ours: the mean over seeds, with a band of one standard deviation
-over seeds. Dashed lines are the paper's, which are moving averages over 16 to
-30 million steps. Where our runs have so many, their solid line is averaged in
-the same way, and a dotted line is not. A dot is what agile_tf.evaluate measured
-(`evaluation.json`), with its 95 % confidence interval. Unfinished runs are
-drawn up to their last step; the line is thin where some seeds are missing. If
-our runs are shorter than the paper's, the axis ends at twice their steps, or at
-twice the step where the paper's curves begin. Runs on other instructions than
-the paper's, such as those of a laptop, are labelled so, and the paper's curves
-then have their own axis at the top.
+Each figure is written as PNG and SVG, and all that it shows as CSV, from which
+it can be drawn again. table.md has the numbers of all figures.
 
-The figures are written as PNG and SVG, and their numbers as table.md. The runs
-of `evening_settings` are in the table alone.
+The paper's curves are moving averages over 16 to 30 million steps. Our runs are
+also averaged in this way where they are long enough. The paper's curves are
+drawn up to twice our steps, and only if our runs have its instructions and get
+to its first averages.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 import os
 import re
 import textwrap
-from typing import NamedTuple
+from typing import Any
 
 from absl import flags
+import matplotlib
 from matplotlib import axes
 from matplotlib import figure
 import numpy as np
@@ -42,400 +37,398 @@ from gridlu import program
 
 _Runs = Mapping[str, Sequence[results.Run]]  # By variant.
 
-_COLUMNS = {
-    'success_rate': 'success rate', 'reward_model_accuracy': 'accuracy',
-    'false_positives': 'false positives', 'false_negatives': 'false negatives'}
+_SUCCESS, _ACCURACY = 'success_rate', 'reward_model_accuracy'
+_BEST = 'best_success_rate'
+# The axes of curves. Other columns are drawn as bars.
+_LABELS = {
+    _SUCCESS: 'success rate', _ACCURACY: "reward model's accuracy",
+    'false_positives': 'false positives', 'false_negatives': 'false negatives',
+    _BEST: 'best success rate over training'}
 
-# Characters in a line of the legend.
-_LEGEND_WIDTH = 48
+# Each figure of curves: its experiment and its columns.
+_CURVES = {
+    'figure4_left': ('figure4_left', (_SUCCESS,)),
+    'figure4_middle': ('figure4_middle', (_SUCCESS,)),
+    'figure4_right': ('figure4_right', (_ACCURACY,)),
+    'figure8': ('figure4_right', ('false_positives', 'false_negatives')),
+    'arrangements': ('arrangements', (_SUCCESS,)),
+    'remarks': ('remarks', (_SUCCESS, _ACCURACY)),
+    'evening': ('evening', (_SUCCESS, _ACCURACY)),
+}
 
-# The columns of metrics.csv in the table, with the suffix of their labels.
-_TABLE_COLUMNS = {
-    'success_rate': '',
-    'reward_model_accuracy': ": the reward model's accuracy",
-    'false_positives': ': its false positives',
-    'false_negatives': ': its false negatives'}
+# Each bar chart: its variant, the label of its axis, and its bars, by label:
+# the evaluation, the group of its episodes, and the paper's rate.
+_BARS: dict[str, tuple[str, str, dict[str, tuple[str, str, float]]]] = {
+    'figure5': ('immovable', 'success rate', {
+        label: (name, 'all', paper.IMMOVABLE[name])
+        for name, label in (('before', 'before'), ('changed', 'immovable'),
+                            ('tuned', 'fine-tuned'))}),
+    'arrangements_by_blocks': (
+        'arrangements', 'success rate (paper: best of 10, by people)', {
+            group: ('evaluation', group, rate)
+            for group, rate in paper.ARRANGEMENTS.items()}),
+    **{f'held_out_{way}': (f'held_out_{way}', 'success rate', {
+        'trained on': ('seen', 'all', np.nan),
+        'held out': ('held_out', 'all', np.nan)})
+       for way in ('strings', 'meanings')},
+}
+
+# Okabe and Ito's colours, which the colour-blind can tell apart, and a marker
+# for each agent, for printers.
+_GREEN, _BLUE, _VERMILION, _SKY = '#009E73', '#0072B2', '#D55E00', '#56B4E9'
+_COLORS = {'A3C': '#000000', 'A3C-RP': '#E69F00', 'rho 25 %': _BLUE,
+           'rho 50 %': _GREEN, 'rho 75 %': _SKY, 'rho 100 %': _VERMILION}
+_OTHER_COLORS = ('#CC79A7', _SKY, _VERMILION, _BLUE, _GREEN, '#8C510A',
+                 '#999999', '#E69F00', '#000000')
+_MARKERS = 'osD^vPX*'
+_STYLES = {results.OURS: '-', results.AVERAGED: ':', results.PAPER: '--'}
+_FONT: Any = {
+    'font.size': 7, 'axes.linewidth': 0.6, 'legend.handlelength': 2.4,
+    'legend.labelspacing': 0.25}
+_WIDTH, _HEIGHT = 3.3, 2.1  # Inches: a paper's column, and a panel.
 
 
-def _label(name: str, runs: Sequence[results.Run]) -> str:
-  """Returns what a variant's runs are called.
+def lines_of(runs: _Runs) -> dict[str, list[results.Line]]:
+  """Returns what each figure shows of the runs.
 
-  AGILE that also learns to predict its reward is AGILE-RP, as the paper's A3C
-  is A3C-RP then. The paper's AGILE does not.
+  A figure is only made if it shows a curve that the ones before it do not.
   """
-  label, config = experiments.variant(name).label, runs[0].config
-  if (config is not None and config.reward_prediction and
-      config.reward == 'discriminator'):
+  found: dict[str, list[results.Line]] = {}
+  shown: set[tuple[str, str]] = set()
+  own = [name for name in runs if name not in experiments.VARIANTS]
+  for figure_name, (experiment, columns) in _CURVES.items():
+    names = dict.fromkeys(
+        name for other in (False, True)
+        for name in experiments.EXPERIMENTS[experiment].names(other)
+        if name in runs)
+    pairs = {(name, column) for name in names for column in columns}
+    if pairs - shown:
+      _check_one_job([runs[name] for name in names])
+      found[figure_name] = [
+          line for column in columns for line in _curves(runs, names, column)]
+    shown |= pairs
+  found['runs'] = [line for column in (_SUCCESS, _ACCURACY)
+                   for line in _curves(runs, own, column)]
+  found['figure7'] = list(_data_efficiency(runs))
+  for figure_name in _BARS:
+    found[figure_name] = list(_bars(runs, figure_name))
+  return {name: lines for name, lines in found.items()
+          if any(line.source != results.PAPER and len(line.points)
+                 for line in lines)}
+
+
+def _check_one_job(runs: Sequence[Sequence[results.Run]]) -> None:
+  """Raises ResultError unless all are of the paper's job, or none is."""
+  first = {of_variant[0].is_replica: of_variant[0] for of_variant in runs}
+  if len(first) > 1:
+    raise results.ResultError(
+        f'{first[True].path} has a smaller job than {first[False].path}, but '
+        'both belong in one figure. Draw them separately.')
+
+
+def _label(name: str, run: results.Run) -> str:
+  """Returns an agent's name: AGILE-RP if AGILE learns to predict its reward."""
+  label, config = experiments.variant(name).label, run.config
+  if config and config.reward_prediction and config.reward == 'discriminator':
     return re.sub(r'^AGILE\b', 'AGILE-RP', label)
   return label
 
 
-def _label_steps(ax: axes.Axes, longest: float) -> None:
-  unit, name = (1e6, 'millions of ') if longest >= 1e6 else (1e3, 'thousand ')
-  ax.xaxis.set_major_formatter(lambda x, _: f'{x / unit:g}')
-  ax.set_xlabel(f'{name}steps')
+def _curves(runs: _Runs, names: Collection[str], column: str
+           ) -> Iterator[results.Line]:
+  longest = max(
+      (run.curve['steps'][-1] for name in names for run in runs[name]),
+      default=0)
+  for name in names:
+    label = _label(name, runs[name][0])
+    published = paper.curve(name, column)
+    if published is None or runs[name][0].is_replica or (
+        longest < published.steps[0]):
+      yield from results.curve_lines(label, runs[name], column)
+      continue
+    yield from results.curve_lines(label, runs[name], column, published)
+    shown = published.steps <= 2 * longest
+    yield results.Line.of(
+        label, results.PAPER, '', column, *(values[shown] for values in (
+            published.steps, published.mean, published.mean - published.band,
+            published.mean + published.band)))
 
 
-def _title(ax: axes.Axes, replica: bool) -> None:
-  if replica:
-    ax.set_title("ours: a smaller job than the paper's", fontsize='medium')
+def _data_efficiency(runs: _Runs) -> Iterator[results.Line]:
+  """Yields figure 7: the best success by the number of goal examples."""
+  sizes = sorted(
+      (int(match[1]), name) for name in runs
+      if (match := re.fullmatch(r'data_(\d+)', name)))
+  for seed in sorted({run.seed for _, name in sizes for run in runs[name]}):
+    rates = [(size, best.rate) for size, name in sizes for run in runs[name]
+             if run.seed == seed and (best := curves.best(run.curve))]
+    if rates:
+      yield results.Line.of('AGILE', results.OURS, seed, _BEST, *zip(*rates))
+  if sizes and not runs[sizes[0][1]][0].is_replica:
+    yield results.Line.of('AGILE', results.PAPER, '', _BEST,
+                          *zip(*paper.data_efficiency().items()))
 
 
-def _draw(ax: axes.Axes, runs: _Runs,
-          variants: Sequence[str], column: str) -> bool:
-  """Draws a panel; returns False if no run has anything to draw."""
-  ours = {name: results.mean_curve(runs[name], column)
-          for name in variants if name in runs}
-  drawn = {name: curve for name, curve in ours.items() if curve is not None}
-  if not drawn:
-    return False
-  published = {
-      name: curve for name in variants
-      if (curve := paper.curve(name, column)) is not None}
-  longest = max(curve.steps[-1] for curve in drawn.values())
-  replica = drawn.keys() <= experiments.VARIANTS.keys() and (
-      results.are_replicas(runs[name] for name in drawn))
-  _title(ax, replica)
-  top, shown = ax, longest
-  if published:
-    paper_begins = max(curve.steps[0] for curve in published.values())
-    paper_ends = max(curve.steps[-1] for curve in published.values())
-    if replica:
-      top = ax.twiny()
-      top.set_xlim(0, 1.02 * paper_ends)
-      _label_steps(top, paper_ends)
-      top.set_xlabel("the paper's steps, millions (dashed)")
-    else:
-      shown = max(longest, min(2 * max(longest, paper_begins), paper_ends))
-    # Evaluations of a replica are dots at the end.
-    ax.set_xlim(0, 1.02 * shown if replica else shown)
-  any_averaged = any_evaluated = False
-  for i, name in enumerate(variants):
-    color = f'C{i}'
-    if name in drawn:
-      mean = drawn[name]
-      averaged = None
-      if name in published and not replica:
-        averaged = results.mean_curve(
-            runs[name], column, published[name].window)
-      if averaged is not None:
-        ax.plot(mean.steps, mean.mean, color=color, linewidth=1, linestyle=':')
-        mean, any_averaged = averaged, True
-      ax.plot(mean.steps, mean.mean, color=color, linewidth=0.6)
-      ax.plot(mean.steps[mean.complete], mean.mean[mean.complete], color=color,
-              label=textwrap.fill(
-                  f'{_label(name, runs[name])} ({len(runs[name])})',
-                  _LEGEND_WIDTH, break_on_hyphens=False))
-      ax.fill_between(
-          mean.steps, mean.mean - mean.deviation, mean.mean + mean.deviation,
-          color=color, alpha=0.2, linewidth=0)
-      points = results.points(runs[name]) if column == 'success_rate' else []
-      for point in points:
-        _draw_point(ax, point, color)
-        any_evaluated = True
-    if name in published:
-      curve = published[name]
-      top.plot(curve.steps, curve.mean, color=color, linestyle='--',
-               linewidth=1)
-      top.fill_between(curve.steps, curve.mean - curve.band,
-                       curve.mean + curve.band, color=color, alpha=0.08,
-                       linewidth=0)
-      if name not in drawn:
-        ax.plot([], [], color=color, linestyle='--', linewidth=1,
-                label=experiments.variant(name).label)
-  if published:
-    ax.plot([], [], color='gray', linestyle='--', linewidth=1,
-            label=f'paper (to {paper_ends / 1e6:.0f} million steps)')
-  if any_averaged:
-    ax.plot([], [], color='gray', linestyle=':', linewidth=1,
-            label="ours, not averaged as the paper's")
-  if any_evaluated:
-    ax.plot([], [], color='gray', linestyle='', marker='o', markersize=3,
-            label='ours, evaluated (95 % interval)')
-  _label_steps(ax, shown)
-  ax.set_ylabel(_COLUMNS[column])
-  ax.yaxis.set_major_formatter(lambda y, _: f'{100 * y:g} %')
-  ax.set_ylim(0, 1.02 if 'false' not in column else None)
-  ax.grid(alpha=0.3)
-  ax.legend(
-      fontsize='small', title='ours (seeds)', title_fontsize='small',
-      loc='upper left', bbox_to_anchor=(1.01, 1))  # Inside it hides curves.
-  return True
+def _bars(runs: _Runs, name: str) -> Iterator[results.Line]:
+  variant, column, bars = _BARS[name]
+  measured = runs.get(variant, ())
+  for i, (label, (evaluation, group, rate)) in enumerate(bars.items()):
+    yield from results.bar_lines(label, i, measured, column, evaluation, group)
+    if measured and not measured[0].is_replica:
+      yield results.Line.of(label, results.PAPER, '', column, i, rate)
 
 
-def _draw_point(ax: axes.Axes, point: results.Point, color: str) -> None:
-  """Draws an evaluation with its confidence interval."""
-  # Half of a point at the end of the axis would be cut off.
-  ax.errorbar(
-      point.steps, point.rate,
-      [[point.rate - point.low], [point.high - point.rate]], color=color,
-      marker='o', markersize=3, capsize=2, linewidth=1, clip_on=False)
-
-
-def _new(panels: int, width: float = 6.4
-        ) -> tuple[figure.Figure, list[axes.Axes]]:
-  drawing = figure.Figure(
-      figsize=(width * panels, 4.8), layout='constrained', dpi=100)
-  return drawing, list(np.atleast_1d(drawing.subplots(1, panels)))
-
-
-def draw_curves(runs: _Runs, variants: Sequence[str],
-                columns: Sequence[str]) -> figure.Figure | None:
-  """Draws curves, one panel for each column; None if there are none."""
-  drawing, panels = _new(len(columns), 8.4)  # With room for a legend.
-  drawn = [_draw(ax, runs, variants, column)
-           for ax, column in zip(panels, columns)]
-  return drawing if any(drawn) else None
-
-
-def draw_data_efficiency(runs: _Runs) -> figure.Figure | None:
-  """Draws figure 7: success by number of goal examples; None without runs."""
-  points, drawn = [], []
-  for name, of_size in runs.items():
-    match = re.fullmatch(r'data_(\d+)', name)
-    best = [curves.best(run.curve) for run in of_size]
-    rates = [b.rate for b in best if b is not None]
-    if match and rates:
-      points.append((int(match[1]), np.mean(rates), results.deviation(rates)))
-      drawn.append(of_size)
-  if not points:
-    return None
-  drawing, (ax,) = _new(1)
-  _title(ax, results.are_replicas(drawn))
-  sizes, means, deviations = zip(*sorted(points))
-  ax.errorbar(sizes, means, deviations, marker='o', capsize=3, label='ours')
-  theirs = paper.data_efficiency()
-  ax.plot(list(theirs), list(theirs.values()), 'C0--', marker='.', linewidth=1,
-          label='paper')
-  ax.set_xscale('log', base=2)
-  ax.set_xlabel('goal examples')
-  ax.set_ylabel('best success rate over training')
-  ax.yaxis.set_major_formatter(lambda y, _: f'{100 * y:g} %')
-  ax.set_ylim(0, 1.02)
-  ax.grid(alpha=0.3)
-  ax.legend()
-  return drawing
-
-
-# The name of an evaluation, and a group of its episodes.
-_Bar = tuple[str, str]
-
-
-class Bars(NamedTuple):
-  """A bar chart.
-
-  Attributes:
-    variant: The variant of the runs.
-    labels: The label of each bar.
-    published: The paper's rate for each bar that it has.
-    paper: The legend of the paper's bars.
-  """
-  variant: str
-  labels: dict[_Bar, str]
-  published: dict[_Bar, float]
-  paper: str = 'paper'
-
-
-def draw_bars(runs: Sequence[results.Run], bars: Bars) -> figure.Figure | None:
-  """Draws evaluated success rates beside the paper's (figure 5).
+def draw(lines: Sequence[results.Line], each_seed: bool = False
+        ) -> figure.Figure:
+  """Draws a figure in the width of a column, a panel for each column.
 
   Args:
-    runs: The runs of the variant.
-    bars: What to draw.
-
-  Returns:
-    The figure, or None if no run was evaluated.
+    lines: What it shows.
+    each_seed: Whether each seed has a line; if not, their mean has.
   """
-  _, labels, published, theirs = bars
-  ours = {bar: results.rates(runs, *bar) for bar in labels}
-  if not any(ours.values()):
-    return None
-  drawing, (ax,) = _new(1, 7.6)  # With room for a legend.
-  _title(ax, results.are_replicas([runs]))
-  for i, bar in enumerate(labels):
-    middle = i - 0.2 * bool(published)  # The center of our bar.
-    if ours[bar]:
-      several = len(ours[bar]) > 1
-      ax.bar(middle, np.mean(ours[bar]), 0.38, color='C0', capsize=3,
-             yerr=results.deviation(ours[bar]) if several else None,
-             label=f'ours ({len(ours[bar])} seed{"s" if several else ""})')
-    if bar in published:
-      ax.bar(i + 0.2, published[bar], 0.38, color='none', edgecolor='C0',
-             linestyle='--', label=theirs)
-    ceiling = results.rates(runs, *bar, key='solvable')
-    if ceiling:
-      ax.hlines(float(np.mean(ceiling)), middle - 0.19, middle + 0.19,
-                color='black', label='solvable')
-  ax.set_xticks(range(len(labels)), list(labels.values()))
-  ax.set_xlim(-0.5, len(labels) - 0.5)
-  ax.set_ylabel('success rate')
-  ax.yaxis.set_major_formatter(lambda y, _: f'{100 * y:g} %')
-  ax.set_ylim(0, 1.02)
-  handles, names = ax.get_legend_handles_labels()
-  once = dict(zip(names, handles))  # One entry for each bar otherwise.
-  ax.legend(once.values(), once.keys(), loc='upper left',
-            bbox_to_anchor=(1.01, 1))
+  lines = [line for line in lines if len(line.points)]
+  columns = list(dict.fromkeys(line.column for line in lines))
+  looks = _looks(list(dict.fromkeys(line.agent for line in lines)))
+  labels = {
+      agent: f'{agent} ({len(ours)} seeds)' if len(ours) > 1 else agent
+      for agent, ours in _groups(lines, results.OURS, columns[0]).items()}
+  with matplotlib.rc_context(_FONT):
+    drawing = figure.Figure(layout='constrained', dpi=300)
+    handles: dict[str, Any] = {}  # What the legend shows, by its text.
+    grid = drawing.add_gridspec(len(columns))
+    panels = [drawing.add_subplot(grid[i]) for i in range(len(columns))]
+    for ax, column in zip(panels, columns, strict=True):
+      shown = [line for line in lines if line.column == column]
+      if column in _LABELS:
+        new = _draw_curves(ax, shown, looks, each_seed)
+        handles |= {name: new[name] for name in new if name not in handles}
+      else:
+        handles = _draw_bars(ax, shown)
+      highest = max(np.nanmax(line.points[:, 1:]) for line in shown)
+      ax.set_ylim(0, min(1.03, 1.15 * highest))
+      ax.set_ylabel(_LABELS.get(column, column))
+      ax.yaxis.set_major_formatter(lambda y, _: f'{100 * y:g} %')
+      ax.grid(alpha=0.3, linewidth=0.4)
+    room = _add_legend(panels[0], {
+        labels.get(name, name): handle for name, handle in handles.items()})
+    drawing.set_size_inches(_WIDTH, _HEIGHT * len(panels) + room)
+    grid.set_height_ratios([_HEIGHT + room, *[_HEIGHT] * (len(panels) - 1)])
   return drawing
 
 
-_BARS = {
-    'figure5': Bars(
-        'immovable',
-        {('before', 'all'): 'before', ('changed', 'all'): 'immovable red rects',
-         ('tuned', 'all'): 'after fine-tuning'},
-        {(name, 'all'): rate for name, rate in paper.IMMOVABLE.items()}),
-    'arrangements_by_blocks': Bars(
-        'arrangements',
-        {('evaluation', group): group for group in paper.ARRANGEMENTS},
-        {('evaluation', group): rate
-         for group, rate in paper.ARRANGEMENTS.items()},
-        'paper: best of 10\nseeds, by people'),
-    **{f'held_out_{way}': Bars(
-        f'held_out_{way}',
-        {('seen', 'all'): 'trained on', ('held_out', 'all'): 'held out'}, {})
-       for way in ('strings', 'meanings')},
-}
+def _add_legend(ax: axes.Axes, handles: dict[str, Any]) -> float:
+  """Adds the legend above all data; returns how many inches it takes."""
+  # Matplotlib leaves out labels that begin with an underscore.
+  texts = [textwrap.fill(f' {label}' if label[0] == '_' else label, 46,
+                         break_on_hyphens=False, drop_whitespace=False)
+           for label in handles]
+  room = 0.15 + 0.142 * sum(text.count('\n') + 1 for text in texts)
+  top = ax.get_ylim()[1]
+  ax.set_yticks([y for y in ax.get_yticks() if 0 <= y <= top])
+  ax.set_ylim(0, top * (1 + room / (_HEIGHT - 0.45)))
+  ax.legend(handles.values(), texts, loc='upper left')
+  return room
 
 
-def draw(runs: _Runs) -> dict[str, figure.Figure]:
-  """Returns every figure for which there are runs, by name."""
-  def variants(name: str) -> tuple[str, ...]:
-    """Returns the variants of an experiment, or of its laptop replica."""
-    experiment = experiments.EXPERIMENTS[name]
-    replica = experiment.replica and any(
-        run.is_replica for laptop in (False, True)
-        for variant in experiment.names(laptop) for run in runs.get(variant, ())
-    )
-    return experiment.names(replica)
+def _groups(lines: Sequence[results.Line], source: str, column: str = ''
+           ) -> dict[str, list[results.Line]]:
+  """Returns the lines of a source by agent, in one column or in all."""
+  found: dict[str, list[results.Line]] = {}
+  for line in lines:
+    if line.source == source and column in ('', line.column):
+      found.setdefault(line.agent, []).append(line)
+  return found
 
-  def curves_of(name: str, *columns: str,
-                only_with: str = '') -> figure.Figure | None:
-    """Draws an experiment, if a variant's name begins with `only_with`."""
-    if not any(run.startswith(only_with) for run in runs):
-      return None
-    return draw_curves(runs, variants(name), columns or ['success_rate'])
 
-  both = 'success_rate', 'reward_model_accuracy'
-  drawings = {
-      'figure4_left': curves_of('figure4_left'),
-      'figure4_middle': draw_curves(
-          runs, variants('figure4_middle'), ['success_rate'])
-                        if any('lstm' in name for name in runs) else None,
-      'figure4_right': curves_of('figure4_right', 'reward_model_accuracy'),
-      'figure7': draw_data_efficiency(runs),
-      'figure8': curves_of(
-          'figure4_right', 'false_positives', 'false_negatives'),
-      'arrangements': curves_of('arrangements'),
-      'threads': curves_of('threads', only_with='threads_'),
-      'remarks': curves_of('remarks', *both, only_with='remark_'),
-      'a3c_rp_readings': curves_of('a3c_rp_readings', only_with='a3c_rp_'),
-      'rho50_readings': curves_of(
-          'rho50_readings', *both, only_with='rho50_'),
-      'evening': curves_of('evening', *both),
-      'quickstart_rho': curves_of('quickstart_rho', *both),
-      'quickstart_threads': curves_of(
-          'quickstart_threads', only_with='quickstart_threads_'),
-  }
-  own = [name for name in runs if name not in experiments.VARIANTS]
-  drawings['runs'] = draw_curves(runs, own, both)
-  for name, bars in _BARS.items():
-    drawings[name] = draw_bars(runs.get(bars.variant, ()), bars)
-  return {name: drawing for name, drawing in drawings.items()
-          if drawing is not None}
+def _looks(agents: Sequence[str]) -> dict[str, dict[str, Any]]:
+  """Returns a marker and a color for each agent: its own, or one not taken."""
+  looks: dict[str, dict[str, Any]] = {}
+  for i, agent in enumerate(agents):
+    key = re.sub(r'.*(rho \d+ %)$', r'\1', agent)
+    taken = [look['color'] for look in looks.values()]
+    free = [color for color in (_COLORS.get(key), *_OTHER_COLORS)
+            if color and color not in taken]
+    looks[agent] = {
+        'color': free[0] if free else _OTHER_COLORS[i % len(_OTHER_COLORS)],
+        'marker': _MARKERS[i % len(_MARKERS)]}
+  return looks
+
+
+def _draw_curves(ax: axes.Axes, lines: Sequence[results.Line],
+                 looks: Mapping[str, dict[str, Any]], each_seed: bool
+                ) -> dict[str, Any]:
+  """Draws a panel; returns the lines of agents and of styles for the legend."""
+  handles: dict[str, Any] = {}
+  for source, style in _STYLES.items():
+    for i, (agent, of_agent) in enumerate(_groups(lines, source).items()):
+      look = {'color': looks[agent]['color'], 'linestyle': style,
+              'linewidth': 0.9}
+      if source == results.OURS:
+        look |= looks[agent] | {
+            'markersize': 2.5, 'markevery': (0.02 * (i % 5), 0.15)}
+      if source == results.PAPER:
+        x, y, low, high = of_agent[0].points.T
+        ax.fill_between(x, low, high, color=look['color'], alpha=0.1,
+                        linewidth=0)
+        ax.plot(x, y, **look)
+      elif each_seed:
+        for line in of_agent:
+          ax.plot(*line.points.T[:2], **look)
+          if len(of_agent) > 1:
+            ax.annotate(
+                line.seed, tuple(line.points[-1, :2]), fontsize=6, va='center',
+                xytext=(2, 0), textcoords='offset points')
+      else:
+        _draw_mean(ax, of_agent, look)
+      if source == results.OURS:
+        handles[agent], = ax.plot([], [], **look)
+  for agent, of_agent in _groups(lines, results.EVALUATED).items():
+    for line in of_agent:
+      _draw_intervals(ax, line.points, **looks[agent])
+  _set_x(ax, lines)
+  return handles | _styles(ax, lines, each_seed)
+
+
+def _draw_mean(ax: axes.Axes, lines: Sequence[results.Line],
+               look: dict[str, Any]) -> None:
+  """Draws the mean of seeds, thin where some are missing."""
+  x, y = results.stack(lines)
+  mean, spread = np.nanmean(y, axis=0), results.deviation(y)
+  complete = np.isfinite(y).all(axis=0)
+  ax.plot(x, mean, **(look | {'linewidth': 0.4, 'marker': ''}))
+  ax.plot(x[complete], mean[complete], **look)
+  ax.fill_between(x, mean - spread, np.minimum(mean + spread, 1),
+                  color=look['color'], alpha=0.2, linewidth=0)
+
+
+def _draw_intervals(ax: axes.Axes, points: np.ndarray, color: str, marker: str
+                   ) -> None:
+  x, y, low, high = points.T
+  ax.errorbar(x, y, [y - low, high - y], color=color, marker=marker,
+              markersize=3.5, markeredgecolor='black', markeredgewidth=0.4,
+              linestyle='', capsize=2, elinewidth=0.7, clip_on=False)
+
+
+def _styles(ax: axes.Axes, lines: Sequence[results.Line], each_seed: bool
+           ) -> dict[str, Any]:
+  """Returns a gray line of each style that a panel has, by its meaning."""
+  sources = {line.source for line in lines}
+  several = any(len(of_agent) > 1
+                for of_agent in _groups(lines, results.OURS).values())
+  ours = 'ours'
+  if several:
+    ours = ('ours, a line for each seed' if each_seed else
+            'ours, mean and s.d. of seeds (thin: not all)')
+  meanings: dict[str, tuple[str, dict[str, Any]]] = {
+      results.OURS: (ours, {'linestyle': '-'}),
+      results.AVERAGED: ("ours, averaged as the paper's", {'linestyle': ':'}),
+      results.PAPER: ("the paper's, mean and s.d. of 5 seeds",
+                      {'linestyle': '--'}),
+      results.EVALUATED: ('ours, evaluated, 95 % interval',
+                          {'linestyle': '', 'marker': 'o', 'markersize': 3.5})}
+  if sources == {results.OURS} and not several:
+    return {}
+  return {text: ax.plot([], [], color='gray', linewidth=0.9, **look)[0]
+          for source, (text, look) in meanings.items() if source in sources}
+
+
+def _set_x(ax: axes.Axes, lines: Sequence[results.Line]) -> None:
+  longest = max(line.points[-1, 0] for line in lines)
+  if lines[0].column == _BEST:
+    ax.set_xscale('log', base=2)
+    ax.set_xlabel('goal examples')
+    return
+  unit, name = (1e6, 'millions of ') if longest >= 1e6 else (1e3, 'thousand ')
+  ax.xaxis.set_major_formatter(lambda x, _: f'{x / unit:g}')
+  ax.set_xlabel(f'{name}policy steps')
+  ax.set_xlim(0, 1.03 * longest)
+
+
+def _draw_bars(ax: axes.Axes, lines: Sequence[results.Line]) -> dict[str, Any]:
+  """Draws the mean of seeds with each seed's interval (figure 5)."""
+  handles: dict[str, Any] = {}
+  for of_bar in _groups(lines, results.EVALUATED).values():
+    points = np.concatenate([line.points for line in of_bar])
+    points[:, 0] += np.linspace(-.3, -.1, len(points) + 2)[1:-1]
+    handles['ours: mean, and 95 % interval of each seed'] = ax.bar(
+        of_bar[0].points[0, 0] - 0.2, points[:, 1].mean(), 0.38, color=_SKY)
+    _draw_intervals(ax, points, 'black', '.')
+  for of_bar in _groups(lines, results.PAPER).values():
+    x, y = of_bar[0].points[0, :2]
+    handles['the paper'] = ax.bar(
+        x + 0.2, y, 0.38, color='none', edgecolor='black', linestyle='--')
+  for of_bar in _groups(lines, results.SOLVABLE).values():
+    x, y = np.mean([line.points[0, :2] for line in of_bar], axis=0)
+    handles['solvable'] = ax.hlines(
+        y, x - 0.39, x - 0.01, color=_VERMILION, linestyle=':')
+  labels = {line.agent: line.points[0, 0] for line in lines}
+  ax.set_xticks(list(labels.values()), list(labels))
+  return handles
+
+
+def table(figures: Mapping[str, Sequence[results.Line]]) -> str:
+  """Returns a Markdown table of all curves and bars.
+
+  A run's end is the mean of its last five points. The paper's rate is that of
+  its moving average after as many steps.
+  """
+  rows = [['figure', 'agent', 'column', 'steps', 'at the end', 'best',
+           'evaluated', "averaged as the paper's", 'the paper'], ['---'] * 9]
+  for name, lines in figures.items():
+    for agent, column in dict.fromkeys(
+        (line.agent, line.column) for line in lines):
+      ours, evaluated, averaged, published = (
+          [line.points for line in lines if len(line.points) and
+           (line.agent, line.column, line.source) == (agent, column, source)]
+          for source in (results.OURS, results.EVALUATED, results.AVERAGED,
+                         results.PAPER))
+      ends = [points[-1, 0] for points in ours or published]
+      rows.append([name, agent, column, ', '.join(
+          f'{end:,.0f}' for end in ends if ours), *map(_spread, (
+              [points[-5:, 1].mean() for points in ours],
+              [points[:, 1].max() for points in ours if 'false' not in column],
+              [points[-1, 1] for points in evaluated],
+              [points[-1, 1] for points in averaged],
+              [np.interp(max(ends), points[:, 0], points[:, 1], left=np.nan)
+               for points in published]))])
+  return '\n'.join(f'| {" | ".join(row)} |' for row in rows)
 
 
 def _spread(rates: Sequence[float]) -> str:
   """Returns mean and standard deviation over seeds as text."""
-  known = [rate for rate in rates if np.isfinite(rate)]
-  if not known:
+  if not np.isfinite(rates).any():
     return ''
-  if len(known) == 1:
-    return f'{100 * known[0]:.1f} %'
-  return f'{100 * np.mean(known):.1f} ± {100 * results.deviation(known):.1f} %'
+  spread = f' ± {100 * results.deviation(rates):.1f}' if len(rates) > 1 else ''
+  return f'{100 * np.mean(rates):.1f}{spread} %'
 
 
-def _percent(rate: float | None) -> str:
-  return '' if rate is None else f'{100 * rate:.1f} %'
+def load(paths: Sequence[str]) -> dict[str, list[results.Line]]:
+  """Returns the figures of runs, and those in CSV files."""
+  files = [path for path in paths if path.endswith('.csv') and
+           os.path.basename(path) != 'metrics.csv']
+  figures = lines_of(results.load(
+      [path for path in paths if path not in files]))
+  for path in files:
+    figures[os.path.basename(path).removesuffix('.csv')] = results.read(path)
+  return figures
 
 
-def _job(runs: Sequence[results.Run]) -> str:
-  """Returns the job of the runs as text: whose, or which instructions."""
-  config = runs[0].config
-  if config is None:
-    return 'not known'
-  if not runs[0].is_replica:
-    return "the paper's"
-  return '`' + config.instructions.replace('|', '\\|') + '`'
-
-
-def _row(*cells: str) -> str:
-  return f'| {" | ".join(cells)} |'
-
-
-def table(runs: _Runs) -> str:
-  """Returns a Markdown table of every variant beside the paper's numbers.
-
-  Success rates come first, then the reward models, then the evaluations. The
-  paper's rate "after as many steps" is the mean of its curve at the seeds' last
-  steps, if the curve has them. It is a moving average, and "ours, averaged as
-  the paper's" is the same one.
-  """
-  lines = [
-      _row('', 'job', 'seeds', 'steps', 'ours, at the end', 'ours, best',
-           'ours, evaluated', "ours, averaged as the paper's",
-           'paper, after as many steps', 'paper, at the end',
-           'paper, in its text or best'),
-      _row(*['---'] * 11)]
-  best_of_size = {f'data_{size}': rate
-                  for size, rate in paper.data_efficiency().items()}
-  for column, note in _TABLE_COLUMNS.items():
-    for name in dict.fromkeys([*experiments.VARIANTS, *runs]):
-      known = [run for run in runs.get(name, ())
-               if np.isfinite(results.end(run, column))]
-      published = paper.curve(name, column)
-      if not known or (
-          note and published is None and name in experiments.VARIANTS):
-        continue
-      best = []
-      if 'false' not in column:
-        best = [curves.best(run.curve, column) for run in known]
-      steps = sorted({int(run.curve['steps'][-1]) for run in known})
-      there, averaged = None, []
-      if published is not None and not known[0].is_replica:
-        ends = [run.curve['steps'][-1] for run in known]
-        # A whole run ends just after the last point of its curve.
-        if published.steps[0] <= min(ends) and (
-            max(ends) <= 1.01 * published.steps[-1]):
-          there = float(np.mean(
-              np.interp(ends, published.steps, published.mean)))
-          averaged = [
-              float(curves.moving_average(
-                  run.curve, column, run.curve['steps'][-1:],
-                  published.window)[0]) for run in known]
-      lines.append(_row(
-          f'{_label(name, known)}{note}', _job(known), str(len(known)),
-          ' to '.join(f'{n:,}' for n in dict.fromkeys([steps[0], steps[-1]])),
-          _spread([results.end(run, column) for run in known]),
-          _spread([b.rate for b in best if b is not None]),
-          '' if note else _spread(results.rates(known, 'evaluation')),
-          _spread(averaged),
-          _percent(there),
-          _percent(None if published is None else float(published.mean[-1])),
-          _percent(paper.TEXT.get(
-              (name, column), None if note else best_of_size.get(name)))))
-  for name, labels, rates, theirs in _BARS.values():
-    for bar, label in labels.items():
-      label = f'{experiments.variant(name).label}: {label}'
-      their_note = '' if theirs == 'paper' else f' ({" ".join(theirs.split())})'
-      for text, key, rate in (
-          (label + their_note, 'rate', rates.get(bar)),
-          (f'{label}, solvable', 'solvable', None)):
-        measured = results.rates(runs.get(name, ()), *bar, key=key)
-        if measured:
-          lines.append(_row(
-              text, _job(runs[name]), str(len(measured)), '', '', '',
-              _spread(measured), '', '', '', _percent(rate)))
-  return '\n'.join(lines)
+def save(out: str, figures: Mapping[str, Sequence[results.Line]],
+         each_seed: bool = False) -> None:
+  """Writes figures, their CSV files and the table to a directory."""
+  try:
+    os.makedirs(out, exist_ok=True)
+    for name, lines in figures.items():
+      drawing = draw(lines, each_seed)
+      for kind in 'png', 'svg':
+        drawing.savefig(os.path.join(out, f'{name}.{kind}'))
+      results.write(os.path.join(out, f'{name}.csv'), lines)
+    with open(os.path.join(out, 'table.md'), 'w', encoding='utf-8') as file:
+      file.write(f'{table(figures)}\n')
+  except OSError as error:
+    raise results.ResultError(
+        f'--out={out} cannot be written: {error}. Name a directory that can '
+        'be written.') from error
 
 
 def define_flags() -> None:
@@ -443,30 +436,19 @@ def define_flags() -> None:
   flags.DEFINE_string(
       'out', None, 'The directory for the figures and the table.',
       required=True)
+  flags.DEFINE_bool(
+      'each_seed', False, 'Draws a line for each seed, if not their mean.')
 
 
 @program.main(arguments=True)
 def main(argv: Sequence[str]) -> None:
-  """Draws the figures of the runs given as arguments."""
-  out = flags.FLAGS.out
+  """Draws the figures of the runs, or CSV files, given as arguments."""
   if len(argv) < 2:
     raise results.ResultError('Name the runs, such as runs/*_seed*.')
-  try:
-    runs = results.load(argv[1:])
-    drawings = draw(runs)
-    os.makedirs(out, exist_ok=True)
-    for name, drawing in drawings.items():
-      for kind in 'png', 'svg':
-        drawing.savefig(os.path.join(out, f'{name}.{kind}'))
-    text = table(runs)
-    with open(os.path.join(out, 'table.md'), 'w', encoding='utf-8') as file:
-      file.write(f'{text}\n')
-  except OSError as error:
-    raise results.ResultError(
-        f'--out={out} cannot be written: {error}. Name a directory that can '
-        'be written.') from error
-  print(text)
-  print(f'{", ".join(drawings) or "No figure"}: in {out}.')
+  figures = load(argv[1:])
+  save(flags.FLAGS.out, figures, flags.FLAGS.each_seed)
+  print(table(figures))
+  print(f'{", ".join(figures) or "No figure"}: in {flags.FLAGS.out}.')
 
 
 def start() -> None:

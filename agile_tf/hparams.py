@@ -11,6 +11,7 @@ from absl import flags
 
 from agile_tf import config as config_lib
 from agile_tf import presets
+from agile_tf.recipe import settings
 from agile_tf.reproduction import comparison
 from gridlu import program
 from gridlu import tasks
@@ -26,12 +27,14 @@ def main(argv: Sequence[str]) -> None:
     raise config_lib.ConfigError(
         f'--world={config.world}: expected a GridLU task '
         f'({", ".join(tasks.TASKS)}), or "package.module:function".')
-  print(comparison.table_text(config))
+  print(comparison.table_text(
+      config, config_lib.from_flags(flags.FLAGS, settings.Recipe)))
 
 
 def define_flags() -> None:
   """Defines the program's flags."""
   config_lib.define_flags()
+  config_lib.define_flags(settings.Recipe)
   presets.define_flag()
 
 

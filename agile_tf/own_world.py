@@ -24,14 +24,10 @@ GOALS = os.path.join('runs', 'own_world_goals.npz')
 
 
 def draw(order, cell):
-  """Returns the image of a 5x5 board with 8x8 pixels for each cell.
+  """Returns the image of a 5x5 board, uint8 [40, 40, 3].
 
-  Args:
-    order: The colours of the four corners.
-    cell: Row and column of the agent, a white square.
-
-  Returns:
-    uint8 [40, 40, 3].
+  `order` has the colours of the corners. The agent, a white square, is in
+  `cell`, a row and a column.
   """
   image = np.zeros([40, 40, 3], np.uint8)
   for (row, column), color in zip(CORNERS, order):
@@ -71,10 +67,7 @@ class Corners(dm_env.Environment):
 
 
 def write_goal_examples(path, count=2000):
-  """Writes goal examples, as an expert would collect them.
-
-  Each is an instruction and an image of a state in which it is carried out.
-  """
+  """Writes instructions with images of states in which they are carried out."""
   rng = np.random.default_rng(0)
   instruction = rng.integers(len(INSTRUCTIONS), size=count)
   images = []

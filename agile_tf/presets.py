@@ -1,8 +1,4 @@
-"""The flagfiles of launch/ by name, from any directory: --preset=relations.
-
-`flagfiles` beside this file is a link to launch/ in the repository, and a copy
-of the flagfiles where the package is installed.
-"""
+"""The flagfiles of launch/ by name, from any directory: --preset=relations."""
 
 from collections.abc import Iterator, Sequence
 import os
@@ -11,7 +7,11 @@ from absl import flags
 
 from gridlu import program
 
-_FOLDER = os.path.join(os.path.dirname(__file__), 'flagfiles')
+_HERE = os.path.dirname(os.path.abspath(__file__))
+# An installed package has a copy of launch/.
+_FOLDER = os.path.join(_HERE, 'flagfiles')
+if not os.path.isdir(_FOLDER):
+  _FOLDER = os.path.join(os.path.dirname(_HERE), 'launch')
 _FLAG = '--preset'
 
 
@@ -20,7 +20,7 @@ class PresetError(program.UserError):
 
 
 def names() -> list[str]:
-  """Returns the names of all presets."""
+  """Returns the names of all presets, sorted."""
   return sorted(name.removesuffix('.flags') for name in os.listdir(_FOLDER)
                 if name.endswith('.flags'))
 

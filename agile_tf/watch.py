@@ -10,7 +10,7 @@ episode and q quits. `gridlu.screen` explains how to read the board.
 
 from collections.abc import Sequence
 import os
-from typing import Any, NamedTuple, TYPE_CHECKING
+from typing import NamedTuple, TYPE_CHECKING
 
 from absl import flags
 import numpy as np
@@ -22,11 +22,12 @@ import gridlu
 from gridlu import files
 from gridlu import program
 from gridlu import recording as recording_lib
+from gridlu import rendering
 from gridlu import screen
+from gridlu import tasks
 from gridlu import world as board
 
-# What needs TensorFlow is imported where it is used, after the flags are read.
-# pylint: disable=g-import-not-at-top
+# What needs TensorFlow is imported after the flags are read.
 if TYPE_CHECKING:
   from agile_tf.evaluation import trained as trained_lib
 
@@ -39,24 +40,6 @@ _KEYS = ('space or right: next step   p play or pause   + - speed   n next '
 _LOG_LINES = 6
 _BAR = 20  # Width of the bar for a probability of 1, in characters.
 
-# The command of each key.
-_COMMANDS = {
-    'space': 'step', 'right': 'step', 'p': 'play', '+': 'faster',
-    '=': 'faster', '-': 'slower', '_': 'slower', 'n': 'next', 'q': 'quit'}
-
-
-def command(key: str) -> str | None:
-  """Returns the command of a key.
-
-  Args:
-    key: The key's name, from `screen.key_name`.
-
-  Returns:
-    'step', 'play' (or pause), 'faster', 'slower', 'next' (episode), 'quit', or
-    None for a key without a command. + and - also work without Shift.
-  """
-  return _COMMANDS.get(key)
-
 
 class Step(NamedTuple):
   """A state of the episode, and the action that led to it."""
@@ -67,82 +50,64 @@ class Step(NamedTuple):
 
 
 class Show:
-  """A policy's episodes, one after another: a `screen.View`."""
+  """A policy's episodes, one after another: a `screen.View`.
+
+  Attributes:
+    steps: The episode so far, from its first state on.
+  """
 
   def __init__(self, trained: 'trained_lib.Trained', name: str,
                seed: int | None = None, greedy: bool = False,
                recording: recording_lib.Recording | None = None):
-    """Starts the first episode, paused.
+    """Starts the first episode of a GridLU run, paused.
 
     Args:
-      trained: The networks.
-      name: Their name on the screen.
+      trained: The run.
+      name: Its name on the screen.
       seed: Seeds instances and actions; None for a random seed.
       greedy: Whether to take the likeliest action instead of sampling.
-      recording: Records every state; None to record nothing.
-
-    Raises:
-      WorldError: The run's world is not GridLU.
+      recording: Records every state.
     """
-    from agile_tf.agent import worlds
-    from agile_tf.evaluation import trained as trained_lib
     seeds = np.random.SeedSequence(seed).spawn(2)
-    self._environment = trained.world.make_environment(
+    environment = trained.world.make_environment(
         int(seeds[0].generate_state(1)[0]))
-    if (not isinstance(self._environment, gridlu.GridLU) or
-        trained.world.observation_shape != (board.PACKED_SIZE,)):
-      raise worlds.WorldError(
-          f'the run was trained on --world={trained.config.world}, whose '
-          'observations have the shape '
-          f'{list(trained.world.observation_shape)}; expected a run of a '
-          f'GridLU world ({board.PACKED_SIZE} bytes), because the terminal can '
-          'show only its boards. agile_tf.evaluate --picture draws final '
-          'states of any world.')
-    self._trained = trained
-    self._policy = trained_lib.compiled(trained.policy)
-    self._discriminator = trained_lib.compiled(trained.discriminator)
-    self._name = name
+    assert isinstance(environment, gridlu.GridLU)
+    self._environment = environment
     self._rng = None if greedy else np.random.default_rng(seeds[1])
+    self._policy = trained.as_policy()
+    self._reward_model = (
+        None if trained.phi is None else trained.as_reward_model())
+    self._title = (name, f'{trained.steps:,} steps of training, '
+                   f'{"greedy" if greedy else "sampled"}')
     self._recording = recording
     self._playing = False
     self._speed = _FIRST_SPEED
     self._begin()
-    self._choose()  # Compiles the policy before the screen opens.
+    self._policy(*self._inputs())  # Compiles it before the screen opens.
 
   def _begin(self) -> None:
     self._environment.reset()
-    self._steps: list[Step] = []
+    self.steps: list[Step] = []
     if self._recording is not None:
       self._recording.begin()
     self._keep('start')
 
-  def _inputs(self) -> tuple[Any, np.ndarray]:
+  def _inputs(self) -> tuple[np.ndarray, list[str]]:
     """Returns the inputs of the networks for the current state."""
-    world = self._trained.world
-    packed = machine.import_tensorflow().constant(
-        board.pack(self._environment.state)[None])
-    return (world.images(packed),
-            world.grammar.encode([str(self._environment.instruction)]))
-
-  def _choose(self) -> int:
-    logits = self._policy(
-        self._trained.theta, *self._inputs()).logits.numpy()[0]
-    if self._rng is not None:
-      logits = logits + self._rng.gumbel(size=logits.shape)
-    return int(logits.argmax())
+    return (rendering.render(self._environment.state)[None],
+            [str(self._environment.instruction)])
 
   def _keep(self, action: str) -> None:
     """Computes D for the current state and appends it to the episode."""
     environment = self._environment
     probability = None
-    if self._trained.phi is not None:
-      logits = self._discriminator(self._trained.phi, *self._inputs())
-      probability = float(machine.import_tensorflow().sigmoid(logits)[0])
+    if self._reward_model is not None:
+      probability = float(self._reward_model(*self._inputs())[0])
     step = Step(action, environment.state, probability, bool(
         gridlu.satisfied(environment.instruction, environment.state)))
-    self._steps.append(step)
+    self.steps.append(step)
     if self._recording is not None:
-      caption = (f'{environment.instruction}: step {len(self._steps) - 1}, '
+      caption = (f'{environment.instruction}: step {len(self.steps) - 1}, '
                  f'{action}')
       if probability is not None:
         caption += f', D = {probability:.3f}'
@@ -150,14 +115,9 @@ class Show:
           step.state, caption + (', goal reached' if step.reached else ''))
 
   @property
-  def steps(self) -> tuple[Step, ...]:
-    """The episode so far, from its first state on."""
-    return tuple(self._steps)
-
-  @property
   def over(self) -> bool:
     """Whether the episode has ended."""
-    return len(self._steps) > self._environment.episode_length
+    return len(self.steps) > self._environment.episode_length
 
   @property
   def delay(self) -> float | None:
@@ -172,33 +132,32 @@ class Show:
     if self.over:
       self._begin()
       return
-    action = self._choose()
-    self._environment.step(action)
+    action, = self._policy(*self._inputs(), self._rng)
+    self._environment.step(int(action))
     self._keep(board.Action(action).name)
 
   def press(self, key: str) -> bool:
     """Returns False if the key quits; otherwise does what the key asks."""
-    wanted = command(key)
-    if wanted == 'quit':
+    if key == 'q':
       return False
-    if wanted == 'step':
+    if key in ('space', 'right'):
       self._playing = False
       self.tick()
-    elif wanted == 'play':
+    elif key == 'p':
       self._playing = not self._playing
-    elif wanted == 'faster':
+    elif key in ('+', '='):  # Also without Shift.
       self._speed = min(self._speed + 1, len(_SPEEDS) - 1)
-    elif wanted == 'slower':
+    elif key in ('-', '_'):
       self._speed = max(self._speed - 1, 0)
-    elif wanted == 'next':
+    elif key == 'n':
       self._begin()
     return True
 
   def lines(self) -> list[screen.Line]:
     """Returns the lines of the screen."""
-    now = self._steps[-1]
+    now = self.steps[-1]
     length = self._environment.episode_length
-    name = self._name
+    name, training = self._title
     if len(name) > screen.PANEL_WIDTH:
       name = '...' + name[3 - screen.PANEL_WIDTH:]
     reward_model = 'this run has no reward model'
@@ -211,10 +170,9 @@ class Show:
     speed = f'{_SPEEDS[self._speed]:g} steps a second'
     panel = [
         screen.line(name),
-        screen.line(f'{self._trained.steps:,} steps of training, '
-                    f'{"greedy" if self._rng is None else "sampled"}'),
+        screen.line(training),
         screen.line(''),
-        screen.line(f'Step     {len(self._steps) - 1} of {length}' +
+        screen.line(f'Step     {len(self.steps) - 1} of {length}' +
                     (', the last' if self.over else '')),
         screen.line(f'Agent    {screen.agent_text(now.state)}'),
         screen.line(f'D(c, s)  {reward_model}', bold=True),
@@ -224,8 +182,8 @@ class Show:
         screen.line(f'Speed    {speed if self._playing else "paused"}'),
         screen.line(''),
         screen.line('step  action    D(c, s)  goal')]
-    first = max(0, len(self._steps) - _LOG_LINES)
-    for i, step in enumerate(self._steps[first:], first):
+    first = max(0, len(self.steps) - _LOG_LINES)
+    for i, step in enumerate(self.steps[first:], first):
       probability = (
           '-' if step.probability is None else f'{step.probability:.3f}')
       panel.append(screen.line(
@@ -237,15 +195,11 @@ class Show:
 
 def define_flags() -> None:
   """Defines the program's flags."""
-  flags.DEFINE_string(
-      'run_dir', None, 'The directory of the run to watch.', required=True)
-  flags.DEFINE_integer(
-      'checkpoint', None, 'The step of the checkpoint; default: the newest.')
+  options.define_run()
   flags.DEFINE_integer(
       'seed', None, 'Seeds instances and actions; default: a random seed.',
       lower_bound=0)
-  flags.DEFINE_bool(
-      'greedy', False, 'Take the likeliest action instead of sampling.')
+  options.define_greedy()
   options.define_instructions()
   flags.DEFINE_string(
       'record', None, 'Write the episodes that were shown to this GIF file, at '
@@ -261,7 +215,13 @@ def main(argv: Sequence[str]) -> None:
   recording = None if values.record is None else recording_lib.Recording()
   if values.record is not None:
     files.check_output('record', values.record, '.gif')
-  config_lib.load(os.path.join(values.run_dir, 'config.json'))
+  config = config_lib.load(os.path.join(values.run_dir, 'config.json'))
+  if config.world not in tasks.TASKS:
+    raise program.UserError(
+        f'{values.run_dir} was trained on --world={config.world}; expected a '
+        f'run of {" or ".join(tasks.TASKS)}, because the terminal can show '
+        'only the boards of GridLU. agile_tf.evaluate --picture draws final '
+        'states of any world.')
   screen.check_terminal()
   machine.prepare(config_lib.Config())
   from agile_tf.evaluation import trained as trained_lib

@@ -40,7 +40,7 @@ _FORMS = {
     'Snake': ('xx.', '.xx'),
 }
 # The forms from which the generator draws for each word.
-_FORMS_OF = {
+FORMS_OF = {
     **{form: (form,) for form in _FORMS},
     'Connected': ('Line', 'Square', 'Eel', 'Snake', 'Triangle'),
     'Disconnected': ('Dline', 'Circle'),
@@ -65,7 +65,7 @@ _FORM_PLACEMENTS = {form: _placements(form) for form in _FORMS}
 
 # Each word's placements: int32 [P, 4], cells 5 * row + column in order.
 PLACEMENTS = {
-    word: np.concatenate([_FORM_PLACEMENTS[form] for form in _FORMS_OF[word]])
+    word: np.concatenate([_FORM_PLACEMENTS[form] for form in FORMS_OF[word]])
     for word in language.ARRANGEMENTS}
 
 # Sets of cells in the bits of an int32, as in `relations`.
@@ -218,7 +218,7 @@ def goal_states(
   form = np.zeros((count, _FORM_SIZE), np.int32)
   uniform = rng.random((2, count))
   for index, word in enumerate(language.ARRANGEMENTS):
-    forms = _FORMS_OF[word]
+    forms = FORMS_OF[word]
     for i, name in enumerate(forms):
       chosen = np.flatnonzero(
           (codes[instruction, 0] == index) &

@@ -315,16 +315,15 @@ class GridLU(dm_env.Environment):
           f'the state has {state["instructions"]} as checksum of the '
           f'instructions, this environment {self._checksum()}: make it with '
           'the same instructions in the same order.')
-    solved_starts = state.get('solved_starts', True)  # As in version 0.1.0.
+    solved_starts = state['solved_starts']
     if solved_starts != self._setup.solved_starts:
       raise ValueError(
           f'the state is of an environment with solved_starts={solved_starts}: '
           'make this one so, too.')
     self._supply.set_state(state)
-    # Version 0.1.0 saved no first states; `repeat` then starts here.
     self._state, self._start = (
         None if board is None else world.unpack(np.array(board, np.uint8))
-        for board in (state['board'], state.get('start', state['board'])))
+        for board in (state['board'], state['start']))
     self._index = state['instruction']
     self._num_steps = state['num_steps']
     self._ended = state['ended']

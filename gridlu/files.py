@@ -12,20 +12,16 @@ from typing import Any, IO
 from gridlu import program
 
 
-class OutputError(program.UserError):
-  """A file that cannot be written."""
-
-
 def check_output(flag: str, path: str, suffix: str = '') -> None:
-  """Checks that a file can be written, before the work that fills it.
+  """Checks that the file that a flag names can be written.
 
   Args:
-    flag: The flag that names the file, without its dashes.
+    flag: The flag, without its dashes.
     path: The file. Its folder must exist.
     suffix: The end that its name must have, such as '.gif'; '' for any.
 
   Raises:
-    OutputError: The file cannot be written. The message says why.
+    UserError: The file cannot be written.
   """
   folder = os.path.dirname(path) or '.'
   if not path or not path.lower().endswith(suffix) or os.path.isdir(path):
@@ -40,24 +36,15 @@ def check_output(flag: str, path: str, suffix: str = '') -> None:
         return
     except OSError as error:
       problem = f'it cannot be written ({error}); name another folder'
-  raise OutputError(f'--{flag}={path}: {problem}.')
+  raise program.UserError(f'--{flag}={path}: {problem}.')
 
 
 @contextlib.contextmanager
 def replacing(path: str, mode: str = 'w') -> Iterator[IO]:
   """Opens a file that replaces `path` when it is complete and on disk.
 
-  `path` never contains an incomplete file. An error leaves it unchanged.
-
-  Args:
-    path: The file to write or replace.
-    mode: 'w' for text in UTF-8, 'wb' for bytes.
-
-  Yields:
-    The file.
-
-  Raises:
-    OSError: The file cannot be written.
+  An error leaves `path` unchanged. Mode 'w' is for text in UTF-8, 'wb' for
+  bytes.
   """
   _remove_left_overs(path)
   # No other process uses this name.
@@ -97,11 +84,7 @@ def is_running(process: int) -> bool:
 
 
 def parse_json(text: str | bytes) -> Any:
-  """Returns the values of a JSON text.
-
-  Raises:
-    ValueError: if it is not JSON, or nested too deeply to read.
-  """
+  """Returns the values of a JSON text; ValueError if it is none."""
   try:
     return json.loads(text)
   except RecursionError:

@@ -42,14 +42,10 @@ from gridlu import world
 
 FORMAT = 'gridlu.goal_dataset'
 VERSION = 1
-# What a file's small arrays and its texts may take, in bytes. A compressed file
-# can be a thousand times smaller than what it says.
-_MAX_SMALL = 1000
-_MAX_TEXTS = 2**27
-
-
-class GoalDatasetError(program.UserError):
-  """An invalid data set or file."""
+# A file's arrays may take this many bytes, and this many times its own size on
+# top, so that a small file cannot fill the memory. Images of GridLU compress to
+# a 110th.
+_MOST_BYTES, _MOST_TIMES = 2**28, 300
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -63,7 +59,7 @@ class GoalDataset:
     images: uint8 [N, H, W, 3], or None. Exactly one of the two is given.
 
   Raises:
-    GoalDatasetError: An attribute is not as described.
+    UserError: An attribute is not as described.
   """
   instructions: tuple[str, ...]
   instruction: np.ndarray
@@ -71,102 +67,86 @@ class GoalDataset:
   images: np.ndarray | None = None
 
   def __post_init__(self):
-    self._check_instructions()
     index = np.asarray(self.instruction)
+    _check_instructions(self.instructions)
     _check_shapes(index, self.states, self.images)
-    self._check_index(index)
+    bad = np.flatnonzero((index < 0) | (index >= len(self.instructions)))
+    if bad.size:
+      raise program.UserError(
+          f'instruction[{bad[0]}] is {index[bad[0]]}: expected an index into '
+          f'the {len(self.instructions)} instructions, counted from 0.')
     if self.states is not None:
-      self._check_states(self.states)
+      _check_states(self.states)
+    object.__setattr__(self, 'instruction', index.astype(np.int32))
 
   def __len__(self) -> int:
     return len(self.instruction)
 
-  def _check_instructions(self):
-    """Checks `instructions`."""
-    for i, text in enumerate(self.instructions):
-      if not isinstance(text, str) or not text.strip():
-        raise GoalDatasetError(f'instructions[{i}] is {text!r}: expected a '
-                               'string that is not empty.')
-    seen: set[str] = set()
-    for text in self.instructions:
-      if text in seen:
-        raise GoalDatasetError(
-            f'instructions has {text!r} more than once: expected different '
-            'ones. np.unique(strings, return_inverse=True) makes instructions '
-            'and instruction out of one string an example.')
-      seen.add(text)
 
-  def _check_index(self, index: np.ndarray):
-    """Checks and converts `instruction`."""
-    if index.min() < 0 or index.max() >= len(self.instructions):
-      bad = int(np.argmax((index < 0) | (index >= len(self.instructions))))
-      raise GoalDatasetError(
-          f'instruction[{bad}] is {index[bad]}: expected an index into the '
-          f'{len(self.instructions)} instructions, counted from 0.')
-    object.__setattr__(self, 'instruction', index.astype(np.int32))
-
-  def _check_states(self, states: np.ndarray):
-    limits = np.array([world.NUM_BLOCK_CODES] * world.NUM_CELLS +
-                      [world.NUM_CELLS, 2])
-    bad = np.flatnonzero(np.any(states >= limits, axis=1))
-    if len(bad):
-      column = int(np.argmax(states[bad[0]] >= limits))
-      raise GoalDatasetError(
-          f'states[{bad[0]}, {column}] is {states[bad[0], column]}: expected '
-          f'less than {limits[column]}. world.pack makes such rows.')
-    here = states[np.arange(len(states)), states[:, world.NUM_CELLS]]
-    bad = np.flatnonzero((here == 0) & (states[:, -1] > 0))
-    if len(bad):
-      raise GoalDatasetError(
-          f'states[{bad[0]}] has an agent that carries a block, and its cell '
-          f'{states[bad[0], world.NUM_CELLS]} has none: expected one there.')
+def _check_instructions(texts: Sequence[str]) -> None:
+  seen: set[str] = set()
+  for i, text in enumerate(texts):
+    if not isinstance(text, str) or not text.strip():
+      raise program.UserError(f'instructions[{i}] is {text!r}: expected a '
+                              'string that is not empty.')
+    if text in seen:
+      raise program.UserError(
+          f'instructions has {text!r} more than once: expected different '
+          'ones. np.unique(strings, return_inverse=True) makes instructions '
+          'and instruction out of one string an example.')
+    seen.add(text)
 
 
-# An array, or what a file's header says of one.
-_Described = np.ndarray | archives.Header
-
-
-def _check_shapes(index: _Described, states: _Described | None,
-                  images: _Described | None) -> None:
-  """Checks the kinds and shapes of a data set's arrays of N rows."""
-  if len(index.shape) != 1 or not np.issubdtype(index.dtype, np.integer):
-    raise GoalDatasetError(
+def _check_shapes(index: np.ndarray, states: np.ndarray | None,
+                  images: np.ndarray | None) -> None:
+  """Checks the kinds and shapes of the arrays of N rows."""
+  if index.ndim != 1 or not np.issubdtype(index.dtype, np.integer):
+    raise program.UserError(
         f'instruction is {index.dtype} {list(index.shape)}: expected whole '
         'numbers, [N].')
-  count = index.shape[0]
+  count = len(index)
   if not count:
-    raise GoalDatasetError('the data set is empty: expected one example or '
-                           'more.')
+    raise program.UserError('the data set is empty: expected one example or '
+                            'more.')
   if (states is None) == (images is None):
-    raise GoalDatasetError(
+    raise program.UserError(
         f'{"neither" if states is None else "both"} of states and images '
         'given: expected one of them.')
   if states is not None and (states.dtype != np.uint8 or
                              states.shape != (count, world.PACKED_SIZE)):
-    raise GoalDatasetError(
+    raise program.UserError(
         f'states is {states.dtype} {list(states.shape)}: expected uint8 '
         f'[{count}, {world.PACKED_SIZE}], a row for each of instruction. '
         'world.pack makes such rows.')
   if images is not None:
-    if (len(images.shape) != 4 or images.shape[-1] != 3 or
-        images.dtype != np.uint8):
-      raise GoalDatasetError(
+    if images.ndim != 4 or images.shape[-1] != 3 or images.dtype != np.uint8:
+      raise program.UserError(
           f'images is {images.dtype} {list(images.shape)}: expected uint8 '
           '[N, H, W, 3], from 0 to 255. Scale images from 0 to 1 with '
           'np.round(255 * images).astype(np.uint8).')
-    if images.shape[0] != count:
-      raise GoalDatasetError(
-          f'images has length {images.shape[0]} and instruction {count}: '
+    if len(images) != count:
+      raise program.UserError(
+          f'images has length {len(images)} and instruction {count}: '
           'expected one instruction for each image.')
 
 
-def save(path: str | os.PathLike, dataset: GoalDataset) -> None:
-  """Writes a data set in this module's format.
+def _check_states(states: np.ndarray) -> None:
+  """Checks the values of packed states."""
+  limits = np.array([world.NUM_BLOCK_CODES] * world.NUM_CELLS +
+                    [world.NUM_CELLS, 2])
+  for row, column in np.argwhere(states >= limits):
+    raise program.UserError(
+        f'states[{row}, {column}] is {states[row, column]}: expected less than '
+        f'{limits[column]}. world.pack makes such rows.')
+  here = states[np.arange(len(states)), states[:, world.NUM_CELLS]]
+  for row in np.flatnonzero((here == 0) & (states[:, -1] > 0)):
+    raise program.UserError(
+        f'states[{row}] has an agent that carries a block, and its cell '
+        f'{states[row, world.NUM_CELLS]} has none: expected one there.')
 
-  Args:
-    path: The file. An existing one is replaced atomically.
-    dataset: What to write.
-  """
+
+def save(path: str | os.PathLike, dataset: GoalDataset) -> None:
+  """Writes a data set to a file, which replaces an existing one at once."""
   arrays = {
       'format': np.array(FORMAT),
       'version': np.array(VERSION),
@@ -181,99 +161,82 @@ def save(path: str | os.PathLike, dataset: GoalDataset) -> None:
     np.savez_compressed(file, allow_pickle=False, **arrays)
 
 
-def _check_headers(headers: dict[str, archives.Header],
-                   shape: Sequence[int] | None) -> None:
-  """Checks what a file says of its arrays, before they are expanded."""
-  required = {'format', 'version', 'instructions', 'instruction'}
-  missing = sorted(required - set(headers))
-  if missing:
-    raise GoalDatasetError(
-        f'it has no {", ".join(missing)}, only '
-        f'{", ".join(sorted(headers)) or "nothing"}: expected '
-        f'{", ".join(sorted(required))} and either states or images.')
-  unknown = sorted(set(headers) - required - {'states', 'images'})
-  if unknown:
-    raise GoalDatasetError(f'it has {", ".join(unknown)}, which the format '
-                           'does not know: leave it out.')
-  texts = headers['instructions']
-  if len(texts.shape) != 1 or texts.dtype.kind != 'U':
-    raise GoalDatasetError(
-        f'instructions is {texts.dtype} {list(texts.shape)}: expected '
-        'strings [M]. np.array(list_of_str) makes such an array.')
-  for name, limit in (('format', _MAX_SMALL), ('version', _MAX_SMALL),
-                      ('instructions', _MAX_TEXTS)):
-    if headers[name].size > limit:
-      raise GoalDatasetError(
-          f'{name} takes {headers[name].size:,} bytes: expected at most '
-          f'{limit:,}.')
-  states, images = headers.get('states'), headers.get('images')
-  _check_shapes(headers['instruction'], states, images)
-  examples = images if states is None else states
-  assert examples is not None  # Just one of them is.
-  if shape is not None and examples.shape[1:] != tuple(shape):
-    raise GoalDatasetError(
-        f'a goal example has the shape {list(examples.shape[1:])}; this world '
-        f'needs uint8 {list(shape)}. Write the file again with what this world '
-        'observes (gridlu/goal_dataset.py says how).')
-
-
 def _from_arrays(arrays: dict[str, np.ndarray]) -> GoalDataset:
-  """Checks the values of a file's arrays and makes a data set of them."""
+  """Checks a file's arrays and makes a data set of them."""
+  required = {'format', 'version', 'instructions', 'instruction'}
+  missing = sorted(required - set(arrays))
+  if missing:
+    raise program.UserError(
+        f'it has no {", ".join(missing)}, only '
+        f'{", ".join(sorted(arrays)) or "nothing"}: expected '
+        f'{", ".join(sorted(required))} and either states or images.')
+  unknown = sorted(set(arrays) - required - {'states', 'images'})
+  if unknown:
+    raise program.UserError(f'it has {", ".join(unknown)}, which the format '
+                           'does not know: leave it out.')
   if arrays['format'].shape or str(arrays['format']) != FORMAT:
-    raise GoalDatasetError(f'format is {arrays["format"]}: expected '
+    raise program.UserError(f'format is {arrays["format"]}: expected '
                            f'{FORMAT!r}.')
   version = arrays['version']
   if version.shape or not np.issubdtype(version.dtype, np.integer) or (
       version != VERSION):
-    raise GoalDatasetError(
+    raise program.UserError(
         f'version is {version}: this program reads version {VERSION}. Make '
         'the file again, or use the program that made it.')
+  texts = arrays['instructions']
+  if len(texts.shape) != 1 or texts.dtype.kind != 'U':
+    raise program.UserError(
+        f'instructions is {texts.dtype} {list(texts.shape)}: expected '
+        'strings [M]. np.array(list_of_str) makes such an array.')
   return GoalDataset(
-      tuple(map(str, arrays['instructions'])), arrays['instruction'],
+      tuple(map(str, texts)), arrays['instruction'],
       arrays.get('states'), arrays.get('images'))
 
 
 def load(path: str | os.PathLike,
          shape: Sequence[int] | None = None) -> GoalDataset:
-  """Reads a data set from a file in this module's format.
-
-  Args:
-    path: The file.
-    shape: Of one goal state or image, if it has to be this one.
-
-  Returns:
-    The data set.
+  """Reads a data set, whose goal states must have a shape if it is given.
 
   Raises:
-    GoalDatasetError: There is no such file, it cannot be read or it is not in
-      the format. The message says what is wrong, what was expected and how to
-      fix it.
+    UserError: There is no such file, it cannot be read or it is not in the
+      format.
   """
   path = os.fspath(path)
   try:
     if not os.path.isfile(path) and os.path.exists(path):
-      raise GoalDatasetError('this is no file. Expected what np.savez writes.')
+      raise program.UserError(
+          'this is no file. Expected what np.savez writes.')
     with open(path, 'rb') as file:
       content = file.read()
-    _check_headers(archives.headers(content), shape)
-    return _from_arrays(archives.arrays(content))
+    try:
+      arrays = archives.load(
+          content, _MOST_BYTES + _MOST_TIMES * len(content))
+    except ValueError as error:
+      raise program.UserError(
+          f'not a whole .npz file of plain arrays ({error}). Expected what '
+          'np.savez writes, without arrays of objects; make or copy the file '
+          'again.') from error
+    dataset = _from_arrays(arrays)
+    examples = dataset.images if dataset.states is None else dataset.states
+    assert examples is not None
+    if shape is not None and examples.shape[1:] != tuple(shape):
+      raise program.UserError(
+          f'a goal example has the shape {list(examples.shape[1:])}; this '
+          f'world needs uint8 {list(shape)}. Write the file again with what '
+          'this world observes (gridlu/goal_dataset.py says how).')
+    return dataset
   except FileNotFoundError as error:
-    raise GoalDatasetError(
+    raise program.UserError(
         f'{path}: there is no such file. "python -m gridlu.goal_dataset '
         f'--output={path}" makes one of GridLU; another world has to write '
         'its own.') from error
   except (OSError, MemoryError) as error:
-    raise GoalDatasetError(
+    raise program.UserError(
         f'{path}: the system cannot read it '
         f'({str(error) or type(error).__name__}); the file itself may be whole.'
-        ) from error
-  except archives.ArchiveError as error:
-    raise GoalDatasetError(
-        f'{path}: not a whole .npz file of plain arrays ({error}). Expected '
-        'what np.savez writes, without arrays of objects; make or copy the '
-        'file again.') from error
-  except GoalDatasetError as error:
-    raise GoalDatasetError(f'{path}: {error}') from error
+    ) from error
+  except program.UserError as error:
+    raise program.UserError(f'{path}: {error}') from error
 
 
 def generate(
@@ -281,20 +244,18 @@ def generate(
     instructions: Sequence[str | language.Instruction] | None = None,
     carrying: float = 0.0
 ) -> GoalDataset:
-  """Draws a data set of GridLU goal states.
+  """Draws a data set of packed GridLU goal states.
 
   Args:
     task: A name in `tasks.TASKS`.
     count: How many examples. Relations needs about 131,072 (figure 7). The
       paper uses 100,000 for Arrangements (section 3.4).
     seed: Determines the examples.
-    instructions: The instructions to draw from; None for all of the task's.
+    instructions: The instructions to draw from; None for all of the task's. The
+      data set has those that occur.
     carrying: Of the goal states where the agent is on a block, the share in
       which it carries that block. In the paper it never does in Arrangements;
       for Relations the paper does not say.
-
-  Returns:
-    A data set with packed states. Its `instructions` are those that occur.
 
   Raises:
     ValueError: An argument is not as described, or `instructions` is empty or
@@ -321,13 +282,7 @@ def generate(
 
 
 def violations(dataset: GoalDataset) -> int:
-  """Counts the states that do not satisfy their instruction.
-
-  Args:
-    dataset: A data set of packed GridLU states.
-
-  Returns:
-    How many of its examples do not satisfy GridLU's ground truth.
+  """Counts the GridLU states that do not satisfy their instruction.
 
   Raises:
     ValueError: The data set holds images, or its instructions do not all

@@ -15,6 +15,7 @@ import numpy as np
 from PIL import Image
 
 from gridlu import files
+from gridlu import program
 from gridlu import rendering
 from gridlu import world
 
@@ -112,7 +113,7 @@ class Recording:
     try:
       save_gif(path, images, [caption for _, caption in frames], seconds)
     except OSError as error:
-      raise files.OutputError(
+      raise program.UserError(
           f'{os.fspath(path)} cannot be written ({error}).') from error
     return (f'{os.fspath(path)}: {len(frames)} states of {len(episodes)} '
             f'episode{"s" if len(episodes) > 1 else ""}')

@@ -7,16 +7,15 @@ import os
 
 from absl import flags
 
-from agile_tf.training import compilation_cache
 from agile_tf.training import machine
 
 # Tests run on the CPU, where runs are repeatable to the last bit and several
 # processes do not compete for a GPU's memory.
 os.environ['CUDA_VISIBLE_DEVICES'] = ''
-# Most of the tests' time goes to XLA. This cache shares its programs between
-# the processes that a test starts, and keeps them for the next time the tests
-# run; tests/agile_tf/conftest.py shares them within a process.
-compilation_cache.start(0)
+# Most of the tests' time goes to XLA. What it compiles is shared between the
+# processes that a test starts, and kept for the next time the tests run;
+# tests/agile_tf/conftest.py shares programs within a process.
+machine.keep_programs(0)
 
 # Under pytest no test calls app.run, which would parse them.
 flags.FLAGS.mark_as_parsed()

@@ -2,6 +2,7 @@
 
 import configparser
 import importlib
+import os
 import pathlib
 import shutil
 import subprocess
@@ -45,12 +46,20 @@ class WheelTest(absltest.TestCase):
     with zipfile.ZipFile(wheel) as archive:
       content = {name for name in archive.namelist()
                  if '.dist-info/' not in name}
+      archive.extractall(folder / 'installed')
     self.assertEqual(content, _source())
     for name in ('agile_tf/py.typed', 'gridlu/py.typed',
                  'agile_tf/evaluation/judge_page.html',
                  'agile_tf/flagfiles/quickstart.flags',
                  'agile_tf/reproduction/paper_curves/fig4_right_rho25.csv'):
       self.assertIn(name, content)
+    presets = subprocess.run(
+        [sys.executable, '-c', 'from agile_tf import presets; '
+         'print(presets.flagfile("relations"))'],
+        cwd=folder / 'installed', env=os.environ | {'PYTHONPATH': ''},
+        stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
+    self.assertEqual(presets, str(
+        folder / 'installed/agile_tf/flagfiles/relations.flags'))
 
   def test_every_command_starts_a_program(self):
     settings = configparser.ConfigParser()

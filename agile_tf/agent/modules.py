@@ -3,7 +3,7 @@
 `NmnFeatures` mirrors the tree of the instruction, and `LstmFeatures` reads it
 as a sequence of tokens. Both take the instructions of any grammar as rows of
 slot codes. Features are space-major, [h, w, B, channels]; how they are
-convolved stays behind `agile_tf.agent.convolutions`.
+convolved stays behind `agile_tf.agent.fast.convolutions`.
 """
 
 from typing import NamedTuple
@@ -11,9 +11,9 @@ from typing import NamedTuple
 import sonnet as snt
 import tensorflow as tf
 
-from agile_tf.agent import convolutions
 from agile_tf.agent import instructions
-from agile_tf.agent import rows
+from agile_tf.agent.fast import convolutions
+from agile_tf.agent.fast import rows
 
 CHANNELS = 64  # Of all features.
 LSTM_UNITS = 100
@@ -25,39 +25,21 @@ _LSTM_LAYERS = (
 
 
 class Initialization(NamedTuple):
-  """How weights start: truncated normal, with sigma = gain / sqrt(fan_in)."""
-  gain: float  # Of the layers before a ReLU; 1 for others.
-  logits_gain: float  # Of the policy's last layer.
-  module_inputs: int  # What counts as W_m's input channels.
-  # Of gamma, beta and embeddings, which belong to tokens. None: 1 / sqrt(number
-  # of tokens), as in Sonnet's embedding layer until November 2018.
-  token_sigma: float | None = None
+  """How weights start: truncated normal, with sigma = gain / sqrt(fan_in).
+
+  The defaults are the paper's (appendix C).
+  """
+  gain: float = 1.0  # Of the layers before a ReLU; 1 for others.
+  logits_gain: float = 1.0  # Of the policy's last layer.
+  module_inputs: int = 2 * CHANNELS  # What counts as W_m's input channels.
 
 
-# The standard deviation of a standard normal that is truncated at 2.
-_TRUNCATED = 0.87962566
+def _token_initializer(num_tokens: int) -> snt.initializers.Initializer:
+  """Returns what draws gamma, beta and embeddings, which belong to tokens.
 
-INITIALIZATIONS = {
-    # Appendix C. W_m has 128 input channels.
-    'paper': Initialization(1.0, 1.0, 2 * CHANNELS),
-    # He et al. (2015): the variance is 2 / fan_in. A module with one operand
-    # sees 64 of W_m's input channels. The features are then so large that with
-    # a gain of 1 the first policy would walk to one wall, where the
-    # discriminator would tell its states from goal states by that alone. With
-    # a small gain it is uniform.
-    'he': Initialization(2**0.5 / _TRUNCATED, 0.01, CHANNELS),
-    # Sonnet's embedding layer since November 2018, which is between the first
-    # and the last version of the paper.
-    'unit_tokens': Initialization(1.0, 1.0, 2 * CHANNELS, token_sigma=1.0),
-}
-
-
-def _token_initializer(num_tokens: int, initialization: Initialization
-                      ) -> snt.initializers.Initializer:
-  """Returns what draws the vectors of tokens."""
-  sigma = initialization.token_sigma
-  return snt.initializers.TruncatedNormal(
-      stddev=num_tokens**-0.5 if sigma is None else sigma)
+  Their sigma is that of Sonnet's embedding layer until November 2018.
+  """
+  return snt.initializers.TruncatedNormal(stddev=num_tokens**-0.5)
 
 
 def make_kernel(inputs: int, channels: int, size: int, gain: float,
@@ -143,7 +125,7 @@ class Stem(snt.Module):
 
     Args:
       images: float32 [B, H, W, 3] in [0, 1].
-      convolve: See `agile_tf.agent.convolutions`.
+      convolve: See `agile_tf.agent.fast.convolutions`.
 
     Returns:
       float32 [H / 8 - 2, W / 8 - 2, B, 64].
@@ -165,8 +147,8 @@ class FilmNmn(snt.Module):
   is left out instead. The modules of the lowest level, which all take the
   scene, share its convolution. Both are exact.
 
-  gamma and beta are tables with a row a token, truncated normal. Their sigma is
-  1 / sqrt(number of tokens) unless `Initialization` has another.
+  gamma and beta are tables with a row a token, truncated normal with a sigma of
+  1 / sqrt(number of tokens).
   """
 
   def __init__(self, grammar: instructions.Grammar,
@@ -174,7 +156,7 @@ class FilmNmn(snt.Module):
     super().__init__(name=name)
     self._slots = grammar.slots
     self._num_tokens = num_tokens = len(grammar.tokens)
-    film = _token_initializer(num_tokens, initialization)
+    film = _token_initializer(num_tokens)
     self._w = make_kernel(
         2 * CHANNELS, CHANNELS, 3, initialization.gain,
         counted=initialization.module_inputs)
@@ -190,7 +172,7 @@ class FilmNmn(snt.Module):
     Args:
       h_stem: float32 [h, w, B, 64].
       codes: int32 [B, slots], rows of `Grammar.encode`.
-      convolve: See `agile_tf.agent.convolutions`.
+      convolve: See `agile_tf.agent.fast.convolutions`.
 
     Returns:
       float32 [h, w, B, 64].
@@ -250,7 +232,7 @@ class NmnFeatures(snt.Module):
     Args:
       images: float32 [B, H, W, 3] in [0, 1].
       codes: int32 [B, slots], rows of `Grammar.encode`.
-      convolve: See `agile_tf.agent.convolutions`.
+      convolve: See `agile_tf.agent.fast.convolutions`.
 
     Returns:
       float32 [H / 8 - 2, W / 8 - 2, B, 64].
@@ -278,13 +260,13 @@ class InstructionLstm(snt.Module):
   """
 
   def __init__(self, grammar: instructions.Grammar,
-               initialization: Initialization, name: str = 'instruction_lstm'):
+               name: str = 'instruction_lstm'):
     super().__init__(name=name)
     self._order = grammar.preorder
     self._num_tokens = num_tokens = len(grammar.tokens)
     width = round(6 * num_tokens**0.25)
     inputs = width + LSTM_UNITS
-    embedding = _token_initializer(num_tokens, initialization)
+    embedding = _token_initializer(num_tokens)
     gates = snt.initializers.TruncatedNormal(stddev=inputs**-0.5)
     self._embeddings = tf.Variable(
         embedding([num_tokens, width], tf.float32), name='embeddings')
@@ -328,7 +310,7 @@ class LstmFeatures(snt.Module):
   def __init__(self, grammar: instructions.Grammar,
                initialization: Initialization, name: str = 'features'):
     super().__init__(name=name)
-    self._lstm = InstructionLstm(grammar, initialization)
+    self._lstm = InstructionLstm(grammar)
     channels = [_PATCH_CHANNELS] + [n for n, _ in _LSTM_LAYERS]
     sizes = [_PATCH_SIZE] + [3] * len(_LSTM_LAYERS)
     self._kernels = [
@@ -347,7 +329,7 @@ class LstmFeatures(snt.Module):
     Args:
       images: float32 [B, H, W, 3] in [0, 1].
       codes: int32 [B, slots], rows of `Grammar.encode`.
-      convolve: See `agile_tf.agent.convolutions`.
+      convolve: See `agile_tf.agent.fast.convolutions`.
 
     Returns:
       float32 [H / 8 - 2, W / 8 - 2, B, 64].

@@ -6,14 +6,16 @@ from typing import NamedTuple
 import sonnet as snt
 import tensorflow as tf
 
-from agile_tf.agent import convolutions
-from agile_tf.agent import functional
 from agile_tf.agent import instructions
 from agile_tf.agent import modules
+from agile_tf.agent.fast import convolutions
+from agile_tf.agent.fast import functional
 
 HIDDEN_UNITS = 100
 
 MODELS = ('nmn', 'lstm')
+
+_PAPER = modules.Initialization()
 
 
 class PolicyOutput(NamedTuple):
@@ -31,24 +33,6 @@ def _features(model: str, grammar: instructions.Grammar, merges: bool,
   if model == 'lstm':
     return modules.LstmFeatures(grammar, initialization)
   raise ValueError(f'Model {model!r}: expected one of {", ".join(MODELS)}.')
-
-
-def shared_features(policy: Sequence[str], discriminator: Sequence[str]
-                   ) -> dict[str, str]:
-  """Returns which parameters both networks have, if they are of one kind.
-
-  Args:
-    policy: The names of the policy's parameters.
-    discriminator: Those of the discriminator's.
-
-  Returns:
-    From names of the policy to names of the discriminator, for all layers that
-    see or read: without the policy's merge layer and without both heads.
-  """
-  names = {name.partition('/')[2]: name for name in discriminator}
-  return {name: names[own] for name in policy
-          if (own := name.partition('/')[2]) in names and
-          own.startswith('features/')}
 
 
 class PolicyNetwork(snt.Module):
@@ -81,7 +65,7 @@ class PolicyNetwork(snt.Module):
     Args:
       images: float32 [B, H, W, 3] in [0, 1].
       codes: int32 [B, slots], encoded instructions.
-      convolve: See `agile_tf.agent.convolutions`.
+      convolve: See `agile_tf.agent.fast.convolutions`.
     """
     h_maxpool = tf.reduce_max(self._features(images, codes, convolve), [0, 1])
     hidden = tf.nn.relu(self._hidden(h_maxpool))
@@ -112,7 +96,7 @@ class Discriminator(snt.Module):
     Args:
       images: float32 [B, H, W, 3] in [0, 1].
       codes: int32 [B, slots], encoded instructions.
-      convolve: See `agile_tf.agent.convolutions`.
+      convolve: See `agile_tf.agent.fast.convolutions`.
 
     Returns:
       float32 [B].
@@ -129,7 +113,8 @@ def _example(grammar: instructions.Grammar, image_shape: Sequence[int]
 
 def policy(model: str, grammar: instructions.Grammar,
            image_shape: Sequence[int], num_actions: int,
-           initialization: str = 'paper') -> functional.Network:
+           initialization: modules.Initialization = _PAPER
+          ) -> functional.Network:
   """Makes pi, a function of theta, images and codes (see `PolicyNetwork`).
 
   Args:
@@ -137,26 +122,26 @@ def policy(model: str, grammar: instructions.Grammar,
     grammar: The instructions that it will read.
     image_shape: [H, W, 3].
     num_actions: How many actions it chooses among.
-    initialization: A name in `modules.INITIALIZATIONS`.
+    initialization: How weights start.
   """
   return functional.Network(
-      lambda: PolicyNetwork(model, grammar, num_actions,
-                            modules.INITIALIZATIONS[initialization]),
+      lambda: PolicyNetwork(
+          model, grammar, num_actions, initialization),
       _example(grammar, image_shape))
 
 
 def discriminator(model: str, grammar: instructions.Grammar,
                   image_shape: Sequence[int],
-                  initialization: str = 'paper') -> functional.Network:
+                  initialization: modules.Initialization = _PAPER
+          ) -> functional.Network:
   """Makes D, a function of phi, images and codes (see `Discriminator`).
 
   Args:
     model: One of `MODELS`.
     grammar: The instructions that it will read.
     image_shape: [H, W, 3].
-    initialization: A name in `modules.INITIALIZATIONS`.
+    initialization: How weights start.
   """
   return functional.Network(
-      lambda: Discriminator(model, grammar,
-                            modules.INITIALIZATIONS[initialization]),
+      lambda: Discriminator(model, grammar, initialization),
       _example(grammar, image_shape))

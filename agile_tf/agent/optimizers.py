@@ -1,22 +1,10 @@
-"""RMSProp as in TensorFlow 1, Adam, and the parameters that threads share.
+"""TensorFlow 1's RMSProp on the parameters that threads share.
 
-The paper's optimiser is RMSProp (appendix C). It differs from today's in two
-ways: epsilon is inside the square root, and the mean square starts at one
-(unless `Updates.first_mean_square` says otherwise).
+The paper's optimiser (appendix C) differs from today's in two ways: epsilon is
+inside the square root, and the mean square starts at one.
 
   mean_square <- decay * mean_square + (1 - decay) * g^2
   w <- w - learning_rate * g / sqrt(mean_square + epsilon)
-
-Adam (Kingma and Ba, 2015) is offered beside it, and is not in the paper. Its
-beta_1 is 0.9, and its beta_2 is the decay of the mean square:
-
-  momentum <- beta_1 * momentum + (1 - beta_1) * g
-  mean_square <- beta_2 * mean_square + (1 - beta_2) * g^2
-  w <- w - learning_rate * (momentum / (1 - beta_1^t)) / (
-      sqrt(mean_square / (1 - beta_2^t)) + epsilon)
-
-where t counts updates, and both slots start at zero. (TensorFlow's kernel
-divides epsilon by sqrt(1 - beta_2^t), as the paper of Adam allows.)
 
 Before this, g is clipped by its global norm. `SharedParameters` protects the
 parameters and slots of one network with a lock: updates are atomic, and a
@@ -34,10 +22,6 @@ import tensorflow as tf
 from agile_tf.agent import parameters as parameters_lib
 from gridlu import archives
 
-OPTIMIZERS = ('rmsprop', 'adam')
-
-_ADAM_BETA_1 = 0.9
-
 
 class Updates(NamedTuple):
   """The settings of one network's updates (appendix C, table 1)."""
@@ -46,8 +30,6 @@ class Updates(NamedTuple):
   epsilon: float
   gradient_norm: float  # Larger gradients are scaled down to this norm.
   max_column_norm: float | None = None  # None: columns are left alone.
-  optimizer: str = 'rmsprop'  # One of `OPTIMIZERS`.
-  first_mean_square: float = 1.0  # Before RMSProp's first update.
 
 
 def clip_gradient(gradient: tf.Tensor, max_norm: float
@@ -117,10 +99,6 @@ def has_columns(name: str) -> bool:
   return own in _WITH_COLUMNS
 
 
-# The name of Adam's powers of beta_1 and beta_2 in a checkpoint.
-_POWERS = 'powers'
-
-
 class SharedParameters:
   """The parameters of one network, shared by all threads.
 
@@ -144,15 +122,10 @@ class SharedParameters:
         has_columns(name)  # Raises for an unknown name.
     self._lock = threading.Lock()
     self._variable = tf.Variable(initial)
-    adam = settings.optimizer == 'adam'
-    self._mean_square = tf.Variable(np.full_like(
-        initial, 0.0 if adam else settings.first_mean_square))
+    self._mean_square = tf.Variable(tf.ones_like(initial))
     # RMSProp's momentum is 0, but the kernel still writes the last step of each
     # weight to this slot.
     self._momentum = tf.Variable(tf.zeros_like(initial))
-    # beta_1^t and beta_2^t of Adam's next update; RMSProp has none.
-    self._powers = tf.Variable(
-        [_ADAM_BETA_1, settings.decay]) if adam else None
     self._apply_function = tf.function(self._updates, autograph=False)
 
   def _updates(self, rate: tf.Tensor, *gradients: tf.Tensor) -> tf.Tensor:
@@ -164,34 +137,25 @@ class SharedParameters:
     clipped, norm = clip_gradient(gradient, self._settings.gradient_norm)
 
     def change() -> tf.Tensor:
-      self._change(rate, clipped)
+      self._descend(rate, clipped)
+      self._clip_columns()
       return norm
 
     return tf.cond(tf.math.is_finite(norm), change, lambda: norm)
 
-  def _change(self, rate: tf.Tensor, clipped: tf.Tensor) -> None:
-    """Applies a clipped gradient, then clips columns."""
-    settings = self._settings
-    # TensorFlow 1's own kernels, which update the variable and slots in place.
-    if self._powers is None:
-      tf.raw_ops.ResourceApplyRMSProp(
-          var=self._variable.handle, ms=self._mean_square.handle,
-          mom=self._momentum.handle, lr=rate,
-          rho=settings.decay, momentum=0.0, epsilon=settings.epsilon,
-          grad=clipped)
-    else:
-      powers = self._powers.read_value()
-      tf.raw_ops.ResourceApplyAdam(
-          var=self._variable.handle, m=self._momentum.handle,
-          v=self._mean_square.handle, beta1_power=powers[0],
-          beta2_power=powers[1], lr=rate,
-          beta1=_ADAM_BETA_1, beta2=settings.decay, epsilon=settings.epsilon,
-          grad=clipped)
-      self._powers.assign(powers * [_ADAM_BETA_1, settings.decay])
-    if settings.max_column_norm is not None:
+  def _descend(self, rate: tf.Tensor, clipped: tf.Tensor) -> None:
+    """Applies a clipped gradient."""
+    # TensorFlow 1's own kernel, which updates the variable and slots in place.
+    tf.raw_ops.ResourceApplyRMSProp(
+        var=self._variable.handle, ms=self._mean_square.handle,
+        mom=self._momentum.handle, lr=rate, rho=self._settings.decay,
+        momentum=0.0, epsilon=self._settings.epsilon, grad=clipped)
+
+  def _clip_columns(self) -> None:
+    most = self._settings.max_column_norm
+    if most is not None:
       self._variable.assign(self.layout.join({
-          name: (clip_columns(part, settings.max_column_norm)
-                 if has_columns(name) else part)
+          name: clip_columns(part, most) if has_columns(name) else part
           for name, part in self.layout.split(
               self._variable.read_value()).items()}))
 
@@ -220,51 +184,34 @@ class SharedParameters:
     with self._lock:
       return self._apply_function(np.float32(learning_rate), *gradients)
 
-  def copy(self, other: 'SharedParameters',
-           names: Mapping[str, str]) -> None:
-    """Copies parameters of another network. Slots stay as they are.
-
-    Args:
-      other: The other network's parameters.
-      names: From names of this network to those of the other, which have the
-        same shapes.
-    """
-    theirs = other.layout.split(other.snapshot())
+  def assign(self, parts: Mapping[str, tf.Tensor]) -> None:
+    """Replaces parameters by name. Slots stay as they are."""
     with self._lock:
       own = self.layout.split(self._variable.read_value())
-      self._variable.assign(self.layout.join({
-          **own, **{name: theirs[names[name]] for name in names}}))
+      self._variable.assign(self.layout.join({**own, **parts}))
 
   def state(self) -> dict[str, np.ndarray]:
     """Returns parameters and slots by name, for a checkpoint."""
     with self._lock:
-      state = {
+      return {
           name + suffix: part.numpy()
           for suffix, variable in self._variables()
           for name, part in self.layout.split(variable.read_value()).items()}
-      if self._powers is not None:
-        state[_POWERS] = self._powers.numpy()
-      return state
 
   def load(self, state: dict[str, np.ndarray]) -> None:
     """Restores what `state` returned.
 
     Raises:
-      ArchiveError: if it is from other parameters. Then nothing changes.
+      ValueError: if it is from other parameters. Then nothing changes.
     """
     restored = [
         (variable, {
             name: archives.expect(state, name + suffix, np.float32, shape)
             for name, shape in zip(self.layout.names, self.layout.shapes)})
         for suffix, variable in self._variables()]
-    powers = None
-    if self._powers is not None:
-      powers = archives.expect(state, _POWERS, np.float32, [2])
     with self._lock:
       for variable, parts in restored:
         variable.assign(self.layout.join(parts))
-      if self._powers is not None:
-        self._powers.assign(powers)
 
   def _variables(self) -> list[tuple[str, tf.Variable]]:
     return [('', self._variable), ('/mean_square', self._mean_square),

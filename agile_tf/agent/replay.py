@@ -7,11 +7,37 @@ image has 9,408).
 
 from collections.abc import Sequence
 import threading
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
+import tensorflow as tf
 
-from agile_tf.agent import signatures
+from agile_tf.agent import rollouts
 from gridlu import archives
+
+Array: TypeAlias = np.ndarray | tf.Tensor
+
+
+class Pairs(NamedTuple):
+  """N pairs of instruction and state."""
+  codes: Array  # int32 [N, slots]
+  observations: Array  # uint8 [N, ...]
+
+
+class Negatives(NamedTuple):
+  """What the N negatives of a batch of the discriminator are chosen from."""
+  # M pairs from B. Of the first `drawn`, those that D rates lowest are
+  # negatives: N of them, less the certain ones.
+  candidates: Pairs
+  drawn: Array  # int32 []
+  certain: Pairs | None = None  # Pairs that are negatives in any case.
+
+
+class Replayed(NamedTuple):
+  """Reward prediction's samples, K for each of W workers."""
+  codes: Array  # int32 [W, K, slots]
+  observations: Array  # uint8 [W, K, ...]
+  positive: Array  # bool [W, K]
 
 
 class ReplayBuffer:
@@ -38,6 +64,11 @@ class ReplayBuffer:
     self._added = 0
     self._lock = threading.Lock()
 
+  @property
+  def capacity(self) -> int:
+    """The maximum number of triples."""
+    return len(self._positive)
+
   def __len__(self) -> int:
     return min(self._added, len(self._positive))
 
@@ -62,7 +93,7 @@ class ReplayBuffer:
       self._added += len(codes)
 
   def sample(self, rng: np.random.Generator,
-             count: int) -> signatures.Pairs:
+             count: int) -> Pairs:
     """Draws pairs uniformly with replacement.
 
     Args:
@@ -77,19 +108,14 @@ class ReplayBuffer:
     """
     with self._lock:
       rows = rng.integers(self._size(), size=count)
-      return signatures.Pairs(self._codes[rows], self._observations[rows])
+      return Pairs(self._codes[rows], self._observations[rows])
 
-  def sample_with_rewards(
-      self, rng: np.random.Generator, count: int, balanced: bool = True
-  ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Draws triples with replacement.
+  def sample_with_rewards(self, rng: np.random.Generator, count: int
+                         ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Draws triples with replacement, half of them with a positive reward.
 
-    Args:
-      rng: Draws the indices.
-      count: How many triples to draw.
-      balanced: Whether half have a positive and half a zero reward, where both
-        exist (if `count` is odd, the larger part has zero reward). Otherwise
-        all entries are equally likely.
+    If `count` is odd, the larger part has zero reward. Until both kinds exist,
+    all entries are equally likely.
 
     Returns:
       codes int32 [count, slots], observations uint8 [count, ...] and positive
@@ -101,7 +127,7 @@ class ReplayBuffer:
     with self._lock:
       positive = self._positive[:self._size()]
       kinds = [np.flatnonzero(~positive), np.flatnonzero(positive)]
-      if not (balanced and all(map(len, kinds))):
+      if not all(map(len, kinds)):
         kinds = [np.arange(len(positive))] * 2
       rows = np.concatenate([
           rng.choice(kinds[0], count - count // 2),
@@ -128,7 +154,7 @@ class ReplayBuffer:
     """Restores what `state` returned, in a buffer of the same capacity.
 
     Raises:
-      ArchiveError: if it is from another buffer. Then nothing changes.
+      ValueError: if it is from another buffer. Then nothing changes.
     """
     added = int(archives.expect(state, 'added', np.int64, []))
     size = min(added, len(self._positive))
@@ -142,3 +168,33 @@ class ReplayBuffer:
       for array, part in restored:
         array[:size] = part
       self._added = added
+
+
+class RewardPrediction:
+  """The replay that reward prediction is trained on (appendix C).
+
+  It contains the policy workers' instructions and states, and whether each
+  state was rewarded. Half of a batch is drawn from those with a reward, if
+  there are any.
+  """
+
+  def __init__(self, buffer: ReplayBuffer, batch_size: int,
+               rng: np.random.Generator):
+    """Takes what all workers share, the size of a worker's batch and a rng."""
+    self.rng = rng
+    self._buffer = buffer
+    self._batch_size = batch_size
+
+  def exchange(self, rollout: rollouts.Rollout,
+               decisions: np.ndarray) -> Replayed:
+    """Adds a rollout and returns a batch for each of its W workers.
+
+    `decisions` is bool [T, W], which states counted as goal states.
+    """
+    self._buffer.add(*rollout.pairs(), rollout.played(decisions))
+    batches = [self.batch() for _ in range(len(rollout.codes))]
+    return Replayed(*(np.stack(parts) for parts in zip(*batches)))
+
+  def batch(self) -> tuple[np.ndarray, ...]:
+    """Draws the codes, observations and labels of one worker."""
+    return self._buffer.sample_with_rewards(self.rng, self._batch_size)

@@ -3,11 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
-from agile_tf.agent import functional
-from agile_tf.agent import optimizers
 from agile_tf.agent import rollouts
-from agile_tf.agent import signatures
-from agile_tf.agent import worlds
 
 # AGILE uses 'decision'; the paper mentions the others. `modelled` defines them.
 FORMS = ('decision', 'probability', 'log', 'gail')
@@ -64,70 +60,15 @@ def modelled(logits: tf.Tensor, form: str, scale: float) -> tf.Tensor:
   return scale * reward
 
 
-def _logits(discriminator: functional.Network, world: worlds.World,
-            phi: tf.Tensor, observations: tf.Tensor,
-            codes: tf.Tensor) -> tf.Tensor:
-  """Computes D's logits of s_1 ... s_T, float32 [T, W]."""
-  states = observations[1:]
-  length, width = states.shape[:2]
-  images = world.images(tf.reshape(states, [-1, *states.shape[2:]]))
-  logits = discriminator(phi, images, tf.tile(codes, [length, 1]))
-  return tf.reshape(logits, [length, width])
-
-
-def decisions_program(discriminator: functional.Network, world: worlds.World
-                     ) -> signatures.Decide:
-  """Compiles a program of D's decisions alone, for playing without learning."""
-  @tf.function(autograph=False, jit_compile=True)
-  def decide(phi, observations, codes):
-    return decisions(_logits(discriminator, world, phi, observations, codes))
-
-  return decide
-
-
-def modelled_program(discriminator: functional.Network, world: worlds.World,
-                     form: str, scale: float) -> signatures.ModelReward:
-  """Compiles line 6 of Algorithm 2: D's rewards and its decisions.
+def ground_truth(rollout: rollouts.Rollout, scale: float
+                ) -> tuple[np.ndarray, np.ndarray]:
+  """Returns the A3C baselines' rewards and which states are goal states.
 
   Args:
-    discriminator: D.
-    world: The world of the observations.
-    form: One of `FORMS`.
-    scale: The factor of the reward.
+    rollout: T steps of W workers.
+    scale: The reward of a goal state.
+
+  Returns:
+    float32 [T, W] and bool [T, W].
   """
-  @tf.function(autograph=False, jit_compile=True)
-  def model_reward(phi, observations, codes):
-    logits = _logits(discriminator, world, phi, observations, codes)
-    return modelled(logits, form, scale), decisions(logits)
-
-  return model_reward
-
-
-class GroundTruth:
-  """The A3C baselines' reward: the environment's reward, scaled."""
-
-  def __init__(self, scale: float):
-    """Takes the scale, which is the reward of a goal state."""
-    self._scale = scale
-
-  def __call__(self, rollout: rollouts.Rollout) -> rollouts.Reward:
-    """Returns the reward of a rollout."""
-    return rollouts.Reward(
-        np.float32(self._scale) * rollout.true_rewards,
-        rollout.true_rewards > 0)
-
-
-class Modelled:
-  """AGILE's reward: from D, with the newest phi."""
-
-  def __init__(self, discriminator: optimizers.SharedParameters,
-               program: signatures.ModelReward):
-    """Takes phi, and a program from `modelled_program`."""
-    self._discriminator = discriminator
-    self._program = program
-
-  def __call__(self, rollout: rollouts.Rollout) -> rollouts.Reward:
-    """Returns the reward of a rollout."""
-    values, decided = self._program(
-        self._discriminator.snapshot(), rollout.observations, rollout.codes)
-    return rollouts.Reward(values.numpy(), decided.numpy())
+  return np.float32(scale) * rollout.true_rewards, rollout.true_rewards > 0

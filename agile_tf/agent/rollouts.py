@@ -2,8 +2,8 @@
 
 The index t: an episode of n actions has n + 1 states s_0 ... s_n. The action
 a_t is chosen in s_t and leads to s_{t+1}. Everything else about step t (its
-reward, its pair in B, the discriminator's decision and, by default, its sample
-for reward prediction) refers to s_{t+1}. So the first state of an episode has
+reward, its pair in B, the discriminator's decision and its sample for reward
+prediction) refers to s_{t+1}. So the first state of an episode has
 no reward.
 
 A rollout has T actions and the T + 1 states around them; the next rollout
@@ -13,7 +13,6 @@ T steps, the remaining steps are masked.
 `agile_tf.agent.actors` plays them.
 """
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -29,7 +28,6 @@ class Rollout(NamedTuple):
   discounts: np.ndarray  # float32 [T, W], the environment's; 1 where masked
   mask: np.ndarray  # float32 [T, W], 1 for steps that were played
   ended: np.ndarray  # bool [W], whether the episode ended with this rollout
-  again: np.ndarray  # bool [W], whether the episode repeats the last one
   instructions: tuple[str, ...]  # W of them
   # The outputs of the policy's convolutions at s_0 ... s_{T-1}, float32
   # [T, h, w, W, channels] each, which the gradient reuses; empty if they were
@@ -63,26 +61,10 @@ class Rollout(NamedTuple):
     """Returns the values [T, W, ...] of the played steps, [steps, ...]."""
     return values[self.mask > 0]
 
-  def pairs(self, before: bool = False) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the pairs of the played steps.
-
-    Args:
-      before: Whether a step's state is s_t, where its action was chosen,
-        instead of s_{t+1}.
-
-    Returns:
-      Codes int32 [steps, slots] and observations uint8 [steps, ...].
-    """
-    length = len(self.actions)
-    codes = np.repeat(self.codes[None], length, axis=0)
-    states = self.observations[:-1] if before else self.observations[1:]
-    return self.played(codes), self.played(states)
-
-
-class Reward(NamedTuple):
-  """The reward of a rollout."""
-  values: np.ndarray  # float32 [T, W]
-  decisions: np.ndarray  # bool [T, W], which states count as goal states
+  def pairs(self) -> tuple[np.ndarray, np.ndarray]:
+    """Returns codes int32 [steps, slots], observations uint8 [steps, ...]."""
+    codes = np.repeat(self.codes[None], len(self.actions), axis=0)
+    return self.played(codes), self.played(self.observations[1:])
 
 
 class Actor(Protocol):
@@ -90,18 +72,6 @@ class Actor(Protocol):
 
   def play(self, theta: tf.Tensor) -> Rollout:
     """Plays one rollout of each worker with these policy parameters."""
-    ...
-
-  def repeat(self, workers: Sequence[int], probability: float) -> None:
-    """Decides whether some workers' next episodes repeat their last ones.
-
-    A repeated episode has the same instruction and first state. The
-    environments need a method `repeat` that starts it.
-
-    Args:
-      workers: The indices of workers whose episodes have ended.
-      probability: That the next episode of each is a repeated one.
-    """
     ...
 
   def state(self) -> list[Any]:

@@ -22,8 +22,8 @@ import numpy as np
 import tensorflow as tf
 
 from agile_tf.agent import instructions as instructions_lib
+from agile_tf.agent import replay
 from agile_tf.agent import rollouts
-from agile_tf.agent import signatures
 import gridlu
 from gridlu import environment as environment_lib
 from gridlu import goal_dataset
@@ -123,6 +123,8 @@ class GoalExamples:
 
   Attributes:
     dataset: As they were given.
+    codes: int32 [instructions, slots], the encoded instructions.
+    observations: uint8 [N, ...].
   """
 
   def __init__(self, dataset: goal_dataset.GoalDataset, world: World):
@@ -146,56 +148,26 @@ class GoalExamples:
           f'{list(world.observation_shape)}. Write a file with observations of '
           'this world (gridlu/goal_dataset.py documents the format).')
     try:
-      self._codes = world.grammar.encode(dataset.instructions)
+      self.codes = world.grammar.encode(dataset.instructions)
     except ValueError as error:
       raise WorldError(
           f'The goal examples do not fit this world: {error}') from error
     self.dataset = dataset
-    self._instruction = dataset.instruction
-    self._observations = observations
+    self.observations = observations
 
   def __len__(self) -> int:
-    return len(self._instruction)
+    return len(self.dataset.instruction)
 
   def sample(self, rng: np.random.Generator,
-             count: int) -> signatures.Pairs:
+             count: int) -> replay.Pairs:
     """Draws pairs uniformly with replacement.
 
     Returns:
       `count` pairs.
     """
     rows = rng.integers(len(self), size=count)
-    return signatures.Pairs(
-        self._codes[self._instruction[rows]], self._observations[rows])
-
-  def require_several(self) -> None:
-    """Raises WorldError if all examples have the same instruction."""
-    if not np.any(self._instruction != self._instruction[0]):
-      raise WorldError(
-          'All goal examples have the same instruction, so none can have that '
-          'of another one: leave out --mismatched_share and '
-          '--reward_prediction_goals.')
-
-  def sample_mismatched(self, rng: np.random.Generator,
-                        count: int) -> signatures.Pairs:
-    """Draws states, each with the instruction of another example.
-
-    Such a state rarely satisfies the instruction, and whether it does cannot be
-    told from the state alone.
-
-    Returns:
-      `count` pairs. The instruction is never the state's own.
-
-    Raises:
-      WorldError: if all examples have the same instruction.
-    """
-    rows, others = rng.integers(len(self), size=[2, count])
-    while len(same := np.flatnonzero(
-        self._instruction[rows] == self._instruction[others])):
-      self.require_several()
-      others[same] = rng.integers(len(self), size=len(same))
-    return signatures.Pairs(
-        self._codes[self._instruction[others]], self._observations[rows])
+    return replay.Pairs(
+        self.codes[self.dataset.instruction[rows]], self.observations[rows])
 
 
 def _scale(images: tf.Tensor) -> tf.Tensor:
@@ -269,7 +241,6 @@ def gridlu_world(
     physics: board.Physics = board.NORMAL,
     episode_length: int | None = None,
     truncate: bool = False,
-    noop: bool = False,
     known: Sequence[language.Instruction] | None = None,
     draw: environment_lib.Draw | None = None,
     solved_starts: bool = False,
@@ -284,7 +255,6 @@ def gridlu_world(
     episode_length: In steps; default: the task's.
     truncate: Whether the end of an episode is a truncation, where returns
       bootstrap, instead of a termination.
-    noop: Whether the policy has a sixth action, which does nothing.
     known: The instructions that the networks can read; default: `instructions`.
     draw: Draws the episodes' instances; default: the task's.
     solved_starts: Whether an episode may begin in a goal state.
@@ -333,7 +303,7 @@ def gridlu_world(
           [str(instruction) for instruction in known],
           lambda text: language.parse(text).tree, kind.tokens),
       image_shape=(rendering.IMAGE_SIZE, rendering.IMAGE_SIZE, 3),
-      num_actions=len(board.Action) - (0 if noop else 1),
+      num_actions=len(board.Action) - 1,  # Without NOOP (appendix G).
       observation_shape=(board.PACKED_SIZE,),
       observe=lambda environment, _: board.pack(environment.state),
       images=images,

@@ -1,27 +1,21 @@
 """Episodes that evaluation plays, and confidence intervals of rates."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 
 class Episode(NamedTuple):
-  """An episode of n steps that evaluation played.
-
-  Attributes:
-    instruction: The instruction as text.
-    final: uint8, the observation of the final state.
-    decisions: bool [n], whether D accepts s_1 ... s_n; None without D.
-    truth: bool [n], whether they are goal states, by the ground truth or the
-      checker; None if the world has neither.
-    start: uint8, the observation of the first state.
-  """
+  """An episode of n steps that evaluation played."""
   instruction: str
-  final: np.ndarray
+  final: np.ndarray  # uint8, the observation of the last state.
+  # bool [n], whether D accepts s_1 ... s_n; None without D.
   decisions: np.ndarray | None
+  # bool [n], whether they are goal states, by the ground truth or the checker;
+  # None if the world has neither.
   truth: np.ndarray | None
-  start: np.ndarray | None = None
+  start: np.ndarray | None = None  # uint8, the observation of the first state.
 
   @property
   def success(self) -> bool:
@@ -30,21 +24,20 @@ class Episode(NamedTuple):
 
 
 def interval(successes: int, count: int) -> tuple[float, float]:
-  """Returns Wilson's 95 % confidence interval of a rate.
-
-  Args:
-    successes: How many trials succeeded.
-    count: How many trials there were, at least 1.
-
-  Returns:
-    The lower and the upper end, in [0, 1].
-  """
+  """Returns Wilson's 95 % confidence interval of a rate, in [0, 1]."""
   z = 1.959964
   rate = successes / count
   center = (rate + z**2 / (2 * count)) / (1 + z**2 / count)
   half = z / (1 + z**2 / count) * np.sqrt(
       rate * (1 - rate) / count + z**2 / (4 * count**2))
   return max(0.0, center - half), min(1.0, center + half)
+
+
+def rate(outcomes: Sequence[bool]) -> dict[str, Any]:
+  """Returns how many 'episodes', the success 'rate' and its 'interval'."""
+  successes, count = sum(outcomes), len(outcomes)
+  return {'episodes': count, 'rate': successes / count,
+          'interval': interval(successes, count)}
 
 
 def between(ends: Sequence[float]) -> str:

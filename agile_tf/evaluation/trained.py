@@ -1,24 +1,29 @@
-"""Loads what a run has learned, as functions of images and instructions."""
+"""What a run has learned: plays its policy, and offers its networks."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 import dataclasses
 import os
+import sys
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from agile_tf import config as config_lib
-from agile_tf.agent import functional
+from agile_tf.agent import actors
+from agile_tf.agent import programs as programs_lib
 from agile_tf.agent import worlds
+from agile_tf.agent.fast import functional
 from agile_tf.evaluation import played
-from agile_tf.evaluation import playing
 from agile_tf.training import building
 from agile_tf.training import checkpoints
+from gridlu import tasks
+
+_BATCH = 64  # Episodes played in parallel.
 
 
 class Trained(NamedTuple):
-  """The networks of a run at a checkpoint."""
+  """The networks of a run at a checkpoint, and their programs."""
   config: config_lib.Config
   world: worlds.World
   steps: int  # Policy steps at the checkpoint.
@@ -26,56 +31,145 @@ class Trained(NamedTuple):
   theta: tf.Tensor  # float32 [P]
   discriminator: functional.Network
   phi: tf.Tensor | None  # float32 [P]; None if the run has no discriminator.
-
-  def player(self) -> playing.Player:
-    """Returns a player of episodes with these networks, compiled anew."""
-    return playing.Player(self.world, self.policy, self.discriminator,
-                          self.config.rollout_length)
+  programs: programs_lib.Programs
 
   def play(self, count: int, seed: int, greedy: bool
-          ) -> Iterable[played.Episode]:
-    """Yields played episodes; see `playing.Player.play`."""
-    return self.player().play(self.theta, self.phi, count, seed, greedy)
+          ) -> Iterator[played.Episode]:
+    """Yields `count` episodes; the seed is that of instances and actions.
+
+    Each row of the batch plays an equal share of them, because taking the
+    first to finish would favour short episodes.
+    """
+    width = min(count, _BATCH)
+    seeds = np.random.SeedSequence(seed).spawn(2 * width)
+    actor = actors.make(
+        self.programs, [self.world.make_environment(int(s.generate_state(1)[0]))
+         for s in seeds[:width]],
+        [np.random.default_rng(s) for s in seeds[width:]],
+        self.config.rollout_length, [False] * width, greedy)
+    missing = [count // width + (w < count % width) for w in range(width)]
+    # By row, the decisions and the truth of each rollout of its episode.
+    parts: list[list[tuple]] = [[] for _ in range(width)]
+    starts: dict[int, np.ndarray] = {}
+    while any(missing):
+      rollout = actor.play(self.theta)
+      decisions = None
+      if self.phi is not None:
+        decisions = self.programs.decide(
+            self.phi, rollout.observations, rollout.codes).numpy()
+      truth = self.world.truth(rollout)
+      for w in range(width):
+        steps = int(rollout.mask[:, w].sum())
+        starts.setdefault(w, rollout.observations[0, w])
+        parts[w].append(tuple(
+            None if values is None else values[:steps, w]
+            for values in (decisions, truth)))
+        if not rollout.ended[w]:
+          continue
+        decided, truths = (
+            None if values[0] is None else np.concatenate(values)
+            for values in zip(*parts[w]))
+        start = starts.pop(w)
+        parts[w] = []
+        if missing[w]:
+          missing[w] -= 1
+          yield played.Episode(
+              rollout.instructions[w], rollout.observations[steps, w],
+              decided, truths, start)
+
+  def as_reward_model(self) -> Callable[[Any, Sequence[str]], np.ndarray]:
+    """Returns the discriminator as a function, see `load_reward_model`."""
+    compute = _compiled(self.discriminator)
+
+    def reward_model(images: Any, instructions: Sequence[str]) -> np.ndarray:
+      inputs = _prepare(self.world, images, instructions)
+      if inputs is None:
+        return np.zeros([0], np.float32)
+      return tf.sigmoid(compute(self.phi, *inputs)).numpy()
+
+    return reward_model
+
+  def as_policy(self) -> Callable[..., np.ndarray]:
+    """Returns the policy as a function, see `load_policy`."""
+    compute = _compiled(self.policy)
+
+    def policy(images: Any, instructions: Sequence[str],
+               rng: np.random.Generator | None = None) -> np.ndarray:
+      inputs = _prepare(self.world, images, instructions)
+      if inputs is None:
+        return np.zeros([0], np.int32)
+      logits = compute(self.theta, *inputs).logits.numpy()
+      if rng is not None:
+        logits = logits + rng.gumbel(size=logits.shape)
+      return logits.argmax(axis=-1).astype(np.int32)
+
+    return policy
 
 
 def load(run_dir: str, step: int | None = None, held_out: bool = False,
          only: str = '', physics: str = '',
-         solved_starts: bool | None = None) -> Trained:
+         solved_starts: bool | None = None, world: str = '') -> Trained:
   """Loads the networks of a run.
 
   Args:
     run_dir: The directory of the run.
     step: The step of the checkpoint; None for the newest.
-    held_out: Whether episodes have the instructions that the run held out,
-      instead of those that it was trained on.
-    only: A regular expression; episodes have only instructions that match it.
+    held_out: Whether to play the instructions that the run held out.
+    only: A regular expression that instructions must match.
     physics: A name of `gridlu.world.PHYSICS`; '' for the run's own.
     solved_starts: Whether an episode may begin in a goal state; None for the
       run's own.
+    world: The run's --world. It must be named if it is not GridLU.
 
   Raises:
-    ConfigError or CheckpointError: if there is no such run or checkpoint, or
-      the settings do not fit the run's world.
+    ConfigError or CheckpointError: if there is no such run or checkpoint, the
+      settings do not fit the run's world, or `world` does not name it.
   """
   config = config_lib.load(os.path.join(run_dir, 'config.json'))
+  _check_world(config.world, world, run_dir)
   if physics:
     config = dataclasses.replace(config, physics=physics)
   if solved_starts is not None:
     config = dataclasses.replace(config, solved_starts=solved_starts)
-  world = building.make_world(config, held_out, only)
-  policy, discriminator = building.make_networks(config, world)
+  made = building.make_world(config, held_out, only)
+  policy, discriminator = building.make_networks(config, made)
   return at(
-      Trained(config, world, 0, policy, tf.zeros([0]), discriminator, None),
+      Trained(config, made, 0, policy, tf.zeros([0]), discriminator, None,
+              programs_lib.Programs(policy, discriminator, made)),
       run_dir, step)
 
 
-def at(trained: Trained, run_dir: str, step: int | None = None) -> Trained:
-  """Returns the same networks with the parameters of another checkpoint.
+def _check_world(of_run: str, named: str, run_dir: str) -> None:
+  """Raises ConfigError if a run's world is code that the user has not named.
 
-  Args:
-    trained: The networks and their world.
-    run_dir: The directory of a run with the same networks.
-    step: The step of the checkpoint; None for the newest.
+  A run may come from others. So its config.json alone decides of no import,
+  and no module is looked for in its directory.
+  """
+  if named and named != of_run:
+    raise config_lib.ConfigError(
+        f'--world={named}: {run_dir} was trained on the world {of_run!r}. Name '
+        'this one, or leave --world out if it is a GridLU task.')
+  if of_run in tasks.TASKS:
+    return
+  if not named:
+    raise config_lib.ConfigError(
+        f'{run_dir} was trained on the world {of_run!r}, a Python function. '
+        'What a run names is not imported until you name it too, because runs '
+        'may come from others. If you trust this code, add --world with the '
+        "same name (in Python: world='...').")
+  inside = os.path.realpath(run_dir)
+  for folder in (os.getcwd(), *sys.path):
+    place = os.path.realpath(
+        os.path.join(folder, *named.partition(':')[0].split('.')))
+    if os.path.commonpath([inside, place]) == inside:
+      raise config_lib.ConfigError(
+          f'--world={named} would be imported from {place}, in the directory '
+          'of the run. Start the program in another directory, or move the '
+          'module out of there.')
+
+
+def at(trained: Trained, run_dir: str, step: int | None = None) -> Trained:
+  """Returns the same programs with the parameters of another checkpoint.
 
   Raises:
     CheckpointError: if there is no such checkpoint, or its networks differ.
@@ -95,7 +189,7 @@ def at(trained: Trained, run_dir: str, step: int | None = None) -> Trained:
            if has_discriminator else None))
 
 
-def compiled(network: functional.Network) -> Callable[..., Any]:
+def _compiled(network: functional.Network) -> Callable[..., Any]:
   """Returns a network as a program for batches of any size."""
   # AutoGraph would do nothing but warn, in a notebook.
   return tf.function(network, autograph=False, reduce_retracing=True)
@@ -103,18 +197,10 @@ def compiled(network: functional.Network) -> Callable[..., Any]:
 
 def _prepare(world: worlds.World, images: Any, instructions: Sequence[str]
             ) -> tuple[tf.Tensor, np.ndarray] | None:
-  """Returns the inputs of the networks for a batch; None for an empty batch.
-
-  Args:
-    world: The world of the networks.
-    images: uint8 [N, H, W, 3].
-    instructions: N texts.
-
-  Returns:
-    float32 [N, H, W, 3] in [0, 1], and int32 [N, slots].
+  """Returns float32 images in [0, 1] and int32 codes; None for an empty batch.
 
   Raises:
-    ValueError: if images and instructions do not have these types and shapes.
+    ValueError: if images are not uint8 [N, H, W, 3] for N instructions.
   """
   images = np.asarray(images)
   if isinstance(instructions, str):
@@ -133,13 +219,15 @@ def _prepare(world: worlds.World, images: Any, instructions: Sequence[str]
   return scaled, world.grammar.encode(instructions)
 
 
-def load_reward_model(run_dir: str, step: int | None = None
+def load_reward_model(run_dir: str, step: int | None = None, world: str = ''
                      ) -> Callable[[Any, Sequence[str]], np.ndarray]:
   """Returns the reward model of a run, its discriminator, as a function.
 
   Args:
     run_dir: The directory of the run.
     step: The step of the checkpoint; None for the newest.
+    world: The run's --world. It must be named if it is not GridLU, because its
+      code is imported.
 
   Returns:
     A function of images uint8 [N, H, W, 3] and N instructions that returns
@@ -149,50 +237,21 @@ def load_reward_model(run_dir: str, step: int | None = None
     ConfigError or CheckpointError: if there is no such run or checkpoint, or
       the run has no discriminator.
   """
-  trained = load(run_dir, step)
-  phi = trained.phi
-  if phi is None:
+  trained = load(run_dir, step, world=world)
+  if trained.phi is None:
     raise checkpoints.CheckpointError(
         f'{run_dir} has no discriminator: it was trained on the ground truth. '
         'Name the directory of an AGILE run.')
-  compute = compiled(trained.discriminator)
-
-  def reward_model(images: Any, instructions: Sequence[str]) -> np.ndarray:
-    inputs = _prepare(trained.world, images, instructions)
-    if inputs is None:
-      return np.zeros([0], np.float32)
-    return tf.sigmoid(compute(phi, *inputs)).numpy()
-
-  return reward_model
+  return trained.as_reward_model()
 
 
-def load_policy(run_dir: str, step: int | None = None
+def load_policy(run_dir: str, step: int | None = None, world: str = ''
                ) -> Callable[..., np.ndarray]:
-  """Returns the policy of a run as a function.
-
-  Args:
-    run_dir: The directory of the run.
-    step: The step of the checkpoint; None for the newest.
+  """Returns the policy of a run as a function; see `load_reward_model`.
 
   Returns:
     A function of images uint8 [N, H, W, 3], N instructions and an optional
     np.random.Generator that returns actions int32 [N]. With the generator it
     samples them; without, it takes the likeliest ones.
-
-  Raises:
-    ConfigError or CheckpointError: if there is no such run or checkpoint.
   """
-  trained = load(run_dir, step)
-  compute = compiled(trained.policy)
-
-  def policy(images: Any, instructions: Sequence[str],
-             rng: np.random.Generator | None = None) -> np.ndarray:
-    inputs = _prepare(trained.world, images, instructions)
-    if inputs is None:
-      return np.zeros([0], np.int32)
-    logits = compute(trained.theta, *inputs).logits.numpy()
-    if rng is not None:
-      logits = logits + rng.gumbel(size=logits.shape)
-    return logits.argmax(axis=-1).astype(np.int32)
-
-  return policy
+  return load(run_dir, step, world=world).as_policy()

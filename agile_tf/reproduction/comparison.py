@@ -1,11 +1,12 @@
 """The paper's table of hyperparameters beside a run's values.
 
-Differences are marked with a star and listed, with the run's reason (--why). A
-second table has the settings that the paper's table does not state.
+Differences are marked with a star and listed. A second table has the settings
+that the paper's table does not state.
 """
 
 from collections.abc import Sequence
 import dataclasses
+import textwrap
 from typing import Any, NamedTuple
 
 from agile_tf import config as config_lib
@@ -16,29 +17,19 @@ _HEADERS = (
     ' ', 'Group', 'Hyperparameter', 'paper pi', 'this run', 'paper D',
     'this run')
 _OTHER_HEADERS = (' ', 'Setting', 'this run', 'default')
-_TITLE = "The paper's hyperparameters (appendix C) and this run's"
 _OTHER_TITLE = "Settings that the paper's table does not state"
-_NO_DIFFERENCE = "Nothing differs from the paper's table."
 _MARK = '*'
 _UNUSED = 'unused'
 
-# Settings of the goal examples, and those that are unused if these come from a
-# file.
-_OF_GENERATED_GOALS = ('dataset_size', 'dataset_seed', 'dataset_carrying')
+_OF_GENERATED_GOALS = ('dataset_size', 'dataset_seed')
 # Settings that only a run that trains a discriminator uses, apart from those in
 # the discriminator's column of the paper's table.
 _OF_DISCRIMINATOR = (
-    'anticipated_negative_rate', 'first_anticipated_negative_rate',
-    'anticipated_negative_rate_steps', 'all_workers_write',
-    'steps_per_discriminator_update', 'discriminator_head_start',
-    'discriminator_optimizer', 'discriminator_actors', 'mismatched_share')
-_OF_MODELLED_REWARD = ('reward_form', 'discriminator_model')
+    'anticipated_negative_rate', 'all_workers_write',
+    'steps_per_discriminator_update', 'dataset', *_OF_GENERATED_GOALS)
 _OF_REWARD_PREDICTION = (
     'reward_prediction_cost', 'reward_prediction_batch_size',
-    'reward_prediction_replay_size', 'reward_prediction_of',
-    'reward_prediction_balanced', 'reward_prediction_goals')
-# Of a curriculum.
-_OF_FIRST_STEPS = ('first_instructions', 'first_distance')
+    'reward_prediction_replay_size')
 
 
 class Difference(NamedTuple):
@@ -48,11 +39,10 @@ class Difference(NamedTuple):
   this_run: str
 
 
-def table_settings() -> frozenset[str]:
-  """Returns the names of the settings that the paper's table states."""
-  return frozenset(
-      cell.setting for row in paper.HYPERPARAMETERS
-      for cell in (row.policy, row.discriminator) if cell and cell.setting)
+_COLUMNS = ([row.policy for row in paper.HYPERPARAMETERS],
+            [row.discriminator for row in paper.HYPERPARAMETERS])
+_IN_DISCRIMINATORS_COLUMN = [
+    cell.setting for cell in _COLUMNS[1] if cell and cell.setting]
 
 
 def differences(config: config_lib.Config) -> list[Difference]:
@@ -70,113 +60,78 @@ def differences(config: config_lib.Config) -> list[Difference]:
       getattr(config, cell.setting) != paper.value(cell, config.world)]
 
 
-def table_text(config: config_lib.Config) -> str:
-  """Returns both tables and the list of differences for a terminal."""
-  notes = [
-      f'{_MARK} --{setting}: {here} here, {there} in the paper'
-      for setting, there, here in differences(config)]
+def table_text(config: config_lib.Config, recipe: Any = None) -> str:
+  """Returns both tables and the list of differences.
+
+  `recipe` is a dataclass of settings that the paper does not have, or None.
+  """
+  notes = [f'{_MARK} --{setting}: {here} here, {there} in the paper'
+           for setting, there, here in differences(config)]
   return '\n'.join([
-      f'{_TITLE}\n',
+      "The paper's hyperparameters (appendix C) and this run's\n",
       *_aligned(_HEADERS, _paper_rows(config)), '',
-      *(notes or [_NO_DIFFERENCE]),
-      *_why(config),
+      *(notes or ["Nothing differs from the paper's table."]),
       f'\n{_OTHER_TITLE}\n',
-      *_aligned(_OTHER_HEADERS, _other_rows(config))])
+      *_aligned(_OTHER_HEADERS, _other_rows(config, recipe))])
 
 
-def table_markdown(config: config_lib.Config) -> str:
-  """Returns the same as `table_text` in Markdown, for TensorBoard."""
-  notes = [
-      f'- `--{setting}`: {here} here, {there} in the paper'
-      for setting, there, here in differences(config)]
-  other = [
-      [mark, *(f'`{value}`' if value else '' for value in values)]
-      for mark, *values in _other_rows(config)]
-  return '\n'.join([
-      f'### {_TITLE}\n',
-      *_piped(_HEADERS, _paper_rows(config)), '',
-      *(notes or [_NO_DIFFERENCE]), '',
-      *_why(config),
-      f'\n### {_OTHER_TITLE}\n',
-      *_piped(_OTHER_HEADERS, other)])
+def table_markdown(config: config_lib.Config, recipe: Any = None) -> str:
+  """Returns the same as a block of Markdown, for TensorBoard."""
+  return textwrap.indent(table_text(config, recipe), '    ', lambda _: True)
 
 
 def _paper_rows(config: config_lib.Config) -> list[list[str]]:
+  unused = _unused(config)
   different = {difference.setting for difference in differences(config)}
   rows = []
   for group, hyperparameter, *cells in paper.HYPERPARAMETERS:
     differs = any(cell and cell.setting in different for cell in cells)
     rows.append([_MARK if differs else '', group, hyperparameter])
-    for cell, is_discriminator in zip(cells, (False, True), strict=True):
+    for cell, is_used in zip(
+        cells, (True, config.trains_discriminator), strict=True):
+      if cell is None:
+        rows[-1] += ['-', '-']
+        continue
+      here = getattr(config, cell.setting) if cell.setting else cell.value
       rows[-1] += [
-          _text(paper.value(cell, config.world)) if cell else '-',
-          _this_run(cell, is_discriminator, config)]
+          _text(paper.value(cell, config.world)),
+          _text(here) if is_used and cell.setting not in unused else _UNUSED]
   return rows
 
 
-def _this_run(cell: paper.Cell | None, is_discriminator: bool,
-              config: config_lib.Config) -> str:
-  """Returns the run's value for a cell of the table."""
-  if cell is None:
-    return '-'
-  if (cell.setting in _unused(config) or
-      is_discriminator and not config.trains_discriminator):
-    return _UNUSED
-  return _text(getattr(config, cell.setting) if cell.setting else cell.value)
-
-
-def _other_rows(config: config_lib.Config) -> list[list[str]]:
+def _other_rows(config: config_lib.Config, recipe: Any) -> list[list[str]]:
   unused = _unused(config)
+  in_table = {cell.setting for column in _COLUMNS for cell in column if cell}
   rows = []
   for field in dataclasses.fields(config):
-    if field.metadata['of_run'] or field.name in table_settings():
+    if field.metadata['of_run'] or field.name in in_table:
       continue
     value = getattr(config, field.name)
     is_used = field.name not in unused
     rows.append([
         _MARK if is_used and value != field.default else '', field.name,
         _text(value) if is_used else _UNUSED, _text(field.default)])
+  for field in dataclasses.fields(recipe) if recipe is not None else ():
+    value = getattr(recipe, field.name)
+    if value != field.default:
+      rows.append([_MARK, field.name, _text(value), _text(field.default)])
   return rows
 
 
-def _why(config: config_lib.Config) -> list[str]:
-  """Returns the line with --why, or that a run that differs gives none."""
-  if config.why:
-    return [f'Why: {config.why}']
-  if differences(config):
-    return ['Why: not given (--why is empty).']
-  return []
-
-
-def _unused(config: config_lib.Config) -> frozenset[str]:
+def _unused(config: config_lib.Config) -> set[str]:
   """Returns the settings that have no effect, given the others."""
-  unused: set[str] = set()
-  if not config.trains_discriminator:
-    unused.update(_OF_DISCRIMINATOR)
-    unused.update(
-        row.discriminator.setting for row in paper.HYPERPARAMETERS
-        if row.discriminator and row.discriminator.setting)
-  if config.reward == 'environment':
-    unused.update(_OF_MODELLED_REWARD)
-  if not config.reward_prediction:
-    unused.update(_OF_REWARD_PREDICTION)
-  if config.world not in tasks.TASKS:
-    unused.update(config_lib.of_gridlu())
-  elif not tasks.find(config.world).has_ground_truth:
-    unused.add('solved_starts')
-  if config.policy_optimizer == 'adam' and (
-      config.discriminator_optimizer == 'adam' or
-      not config.trains_discriminator):
-    unused.add('first_mean_square')
-  if config.held_out == 'none':
-    unused.update(('held_out_share', 'held_out_seed'))
-  if not config.first_steps:
-    unused.update(_OF_FIRST_STEPS)
-  if not config.needs_goal_examples:
-    unused.add('dataset')
-  if config.dataset or not config.needs_goal_examples:
-    unused.update(_OF_GENERATED_GOALS)
-  return frozenset(unused)
+  has_truth = config.world in tasks.TASKS and (
+      tasks.find(config.world).has_ground_truth)
+  groups: list[tuple[bool, Sequence[str]]] = [
+      (not config.trains_discriminator, _OF_DISCRIMINATOR),
+      (not config.trains_discriminator, _IN_DISCRIMINATORS_COLUMN),
+      (config.reward == 'environment', ['reward_form']),
+      (not config.reward_prediction, _OF_REWARD_PREDICTION),
+      (config.world not in tasks.TASKS, config_lib.of_gridlu()),
+      (not has_truth, ['solved_starts']),
+      (config.held_out == 'none', ['held_out_share', 'held_out_seed']),
+      (bool(config.dataset), _OF_GENERATED_GOALS)]
+  return {name for is_unused, names in groups if is_unused for name in names}
 
 
 def _text(value: Any) -> str:
@@ -196,9 +151,3 @@ def _aligned(headers: Sequence[str],
       for header, width in zip(headers, widths, strict=True)])
   return [
       '  '.join(map(str.ljust, line, widths)).rstrip() for line in lines]
-
-
-def _piped(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-  """Returns a table's lines in Markdown."""
-  lines = [headers, ['---'] * len(headers), *rows]
-  return ['| ' + ' | '.join(line) + ' |' for line in lines]

@@ -8,19 +8,22 @@ import numpy as np
 
 from gridlu import program
 
+# The columns of a metrics.csv by name, each float64 [rows].
+Curve = dict[str, np.ndarray]
+
+# The most intervals that a run's curve is averaged over (the paper's have 126
+# points). With many more, the maximum would be the maximum of the noise.
+POINTS = 100
+
 
 class CurveError(program.UserError):
   """A metrics.csv that cannot be read."""
 
 
-def read(path: str) -> dict[str, np.ndarray]:
-  """Reads a `metrics.csv`.
+def read(path: str) -> Curve:
+  """Reads the metrics.csv at a path, or in a run's directory.
 
-  Args:
-    path: The file, or the directory of its run.
-
-  Returns:
-    The columns by name, float64 [rows], NaN where a row is empty.
+  An empty value is NaN. A last row that is still being written is left out.
 
   Raises:
     CurveError: There is no such file, or it is not a metrics.csv.
@@ -29,7 +32,6 @@ def read(path: str) -> dict[str, np.ndarray]:
     path = os.path.join(path, 'metrics.csv')
   try:
     with open(path, encoding='utf-8', newline='') as file:
-      # Skips a row that is still being written: it has no end of line.
       reader = csv.DictReader(line for line in file if line.endswith('\n'))
       rows = list(reader)
       names = reader.fieldnames or []
@@ -48,8 +50,12 @@ def read(path: str) -> dict[str, np.ndarray]:
         'run.') from error
 
 
-def averaged(curve: dict[str, np.ndarray], column: str, edges: np.ndarray
-            ) -> np.ndarray:
+def intervals(longest: float, rows: int) -> np.ndarray:
+  """Returns the ends of equal intervals: one for each row, at most `POINTS`."""
+  return np.linspace(0, longest, min(POINTS, max(rows, 1)) + 1)
+
+
+def averaged(curve: Curve, column: str, edges: np.ndarray) -> np.ndarray:
   """Returns the means of a column over intervals of steps.
 
   A row is the mean since the previous row. Its weight in an interval is the
@@ -64,42 +70,29 @@ def averaged(curve: dict[str, np.ndarray], column: str, edges: np.ndarray
     float64 [N], NaN where the curve has no value.
   """
   weight, total = np.diff(_totals(curve, column, edges))
-  return np.divide(total, weight, out=np.full(len(weight), np.nan),
-                   where=weight > 0)
+  return _ratio(total, weight, weight > 0)
 
 
-def moving_average(curve: dict[str, np.ndarray], column: str,
-                   ends: np.ndarray, window: float) -> np.ndarray:
-  """Returns the means of a column over the steps before some points.
+def moving_average(curve: Curve, column: str, ends: np.ndarray,
+                   window: float) -> np.ndarray:
+  """Returns the means of a column over the `window` steps before each end.
 
-  Args:
-    curve: From `read`.
-    column: The column to average.
-    ends: float64 [N], the points.
-    window: How many steps before each point.
-
-  Returns:
-    float64 [N], NaN where the curve has not all these steps. 1 % may be missing
-    because the first rows have no episode, and the last row ends where it can.
+  A mean is NaN where the curve has not all these steps. 1 % may be missing
+  because the first rows have no episode, and the last row ends where it can.
   """
   weight, total = (_totals(curve, column, ends) -
                    _totals(curve, column, ends - window))
-  return np.divide(total, weight, out=np.full(len(weight), np.nan),
-                   where=weight > 0.99 * window)
+  return _ratio(total, weight, weight > 0.99 * window)
 
 
-def _totals(curve: dict[str, np.ndarray], column: str, at: np.ndarray
-           ) -> np.ndarray:
-  """Returns the steps that have a value, and the sum of the values over them.
+def _ratio(total: np.ndarray, weight: np.ndarray, known: np.ndarray
+          ) -> np.ndarray:
+  return np.divide(
+      total, weight, out=np.full(len(weight), np.nan), where=known)
 
-  Args:
-    curve: From `read`.
-    column: The column to sum up.
-    at: float64 [N], the steps to count up to.
 
-  Returns:
-    float64 [2, N], the counts and the sums.
-  """
+def _totals(curve: Curve, column: str, at: np.ndarray) -> np.ndarray:
+  """Returns, up to each step of `at`, the steps with a value and their sum."""
   steps = curve['steps']
   values = curve.get(column, np.full(len(steps), np.nan))
   known = np.isfinite(values)
@@ -115,31 +108,16 @@ def _totals(curve: dict[str, np.ndarray], column: str, at: np.ndarray
       np.interp(at, corners, np.cumsum(shares * np.repeat(values, 2)))])
 
 
-# The most intervals that a run's curve is averaged over (the paper's have 126
-# points). With many more, the maximum would be the maximum of the noise.
-POINTS = 100
-
-
-def intervals(longest: float, rows: int) -> np.ndarray:
-  """Returns the ends of equal intervals: one for each row, at most `POINTS`."""
-  return np.linspace(0, longest, min(POINTS, max(rows, 1)) + 1)
-
-
 class Best(NamedTuple):
   """The part of a run with the highest rate."""
   steps: int  # The step of the row in which the part ends.
   rate: float
 
 
-def best(curve: dict[str, np.ndarray], column: str = 'success_rate'
-        ) -> Best | None:
-  """Returns the part of a run with the highest rate; None without any rate.
+def best(curve: Curve, column: str = 'success_rate') -> Best | None:
+  """Returns which of up to `POINTS` equal parts of a run has the highest mean.
 
-  The rate of a part is its mean; a run has up to `POINTS` equal parts.
-
-  Args:
-    curve: From `read`.
-    column: The column of the rate.
+  None if the curve has no value in this column.
   """
   if not len(curve['steps']):
     return None

@@ -13,15 +13,11 @@ import numpy as np
 
 
 class Cell(NamedTuple):
-  """A number in the table.
-
-  Attributes:
-    value: The number.
-    setting: The field of `config.Config` with this default. '' where the
-      algorithm leaves no choice: a policy worker's batch is one rollout, and
-      one worker trains the discriminator.
-  """
+  """A number in the table."""
   value: float
+  # The field of `config.Config` with this default. '' where the algorithm
+  # leaves no choice: a policy worker's batch is one rollout, and one worker
+  # trains the discriminator.
   setting: str = ''
 
 
@@ -78,7 +74,7 @@ class Curve(NamedTuple):
 
   Its points are moving averages, probably over 1,000 episodes of each run,
   measured among all those of 16 to 30 million steps. The reasons to think so
-  are in launch/results/paper/README.md; paper_test.py has them as tests.
+  are in launch/results/README.md; paper_test.py has them as tests.
   """
   window: float  # The steps that a point averages over: those before it.
   steps: np.ndarray  # float64 [N]
@@ -129,14 +125,10 @@ def _read(name: str) -> dict[str, np.ndarray]:
 
 
 def curve(variant: str, column: str) -> Curve | None:
-  """Returns the published curve of a variant, or None if there is none.
+  """Returns the published curve of a variant and a column of metrics.csv.
 
   The figures draw a flat line from step 0 to the first average. The curve here
   begins with the last point of that line.
-
-  Args:
-    variant: A key of `experiments.VARIANTS`.
-    column: A column of metrics.csv.
   """
   name = _CURVES.get((variant, column))
   if name is None:

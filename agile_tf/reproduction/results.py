@@ -1,6 +1,8 @@
-"""Reads the runs of experiments by variant, and averages them over seeds."""
+"""Runs by variant, and the lines that figures show of them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
+import csv
+import itertools
 import os
 import re
 from typing import Any, NamedTuple
@@ -11,10 +13,13 @@ import numpy as np
 from agile_tf import config as config_lib
 from agile_tf.reproduction import curves
 from agile_tf.reproduction import experiments
+from agile_tf.reproduction import paper
 from gridlu import files
 from gridlu import program
 
-_END_ROWS = 10  # The end of a run is the mean of this many last rows.
+
+class ResultError(program.UserError):
+  """Runs that cannot be read, or cannot be averaged or drawn together."""
 
 
 class Run(NamedTuple):
@@ -22,7 +27,7 @@ class Run(NamedTuple):
   path: str
   name: str  # The name of its variant.
   seed: int
-  curve: dict[str, np.ndarray]  # The columns of metrics.csv.
+  curve: curves.Curve
   evaluations: dict[str, Any]  # By name, output of agile_tf.evaluate --json.
   config: config_lib.Config | None  # None without a config.json.
 
@@ -33,8 +38,45 @@ class Run(NamedTuple):
             self.config.instructions not in experiments.PAPERS_INSTRUCTIONS)
 
 
-class ResultError(program.UserError):
-  """Runs that cannot be read, or cannot be averaged or drawn together."""
+def load(paths: Sequence[str]) -> dict[str, list[Run]]:
+  """Returns runs by variant. Runs without a row of metrics are left out.
+
+  A variant is a key of `experiments.VARIANTS` or, for a run of the user's own,
+  the name of its directory without `_seedN`.
+
+  Args:
+    paths: Run directories, or the metrics.csv in them.
+
+  Raises:
+    ResultError, ConfigError or CurveError: A path is not a run, or two runs of
+      a variant cannot be averaged.
+  """
+  runs: dict[str, list[Run]] = {}
+  for path in paths:
+    if os.path.basename(path) == 'metrics.csv':
+      path = os.path.dirname(os.path.abspath(path))
+    config_path = os.path.join(path, 'config.json')
+    config = (
+        config_lib.load(config_path) if os.path.exists(config_path) else None)
+    name = os.path.basename(os.path.abspath(path))
+    seed = config.seed if config else 0
+    if match := re.fullmatch(r'(.+)_seed(\d+)', name):
+      name, seed = match[1], int(match[2])
+    if not os.path.exists(os.path.join(path, 'metrics.csv')) and (
+        config is not None or
+        name in experiments.VARIANTS and os.path.isdir(path)):
+      logging.warning('Left out: %s has no metrics.csv yet.', path)
+      continue
+    curve = curves.read(path)
+    if not len(curve['steps']):
+      logging.warning('Left out: the metrics.csv of %s has no row yet.', path)
+      continue
+    run = Run(path, name, seed, curve,
+              _evaluations(path, experiments.variant(name)), config)
+    for other in runs.setdefault(name, []):
+      _check_belongs(run, other)
+    runs[name].append(run)
+  return runs
 
 
 def _evaluations(run_dir: str, variant: experiments.Variant
@@ -58,99 +100,100 @@ def _evaluations(run_dir: str, variant: experiments.Variant
   return found
 
 
-def _name_and_seed(run_dir: str, config: config_lib.Config | None
-                  ) -> tuple[str, int]:
-  """Returns the variant and the seed of a run."""
-  name = os.path.basename(os.path.abspath(run_dir))
-  match = re.fullmatch(r'(.+)_seed(\d+)', name)
-  if match:
-    return match[1], int(match[2])
-  return name, config.seed if config else 0
+def _check_belongs(run: Run, other: Run) -> None:
+  """Raises ResultError if a run cannot be averaged with another."""
+  if other.seed == run.seed:
+    raise ResultError(
+        f'{run.path} and {other.path} have the same variant and seed. Name '
+        'only one of them.')
+  if run.config is None or other.config is None:
+    return
+  # Each seed of fine-tuning starts from a different run.
+  own = ('--seed:', '--reward_model:', '--initial_policy:')
+  differences = [
+      line for line in config_lib.differences(*(
+          config_lib.read(os.path.join(each.path, 'config.json'))
+          for each in (other, run)))
+      if not line.startswith(own)]
+  if differences:
+    raise ResultError(
+        f'{run.path} cannot be averaged with {other.path}, which has other '
+        f'settings: {"; ".join(differences)}. Draw them separately.')
 
 
-def load(paths: Sequence[str]) -> dict[str, list[Run]]:
-  """Returns runs by variant. Runs without a row of metrics are left out.
+# What a line shows: a run's means over up to a hundred intervals; its moving
+# average over the paper's window; its evaluations; the share of the evaluated
+# episodes that can be solved; or the paper's curve.
+OURS, AVERAGED, EVALUATED, SOLVABLE, PAPER = (
+    'ours', 'averaged', 'evaluated', 'solvable', 'paper')
+_SOURCES = (OURS, AVERAGED, EVALUATED, SOLVABLE, PAPER)
+_FIELDS = ['agent', 'source', 'seed', 'column', 'x', 'y', 'low', 'high']
 
-  A variant is a key of `experiments.VARIANTS` or, for a run of the user's own,
-  the name of its directory without `_seedN`.
 
-  Args:
-    paths: Run directories, or the metrics.csv in them.
+class Line(NamedTuple):
+  """What a figure shows of one run, or of the paper."""
+  agent: str
+  source: str
+  seed: str  # Empty for the paper.
+  column: str
+  points: np.ndarray  # float64 [N, 4]: x, y, its interval's ends (NaN: none).
 
-  Raises:
-    ResultError, ConfigError or CurveError: if a path is not a run, or two runs
-      of a variant cannot be averaged.
+  @classmethod
+  def of(cls, agent: str, source: str, seed: int | str, column: str,
+         x: Any, y: Any, low: Any = np.nan, high: Any = np.nan) -> 'Line':
+    """Returns the line through the points of which y is finite."""
+    points = np.stack(np.broadcast_arrays(
+        *(np.atleast_1d(np.asarray(a, float)) for a in (x, y, low, high))), 1)
+    return cls(agent, source, str(seed), column,
+               points[np.isfinite(points[:, 1])])
+
+
+def curve_lines(agent: str, runs: Sequence[Run], column: str,
+                published: paper.Curve | None = None) -> Iterator[Line]:
+  """Yields the lines of a variant's runs in a column of metrics.csv.
+
+  All seeds have the same intervals. With the published curve, runs that are
+  long enough also have their averages over its window.
   """
-  runs: dict[str, list[Run]] = {}
-  for path in paths:
-    if os.path.basename(path) == 'metrics.csv':
-      path = os.path.dirname(os.path.abspath(path))
-    config_path = os.path.join(path, 'config.json')
-    config = (
-        config_lib.load(config_path) if os.path.exists(config_path) else None)
-    name, seed = _name_and_seed(path, config)
-    if not os.path.exists(os.path.join(path, 'metrics.csv')) and (
-        config is not None or
-        name in experiments.VARIANTS and os.path.isdir(path)):
-      logging.warning('Left out: %s has no metrics.csv yet.', path)
-      continue
-    curve = curves.read(path)
-    if not len(curve['steps']):
-      logging.warning('Left out: the metrics.csv of %s has no row yet.', path)
-      continue
-    run = Run(path, name, seed, curve,
-              _evaluations(path, experiments.variant(name)), config)
-    others = runs.setdefault(name, [])
-    _check_belongs(run, others)
-    others.append(run)
-  return {name: found for name, found in runs.items() if found}
+  edges = curves.intervals(
+      max(run.curve['steps'][-1] for run in runs),
+      max(len(run.curve['steps']) for run in runs))
+  for run in runs:
+    yield Line.of(agent, OURS, run.seed, column, edges[1:],
+                  curves.averaged(run.curve, column, edges))
+    if published is not None:
+      yield Line.of(agent, AVERAGED, run.seed, column, edges[1:],
+                    curves.moving_average(
+                        run.curve, column, edges[1:], published.window))
+    evaluation = run.evaluations.get('evaluation', {})
+    if column == 'success_rate' and 'steps' in evaluation:
+      yield Line.of(agent, EVALUATED, run.seed, column, evaluation['steps'],
+                    *_rate(evaluation, 'all'))
 
 
-def _check_belongs(run: Run, others: Sequence[Run]) -> None:
-  """Raises ResultError if a run cannot be averaged with others."""
-  for other in others:
-    if other.seed == run.seed:
-      raise ResultError(
-          f'{run.path} and {other.path} have the same variant and seed. Name '
-          'only one of them.')
-    if (run.config is None) != (other.config is None):
-      without, known = (
-          (run, other) if run.config is None else (other, run))
-      raise ResultError(
-          f'{without.path} has no config.json, so its settings cannot be '
-          f'compared with those of {known.path}. Copy config.json from the '
-          'original run.')
-    if run.config is None or other.config is None:
-      continue
-    # Each seed of fine-tuning starts from a different run.
-    own = ('--seed:', '--reward_model:', '--initial_policy:')
-    differences = [
-        line for line in config_lib.differences(other.config, run.config)
-        if not line.startswith(own)]
-    if differences:
-      raise ResultError(
-          f'{run.path} cannot be averaged with {other.path}, which has other '
-          f'settings: {"; ".join(differences)}. Draw them separately.')
+def bar_lines(label: str, position: int, runs: Sequence[Run], column: str,
+              evaluation: str, group: str) -> Iterator[Line]:
+  """Yields a bar for each run: a group of episodes of an evaluation."""
+  for run in runs:
+    if evaluation in run.evaluations:
+      found = run.evaluations[evaluation]
+      yield Line.of(
+          label, EVALUATED, run.seed, column, position, *_rate(found, group))
+      yield Line.of(
+          label, SOLVABLE, run.seed, column, position,
+          found['success'].get(group, {}).get('solvable', np.nan))
 
 
-class Mean(NamedTuple):
-  """The mean of a curve over seeds."""
-  steps: np.ndarray  # float64 [N]
-  mean: np.ndarray  # float64 [N]
-  deviation: np.ndarray  # float64 [N], the standard deviation
-  complete: np.ndarray  # bool [N], whether all seeds have got so far
+def _rate(evaluation: dict[str, Any], group: str) -> tuple[float, ...]:
+  """Returns a group's success rate and its interval, NaN where unknown."""
+  success = evaluation['success'].get(group, {})
+  return success.get('rate', np.nan), *success.get('interval', [np.nan] * 2)
 
 
 def deviation(values: np.ndarray | Sequence[float]) -> np.ndarray:
-  """Returns the standard deviation over the first axis; 0 for one seed.
+  """Returns the standard deviation over seeds (axis 0), 0 for one.
 
   NaNs are ignored.
-
-  Args:
-    values: [seeds, ...]
-
-  Returns:
-    float64 [...], with n - 1 in the denominator.
   """
   values = np.asarray(values, float)
   count = np.isfinite(values).sum(axis=0)
@@ -158,86 +201,49 @@ def deviation(values: np.ndarray | Sequence[float]) -> np.ndarray:
   return np.sqrt(squares / np.maximum(count - 1, 1))
 
 
-def mean_curve(runs: Sequence[Run], column: str, window: float = 0
-              ) -> Mean | None:
-  """Returns a column averaged over seeds, or None if no run has it.
-
-  All seeds are averaged over the same intervals of steps. Where only some have
-  got so far, the mean is over these.
-
-  Args:
-    runs: The seeds.
-    column: The column of metrics.csv.
-    window: If not 0, a value is a moving average over so many steps in place of
-      its interval. Then it is also None if no run has so many.
-  """
-  runs = [run for run in runs
-          if np.isfinite(run.curve.get(column, np.nan)).any()]
-  if not runs:
-    return None
-  ends = [run.curve['steps'][-1] for run in runs]
-  edges = curves.intervals(
-      max(ends), max(len(run.curve['steps']) for run in runs))
-  values = np.stack([
-      curves.moving_average(run.curve, column, edges[1:], window) if window
-      else curves.averaged(run.curve, column, edges) for run in runs])
-  drawn = np.isfinite(values).any(axis=0)
-  if not drawn.any():
-    return None
-  values, last_steps = values[:, drawn], edges[1:][drawn]
-  return Mean(
-      last_steps, np.nanmean(values, axis=0), deviation(values),
-      last_steps - (edges[1] - edges[0]) / 2 <= min(ends))
+def stack(lines: Sequence[Line]) -> tuple[np.ndarray, np.ndarray]:
+  """Returns the x of all lines, [N], and their y, [lines, N], NaN for none."""
+  x = np.unique(np.concatenate([line.points[:, 0] for line in lines]))
+  y = np.full((len(lines), len(x)), np.nan)
+  for row, line in zip(y, lines, strict=True):
+    row[np.searchsorted(x, line.points[:, 0])] = line.points[:, 1]
+  return x, y
 
 
-def end(run: Run, column: str) -> float:
-  """Returns the mean of a run's last rows; NaN if it has none."""
-  values = run.curve.get(column, np.array([]))
-  values = values[np.isfinite(values)][-_END_ROWS:]
-  return float(np.mean(values)) if len(values) else float('nan')
+def write(path: str, lines: Sequence[Line]) -> None:
+  """Writes the lines of a figure as CSV, a row for each point."""
+  with open(path, 'w', encoding='utf-8', newline='') as file:
+    writer = csv.writer(file, lineterminator='\n')
+    writer.writerow(_FIELDS)
+    for line in lines:
+      for x, *rates in line.points:
+        writer.writerow([*line[:4], f'{x:.0f}', *(
+            '' if np.isnan(rate) else f'{rate:.5f}' for rate in rates)])
 
 
-def are_replicas(runs: Iterable[Sequence[Run]]) -> bool:
-  """Returns whether the runs have a smaller job than the paper's.
+def read(path: str) -> list[Line]:
+  """Reads what `write` wrote.
 
   Raises:
-    ResultError: if some do and some do not.
+    ResultError: It is another file.
   """
-  found: dict[bool, Run] = {
-      run.is_replica: run for of_variant in runs for run in of_variant}
-  if len(found) > 1:
+  try:
+    with open(path, encoding='utf-8', newline='') as file:
+      reader = csv.DictReader(file)
+      if reader.fieldnames != _FIELDS:
+        raise ValueError(f'its first line is not {",".join(_FIELDS)}')
+      rows = list(reader)
+    lines = []
+    for (agent, source, seed, column), points in itertools.groupby(
+        rows, lambda row: tuple(row[name] for name in _FIELDS[:4])):
+      if source not in _SOURCES:
+        raise ValueError(f'its source {source!r} is none of {_SOURCES}')
+      lines.append(Line(agent, source, seed, column, np.array([
+          [float(row['x']), *(
+              float(row[name] or 'nan') for name in ('y', 'low', 'high'))]
+          for row in points])))
+    return lines
+  except (OSError, ValueError, TypeError, csv.Error) as error:
     raise ResultError(
-        f'{found[True].path} has a smaller job than {found[False].path}, but '
-        'both belong in one figure. Draw them separately.')
-  return True in found
-
-
-class Point(NamedTuple):
-  """The success rate of a checkpoint, as agile_tf.evaluate measured it."""
-  steps: int
-  rate: float
-  low: float  # The 95 % confidence interval (Wilson's).
-  high: float
-
-
-def points(runs: Sequence[Run]) -> list[Point]:
-  """Returns the evaluated success rates of runs, one for each.
-
-  Runs without an evaluation, or without its steps or interval, are left out.
-  """
-  found = []
-  for run in runs:
-    evaluation = run.evaluations.get('evaluation', {})
-    success = evaluation.get('success', {}).get('all', {})
-    if 'steps' in evaluation and 'interval' in success:
-      found.append(Point(
-          evaluation['steps'], success['rate'], *success['interval']))
-  return found
-
-
-def rates(runs: Sequence[Run], evaluation: str, group: str = 'all',
-          key: str = 'rate') -> list[float]:
-  """Returns the rates of a group of episodes, one for each evaluated seed."""
-  values = [run.evaluations[evaluation]['success'].get(group, {}).get(key)
-            for run in runs if evaluation in run.evaluations]
-  return [value for value in values if value is not None]
+        f'{path} cannot be read ({error}): expected the CSV file of a figure, '
+        'from agile_tf.figures.') from error

@@ -1,8 +1,9 @@
 """Builds the parts of a run from its configuration and wires them together."""
 
 from collections.abc import Callable, Sequence
+import dataclasses
 import re
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from absl import logging
 import dm_env
@@ -10,30 +11,31 @@ import numpy as np
 
 from agile_tf import config as config_lib
 from agile_tf.agent import actors
-from agile_tf.agent import functional
-from agile_tf.agent import gradients as gradients_lib
+from agile_tf.agent import modules
 from agile_tf.agent import networks
 from agile_tf.agent import optimizers
+from agile_tf.agent import programs as programs_lib
 from agile_tf.agent import replay
-from agile_tf.agent import rewards
 from agile_tf.agent import rollouts
 from agile_tf.agent import workers
 from agile_tf.agent import worlds
+from agile_tf.agent.fast import functional
 from agile_tf.training import checkpoints
-from agile_tf.training import curriculum
 from agile_tf.training import machine
 from agile_tf.training import resources
 from gridlu import environment as environment_lib
 from gridlu import goal_dataset
 from gridlu import language
-from gridlu import near_goals
+from gridlu import program
 from gridlu import splits
 from gridlu import tasks
 from gridlu import world as board
 
+_PAPER = modules.Initialization()
+
 
 def make_world(config: config_lib.Config, held_out: bool = False,
-               only: str = '', flag: str = 'instructions',
+               only: str = '',
                draw: environment_lib.Draw | None = None) -> worlds.World:
   """Returns the world of a run.
 
@@ -42,7 +44,6 @@ def make_world(config: config_lib.Config, held_out: bool = False,
     held_out: Whether episodes have the held-out instructions instead of those
       that the run trains on.
     only: A regular expression. Instructions without a match are left out.
-    flag: The flag that has this expression, for errors.
     draw: Draws the instances of a GridLU task; None for the task's own.
 
   Raises:
@@ -65,10 +66,9 @@ def make_world(config: config_lib.Config, held_out: bool = False,
     return worlds.load(config.world)
   known, instructions = _sides(config, held_out)
   return worlds.gridlu_world(
-      config.world, matching(only, instructions, flag),
+      config.world, matching(only, instructions),
       board.PHYSICS[config.physics],
-      config.episode_length, config.truncate, config.noop, known, draw,
-      config.solved_starts)
+      config.episode_length, config.truncate, known, draw, config.solved_starts)
 
 
 _Instructions = tuple[language.Instruction, ...]
@@ -94,14 +94,9 @@ def _sides(config: config_lib.Config, held_out: bool = False
   return known, sides[held_out]
 
 
-def matching(pattern: str, instructions: tuple[language.Instruction, ...],
-             flag: str = 'instructions') -> tuple[language.Instruction, ...]:
+def matching(pattern: str, instructions: tuple[language.Instruction, ...]
+            ) -> tuple[language.Instruction, ...]:
   """Returns the instructions whose text contains a match of a pattern.
-
-  Args:
-    pattern: A regular expression.
-    instructions: The instructions to choose from.
-    flag: The flag that has the pattern, for errors.
 
   Raises:
     ConfigError: if the pattern is not a regular expression, or none matches.
@@ -110,23 +105,29 @@ def matching(pattern: str, instructions: tuple[language.Instruction, ...],
     found = re.compile(pattern).search
   except (re.error, OverflowError, RecursionError) as error:
     raise config_lib.ConfigError(
-        f'--{flag}={pattern} is not a regular expression: {error}.'
+        f'--instructions={pattern} is not a regular expression: {error}.'
         ) from error
   matching = tuple(
       instruction for instruction in instructions if found(str(instruction)))
   if not matching:
     raise config_lib.ConfigError(
-        f'--{flag}={pattern} matches none of the {len(instructions)} '
+        f'--instructions={pattern} matches none of the {len(instructions)} '
         f'instructions. One of them is {instructions[0]}.')
   return matching
 
 
-def make_goal_examples(config: config_lib.Config, world: worlds.World
-                      ) -> worlds.GoalExamples:
+def make_goal_examples(config: config_lib.Config, world: worlds.World,
+                       carrying: float = 0.0) -> worlds.GoalExamples:
   """Loads or generates the goal examples of a run.
 
+  Args:
+    config: The run's settings.
+    world: The run's world.
+    carrying: Of generated states with the agent on a block, the share in which
+      it carries that block.
+
   Raises:
-    GoalDatasetError or WorldError: if they cannot be read, or are from another
+    UserError or WorldError: if they cannot be read, or are from another
       world.
   """
   if config.dataset:
@@ -137,7 +138,7 @@ def make_goal_examples(config: config_lib.Config, world: worlds.World
         _check_goals(config, dataset)
   else:
     dataset = world.load_goal_examples(
-        config.dataset_size, config.dataset_seed, config.dataset_carrying)
+        config.dataset_size, config.dataset_seed, carrying)
   try:
     return worlds.GoalExamples(dataset, world)
   except worlds.WorldError as error:
@@ -155,11 +156,11 @@ def _of_this_run(config: config_lib.Config, dataset: goal_dataset.GoalDataset
     belongs = np.array([
         str(language.parse(text)) in texts for text in dataset.instructions])
   except ValueError as error:
-    raise goal_dataset.GoalDatasetError(
+    raise program.UserError(
         f'{config.dataset}: {error}') from error
   keep = np.flatnonzero(belongs[dataset.instruction])
   if not len(keep):
-    raise goal_dataset.GoalDatasetError(
+    raise program.UserError(
         f'{config.dataset} has no example of the instructions of this run '
         '(see --world, --instructions and --held_out).')
   if len(keep) < len(dataset):
@@ -177,30 +178,22 @@ def _of_this_run(config: config_lib.Config, dataset: goal_dataset.GoalDataset
 
 def _check_goals(config: config_lib.Config,
                  dataset: goal_dataset.GoalDataset) -> None:
-  """Warns of goal examples that are wrong; with --strict_dataset raises."""
-  count = goal_dataset.violations(dataset)
-  if not count:
-    return
-  text = (f'{config.dataset}: {count} of {len(dataset)} goal states do not '
-          'satisfy their instruction by the ground truth.')
-  if config.strict_dataset:
-    raise goal_dataset.GoalDatasetError(
-        f'{text} Correct the file, or use it as it is without '
-        '--strict_dataset.')
-  logging.warning('%s', text)
+  """Warns of goal examples that are wrong."""
+  if count := goal_dataset.violations(dataset):
+    logging.warning(
+        '%s: %d of %d goal states do not satisfy their instruction by the '
+        'ground truth.', config.dataset, count, len(dataset))
 
 
-def make_networks(config: config_lib.Config, world: worlds.World
+def make_networks(config: config_lib.Config, world: worlds.World,
+                  initialization: modules.Initialization = _PAPER
                  ) -> tuple[functional.Network, functional.Network]:
   """Returns the policy network and the discriminator of a run."""
-  policy = networks.policy(
-      config.model, world.grammar, world.image_shape, world.num_actions,
-      config.initialization)
-  other = config.discriminator_model
-  discriminator = networks.discriminator(
-      config.model if other == 'same' else other, world.grammar,
-      world.image_shape, config.initialization)
-  return policy, discriminator
+  return (
+      networks.policy(config.model, world.grammar, world.image_shape,
+                      world.num_actions, initialization),
+      networks.discriminator(config.model, world.grammar, world.image_shape,
+                             initialization))
 
 
 def check_tokens(checkpoint: checkpoints.Checkpoint,
@@ -240,32 +233,21 @@ def parameters(checkpoint: checkpoints.Checkpoint,
   if missing:
     raise checkpoints.CheckpointError(
         f'{checkpoint.path} lacks the parameters {", ".join(missing)}: its '
-        f'run had no {group}, or had another --model or '
-        '--discriminator_model.')
+        f'run had no {group}, or had another --model.')
   for name, shape in zip(network.layout.names, network.layout.shapes):
     if arrays[name].shape != shape or arrays[name].dtype != np.float32:
       raise checkpoints.CheckpointError(
           f'{name} of {checkpoint.path} is {arrays[name].dtype} '
           f'{list(arrays[name].shape)}; here it is float32 {list(shape)}: its '
-          'run had other actions (see --noop).')
+          'run had other actions.')
   return network.layout.join(arrays).numpy()
-
-
-def policy_loss(config: config_lib.Config) -> gradients_lib.PolicyLoss:
-  """Returns the settings of the policy's loss."""
-  return gradients_lib.PolicyLoss(
-      config.discount, config.td_lambda,
-      config.baseline_cost,
-      config.reward_prediction_cost if config.reward_prediction else 0.0,
-      config.policy_update == 'averaged')
 
 
 def policy_updates(config: config_lib.Config) -> optimizers.Updates:
   """Returns the settings of the policy's updates."""
   return optimizers.Updates(
       config.policy_learning_rate, config.policy_decay, config.policy_epsilon,
-      config.policy_gradient_norm, optimizer=config.policy_optimizer,
-      first_mean_square=config.first_mean_square)
+      config.policy_gradient_norm)
 
 
 def discriminator_updates(config: config_lib.Config) -> optimizers.Updates:
@@ -273,8 +255,7 @@ def discriminator_updates(config: config_lib.Config) -> optimizers.Updates:
   return optimizers.Updates(
       config.discriminator_learning_rate, config.discriminator_decay,
       config.discriminator_epsilon, config.discriminator_gradient_norm,
-      config.max_column_norm or None, config.discriminator_optimizer,
-      config.first_mean_square)
+      config.max_column_norm or None)
 
 
 def steps_per_discriminator_update(config: config_lib.Config) -> int:
@@ -306,172 +287,201 @@ class Parts(NamedTuple):
   discriminator_worker: workers.DiscriminatorWorker | None
 
 
-def make_parts(config: config_lib.Config,
-               frozen: checkpoints.Checkpoint | None = None,
-               initial: checkpoints.Checkpoint | None = None) -> Parts:
-  """Returns the parts of a run at step 0.
+class Builder:
+  """Makes the parts of a run as the paper has them.
 
-  Args:
+  `agile_tf.recipe.builder` overrides what our recipe changes.
+
+  Attributes:
     config: The run's settings.
-    frozen: The checkpoint whose discriminator --reward=frozen uses.
-    initial: The checkpoint whose policy --initial_policy uses.
-
-  Raises:
-    ConfigError: if the settings do not fit the world or the machine.
-    CheckpointError: if `frozen` has no discriminator for this world, or
-      `initial` no policy.
+    initialization: How the weights of networks start.
+    programs: The class of the compiled programs.
+    parameters: The class of shared parameters.
+    discriminator_actors: Episodes that the discriminator's worker plays.
+    head_start: Its iterations before the first policy step.
+    carrying: See `make_goal_examples`.
+    entropy_weight: alpha.
+    learning_rate: The policy's.
   """
-  world = make_world(config)
-  _check_fit(config, world)
-  resources.check(config, world, machine.memory())
-  networks_seed, policy_seed, discriminator_seed, prediction_seed = (
-      np.random.SeedSequence(config.seed).spawn(4))
-  policy_network, discriminator_network = make_networks(config, world)
-  theta, phi = (
-      network.initial(int(seed)) for network, seed in zip(
-          (policy_network, discriminator_network),
-          networks_seed.generate_state(2, np.uint32)))
-  if initial is not None:
-    check_tokens(initial, world)
-    theta = parameters(initial, policy_network, 'policy')
-  if frozen is not None:
-    check_tokens(frozen, world)
-    phi = parameters(frozen, discriminator_network, 'discriminator')
-  policy = optimizers.SharedParameters(
-      policy_network.layout, theta, policy_updates(config))
-  discriminator = None
-  if config.reward != 'environment':
-    discriminator = optimizers.SharedParameters(
-        discriminator_network.layout, phi, discriminator_updates(config))
-  actor = actors.factory(
-      policy_network, world, compiled=config.rollouts != 'environment')
+  initialization = _PAPER
+  programs = programs_lib.Programs
+  parameters = optimizers.SharedParameters
+  discriminator_actors = 1
+  head_start = 0
+  carrying = 0.0
 
-  def make_actor(make_environment: Callable[[int], dm_env.Environment],
-                 seeds: Sequence[np.random.SeedSequence],
-                 delayed: Sequence[bool]) -> rollouts.Actor:
-    pairs = [seed.spawn(2) for seed in seeds]
-    environments = [
-        make_environment(int(seed.generate_state(1)[0])) for seed, _ in pairs]
-    rngs = [np.random.default_rng(seed) for _, seed in pairs]
-    return actor(environments, rngs, config.rollout_length, delayed)
+  def __init__(self, config: config_lib.Config):
+    self.config = config
+    self.entropy_weight: workers.Value = lambda step: config.entropy_weight
+    self.learning_rate: workers.Value = (
+        lambda step: config.policy_learning_rate)
 
-  def make_buffer(capacity: int) -> replay.ReplayBuffer:
-    return replay.ReplayBuffer(
-        capacity, len(world.grammar.slots), world.observation_shape)
+  def saved(self) -> dict[str, Any]:
+    """Returns all settings by name, as a run saves them."""
+    return dataclasses.asdict(self.config)
 
-  buffer = discriminator_worker = goal_examples = None
-  if config.needs_goal_examples:
-    goal_examples = make_goal_examples(config, world)
-    if config.num_mismatched or config.reward_prediction_goals:
-      goal_examples.require_several()
-  if config.trains_discriminator:
-    assert discriminator is not None
-    assert goal_examples is not None
-    buffer = make_buffer(config.replay_size)
-    actor_seed, draw_seed = discriminator_seed.spawn(2)
-    count = config.discriminator_actors
-    actor_seeds = actor_seed.spawn(count) if count > 1 else [actor_seed]
-    discriminator_worker = workers.DiscriminatorWorker(
-        make_actor(world.make_environment, actor_seeds,
-                   [i % 2 == 1 for i in range(count)]),
-        policy, discriminator,
-        gradients_lib.discriminator_gradients_program(
-            discriminator_network, world),
-        goal_examples, buffer, config.batch_size, config.num_candidates,
-        _annealed(config, 'anticipated_negative_rate'),
-        np.random.default_rng(draw_seed), config.num_mismatched)
+  def restored(self, values: dict[str, Any]) -> dict[str, Any]:
+    """Returns what `saved` returned, in the form of this version.
 
-  modelled = rewards.modelled_program(
-      discriminator_network, world, config.reward_form, config.reward_scale)
+    Raises:
+      ConfigError: if there is no such setting.
+    """
+    return dataclasses.asdict(config_lib.restored(values))
 
-  reward: workers.RewardFunction = rewards.GroundTruth(config.reward_scale)
-  if discriminator is not None:
-    reward = rewards.Modelled(discriminator, modelled)
-  predictions = None
-  if config.reward_prediction:
-    predictions = make_buffer(config.reward_prediction_replay_size)
-  gradients = gradients_lib.policy_gradients_program(
-      policy_network, world, policy_loss(config))
-  make_environment = _with_curriculum(config, world, goal_examples)
-  width = config.policy_workers // config.policy_threads
-  seeds = policy_seed.spawn(config.policy_workers)
-  policy_workers = []
-  for thread, draw_seed in enumerate(
-      prediction_seed.spawn(config.policy_threads)):
-    rows = range(thread * width, (thread + 1) * width)
-    prediction = None
-    if predictions is not None:
-      prediction = workers.RewardPrediction(
-          predictions, config.reward_prediction_batch_size,
-          np.random.default_rng(draw_seed), goal_examples,
-          config.reward_prediction_goals,
-          config.reward_prediction_of == 'next_state',
-          config.reward_prediction_balanced)
-    policy_workers.append(workers.PolicyWorker(
-        # Half of the workers begin a rollout later, so that not all of them
-        # are in the same part of their episodes.
-        make_actor(make_environment, [seeds[w] for w in rows],
-                   [w % 2 == 1 for w in rows]),
-        policy, reward, gradients,
-        prediction, buffer if config.all_workers_write else None,
-        _annealed(config, 'entropy_weight'),
-        _annealed(config, 'policy_learning_rate'), config.repeated_share))
-  return Parts(world, policy, discriminator, buffer, predictions,
-               tuple(policy_workers), discriminator_worker)
+  def needs_goal_examples(self) -> bool:
+    """Returns whether the run needs goal examples."""
+    return self.config.trains_discriminator
 
+  def num_candidates(self) -> int:
+    """Returns the most pairs that one update of D draws from B."""
+    config = self.config
+    return workers.num_candidates(
+        config.batch_size // 2, config.anticipated_negative_rate)
 
-def _annealed(config: config_lib.Config, name: str) -> workers.Annealed:
-  """Returns a setting that may change with the steps, by its name."""
-  return workers.Annealed(*(
-      getattr(config, each) for each in (name, f'first_{name}', f'{name}_steps')
-  ))
+  def negatives(self, buffer: replay.ReplayBuffer, goals: worlds.GoalExamples
+               ) -> workers.AnticipatedNegatives:
+    """Returns what draws the negatives of the discriminator."""
+    del goals
+    return workers.AnticipatedNegatives(
+        buffer, self.config.batch_size // 2,
+        self.config.anticipated_negative_rate)
 
-
-def _with_curriculum(config: config_lib.Config, world: worlds.World,
-                     goal_examples: worlds.GoalExamples | None
-                    ) -> Callable[[int], dm_env.Environment]:
-  """Returns a function that makes the environments of the policy workers."""
-  if not config.first_steps:
+  def environments(self, world: worlds.World,
+                   goals: worlds.GoalExamples | None
+                  ) -> Callable[[int], dm_env.Environment]:
+    """Returns what makes the policy workers' environments from seeds."""
+    del goals
     return world.make_environment
-  draw = None
-  if config.first_distance:
-    assert goal_examples is not None
-    try:
-      draw = near_goals.NearGoals(goal_examples.dataset, config.first_distance)
-    except ValueError as error:
-      raise _no_near_goals(config, error) from error
-  first = make_world(
-      config, only=config.first_instructions, flag='first_instructions',
-      draw=draw)
-  episodes = -(-config.first_steps // (
-      config.policy_workers * config.episode_length))
 
-  def make_environment(seed: int) -> dm_env.Environment:
-    seeds = np.random.SeedSequence(seed).generate_state(3)
-    try:
-      beginning = first.make_environment(int(seeds[0]))
-    except ValueError as error:  # No goal example has these instructions.
-      raise _no_near_goals(config, error) from error
-    return curriculum.Curriculum(
-        beginning, world.make_environment(int(seeds[1])), episodes,
-        int(seeds[2]))
+  def prediction(self, buffer: replay.ReplayBuffer, rng: np.random.Generator,
+                 goals: worlds.GoalExamples | None) -> replay.RewardPrediction:
+    """Returns what draws the samples of reward prediction."""
+    del goals
+    return replay.RewardPrediction(
+        buffer, self.config.reward_prediction_batch_size, rng)
 
-  return make_environment
+  def follow(self, actor: rollouts.Actor) -> workers.Follow:
+    """Returns what a policy worker tells each rollout of its actor."""
+    del actor
+    return workers.nothing_follows
+
+  def after_head_start(self, parts: Parts) -> None:
+    """Is called at the end of the discriminator's head start."""
+
+  def make(self, frozen: checkpoints.Checkpoint | None = None,
+           initial: checkpoints.Checkpoint | None = None) -> Parts:
+    """Returns the parts of a run at step 0.
+
+    Args:
+      frozen: The checkpoint whose discriminator --reward=frozen uses.
+      initial: The checkpoint whose policy --initial_policy uses.
+
+    Raises:
+      ConfigError: if the settings do not fit the world or the machine.
+      CheckpointError: if `frozen` has no discriminator for this world, or
+        `initial` no policy.
+    """
+    config = self.config
+    world = make_world(config)
+    self._check(world)
+    networks_seed, policy_seed, discriminator_seed, prediction_seed = (
+        np.random.SeedSequence(config.seed).spawn(4))
+    pi, d = make_networks(config, world, self.initialization)
+    theta, phi = (
+        network.initial(int(seed)) for network, seed in zip(
+            (pi, d), networks_seed.generate_state(2, np.uint32)))
+    if initial is not None:
+      check_tokens(initial, world)
+      theta = parameters(initial, pi, 'policy')
+    if frozen is not None:
+      check_tokens(frozen, world)
+      phi = parameters(frozen, d, 'discriminator')
+    policy = self.parameters(pi.layout, theta, policy_updates(config))
+    discriminator = None
+    if config.reward != 'environment':
+      discriminator = self.parameters(
+          d.layout, phi, discriminator_updates(config))
+    programs = self.programs(
+        pi, d, world, programs_lib.Loss(
+            config.discount, config.td_lambda, config.baseline_cost,
+            config.reward_prediction_cost),
+        config.reward_form, config.reward_scale)
+    goals = buffer = predictions = discriminator_worker = None
+    if self.needs_goal_examples():
+      goals = make_goal_examples(config, world, self.carrying)
+    if config.trains_discriminator:
+      assert discriminator is not None
+      assert goals is not None
+      buffer = _buffer(config.replay_size, world)
+      discriminator_worker = self._discriminator_worker(
+          policy, discriminator, programs, goals, buffer, discriminator_seed)
+    if config.reward_prediction:
+      predictions = _buffer(config.reward_prediction_replay_size, world)
+    make_environment = self.environments(world, goals)
+    width = config.policy_workers // config.policy_threads
+    seeds = policy_seed.spawn(config.policy_workers)
+    policy_workers = []
+    for thread, draw_seed in enumerate(
+        prediction_seed.spawn(config.policy_threads)):
+      rows = range(thread * width, (thread + 1) * width)
+      # Half of the workers begin a rollout later, so that not all of them are
+      # in the same part of their episodes.
+      actor = _actor(
+          programs, make_environment, [seeds[w] for w in rows],
+          config.rollout_length, [w % 2 == 1 for w in rows])
+      policy_workers.append(workers.PolicyWorker(
+          actor, policy, discriminator, programs,
+          None if predictions is None else self.prediction(
+              predictions, np.random.default_rng(draw_seed), goals),
+          buffer if config.all_workers_write else None,
+          self.entropy_weight, self.learning_rate, self.follow(actor)))
+    return Parts(world, policy, discriminator, buffer, predictions,
+                 tuple(policy_workers), discriminator_worker)
+
+  def _discriminator_worker(
+      self, policy: optimizers.SharedParameters,
+      discriminator: optimizers.SharedParameters,
+      programs: programs_lib.Programs, goals: worlds.GoalExamples,
+      buffer: replay.ReplayBuffer, seed: np.random.SeedSequence
+  ) -> workers.DiscriminatorWorker:
+    actor_seed, draw_seed = seed.spawn(2)
+    count = self.discriminator_actors
+    actor = _actor(
+        programs, programs.world.make_environment,
+        actor_seed.spawn(count) if count > 1 else [actor_seed],
+        self.config.rollout_length, [i % 2 == 1 for i in range(count)])
+    return workers.DiscriminatorWorker(
+        actor, policy, discriminator, programs, goals, buffer,
+        self.negatives(buffer, goals), self.config.batch_size,
+        np.random.default_rng(draw_seed))
+
+  def _check(self, world: worlds.World) -> None:
+    """Raises ConfigError if the settings do not fit world or machine."""
+    config, drawn = self.config, self.num_candidates()
+    if config.reward == 'environment' and not world.has_ground_truth:
+      raise config_lib.ConfigError(
+          '--reward=environment needs a ground truth, and this world has none; '
+          'use --reward=discriminator.')
+    if config.trains_discriminator and drawn > config.replay_size:
+      raise config_lib.ConfigError(
+          f'--replay_size={config.replay_size} is less than one draw from B '
+          f'({drawn} pairs = batch_size / (2 * anticipated_negative_rate)); '
+          'make it or --anticipated_negative_rate larger.')
+    resources.check(
+        config, world, drawn, self.needs_goal_examples(), machine.memory())
 
 
-def _no_near_goals(config: config_lib.Config,
-                   error: ValueError) -> config_lib.ConfigError:
-  return config_lib.ConfigError(
-      f'--first_distance={config.first_distance}: {error}')
+def _buffer(capacity: int, world: worlds.World) -> replay.ReplayBuffer:
+  return replay.ReplayBuffer(
+      capacity, len(world.grammar.slots), world.observation_shape)
 
 
-def _check_fit(config: config_lib.Config, world: worlds.World) -> None:
-  """Raises ConfigError if the settings need what the world lacks."""
-  if config.reward == 'environment' and not world.has_ground_truth:
-    raise config_lib.ConfigError(
-        '--reward=environment needs a ground truth, and this world has none; '
-        'use --reward=discriminator.')
-  if config.rollouts == 'compiled' and world.compiled is None:
-    raise config_lib.ConfigError(
-        '--rollouts=compiled needs a world with its rules in TensorFlow; use '
-        '--rollouts=environment.')
+def _actor(programs: programs_lib.Programs,
+           make_environment: Callable[[int], dm_env.Environment],
+           seeds: Sequence[np.random.SeedSequence], rollout_length: int,
+           delayed: Sequence[bool]) -> rollouts.Actor:
+  pairs = [seed.spawn(2) for seed in seeds]
+  environments = [
+      make_environment(int(seed.generate_state(1)[0])) for seed, _ in pairs]
+  rngs = [np.random.default_rng(seed) for _, seed in pairs]
+  return actors.make(programs, environments, rngs, rollout_length, delayed)

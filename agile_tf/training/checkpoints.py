@@ -1,10 +1,9 @@
 """Checkpoints: everything that a run needs to resume as if never stopped.
 
-A checkpoint is a directory `checkpoints/step_000000050000` with `arrays.npz`
-and `state.json`. It is written under a temporary name and renamed when it is
-complete, so that a directory with such a name is always a complete checkpoint.
-Both files have checksums, which are verified before their contents are used.
-Neither file can contain code.
+A checkpoint is a directory `checkpoints/step_000000050000` with `arrays.npz`,
+`state.json` and `manifest.json`, which has the SHA-256 of both. It is written
+under a temporary name and renamed when it is complete. Its contents are used
+only if they match the manifest, and none of them can contain code.
 
 A checkpoint is called damaged only if a file is missing or its contents are
 wrong. A system error, such as too many open files, says nothing about it.
@@ -13,24 +12,23 @@ wrong. A system error, such as too many open files, says nothing about it.
 from collections.abc import Callable, Mapping, Sequence
 import contextlib
 import glob
+import hashlib
 import json
 import os
 import re
 import shutil
 from typing import Any, NamedTuple, Protocol
-import zlib
 
 from absl import logging
 import numpy as np
 
 from gridlu import archives
-from gridlu import files
 from gridlu import program
 
 _NAME = re.compile(r'step_(\d{12})')
-# The checksum of state.json is kept in arrays.npz, under this name. arrays.npz
-# has checksums of its own.
-_CHECKSUM = 'crc32_of_state'
+_ARRAYS, _STATE, _MANIFEST = 'arrays.npz', 'state.json', 'manifest.json'
+# The endings of checkpoints that are being replaced and removed.
+_OLD, _REMOVED = '.old.part', '.removed.part'
 
 
 class CheckpointError(program.UserError):
@@ -48,12 +46,12 @@ class Checkpoint(NamedTuple):
   path: str = 'An unsaved checkpoint'  # Where it was read.
 
 
-# The endings of checkpoints that are being replaced and removed.
-_OLD, _REMOVED = '.old.part', '.removed.part'
-
-
 def _folder(run_dir: str) -> str:
   return os.path.join(run_dir, 'checkpoints')
+
+
+def _path(run_dir: str, step: int) -> str:
+  return os.path.join(_folder(run_dir), f'step_{step:012d}')
 
 
 def steps(run_dir: str) -> list[int]:
@@ -73,18 +71,10 @@ def steps(run_dir: str) -> list[int]:
       int(match[1]) for match in map(_NAME.fullmatch, names) if match)
 
 
-def _path(run_dir: str, step: int) -> str:
-  return os.path.join(_folder(run_dir), f'step_{step:012d}')
-
-
 def save(run_dir: str, step: int, checkpoint: Checkpoint, keep: int) -> None:
-  """Writes a checkpoint and removes the oldest ones.
+  """Writes a checkpoint, and removes all but the newest `keep`.
 
-  Args:
-    run_dir: The run's directory.
-    step: The policy steps made. A checkpoint of the same step is replaced.
-    checkpoint: What to write.
-    keep: How many checkpoints to keep.
+  One of the same step is replaced.
 
   Raises:
     CheckpointError: if it cannot be written. Earlier checkpoints stay.
@@ -108,19 +98,16 @@ def save(run_dir: str, step: int, checkpoint: Checkpoint, keep: int) -> None:
     # Checkpoints of later steps are not this run's own. Leave them alone.
     own = [other for other in steps(run_dir) if other <= step]
     for old in own[:-keep]:
-      _remove(_path(run_dir, old))
+      # Renamed first, because its name never stands for an incomplete one.
+      removed = f'{_path(run_dir, old)}{_REMOVED}'
+      os.rename(_path(run_dir, old), removed)
+      shutil.rmtree(removed)
   except OSError as error:
     shutil.rmtree(temporary, ignore_errors=True)
     raise CheckpointError(
         f'{path} cannot be saved ({error}). Earlier checkpoints are intact. '
         'Free some disk space, or make the directory writable; the same '
         'command then resumes the run.') from error
-
-
-def _remove(path: str) -> None:
-  """Removes a checkpoint. Its name never stands for an incomplete one."""
-  os.rename(path, f'{path}{_REMOVED}')
-  shutil.rmtree(f'{path}{_REMOVED}')
 
 
 def _rescue(run_dir: str) -> None:
@@ -134,18 +121,26 @@ def _rescue(run_dir: str) -> None:
 def _write(folder: str, checkpoint: Checkpoint) -> None:
   """Writes a checkpoint's files and waits until they are on disk."""
   os.mkdir(folder)
-  state = json.dumps(checkpoint.values).encode()
-  arrays: dict[str, Any] = {
-      **checkpoint.arrays, _CHECKSUM: np.uint32(zlib.crc32(state))}
-  with open(os.path.join(folder, 'arrays.npz'), 'wb') as file:
-    np.savez(file, allow_pickle=False, **arrays)
-    file.flush()
-    os.fsync(file.fileno())
-  with open(os.path.join(folder, 'state.json'), 'wb') as file:
-    file.write(state)
-    file.flush()
-    os.fsync(file.fileno())
+  digests: dict[str, str] = {}
+  for name in _ARRAYS, _STATE, _MANIFEST:
+    with open(os.path.join(folder, name), 'w+b') as file:
+      if name == _ARRAYS:
+        arrays: dict[str, Any] = checkpoint.arrays
+        np.savez(file, allow_pickle=False, **arrays)
+      elif name == _STATE:
+        file.write(json.dumps(checkpoint.values).encode())
+      else:
+        file.write(_manifest(digests))
+      file.flush()
+      os.fsync(file.fileno())
+      file.seek(0)
+      digests[name] = hashlib.file_digest(file, 'sha256').hexdigest()
   _sync(folder)
+
+
+def _manifest(digests: Mapping[str, str]) -> bytes:
+  """Returns the content of the manifest for these SHA-256 by file name."""
+  return json.dumps(digests, indent=2).encode()
 
 
 def _sync(folder: str) -> None:
@@ -158,11 +153,7 @@ def _sync(folder: str) -> None:
 
 
 def load(run_dir: str, step: int | None = None) -> Checkpoint:
-  """Reads a checkpoint.
-
-  Args:
-    run_dir: The run's directory.
-    step: The checkpoint's step; default: the newest.
+  """Reads a run's checkpoint of a step; by default the newest.
 
   Raises:
     DamagedError: if a file is missing or its contents are wrong.
@@ -181,14 +172,10 @@ def load(run_dir: str, step: int | None = None) -> Checkpoint:
         f'{", ".join(map(str, known))}.')
   path = _path(run_dir, step)
   try:
-    contents = []
-    for name in ('arrays.npz', 'state.json'):
-      with open(os.path.join(path, name), 'rb') as file:
-        contents.append(file.read())
-    arrays, values = _parse(*contents)
-    if values['steps'] != step:
+    arrays, values = _read(path)
+    if values.get('steps') != step:
       raise ValueError(
-          f'it is of step {values["steps"]} and has been renamed')
+          f'it is of step {values.get("steps")} and has been renamed')
   except (FileNotFoundError, NotADirectoryError, IsADirectoryError,
           ValueError) as error:
     advice = ''
@@ -203,37 +190,37 @@ def load(run_dir: str, step: int | None = None) -> Checkpoint:
   return Checkpoint(arrays, values, path)
 
 
-def _parse(content: bytes, state: bytes
-          ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-  """Returns the contents of a checkpoint's two files.
-
-  Raises:
-    ValueError: if they are not what was written.
-  """
-  headers = archives.headers(content)
-  # A run saves its arrays uncompressed.
-  if sum(header.size for header in headers.values()) > len(content):
-    raise ValueError('the arrays of arrays.npz are larger than the file')
-  arrays = archives.arrays(content)
-  checksum = arrays.pop(_CHECKSUM, None)
-  if checksum is None or zlib.crc32(state) != checksum:
-    raise ValueError('state.json does not match its checksum')
-  values = files.parse_json(state)
-  if not isinstance(values, dict) or not isinstance(values.get('steps'), int):
-    raise ValueError('state.json has no number of steps')
-  return arrays, values
+def _read(folder: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+  """Returns a checkpoint's contents; ValueError unless they are intact."""
+  content = {}
+  for name in _ARRAYS, _STATE, _MANIFEST:
+    try:
+      with open(os.path.join(folder, name), 'rb') as file:
+        content[name] = file.read()
+    except FileNotFoundError:
+      if name != _MANIFEST:
+        raise
+      raise ValueError(
+          f'it has no {_MANIFEST}; if an earlier version saved it, commit '
+          'ad1cf9b reads it') from None
+  manifest = content.pop(_MANIFEST)
+  digests = {name: hashlib.sha256(part).hexdigest()
+             for name, part in content.items()}
+  # Byte for byte, so that the manifest itself cannot change either.
+  if manifest != _manifest(digests):
+    raise ValueError(f'its files do not match its {_MANIFEST}')
+  # Its arrays are not compressed.
+  arrays = archives.load(content[_ARRAYS], len(content[_ARRAYS]))
+  return arrays, json.loads(content[_STATE])
 
 
 def recover(run_dir: str, restore: Callable[[Checkpoint], None]) -> bool:
-  """Restores the newest checkpoint that is intact.
-
-  Newer ones that are damaged are reported and renamed.
+  """Restores the newest intact checkpoint, and renames damaged ones after it.
 
   Args:
     run_dir: The run's directory.
-    restore: Restores a checkpoint. If it raises DamagedError, because the
-      contents are not what a run with these settings writes, the checkpoint
-      before is tried.
+    restore: Restores a checkpoint. It raises DamagedError if the contents are
+      not what a run with these settings writes.
 
   Returns:
     Whether the run has a checkpoint.
@@ -294,11 +281,9 @@ class Each:
     self._parts = tuple(parts)
 
   def state(self) -> list[Any]:
-    """See `Saveable`."""
     return [part.state() for part in self._parts]
 
   def load(self, state: list[Any]) -> None:
-    """See `Saveable`."""
     for part, its_state in zip(self._parts, state, strict=True):
       part.load(its_state)
 
@@ -310,24 +295,19 @@ class Generator:
     self._rng = rng
 
   def state(self) -> dict[str, Any]:
-    """See `Saveable`."""
     return dict(self._rng.bit_generator.state)
 
   def load(self, state: dict[str, Any]) -> None:
-    """See `Saveable`."""
     self._rng.bit_generator.state = state
 
 
 def gather(parts: Mapping[str, Saveable], values: dict[str, Any]) -> Checkpoint:
-  """Returns a checkpoint of a run's parts.
+  """Returns a checkpoint of a run's parts, with copies of their values.
 
   Args:
     parts: The parts by name. A state that is a dict of arrays goes to `arrays`,
       under names such as 'part:name'. Any other state goes to `values`.
     values: Further values for the checkpoint.
-
-  Returns:
-    The checkpoint. Its values are copies, so that the run can go on.
 
   Raises:
     CheckpointError: if a value is none that JSON can represent.

@@ -51,28 +51,22 @@ def warnings(row: Mapping[str, Any], num_actions: int) -> dict[str, str]:
 class Watchdog:
   """Reports workers whose iteration takes too long, without stopping them.
 
-  Use it as a context manager around a run. It has its own thread, so that it
-  also notices when the main thread hangs.
+  It is a context manager, and has a thread of its own, so that it also notices
+  when the main thread hangs.
 
   Attributes:
-    limit: The time that an iteration may take, in seconds.
+    limit: The seconds that an iteration may take.
   """
 
   def __init__(self, limit_seconds: float,
                report: Callable[[str], None] = logging.warning):
-    """Takes the limit.
-
-    Args:
-      limit_seconds: How long an iteration may take. A worker that exceeds this
-        is reported, and again after each further period of this length.
-      report: Receives the messages.
-    """
+    """Takes the limit, and what receives a text after each such period."""
     self.limit = limit_seconds
     self._report = report
     self._lock = threading.Lock()
-    # By thread: the worker's name, when its iteration began, and how often that
-    # was reported.
-    self._running: dict[int, tuple[str, float, int]] = {}
+    # By thread: the worker's name, when its iteration began, and when it is
+    # next late.
+    self._running: dict[int, tuple[str, float, float]] = {}
     self._closed = threading.Event()
     self._thread = threading.Thread(
         target=self._watch, name='watchdog', daemon=True)
@@ -88,9 +82,9 @@ class Watchdog:
   @contextlib.contextmanager
   def iteration(self, name: str) -> Iterator[None]:
     """Watches one iteration of a worker: the block, in the worker's thread."""
-    thread = threading.get_ident()
+    thread, now = threading.get_ident(), time.monotonic()
     with self._lock:
-      self._running[thread] = (name, time.monotonic(), 0)
+      self._running[thread] = name, now, now + self.limit
     try:
       yield
     finally:
@@ -99,34 +93,25 @@ class Watchdog:
 
   def stacks(self) -> str:
     """Returns which workers are in an iteration, with their stack traces."""
-    with self._lock:
-      running = [(thread, name, start)
-                 for thread, (name, start, _) in self._running.items()]
-    now = time.monotonic()
-    return '\n'.join(
-        f'{name} has been in one iteration for {now - start:.0f} seconds. It '
-        f'is here:\n{_stack(thread)}' for thread, name, start in running)
+    return '\n'.join(self._describe(late=False))
 
   def _watch(self) -> None:
     while not self._closed.wait(min(1.0, self.limit / 4)):
-      for text in self._late():
+      for text in self._describe(late=True):
         self._report(text)
 
-  def _late(self) -> list[str]:
-    late = []
-    now = time.monotonic()
+  def _describe(self, late: bool) -> list[str]:
+    """Describes the workers in an iteration: all, or those that are late."""
+    now, found = time.monotonic(), []
     with self._lock:
-      for thread, (name, start, reports) in self._running.items():
-        if now - start > (reports + 1) * self.limit:
-          self._running[thread] = (name, start, reports + 1)
-          late.append((thread, name, now - start))
+      for thread, (name, start, due) in self._running.items():
+        if late and now <= due:
+          continue
+        if late:
+          self._running[thread] = name, start, due + self.limit
+        found.append((thread, name, now - start))
+    frames = sys._current_frames()
     return [
-        f'{name} has been in one iteration for {seconds:.0f} seconds, more '
-        f'than --stall_minutes. It is still running, here:\n{_stack(thread)}'
-        for thread, name, seconds in late]
-
-
-def _stack(thread: int) -> str:
-  """Returns a thread's stack trace."""
-  frames = sys._current_frames()  # pylint: disable=protected-access
-  return ''.join(traceback.format_stack(frames.get(thread)))
+        f'{name} has been in one iteration for {seconds:.0f} seconds. It is '
+        'here:\n' + ''.join(traceback.format_stack(frames.get(thread)))
+        for thread, name, seconds in found]

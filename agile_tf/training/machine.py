@@ -7,17 +7,22 @@ read their flags before that.
 from collections.abc import Iterator
 import contextlib
 import faulthandler
-import importlib
+import glob
+import hashlib
+import importlib.metadata
 import os
+import platform
 import re
 import sys
 import tempfile
+import time
 from typing import Any, NamedTuple
 
 from absl import logging
 
 from agile_tf import config as config_lib
-from agile_tf.training import compilation_cache
+
+_KEPT_SECONDS = 30 * 24 * 3600.0
 
 
 def cores() -> int:
@@ -78,6 +83,45 @@ def import_tensorflow() -> Any:
   return sys.modules['tensorflow']
 
 
+def keep_programs(threads: int) -> None:
+  """Lets XLA keep the programs that it compiles for the CPU, for a month.
+
+  It has an effect only before TensorFlow is imported, and none where
+  TF_XLA_FLAGS names a directory already or nothing can be written.
+  """
+  options = os.environ.get('TF_XLA_FLAGS', '')
+  if 'tf_xla_persistent_cache_directory' in options:
+    return
+  root = os.path.join(os.environ.get('XDG_CACHE_HOME') or
+                      os.path.expanduser('~/.cache'), 'agile_tf', 'xla')
+  # What a program depends on, and XLA's own name of it leaves out.
+  key = repr([importlib.metadata.version('tensorflow'), _processor(), threads,
+              options, os.environ.get('XLA_FLAGS')])
+  folder = os.path.join(root, hashlib.sha256(key.encode()).hexdigest()[:16])
+  with contextlib.suppress(OSError):
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    for path in glob.glob(f'{glob.escape(root)}/*/*.pb'):
+      # A power failure can leave empty ones, which XLA refuses.
+      if (not os.path.getsize(path) or
+          time.time() - os.path.getmtime(path) > _KEPT_SECONDS):
+        os.remove(path)
+    with tempfile.TemporaryFile(dir=folder) as file:
+      file.write(bytes(2**20))
+    os.environ['TF_XLA_FLAGS'] = (
+        f"{options} --tf_xla_persistent_cache_directory='{folder}' "
+        '--tf_xla_persistent_cache_device_types=CPU').strip()
+
+
+def _processor() -> str:
+  """Returns the processor's name and what it can do."""
+  try:
+    with open('/proc/cpuinfo', encoding='utf-8') as file:
+      return str(sorted({line for line in file if line.startswith(
+          ('model name', 'flags', 'Features', 'CPU part'))}))
+  except OSError:
+    return platform.processor()
+
+
 class Machine(NamedTuple):
   """The devices that TensorFlow was set up for."""
   description: str
@@ -102,45 +146,43 @@ def select(devices: str) -> Selection:
   there = len(import_tensorflow().config.list_physical_devices('GPU'))
   if devices == 'auto':
     return Selection(tuple(range(there)))
-  numbers: dict[str, list[int]] = {'GPU': [], 'CPU': []}
-  for name in devices.split(','):
-    match = re.fullmatch(r'(GPU|CPU):(\d{1,4})', name.strip())
-    if match is None:
-      raise config_lib.ConfigError(
-          f'--devices={devices}: expected "auto" or a list such as '
-          'GPU:0,GPU:1.')
-    numbers[match[1]].append(int(match[2]))
-  gpus, cpus = numbers['GPU'], numbers['CPU']
-  if gpus and cpus or len(set(gpus)) < len(gpus):
-    raise config_lib.ConfigError(
-        f'--devices={devices}: expected GPUs alone or CPUs alone, each once.')
-  if missing := [f'GPU:{i}' for i in gpus if i >= there]:
-    raise config_lib.ConfigError(
-        f'--devices={devices}: this machine has no {" and no ".join(missing)}. '
-        f'TensorFlow finds {there} GPUs here. Choose among them, or use '
-        '--devices=auto.')
-  if sorted(cpus) != list(range(len(cpus))):
-    raise config_lib.ConfigError(
-        f'--devices={devices}: expected CPU:0, CPU:1 and so on without a gap. '
-        'They share the cores of this machine.')
-  return Selection(tuple(gpus), len(cpus) or 1)
+  names = [name.strip() for name in devices.split(',')]
+  matches = [re.fullmatch(r'(GPU|CPU):(\d{1,4})', name) for name in names]
+  numbers = [int(match[2]) for match in matches if match]
+  on_gpus = names[0].startswith('GPU')
+  missing = [f'GPU:{i}' for i in numbers if i >= there]
+  problem = ''
+  if not all(matches):
+    problem = 'expected "auto" or a list such as GPU:0,GPU:1'
+  elif len({name[:3] for name in names}) > 1 or len(set(numbers)) < len(names):
+    problem = 'expected GPUs alone or CPUs alone, each once'
+  elif on_gpus and missing:
+    problem = (f'this machine has no {" and no ".join(missing)}. TensorFlow '
+               f'finds {there} GPUs here. Choose among them, or use '
+               '--devices=auto')
+  elif not on_gpus and sorted(numbers) != list(range(len(numbers))):
+    problem = ('expected CPU:0, CPU:1 and so on without a gap. They share the '
+               'cores of this machine')
+  if problem:
+    raise config_lib.ConfigError(f'--devices={devices}: {problem}.')
+  return Selection(tuple(numbers)) if on_gpus else Selection((), len(numbers))
 
 
 def prepare(config: config_lib.Config) -> Machine:
   """Sets TensorFlow up for this machine and returns what it will use.
 
   TensorFlow reserves the memory of GPUs as needed, and multiplies in float32 as
-  on a CPU, not in TensorFloat-32. Compiled programs are kept in the user's
-  cache, if TensorFlow was not imported before. These settings cannot be changed
-  once TensorFlow has begun to compute.
+  on a CPU, not in TensorFloat-32. These settings cannot be changed once
+  TensorFlow has begun to compute.
 
   Raises:
     ConfigError: if --devices names a device that does not exist.
   """
-  intra_op = config.intra_op_threads or cores()
-  inter_op = config.inter_op_threads or cores()
-  if config.compilation_cache:
-    compilation_cache.start(intra_op)  # Before TensorFlow finds its devices.
+  # TensorFlow's own variables; by default a thread for each core.
+  intra_op, inter_op = (
+      int(os.environ.get(name) or cores())
+      for name in ('TF_NUM_INTRAOP_THREADS', 'TF_NUM_INTEROP_THREADS'))
+  keep_programs(intra_op)
   tf = import_tensorflow()
   selection = select(config.devices)
   there = tf.config.list_physical_devices('GPU')
@@ -160,20 +202,18 @@ def prepare(config: config_lib.Config) -> Machine:
     logging.warning(
         'TensorFlow has already begun to compute. The settings of its threads '
         'and devices cannot be changed any more.')
-  device, parallel = f'{cores()} CPU cores', cores()
-  if selection.cpus > 1:
-    device += f' as {selection.cpus} devices'
   if gpus:
-    device = ' and '.join(
-        f'GPU {gpu.name} ' + '({})'.format(
-            tf.config.experimental.get_device_details(gpu).get(
-                'device_name', 'unknown')) for gpu in gpus)
-    parallel = len(gpus)
-  kind, count = ('GPU', len(gpus)) if gpus else ('CPU', selection.cpus)
-  names: tuple[str, ...] = ('',)
-  if count > 1:
-    names = tuple(f'/device:{kind}:{i}' for i in range(count))
-  return Machine(
-      f'{device} (--intra_op_threads={intra_op} '
-      f'--inter_op_threads={inter_op})', parallel,
-      names)
+    details = tf.config.experimental.get_device_details
+    return Machine(' and '.join(
+        f'GPU {gpu.name} ({details(gpu).get("device_name", "unknown")})'
+        for gpu in gpus), len(gpus), _names('GPU', len(gpus)))
+  description = f'{cores()} CPU cores'
+  if selection.cpus > 1:
+    description += f' as {selection.cpus} devices'
+  return Machine(description, cores(), _names('CPU', selection.cpus))
+
+
+def _names(kind: str, count: int) -> tuple[str, ...]:
+  if count == 1:
+    return ('',)
+  return tuple(f'/device:{kind}:{i}' for i in range(count))

@@ -14,28 +14,31 @@ from typing import Any
 
 from absl import logging
 import numpy as np
-from tensorboard.plugins.hparams import api as hparams
+from tensorboard.plugins.hparams import summary_v2 as hparams
 import tensorflow as tf
 
 from agile_tf.training import progress as progress_lib
 from gridlu import files
 from gridlu import program
 
-# Every column of metrics.csv, in order. launch/RUNS.md explains each one.
-COLUMNS = (
-    'steps', 'seconds', 'steps_per_second', 'episodes', 'success_rate',
-    'modelled_reward', 'true_reward', 'reward_model_accuracy',
-    'false_positives', 'false_negatives', 'policy_loss', 'baseline_loss',
-    'entropy', 'reward_prediction_loss', 'policy_gradient_norm',
-    'discriminator_loss', 'goals_accepted', 'negatives_rejected',
-    'discriminator_gradient_norm', 'discriminator_steps',
-    'discriminator_updates', 'steps_per_discriminator_update')
-
-# The tag of each column in TensorBoard, which sorts groups by name and opens
-# the first ones: what matters comes first.
+# The columns of metrics.csv, in order, and their tags in TensorBoard. It sorts
+# groups by name: what matters comes first. launch/RUNS.md explains each column.
 _TAGS = {
+    'steps': '',
+    'seconds': '',
+    'steps_per_second': 'run/steps_per_second',
+    'episodes': 'run/episodes',
     'success_rate': 'at_a_glance/success_rate',
+    'modelled_reward': 'reward/modelled',
+    'true_reward': 'reward/true',
     'reward_model_accuracy': 'at_a_glance/reward_model_accuracy',
+    'false_positives': 'reward/false_positives',
+    'false_negatives': 'reward/false_negatives',
+    'policy_loss': 'policy/loss',
+    'baseline_loss': 'policy/baseline_loss',
+    'entropy': 'policy/entropy',
+    'reward_prediction_loss': 'policy/reward_prediction_loss',
+    'policy_gradient_norm': 'policy/gradient_norm',
     'discriminator_loss': 'discriminator/loss',
     'goals_accepted': 'discriminator/goals_accepted',
     'negatives_rejected': 'discriminator/negatives_rejected',
@@ -43,19 +46,9 @@ _TAGS = {
     'discriminator_steps': 'discriminator/steps',
     'discriminator_updates': 'discriminator/updates',
     'steps_per_discriminator_update': 'discriminator/policy_steps_per_update',
-    'policy_loss': 'policy/loss',
-    'baseline_loss': 'policy/baseline_loss',
-    'entropy': 'policy/entropy',
-    'reward_prediction_loss': 'policy/reward_prediction_loss',
-    'policy_gradient_norm': 'policy/gradient_norm',
-    'modelled_reward': 'reward/modelled',
-    'true_reward': 'reward/true',
-    'false_positives': 'reward/false_positives',
-    'false_negatives': 'reward/false_negatives',
-    'steps_per_second': 'run/steps_per_second',
-    'episodes': 'run/episodes',
 }
-# The same where success comes from a world's checker, not from a ground truth.
+COLUMNS = tuple(_TAGS)
+# Where success comes from a world's checker, not from a ground truth.
 _CHECKER_TAGS = {
     'success_rate': 'checker/success_rate',
     'reward_model_accuracy': 'checker/reward_model_accuracy',
@@ -63,10 +56,6 @@ _CHECKER_TAGS = {
     'false_positives': 'checker_reward/false_positives',
     'false_negatives': 'checker_reward/false_negatives',
 }
-
-
-class MetricsError(program.UserError):
-  """A metrics.csv that cannot be read or written."""
 
 
 class Tally:
@@ -133,11 +122,7 @@ class Totals:
 
 def decision_errors(decisions: np.ndarray, truth: np.ndarray
                    ) -> dict[str, float]:
-  """Compares the discriminator's decisions with the ground truth.
-
-  Args:
-    decisions: bool [N], which states D accepts as goal states.
-    truth: bool [N], which states are goal states.
+  """Compares decisions with the ground truth, both bool [N].
 
   Returns:
     Accuracy, false positives and false negatives by column name, each as a
@@ -155,20 +140,16 @@ class Writer:
 
   def __init__(self, run_dir: str, steps: int, total_steps: int,
                checked: bool = False):
-    """Opens the files of a run.
-
-    Rows after the checkpoint from which a run resumes are removed, because the
-    run will write them again.
+    """Opens a run's files, and removes rows that it will write again.
 
     Args:
       run_dir: The run's directory.
       steps: The step at which the run begins or resumes.
       total_steps: The step at which the run will end.
-      checked: Whether success comes from a checker instead of a ground truth.
-        TensorBoard then shows it under `checker` and `checker_reward`.
+      checked: Whether success comes from a checker, not from a ground truth.
 
     Raises:
-      MetricsError: if metrics.csv cannot be read or written.
+      UserError: if metrics.csv cannot be read or written.
     """
     self._tags = _TAGS | (_CHECKER_TAGS if checked else {})
     self._path = os.path.join(run_dir, 'metrics.csv')
@@ -176,11 +157,11 @@ class Writer:
       there = self._read()
       rows = [row for row in there if int(row['steps']) <= steps]
     except (KeyError, TypeError, ValueError, csv.Error) as error:
-      raise MetricsError(
+      raise program.UserError(
           f'{self._path} is not what a run writes ({error}); move it away, and '
           'the run will begin a new one.') from error
     except OSError as error:
-      raise MetricsError(
+      raise program.UserError(
           f'{self._path} cannot be read: {error}. It was not changed. Remove '
           'the cause and try again.') from error
     try:
@@ -199,7 +180,7 @@ class Writer:
     self._progress = progress_lib.Progress(steps, total_steps)
 
   def _keep_old(self, steps: str) -> None:
-    """Renames the rows of a run that has no checkpoint to resume from."""
+    """Renames the file of a run that has no checkpoint to resume from."""
     old = next(name for i in itertools.count(1)
                if not os.path.exists(name := f'{self._path}.{i}'))
     os.rename(self._path, old)
@@ -223,8 +204,8 @@ class Writer:
                        f'{", ".join(sorted(map(str, strange)))}')
     return rows
 
-  def _unwritable(self, error: OSError) -> MetricsError:
-    return MetricsError(
+  def _unwritable(self, error: OSError) -> program.UserError:
+    return program.UserError(
         f'{self._path} cannot be written ({error}). Free some disk space, or '
         'make the directory writable; the same command then resumes the run.')
 
@@ -233,13 +214,10 @@ class Writer:
     self._progress.update(steps)
 
   def row(self, values: Mapping[str, Any]) -> None:
-    """Writes one row everywhere.
-
-    Args:
-      values: The values by column. Columns without a value stay empty.
+    """Writes values by column everywhere. Other columns stay empty.
 
     Raises:
-      MetricsError: if metrics.csv cannot be written.
+      UserError: if metrics.csv cannot be written.
     """
     try:
       self._csv.writerow({
@@ -250,7 +228,7 @@ class Writer:
       raise self._unwritable(error) from error
     with self._tensorboard():
       for name, value in values.items():
-        if name in self._tags:
+        if self._tags[name]:
           tf.summary.scalar(self._tags[name], value, values['steps'])
     parts = [
         f'{label} {100 * values[name]:.1f} %'
@@ -267,9 +245,7 @@ class Writer:
   def settings(self, name: str, values: Mapping[str, Any]) -> None:
     """Writes a run's settings to TensorBoard, whose table compares runs.
 
-    Args:
-      name: The run's name in the table. Runs of equal names share a row.
-      values: The settings by name: numbers, bools or texts.
+    Runs of equal names share a row of it.
     """
     with self._tensorboard():
       hparams.hparams(dict(values), trial_id=name)
@@ -282,7 +258,7 @@ class Writer:
   def animation(self, name: str, gif: bytes, size: tuple[int, int],
                 steps: int) -> None:
     """Writes a GIF of this width and height to TensorBoard."""
-    # The same as tf.summary.image writes, with a GIF in place of a PNG.
+    # The same as tf.summary.image writes, with a GIF instead of a PNG.
     width, height = map(str, size)
     metadata = tf.compat.v1.SummaryMetadata(
         plugin_data=tf.compat.v1.SummaryMetadata.PluginData(
@@ -310,7 +286,6 @@ class Writer:
     self._progress.close()
     with self._tensorboard():
       self._summaries.close()
-    try:
+    # Where the disk is full, `row` has raised this error already.
+    with contextlib.suppress(OSError):
       self._file.close()
-    except OSError:  # The disk is full, and `row` has raised this already.
-      pass

@@ -22,14 +22,10 @@ _FRAME = 2  # Pixels of a frame, before the state is enlarged.
 
 
 def _framed(images: np.ndarray, decisions: np.ndarray) -> np.ndarray:
-  """Returns the states of an episode in frames: green for goals, else white.
+  """Returns an episode's images, [n + 1, H, W, 3], each in a frame.
 
-  Args:
-    images: uint8 [n + 1, H, W, 3].
-    decisions: bool [n]; the first image has none.
-
-  Returns:
-    uint8 [n + 1, H + 2 * _FRAME, W + 2 * _FRAME, 3].
+  It is green where the decision, [n], is a goal, and else white. The first
+  image has no decision.
   """
   count, height, width, _ = images.shape
   framed = np.full(
@@ -40,7 +36,7 @@ def _framed(images: np.ndarray, decisions: np.ndarray) -> np.ndarray:
 
 
 def _captions(decisions: np.ndarray) -> list[str]:
-  """Returns a caption for each state of an episode, from the first one on."""
+  """Returns a caption for each state of an episode."""
   return ['start'] + [
       f'{i} {"goal" if decision else "no goal"}'
       for i, decision in enumerate(decisions, 1)]
@@ -48,16 +44,14 @@ def _captions(decisions: np.ndarray) -> list[str]:
 
 def sheets(episode: recorder.Recording, images: np.ndarray,
            judge: str) -> np.ndarray:
-  """Returns an episode's states side by side, each with the judge's verdict.
+  """Returns an episode's states in sheets of ten, [N, height, width, 3].
+
+  If there are more than five sheets, states are left out at equal distances.
 
   Args:
     episode: An episode of n steps.
     images: uint8 [n + 1, H, W, 3], its states.
     judge: What made its decisions, such as 'the reward model'.
-
-  Returns:
-    uint8 [N, height, width, 3], sheets of ten states. If the episode has more
-    than fit on five, some states are left out, at equal distances.
   """
   size = _COLUMNS * _ROWS
   count = len(images)
@@ -80,12 +74,7 @@ def sheets(episode: recorder.Recording, images: np.ndarray,
 
 def animation(episode: recorder.Recording, images: np.ndarray
              ) -> tuple[bytes, tuple[int, int]]:
-  """Returns an episode as a GIF, with its width and height.
-
-  Args:
-    episode: An episode of n steps.
-    images: uint8 [n + 1, H, W, 3], its states.
-  """
+  """Returns an episode as a GIF, with its width and height; see `sheets`."""
   gif = io.BytesIO()
   recording.save_gif(gif, _framed(images, episode.decisions), [
       f'{episode.instruction}: {caption}'

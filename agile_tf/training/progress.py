@@ -12,7 +12,7 @@ _LINE_SECONDS = 60.0
 
 
 class _Above:
-  """Writes log lines above the bar; in place of stderr."""
+  """Stands for stderr: writes log lines above the bar."""
 
   def __init__(self, stderr: TextIO):
     self._stderr = stderr
@@ -25,7 +25,7 @@ class _Above:
 
 
 class _Lines:
-  """Logs what it is given; in place of a terminal."""
+  """Stands for a terminal: logs what it is given."""
 
   def write(self, text: str) -> None:
     line = text.strip()
@@ -40,12 +40,7 @@ class Progress:
   """The progress of a run on stderr."""
 
   def __init__(self, steps: int, total_steps: int):
-    """Begins to show the progress.
-
-    Args:
-      steps: The step at which the run begins or resumes.
-      total_steps: The step at which the run will end.
-    """
+    """Begins at one step of a run that ends at another."""
     self._in_terminal = sys.stderr is not None and sys.stderr.isatty()
     options: dict[str, Any] = dict(dynamic_ncols=True)
     if not self._in_terminal:

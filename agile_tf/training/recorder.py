@@ -22,24 +22,14 @@ class Recorder:
   """Records the episodes of one worker and keeps the last finished one."""
 
   def __init__(self, from_start: bool):
-    """Makes a recorder without a recording.
-
-    Args:
-      from_start: Whether the first rollout begins an episode. If not, recording
-        starts with the episode after it.
-    """
+    """Waits for the next episode, unless the first rollout begins one."""
     self._waits = not from_start
     self._observations: list[np.ndarray] = []
     self._decisions: list[np.ndarray] = []
     self._recording: Recording | None = None
 
   def add(self, rollout: rollouts.Rollout, decisions: np.ndarray) -> None:
-    """Adds the first worker's part of a rollout.
-
-    Args:
-      rollout: T steps of W workers.
-      decisions: bool [T, W], which states counted as goal states.
-    """
+    """Adds the first worker's part of a rollout and of decisions, [T, W]."""
     steps = int(rollout.mask[:, 0].sum())
     if not self._waits and steps:
       first = 1 if self._observations else 0
@@ -62,10 +52,9 @@ class Recorder:
     return recording
 
   def state(self) -> dict[str, np.ndarray]:
-    """Returns the recorder's state, for a checkpoint.
+    """Returns the state for a checkpoint, which must not depend on the time.
 
-    A finished episode is left out: whether it was taken depends on the time,
-    and a checkpoint must not.
+    A finished episode is therefore left out: it may have been taken or not.
     """
     state = {'waits': np.array(self._waits)}
     if self._observations:
@@ -74,11 +63,7 @@ class Recorder:
     return state
 
   def load(self, state: dict[str, np.ndarray]) -> None:
-    """Restores what `state` returned.
-
-    Raises:
-      ArchiveError: if it is not the state of a recorder.
-    """
+    """Restores what `state` returned; raises ValueError for anything else."""
     self._waits = bool(archives.expect(state, 'waits', np.bool_, []))
     self._observations, self._decisions = [], []
     if 'frames' in state:

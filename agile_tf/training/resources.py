@@ -25,12 +25,15 @@ class Need(NamedTuple):
   flags: tuple[str, ...]  # The settings that determine it.
 
 
-def needs(config: config_lib.Config, world: worlds.World) -> list[Need]:
+def needs(config: config_lib.Config, world: worlds.World,
+          num_candidates: int, goal_examples: bool) -> list[Need]:
   """Returns the memory that each part of a run needs.
 
   Args:
     config: The run's settings.
     world: The run's world.
+    num_candidates: The pairs that one update of D draws from B.
+    goal_examples: Whether the run needs goal examples.
   """
   slots = len(world.grammar.slots)
   pair = _FLOAT * slots + math.prod(world.observation_shape)
@@ -49,23 +52,21 @@ def needs(config: config_lib.Config, world: worlds.World) -> list[Need]:
              ('reward_prediction_replay_size',)),
         Need("reward prediction's batches",
              config.policy_workers * seen * (
-                 config.reward_prediction_batch_size +
-                 2 * config.reward_prediction_goals),
-             ('policy_workers', 'reward_prediction_batch_size',
-              'reward_prediction_goals'))]
+                 config.reward_prediction_batch_size),
+             ('policy_workers', 'reward_prediction_batch_size'))]
   if config.trains_discriminator:
     found += [
         Need('the replay buffer B and its copy in a checkpoint',
              2 * config.replay_size * pair, ('replay_size',)),
         Need("the discriminator's batches",
-             (config.batch_size // 2 + config.num_candidates) * seen,
+             (config.batch_size // 2 + num_candidates) * seen,
              ('batch_size', 'anticipated_negative_rate'))]
-  if config.needs_goal_examples and config.dataset:
+  if goal_examples and config.dataset:
     if os.path.exists(config.dataset):  # If not, loading it says so.
       found.append(Need(
           'the goal examples, the whole file and its arrays',
           2 * os.path.getsize(config.dataset), ('dataset',)))
-  elif config.needs_goal_examples and world.compiled is not None:
+  elif goal_examples and world.compiled is not None:
     found.append(Need(
         'the goal examples', config.dataset_size * _GENERATED,
         ('dataset_size',)))
@@ -73,19 +74,21 @@ def needs(config: config_lib.Config, world: worlds.World) -> list[Need]:
 
 
 def check(config: config_lib.Config, world: worlds.World,
-          available: int) -> None:
+          num_candidates: int, goal_examples: bool, available: int) -> None:
   """Checks that there is enough memory for a run.
 
   Args:
     config: The run's settings.
     world: The run's world.
+    num_candidates: The pairs that one update of D draws from B.
+    goal_examples: Whether the run needs goal examples.
     available: The available memory, in bytes.
 
   Raises:
     ConfigError: if the run needs more. The message names the largest part, in
       bytes, and the settings that determine it.
   """
-  parts = needs(config, world)
+  parts = needs(config, world, num_candidates, goal_examples)
   total = sum(part.size for part in parts)
   if total <= available:
     return

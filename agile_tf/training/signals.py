@@ -48,7 +48,7 @@ class Signals:
         ).start()
 
   def _listen(self, reader: socket.socket) -> None:
-    """Answers the first signal and ends the process at the second."""
+    """Logs the first signal and ends the process at the second."""
     first = None
     with reader:
       while number := reader.recv(1):
@@ -71,9 +71,8 @@ class Signals:
     logging.info('%s: %s. A second one ends the process at once, without '
                  'saving.', signal.Signals(number).name, what)
 
-  def _stop(self, number: int, _: Any) -> None:
+  def _stop(self, *_: Any) -> None:
     """Stops the run, from the main thread."""
-    del number
     if self.stopped:
       return
     self.stopped = True
@@ -82,12 +81,8 @@ class Signals:
     self.schedule.stop()
 
   def restore(self) -> None:
-    """Restores the previous handlers, unless a signal has arrived.
-
-    In that case its second copy may still arrive, and must not disturb the
-    exit.
-    """
-    if self.stopped:
+    """Restores the previous handlers."""
+    if self.stopped:  # The signal's second copy must not disturb the exit.
       return
     for number, handler in self._handlers.items():
       signal.signal(number, handler)

@@ -2,14 +2,12 @@
 
 from collections.abc import Sequence
 import contextlib
-import dataclasses
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from agile_tf import config as config_lib
-from agile_tf.agent import networks
 from agile_tf.agent import numerics
 from agile_tf.agent import rollouts
 from agile_tf.agent import worlds
@@ -53,14 +51,14 @@ class Trainer:
     devices: The devices of policy threads.
   """
 
-  def __init__(self, config: config_lib.Config,
+  def __init__(self, builder: building.Builder,
                frozen: checkpoints.Checkpoint | None = None,
                initial: checkpoints.Checkpoint | None = None,
                devices: Sequence[str] = ('',)):
     """Builds a run at step 0.
 
     Args:
-      config: The run's settings.
+      builder: Makes the parts from the run's settings.
       frozen: The checkpoint whose discriminator --reward=frozen uses.
       initial: The checkpoint whose policy --initial_policy uses.
       devices: TensorFlow's names of the devices that policy threads are dealt
@@ -71,8 +69,9 @@ class Trainer:
       CheckpointError: if `frozen` has no discriminator for this world, or
         `initial` no policy.
     """
-    self._config = config
-    parts = building.make_parts(config, frozen, initial)
+    self._builder = builder
+    self._config = config = builder.config
+    self._parts = parts = builder.make(frozen, initial)
     self.world = parts.world
     self.policy = parts.policy
     self.discriminator = parts.discriminator
@@ -82,7 +81,7 @@ class Trainer:
     self.discriminator_worker = parts.discriminator_worker
     self.schedule = schedule_lib.Schedule(
         config.steps, building.steps_per_discriminator_update(config),
-        config.discriminator_head_start)
+        builder.head_start)
     self._tally = metrics.Tally()
     self._totals = metrics.Totals(
         'episodes', 'discriminator_steps', 'discriminator_updates')
@@ -139,10 +138,10 @@ class Trainer:
     self._tally.add(
         self._rewards(rollout, iteration.decisions, truth), rollout.steps)
     if truth is not None:
-      # Repeated episodes are harder than those that the task draws.
-      drawn = rollout.successes(truth)[~rollout.again[rollout.ended]]
-      if drawn.size:
-        self._tally.add({'success_rate': float(np.mean(drawn))}, drawn.size)
+      assert iteration.counted is not None
+      counted = rollout.successes(truth)[iteration.counted[rollout.ended]]
+      if counted.size:
+        self._tally.add({'success_rate': float(np.mean(counted))}, counted.size)
     self._totals.add(episodes=int(rollout.ended.sum()))
     if thread == 0:
       self._recorder.add(rollout, iteration.decisions)
@@ -185,12 +184,9 @@ class Trainer:
     self._tally.add(iteration.metrics)
     self._totals.add(discriminator_steps=iteration.rollout.steps,
                      discriminator_updates=int(bool(iteration.metrics)))
-    if (self._config.policy_features == 'discriminator' and
-        self.schedule.iterations_after_head_start == -1):
+    if self.schedule.iterations_after_head_start == -1:
       # The last of the head start. No policy worker runs before its end.
-      assert self.discriminator is not None
-      self.policy.copy(self.discriminator, networks.shared_features(
-          self.policy.layout.names, self.discriminator.layout.names))
+      self._builder.after_head_start(self._parts)
 
   def _broken(self, error: numerics.NumericsError, worker: str
              ) -> TrainingError:
@@ -220,7 +216,7 @@ class Trainer:
     """
     parts = {**self._saveable, 'recorder': self._recorder}
     return checkpoints.gather(parts, {
-        'config': dataclasses.asdict(self._config),
+        'config': self._builder.saved(),
         'steps': self.schedule.steps,
         'iterations': self.schedule.iterations,
         'tokens': list(self.world.grammar.tokens)})
@@ -242,7 +238,8 @@ class Trainer:
           'networks, see --initial_policy and --reward_model.')
     try:
       differences = config_lib.differences(
-          config_lib.restored(checkpoint.values['config']), self._config)
+          self._builder.restored(checkpoint.values['config']),
+          self._builder.saved())
       if differences:
         raise checkpoints.CheckpointError(
             f'{checkpoint.path} is from a run with other settings:\n  ' +
@@ -251,9 +248,9 @@ class Trainer:
       raise checkpoints.DamagedError(
           f'{checkpoint.path} lacks {error}: it is damaged or from another '
           'version.') from error
-    except TypeError as error:  # This version has other settings.
+    except config_lib.ConfigError as error:
       raise checkpoints.CheckpointError(
-          f'{checkpoint.path} is from another version: {error}.') from error
+          f'{checkpoint.path}: {error}') from error
     try:
       checkpoints.restore(self._saveable, checkpoint)
       self.schedule.steps = checkpoint.values['steps']
@@ -271,7 +268,5 @@ class Trainer:
     first, *_ = checkpoint.values['actors'][0]
     # An environment that cannot be saved begins a new episode.
     self._recorder = recorder.Recorder(from_start=first['environment'] is None)
-    state = checkpoints.group(checkpoint.arrays, 'recorder')
-    # Checkpoints of version 0.1.0 have no recorder.
-    if first['environment'] is not None and state:
-      self._recorder.load(state)
+    if first['environment'] is not None:
+      self._recorder.load(checkpoints.group(checkpoint.arrays, 'recorder'))

@@ -1,59 +1,20 @@
-"""Tests for the benchmark, and for the round that it compiles and exports."""
+"""Tests for the benchmark."""
 
 import json
 import os
 import subprocess
 import sys
-import time
 from unittest import mock
 
 from absl.testing import absltest
-import numpy as np
 import pytest
 
 from agile_tf import benchmark
-from agile_tf import config as config_lib
-from agile_tf.agent import actors
-from agile_tf.agent import convolutions
-from agile_tf.agent import gradients as gradients_lib
-from agile_tf.agent import optimizers
-from agile_tf.agent import rewards as rewards_lib
-from agile_tf.speed import parts
-from agile_tf.training import building
-import gridlu
-from tests.agile_tf import tiny
+from agile_tf.agent.fast import convolutions
+from tests.gridlu import programs
 
 
 class BenchmarkTest(absltest.TestCase):
-
-  @pytest.mark.slow
-  def test_one_program_does_what_its_parts_do(self):
-    config = tiny.config(reward_prediction=True, rollout_length=4)
-    program, arguments = parts.compiled_round(config)
-    actual = program(*arguments)
-    (theta, _, phi, observations, codes, truth_codes, gumbel, mask, discounts,
-     replayed) = arguments
-    world = building.make_world(config)
-    policy, discriminator = building.make_networks(config, world)
-    observations, actions, satisfied, _ = actors.play_program(policy, world)(
-        theta, observations, codes, truth_codes, gumbel, mask)
-    np.testing.assert_array_equal(actual.observations, observations)
-    np.testing.assert_array_equal(actual.actions, actions)
-    np.testing.assert_array_equal(actual.satisfied, satisfied)
-    rewards, _ = rewards_lib.modelled_program(
-        discriminator, world, config.reward_form, config.reward_scale)(
-            phi, observations, codes)
-    np.testing.assert_array_equal(actual.rewards, rewards)
-    gradients, _ = gradients_lib.policy_gradients_program(
-        policy, world, building.policy_loss(config))(
-            theta, observations, codes, actions, rewards, discounts,
-            np.ones_like(discounts), config.entropy_weight, (), replayed)
-    shared = optimizers.SharedParameters(
-        policy.layout, theta.numpy(), building.policy_updates(config))
-    norms = shared.apply(*gradients)
-    np.testing.assert_allclose(actual.norms, norms, rtol=1e-3)
-    np.testing.assert_allclose(
-        actual.theta - theta, shared.snapshot() - theta, rtol=1e-2, atol=1e-6)
 
   def test_reports(self):
     result = subprocess.run(
@@ -64,106 +25,77 @@ class BenchmarkTest(absltest.TestCase):
     report = json.loads(result.stdout)
     self.assertEqual(list(report), ['matrix product'])
     self.assertGreater(report['matrix product']['gflops'], 0)
-    self.assertIn(f"{report['matrix product']['gflops']:,.0f} GFLOP/s",
-                  benchmark.table(report))
+    self.assertIn('gflops', benchmark.table(report))
 
-  def test_counts_the_steps_of_an_environment(self):
-    steps = []
-    original = gridlu.GridLU.step
-
-    def step(environment, action):
-      steps.append(action)
-      return original(environment, action)
-
-    start = time.perf_counter()
-    with mock.patch.object(gridlu.GridLU, 'step', step):
-      rate = parts.environment_steps(0.1, {})['steps_per_second']
-    seconds = time.perf_counter() - start
-    # The first 2,000 steps are not counted; all took the whole time.
-    self.assertBetween(
-        rate, (len(steps) - 2000) / seconds, (len(steps) - 2000) / 0.1)
+  @pytest.mark.slow
+  def test_measures_and_exports_what_the_flags_say(self):
+    tiny = ['--policy_workers=3', '--policy_threads=3', '--rollout_length=4',
+            '--batch_size=4', '--replay_size=64', '--episode_length=8',
+            '--steps_per_discriminator_update=12',
+            '--reward_prediction_replay_size=8']
+    results = benchmark.measure(
+        ['matrix product', 'round of 15 workers', 'training, lockstep'],
+        ['--seconds=0.2', *tiny])
+    benchmark._add_shares(results)
+    self.assertGreater(results['round of 15 workers']['milliseconds'], 0)
+    self.assertGreater(
+        results['round of 15 workers']['milliseconds'],
+        results['round of 15 workers']['policy_gradients_milliseconds'])
+    self.assertGreater(results['training, lockstep']['share'], 0)
+    path = os.path.join(self.create_tempdir().full_path, 'round.hlo')
+    subprocess.run(
+        [sys.executable, '-m', 'agile_tf.benchmark', f'--export={path}', *tiny],
+        check=True)
+    self.assertGreater(os.path.getsize(path), 10_000)
 
   def test_the_costs_are_of_the_arithmetic_that_is_done(self):
-    self.assertEqual(benchmark.FILTERED_ROWS, convolutions._MIN_ROWS)
+    self.assertEqual(benchmark._FILTERED_ROWS, convolutions._MIN_ROWS)
 
-  def test_ceilings_are_of_the_matrix_products_rate(self):
+  def test_shares_are_of_the_matrix_products_rate(self):
     lockstep = 'training, lockstep'
     cost = benchmark.MEASUREMENTS[lockstep][1]
     results = {
         'matrix product': {'gflops': 80.0},
         lockstep: {'steps_per_second': 500.0},
-        'discriminator update': {'milliseconds': 90.0},
-        'dm_env steps': {'steps_per_second': 9.0}}
-    benchmark._add_ceilings(results)
+        'discriminator iteration': {'milliseconds': 95.0}}
+    benchmark._add_shares(results)
     # 80 GFLOP/s are 80,000 MFLOP/s.
-    self.assertAlmostEqual(results[lockstep]['ceiling'], 80_000 / cost)
     self.assertAlmostEqual(results[lockstep]['share'], 500 * cost / 80_000)
-    # An update takes 3,600 MFLOP, 45 of 90 milliseconds.
-    self.assertAlmostEqual(results['discriminator update']['ceiling'], 45)
-    self.assertAlmostEqual(results['discriminator update']['share'], 0.5)
-    self.assertNotIn('ceiling', results['dm_env steps'])
-    del results['matrix product'], results[lockstep]['ceiling']
-    benchmark._add_ceilings(results)
-    self.assertNotIn('ceiling', results[lockstep])
-
-  def test_shares_are_of_the_ceiling(self):
-    text = benchmark.table({
-        'training, lockstep': dict(
-            steps_per_second=610.0, ceiling=1000.0, share=0.61,
-            compile_seconds=9.0, peak_gigabytes=2.0)})
-    for part in '610 steps/s', '61%', '9 s', '2.0 GB':
-      self.assertIn(part, text)
+    # An iteration takes 3,800 MFLOP, 47.5 of 95 milliseconds.
+    self.assertAlmostEqual(results['discriminator iteration']['share'], 0.5)
+    self.assertNotIn('share', results['matrix product'])
 
   def test_compares_checkouts_in_turn(self):
     rates = iter([100., 150., 100., 200., 100., 180., 300., 100., 100., 190.])
     asked = []
 
-    def measured(checkout, arguments):
-      asked.append((checkout, arguments[0]))
-      return {'training, lockstep': {'steps_per_second': next(rates)}}
+    def measured(names, arguments, checkout):
+      asked.append(checkout)
+      return {name: {'steps_per_second': next(rates)} for name in names}
 
-    with mock.patch.object(benchmark, '_measure_checkout', measured):
-      results = benchmark.compare(['training, lockstep'], '/before', 1.0, {})
+    with mock.patch.object(benchmark, 'measure', measured):
+      results = benchmark.compare(['training, lockstep'], '/before', [])
     self.assertEqual(results, {'training, lockstep': {
         'before': 100.0, 'after': 180.0, 'ratio': 1.8}})
-    self.assertEqual([checkout == '/before' for checkout, _ in asked],
+    self.assertEqual([checkout == '/before' for checkout in asked],
                      5 * [True, False])
-    self.assertRegex('training, lockstep', asked[0][1].split('=')[1])
-    self.assertIn('1.80', benchmark.comparison_table(results))
-
-  def test_a_directory_that_is_no_checkout_is_named(self):
-    folder = self.create_tempdir().full_path
-    with (mock.patch.object(benchmark.subprocess, 'run') as run,
-          self.assertRaisesRegex(
-              config_lib.ConfigError, 'has no agile_tf/benchmark.py')):
-      benchmark.compare(['matrix product'], folder, 1.0, {})
-    run.assert_not_called()
 
   def test_milliseconds_are_better_when_fewer(self):
     times = iter(5 * [100., 50.])
     with mock.patch.object(
-        benchmark, '_measure_checkout', side_effect=lambda *_: {
-            'discriminator update': {'milliseconds': next(times)}}):
-      results = benchmark.compare(['discriminator update'], 'before', 1.0, {})
-    self.assertEqual(results['discriminator update']['ratio'], 2)
+        benchmark, 'measure', side_effect=lambda *_: {
+            'discriminator iteration': {'milliseconds': next(times)}}):
+      results = benchmark.compare(['discriminator iteration'], 'before', [])
+    self.assertEqual(results['discriminator iteration']['ratio'], 2)
 
-  def test_selects_by_name(self):
-    self.assertEqual(benchmark.select(''), list(benchmark.MEASUREMENTS))
-    self.assertEqual(benchmark.select('^training, lock'), [
-        'matrix product', 'training, lockstep'])
-    self.assertEqual(
-        benchmark.select('^training, lock', always=()), ['training, lockstep'])
-    for pattern, problem in (('(', 'not a regular expression'),
-                             ('nonsense', 'found in none of')):
-      with self.assertRaisesRegex(config_lib.ConfigError, problem):
-        benchmark.select(pattern)
-
-  def test_exports_the_round(self):
-    path = os.path.join(self.create_tempdir().full_path, 'round.hlo')
-    benchmark.export(path, tiny.config())
-    self.assertGreater(os.path.getsize(path), 10_000)
-    with self.assertRaisesRegex(config_lib.ConfigError, 'cannot be written'):
-      benchmark.export('/no/such/file', tiny.config())
+  def test_wrong_flags_are_named(self):
+    for flag, message in (('--only=(', 'not a regular expression'),
+                          ('--only=nonsense', 'is found in none of'),
+                          (f'--against={self.create_tempdir().full_path}',
+                           'has no agile_tf/benchmark.py')):
+      result = programs.call(benchmark, flag)
+      self.assertEqual(result.returncode, 1)
+      self.assertIn(message, result.stderr)
 
 
 if __name__ == '__main__':

@@ -1,5 +1,6 @@
 """Tests for choosing a checkpoint by its modelled reward."""
 
+import dataclasses
 import glob
 import os
 from unittest import mock
@@ -70,7 +71,9 @@ class ChooseTest(absltest.TestCase):
 
   def test_a_run_without_a_reward_model_is_named_before_any_is_played(self):
     folder = self.create_tempdir().full_path
-    config_lib.save(tiny.config(reward='environment'), f'{folder}/config.json')
+    config_lib.save(
+        dataclasses.asdict(tiny.config(reward='environment')),
+        f'{folder}/config.json')
     with (mock.patch.object(trained, 'load') as load,
           self.assertRaisesRegex(config_lib.ConfigError, 'no reward model')):
       choose.compare([self.run_dir, folder], 2, 0)

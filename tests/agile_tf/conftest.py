@@ -9,10 +9,9 @@ import functools
 import pytest
 import tensorflow as tf
 
-from agile_tf.agent import actors
-from agile_tf.agent import gradients as gradients_lib
 from agile_tf.agent import networks
-from agile_tf.agent import rewards
+from agile_tf.agent import programs
+from agile_tf.recipe import averaging
 from agile_tf.training import building
 from tests.agile_tf import tiny
 
@@ -23,19 +22,18 @@ tf.config.set_logical_device_configuration(
 
 _OF_WORLD = (
     'world', 'instructions', 'held_out', 'held_out_share', 'held_out_seed',
-    'physics', 'episode_length', 'solved_starts', 'truncate', 'noop')
+    'physics', 'episode_length', 'solved_starts', 'truncate')
 
 
 def _shared_worlds(make):
   worlds = {}
 
-  def make_world(config, held_out=False, only='', flag='instructions',
-                 draw=None):
+  def make_world(config, held_out=False, only='', draw=None):
     if draw is not None:
-      return make(config, held_out, only, flag, draw)
+      return make(config, held_out, only, draw)
     key = (*(getattr(config, name) for name in _OF_WORLD), held_out, only)
     if config.world != 'relations' or key not in worlds:
-      worlds[key] = make(config, held_out, only, flag)
+      worlds[key] = make(config, held_out, only)
     return worlds[key]
 
   return make_world
@@ -48,12 +46,10 @@ def shared_programs():
   patch.setattr(building, 'make_world', _shared_worlds(building.make_world))
   for module, name in (
       (networks, 'policy'), (networks, 'discriminator'),
-      (actors, 'play_program'), (actors, 'act_program'),
-      (rewards, 'modelled_program'), (rewards, 'decisions_program'),
-      (gradients_lib, 'policy_gradients_program'),
-      (gradients_lib, 'discriminator_gradients_program')):
+      (programs, 'Programs'), (averaging, 'AveragedPrograms')):
     shared = functools.cache(getattr(module, name))
     tiny.SHARED.append(shared)
     patch.setattr(module, name, shared)
+  patch.setattr(building.Builder, 'programs', staticmethod(programs.Programs))
   yield
   patch.undo()

@@ -9,8 +9,9 @@ import numpy as np
 import agile_tf
 from agile_tf import config as config_lib
 from agile_tf import export_networks
-from agile_tf import launch
 from agile_tf.training import checkpoints
+from agile_tf.training import run as run_lib
+from gridlu import program
 from tests.agile_tf import tiny
 from tests.gridlu import programs
 
@@ -78,11 +79,10 @@ class ExportNetworksTest(absltest.TestCase):
     output = self._export()
     with self.assertRaisesRegex(
         checkpoints.CheckpointError, 'networks alone.*--initial_policy'):
-      launch.build(tiny.config(run_dir=output), lambda: None)
-    config = tiny.config(
+      run_lib.build(tiny.builder(run_dir=output), lambda: None)
+    trainer, run = run_lib.build(tiny.builder(
         run_dir=self.create_tempdir().full_path, initial_policy=output,
-        reward='frozen', reward_model=output)
-    trainer, run = launch.build(config, lambda: None)
+        reward='frozen', reward_model=output), lambda: None)
     run.close()
     expected = checkpoints.load(self.run_dir).arrays
     assert trainer.discriminator is not None
@@ -96,7 +96,7 @@ class ExportNetworksTest(absltest.TestCase):
     output = self.create_tempdir().full_path
     with open(os.path.join(output, 'mine'), 'w', encoding='utf-8'):
       pass
-    with self.assertRaisesRegex(export_networks.ExportError, 'not empty'):
+    with self.assertRaisesRegex(program.UserError, 'not empty'):
       export_networks.export(self.run_dir, output)
     self.assertEqual(os.listdir(output), ['mine'])
 

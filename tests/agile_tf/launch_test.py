@@ -13,16 +13,18 @@ import pytest
 import tensorflow as tf
 
 from agile_tf import config as config_lib
-from agile_tf import launch
 from agile_tf.agent import workers
+from agile_tf.training import building
 from agile_tf.training import checkpoints
+from agile_tf.training import run as run_lib
 from agile_tf.training import run_lock
 from agile_tf.training import trainer as trainer_lib
+from gridlu import program
 from tests.agile_tf import tiny
 
 
 def _train(run_dir, **changes):
-  launch.train(tiny.config(run_dir=run_dir, **changes))
+  run_lib.train(tiny.builder(run_dir=run_dir, **changes))
 
 
 def _pictures(run_dir):
@@ -52,7 +54,8 @@ class LaunchTest(parameterized.TestCase):
   @classmethod
   def setUpClass(cls):
     super().setUpClass()
-    cls.run_dir = tiny.train_for(cls, image_minutes=1e-6)
+    with mock.patch.object(run_lib, '_IMAGE_MINUTES', 1e-6):
+      cls.run_dir = tiny.train_for(cls)
 
   def test_a_run_leaves_its_files(self):
     config = config_lib.load(os.path.join(self.run_dir, 'config.json'))
@@ -75,7 +78,8 @@ class LaunchTest(parameterized.TestCase):
   def test_the_same_command_goes_on(self):
     run_dir = self.create_tempdir().full_path
     for steps in (32, 40, 64):
-      _train(run_dir, steps=steps, image_minutes=1e-6)
+      with mock.patch.object(run_lib, '_IMAGE_MINUTES', 1e-6):
+        _train(run_dir, steps=steps)
     # The same rows as in one go, but for the times.
     rows = tiny.rows(run_dir)
     columns = [name for name in rows[0] if 'seconds' not in name and
@@ -131,15 +135,15 @@ class LaunchTest(parameterized.TestCase):
   def test_a_configuration_that_cannot_be_read_is_not_replaced(self):
     run_dir = self.create_tempdir().full_path
     path = os.path.join(run_dir, 'config.json')
-    config_lib.save(tiny.config(batch_size=8), path)
+    config_lib.save(tiny.builder(batch_size=8).saved(), path)
     error = OSError(errno.EIO, os.strerror(errno.EIO))
     with mock.patch('os.stat', side_effect=error):
       with self.assertRaisesRegex(
           config_lib.ConfigError, 'batch_size: 8 there, 4 here'):
-        launch.check_same_run(tiny.config(run_dir=run_dir))
+        run_lib.check_same_run(tiny.builder(run_dir=run_dir))
     with mock.patch('builtins.open', side_effect=error):
       with self.assertRaisesRegex(config_lib.ConfigError, 'Input/output'):
-        launch.check_same_run(tiny.config(run_dir=run_dir))
+        run_lib.check_same_run(tiny.builder(run_dir=run_dir))
 
   def test_a_refused_start_leaves_no_directory(self):
     run_dir = os.path.join(self.create_tempdir().full_path, 'run')
@@ -187,12 +191,12 @@ class LaunchTest(parameterized.TestCase):
     config = tiny.config(run_dir=self.create_tempdir().full_path)
     seconds = [100.0]
     with mock.patch.object(
-        launch.time, 'monotonic', side_effect=lambda: seconds[0]):
-      trainer = trainer_lib.Trainer(config)
-      run = launch.Run(config, trainer, lambda: None)
+        run_lib.time, 'monotonic', side_effect=lambda: seconds[0]):
+      trainer = trainer_lib.Trainer(building.Builder(config))
+      run = run_lib.Run(building.Builder(config), trainer, lambda: None)
       self.addCleanup(run.close)
       with (mock.patch.object(trainer, 'row') as row,
-            mock.patch.object(launch.logging, 'warning') as warning):
+            mock.patch.object(run_lib.logging, 'warning') as warning):
         for steps, now, entropy in (
             (16, 104.0, 1.0), (32, 105.0, 0.0), (48, 113.0, 0.0),
             (64, 114.0, 1.0), (80, 115.0, 0.0)):
@@ -211,12 +215,13 @@ class LaunchTest(parameterized.TestCase):
 
   def test_pictures_and_checkpoints_come_when_their_time_has_passed(self):
     config = tiny.config(run_dir=self.create_tempdir().full_path,
-                         image_minutes=1.0, checkpoint_minutes=3.0)
+                         checkpoint_minutes=3.0)
     seconds, shown, saved = [100.0], [], []
-    with mock.patch.object(
-        launch.time, 'monotonic', side_effect=lambda: seconds[0]):
-      trainer = trainer_lib.Trainer(config)
-      run = launch.Run(config, trainer, lambda: None)
+    with (mock.patch.object(
+        run_lib.time, 'monotonic', side_effect=lambda: seconds[0]),
+          mock.patch.object(run_lib, '_IMAGE_MINUTES', 1.0)):
+      trainer = trainer_lib.Trainer(building.Builder(config))
+      run = run_lib.Run(building.Builder(config), trainer, lambda: None)
       self.addCleanup(run.close)
       episodes = iter([None, None] + ['an episode'] * 1000)
       save = run.save
@@ -241,8 +246,8 @@ class LaunchTest(parameterized.TestCase):
   def test_a_checkpoint_comes_after_the_row_that_is_due(self):
     config = tiny.config(run_dir=self.create_tempdir().full_path,
                          steps_per_discriminator_update=100)
-    trainer = trainer_lib.Trainer(config)
-    run = launch.Run(config, trainer, lambda: None)
+    trainer = trainer_lib.Trainer(building.Builder(config))
+    run = run_lib.Run(building.Builder(config), trainer, lambda: None)
     self.addCleanup(run.close)
     while trainer.schedule.steps < 20:  # There is a row every 16.
       trainer.schedule.begin('policy')
@@ -251,8 +256,8 @@ class LaunchTest(parameterized.TestCase):
     row, = tiny.rows(config.run_dir)
     steps = trainer.schedule.steps
     self.assertEqual(int(row['steps']), steps)
-    resumed = trainer_lib.Trainer(config)
-    other = launch.Run(config, resumed, lambda: None)
+    resumed = trainer_lib.Trainer(building.Builder(config))
+    other = run_lib.Run(building.Builder(config), resumed, lambda: None)
     self.addCleanup(other.close)
     self.assertEqual(resumed.schedule.steps, steps)
     other.tick()
@@ -276,7 +281,7 @@ class LaunchTest(parameterized.TestCase):
 
     with mock.patch.object(trainer_lib.Trainer, 'iterate_policy', iterate):
       with self.assertRaisesRegex(
-          run_lock.RunLockError, f'{run_dir} was removed or moved'):
+          program.UserError, f'{run_dir} was removed or moved'):
         _train(run_dir, steps=10_000)
     if how == 'moved':  # There it goes on, and nothing was made here.
       self.assertEqual(os.listdir(folder), ['other'])
@@ -290,20 +295,21 @@ class LaunchTest(parameterized.TestCase):
     run_dir = os.path.join(self.create_tempdir().full_path, 'run')
     os.mkdir(run_dir)
     with run_lock.hold(run_dir) as check_lock:
-      _, run = launch.build(tiny.config(run_dir=run_dir), check_lock)
+      _, run = run_lib.build(tiny.builder(run_dir=run_dir), check_lock)
       self.addCleanup(run.close)
       shutil.rmtree(run_dir)
       for _ in range(2):
-        with self.assertRaises(run_lock.RunLockError):
+        with self.assertRaises(program.UserError):
           run.save()
         os.makedirs(run_dir, exist_ok=True)
       self.assertEmpty(os.listdir(run_dir))
 
   def test_a_head_start_is_saved_as_it_goes(self):
-    config = tiny.config(run_dir=self.create_tempdir().full_path,
-                         discriminator_head_start=4)
-    trainer = trainer_lib.Trainer(config)
-    run = launch.Run(config, trainer, lambda: None)
+    builder = tiny.builder(run_dir=self.create_tempdir().full_path,
+                           discriminator_head_start=4)
+    config = builder.config
+    trainer = trainer_lib.Trainer(builder)
+    run = run_lib.Run(builder, trainer, lambda: None)
     self.addCleanup(run.close)
     for count in range(1, 4):
       self.assertFalse(trainer.schedule.may('policy'))
@@ -319,14 +325,12 @@ class LaunchTest(parameterized.TestCase):
     changes = dict(
         # As many as act by minimal filtering.
         policy_workers=6, initialization='he', policy_update='averaged',
-        policy_optimizer='adam', policy_epsilon=1e-8,
-        discriminator_optimizer='adam', discriminator_epsilon=1e-8,
+        optimizer='adam', policy_epsilon=1e-8, discriminator_epsilon=1e-8,
         batch_size=8, mismatched_share=0.5, reward_prediction=True,
         reward_prediction_goals=2, discriminator_actors=2,
         discriminator_head_start=3, all_workers_write=True,
         anticipated_negative_rate_steps=48, instructions='SameLocation',
-        first_steps=32, first_instructions='red', first_distance=3,
-        repeated_share=0.5, policy_features='discriminator',
+        near_goal_steps=32, near_goal_distance=3, repeated_share=0.5,
         max_column_norm=0.0)
     whole, parts = (self.create_tempdir().full_path for _ in range(2))
     _train(whole, **changes, steps=96)
@@ -340,8 +344,8 @@ class LaunchTest(parameterized.TestCase):
 
   def test_nothing_is_saved_once_a_worker_has_failed(self):
     config = tiny.config(run_dir=self.create_tempdir().full_path)
-    trainer = trainer_lib.Trainer(config)
-    run = launch.Run(config, trainer, lambda: None)
+    trainer = trainer_lib.Trainer(building.Builder(config))
+    run = run_lib.Run(building.Builder(config), trainer, lambda: None)
     self.addCleanup(run.close)
     trainer.schedule.begin('policy')
     trainer.schedule.abandon(RuntimeError('injected'))
@@ -350,8 +354,8 @@ class LaunchTest(parameterized.TestCase):
 
   def test_what_is_not_finite_is_not_saved(self):
     config = tiny.config(run_dir=self.create_tempdir().full_path)
-    trainer = trainer_lib.Trainer(config)
-    run = launch.Run(config, trainer, lambda: None)
+    trainer = trainer_lib.Trainer(building.Builder(config))
+    run = run_lib.Run(building.Builder(config), trainer, lambda: None)
     self.addCleanup(run.close)
     state = trainer.policy.state()
     name = trainer.policy.layout.names[0]
@@ -374,7 +378,7 @@ class LaunchTest(parameterized.TestCase):
                     dict(policy_workers=4, policy_threads=2)):
       with self.assertRaisesRegex(
           checkpoints.CheckpointError, f'--{[*changes][-1]}: .* there'):
-        trainer_lib.Trainer(tiny.config(**changes)).load(
+        trainer_lib.Trainer(tiny.builder(**changes)).load(
             checkpoints.load(self.run_dir))
 
   def test_a_frozen_reward_model_is_another_runs(self):

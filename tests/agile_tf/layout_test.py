@@ -1,6 +1,8 @@
 """Tests which package may import which, and how many levels there are."""
 
 import os
+import pathlib
+import re
 import subprocess
 import sys
 
@@ -17,7 +19,7 @@ _MAY_IMPORT = {
     'agent': set(),
     'training': {'agent', 'config'},
     'evaluation': {'training', 'agent', 'config'},
-    'speed': {'training', 'agent', 'config'},
+    'recipe': {'training', 'agent', 'config'},
     'reproduction': {'config'},
     'config': set(),
     'presets': set(),
@@ -25,7 +27,9 @@ _MAY_IMPORT = {
 _PROGRAMS = {
     'benchmark', 'choose', 'evaluate', 'export_networks', 'figures', 'hparams',
     'judge', 'launch', 'own_world', 'sweep', 'watch'}
-_MOST_LEVELS = 6
+# launch, run, threads, trainer, building, workers, programs, networks, modules
+# and fast.convolutions.
+_MOST_LEVELS = 10
 
 
 def _package(module):
@@ -65,6 +69,13 @@ class LayoutTest(absltest.TestCase):
         [sys.executable, '-c', '\n'.join([
             'import sys', *(f'import agile_tf.{name}' for name in _PROGRAMS),
             "assert 'tensorflow' not in sys.modules"])], check=True)
+
+  def test_the_paper_knows_nothing_of_the_recipe(self):
+    words = re.compile(
+        'anneal|mismatch|repeats|repeated|head.start|near.goal', re.IGNORECASE)
+    for path in pathlib.Path(_FOLDER, 'agent').rglob('*.py'):
+      for line in path.read_text('utf-8').splitlines():
+        self.assertIsNone(words.search(line), f'{path}: {line}')
 
   def test_only_the_programs_read_flags(self):
     for module, names in imports.imported(_FOLDER).items():

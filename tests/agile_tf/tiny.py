@@ -1,8 +1,8 @@
 """A run that is small enough for a test."""
 
 import csv
+import dataclasses
 import os
-import socket
 import tempfile
 from typing import Any
 
@@ -10,8 +10,11 @@ from absl import flags as absl_flags
 from absl.testing import absltest
 
 from agile_tf import config as config_lib
-from agile_tf import launch
 from agile_tf import presets
+from agile_tf.recipe import builder as builder_lib
+from agile_tf.recipe import settings
+from agile_tf.training import building
+from agile_tf.training import run as run_lib
 
 # Functions whose results runs share, see conftest.py.
 SHARED: list[Any] = []
@@ -35,10 +38,30 @@ def config(**changes) -> config_lib.Config:
 
 def read(arguments: list[str]) -> config_lib.Config:
   """Returns the settings that agile_tf.launch reads from its arguments."""
+  return read_builder(arguments).config
+
+
+def read_all(arguments: list[str]) -> dict[str, Any]:
+  """Returns all settings by name, with those of the recipe."""
+  values = read_builder(arguments).saved()
+  recipe = values.pop(config_lib.RECIPE, {})
+  return values | dataclasses.asdict(settings.Recipe()) | recipe
+
+
+def builder(**changes) -> building.Builder:
+  """Returns what makes a tiny AGILE run, with the recipe's settings too."""
+  return read_builder(flags(**changes))
+
+
+def read_builder(arguments: list[str]) -> building.Builder:
+  """Returns what agile_tf.launch makes of its arguments."""
   values = absl_flags.FlagValues()
-  config_lib.define_flags(values)
+  config_lib.define_flags(config_lib.Config, values)
+  config_lib.define_flags(settings.Recipe, values)
   values(presets.expand(['launch', *arguments]))
-  return config_lib.from_flags(values)
+  return builder_lib.make(
+      config_lib.from_flags(values),
+      config_lib.from_flags(values, settings.Recipe))
 
 
 def _folder(test_class: type[absltest.TestCase]) -> str:
@@ -55,8 +78,8 @@ def save_for(test_class: type[absltest.TestCase], **changes) -> str:
   nothing of training is compiled.
   """
   run_dir = _folder(test_class)
-  _, run = launch.build(
-      config(run_dir=run_dir, **changes), lambda: None)
+  _, run = run_lib.build(
+      builder(run_dir=run_dir, **changes), lambda: None)
   run.save()
   run.close()
   return run_dir
@@ -68,15 +91,8 @@ def rows(run_dir: str) -> list[dict[str, str]]:
     return list(csv.DictReader(file))
 
 
-def free_address() -> str:
-  """Returns 'HOST:PORT' on the loopback, where nothing listens yet."""
-  with socket.socket() as listener:
-    listener.bind(('127.0.0.1', 0))
-    return f'127.0.0.1:{listener.getsockname()[1]}'
-
-
 def train_for(test_class: type[absltest.TestCase], **changes) -> str:
   """Trains once for all tests of a class; returns the run's directory."""
   run_dir = _folder(test_class)
-  launch.train(config(run_dir=run_dir, **changes))
+  run_lib.train(builder(run_dir=run_dir, **changes))
   return run_dir

@@ -1,19 +1,16 @@
 """Tests for agile_tf.watch, without a terminal and in one."""
 
 import os
-import subprocess
-import sys
 import types
 from unittest import mock
 
 from absl.testing import absltest
-from absl.testing import parameterized
 import numpy as np
 from PIL import Image
 
 import agile_tf
+from agile_tf import config as config_lib
 from agile_tf import watch
-from agile_tf.agent import worlds
 from agile_tf.evaluation import trained as trained_lib
 import gridlu
 from gridlu import recording as recording_lib
@@ -22,16 +19,6 @@ from gridlu import screen
 from tests.agile_tf import tiny
 from tests.gridlu import boards
 from tests.gridlu import terminal
-
-
-class CommandTest(parameterized.TestCase):
-
-  @parameterized.parameters(
-      ('space', 'step'), ('right', 'step'), ('p', 'play'), ('+', 'faster'),
-      ('=', 'faster'), ('-', 'slower'), ('n', 'next'), ('q', 'quit'),
-      ('left', None), ('unknown', None))
-  def test_command(self, key, expected):
-    self.assertEqual(watch.command(key), expected)
 
 
 class WatchTest(absltest.TestCase):
@@ -103,7 +90,9 @@ class WatchTest(absltest.TestCase):
     self.assertIsNone(show.delay)
     show.press('p')
     self.assertEqual(show.delay, .5)
-    show.press('+')
+    show.press('=')  # + without Shift.
+    self.assertEqual(show.delay, .25)
+    self.assertTrue(show.press('unknown'))
     self.assertEqual(show.delay, .25)
     for _ in range(9):
       show.press('-')
@@ -125,32 +114,16 @@ class WatchTest(absltest.TestCase):
     self.assertLen(show.steps, 1)
     self.assertFalse(show.press('q'))
 
-  def test_recording(self):
+  def test_a_run_without_a_reward_model(self):
     recording = recording_lib.Recording()
-    show = self._show(recording=recording)
+    show = watch.Show(
+        self.trained._replace(phi=None), 'a run', 1, recording=recording)
     for key in ('space', 'space', 'n', 'space'):
       show.press(key)
     path = os.path.join(self.create_tempdir().full_path, 'run.gif')
     self.assertEqual(recording.save(path), f'{path}: 5 states of 2 episodes')
-
-  def test_a_run_without_a_reward_model(self):
-    show = watch.Show(self.trained._replace(phi=None), 'a run', seed=1)
-    show.press('space')
     self.assertIn('this run has no reward model', self._text(show))
     self.assertIsNone(show.steps[-1].probability)
-
-  def test_another_world_is_refused(self):
-    class Other:
-      observation_shape = (32, 32, 3)
-
-      @staticmethod
-      def make_environment(seed):
-        del seed
-        return object()
-
-    with self.assertRaisesRegex(
-        worlds.WorldError, r'\[32, 32, 3\]; expected a run of a GridLU world'):
-      watch.Show(self.trained._replace(world=Other), 'a run')
 
   def test_at_a_terminal(self):
     path = os.path.join(self.create_tempdir().full_path, 'run.gif')
@@ -178,58 +151,33 @@ class WatchTest(absltest.TestCase):
             np.asarray(gif.convert('RGB'))[8:232:4, 8:232:4],
             rendering.render(step.state))
 
-  def test_bad_input_is_named(self):
-    good = dict(run_dir=self.run_dir, checkpoint=None, seed=1, greedy=False,
-                instructions='', record=None)
-    for changes, message in (
-        (dict(run_dir='/no/run'), 'There is no /no/run'),
-        (dict(checkpoint=7), 'no checkpoint of step 7; it has'),
-        (dict(instructions='Norh'), 'Norh matches none of the'),
-        (dict(record='run.mp4'), 'expected the name of a .gif file')):
-      values = types.SimpleNamespace(**(good | changes))
-      with (mock.patch.object(watch.flags, 'FLAGS', values),
-            mock.patch.object(screen, 'check_terminal'),
-            mock.patch.object(watch.machine, 'prepare'),
-            mock.patch.object(screen, 'show') as show):
-        with self.assertRaisesRegex(SystemExit, f'Error: .*{message}'):
-          watch.main(['watch'])
-        show.assert_not_called()
-
-  def test_some_instructions(self):
-    values = types.SimpleNamespace(
+  def _main(self, **changes):
+    """Starts the program; returns what it would show."""
+    values = types.SimpleNamespace(**(dict(
         run_dir=self.run_dir, checkpoint=None, seed=1, greedy=False,
-        instructions=r"Color\('(red|blue)'", record=None)
+        instructions='', record=None) | changes))
     with (mock.patch.object(watch.flags, 'FLAGS', values),
-          mock.patch.object(screen, 'check_terminal'),
+          mock.patch.object(screen, 'check_terminal') as self.check,
           mock.patch.object(watch.machine, 'prepare'),
           mock.patch.object(screen, 'show') as show):
       watch.main(['watch'])
-    view, = show.call_args.args
-    seen = set()
-    for _ in range(10):
-      seen.add(screen.plain(view.lines())[0])
-      view.press('n')
-    self.assertGreater(len(seen), 1)
-    for instruction in seen:
-      self.assertRegex(instruction, "'red'|'blue'")
+    return show.call_args.args[0]
 
-  def test_a_wrong_run_dir_is_named_before_the_terminal(self):
-    values = types.SimpleNamespace(
-        run_dir='/no/run', checkpoint=None, seed=1, greedy=False,
-        instructions='', record=None)
-    with (mock.patch.object(watch.flags, 'FLAGS', values),
-          mock.patch.object(screen, 'check_terminal') as check):
-      with self.assertRaisesRegex(SystemExit, 'There is no /no/run'):
-        watch.main(['watch'])
-      check.assert_not_called()
-
-  def test_without_a_terminal(self):
-    run = subprocess.run(
-        [sys.executable, '-m', 'agile_tf.watch', f'--run_dir={self.run_dir}'],
-        text=True, stdin=subprocess.DEVNULL, capture_output=True, check=False)
-    self.assertEqual(run.returncode, 1)
-    self.assertIn('standard input is not a terminal', run.stderr)
-    self.assertNotIn('Traceback', run.stderr)
+  def test_bad_input_is_named(self):
+    other = self.create_tempdir().full_path
+    config_lib.save(
+        config_lib.Config(world='no.such:world'), f'{other}/config.json')
+    for changes, message in (
+        (dict(run_dir='/no/run'), 'There is no /no/run'),
+        (dict(run_dir=other), 'world=no.such:world; expected a run of relati'),
+        (dict(record='run.mp4'), 'expected the name of a .gif file'),
+        (dict(checkpoint=7), 'no checkpoint of step 7; it has'),
+        (dict(instructions='Norh'), 'Norh matches none of the')):
+      with self.assertRaisesRegex(SystemExit, f'Error: .*{message}'):
+        self._main(**changes)
+      # A wrong directory is named whether there is a terminal or not.
+      self.assertEqual(
+          self.check.called, not {'run_dir', 'record'} & {*changes})
 
 
 if __name__ == '__main__':

@@ -199,22 +199,6 @@ class GridLUTest(parameterized.TestCase):
       np.testing.assert_array_equal(environment.state.blocks,
                                     restored.state.blocks)
 
-  def test_a_state_of_version_0_1_0_has_no_start(self):
-    environment, other = (
-        gridlu.GridLU(seed=seed, solved_starts=True) for seed in range(2))
-    _play(environment, 5)
-    saved = environment.get_state()
-    del saved['start'], saved['solved_starts']
-    with self.assertRaisesRegex(ValueError, 'with solved_starts=True'):
-      gridlu.GridLU(seed=1).set_state(saved)
-    other.set_state(saved)
-    np.testing.assert_array_equal(
-        world.pack(other.state), world.pack(environment.state))
-    other.step(4)
-    other.repeat()  # Begins where it was restored.
-    np.testing.assert_array_equal(
-        world.pack(other.state), world.pack(environment.state))
-
   def test_instances_are_drawn_for_the_physics(self):
     asked = []
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from gridlu import goal_dataset
 from gridlu import language
+from gridlu import program
 
 _INSTRUCTIONS = (
     language.relations_instructions() + language.arrangements_instructions())
@@ -93,7 +94,7 @@ class GoalDatasetTest(absltest.TestCase):
     message = ''
     try:
       return goal_dataset.load(path)
-    except goal_dataset.GoalDatasetError as error:
+    except program.UserError as error:
       message = str(error)
     self.assertStartsWith(message, path)
     return None
@@ -135,7 +136,7 @@ class GoalDatasetTest(absltest.TestCase):
     hypothesis.assume(before is None or not (
         before.dtype == arrays[name].dtype and
         before.shape == arrays[name].shape))
-    with self.assertRaises(goal_dataset.GoalDatasetError):
+    with self.assertRaises(program.UserError):
       goal_dataset.load(path)
 
 

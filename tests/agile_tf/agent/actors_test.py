@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from agile_tf.agent import actors
 from agile_tf.agent import networks
+from agile_tf.agent import programs as programs_lib
 from agile_tf.agent import worlds
 import gridlu
 from gridlu import world as board
@@ -53,26 +54,26 @@ def _gridlu():
   """One world and policy for all tests, which compile for them once."""
   # Some starts are goal states, so that there is some reward.
   world = worlds.gridlu_world(episode_length=_EPISODE, solved_starts=True)
-  return world, networks.policy('nmn', world.grammar, world.image_shape,
+  policy = networks.policy('nmn', world.grammar, world.image_shape,
       num_actions=world.num_actions)
+  return world, policy, programs_lib.Programs(policy, None, world)
 
 
 def _gridlu_actors(delayed=(False,) * _WIDTH, greedy=False, **episodes):
   """An actor of each kind with the same seeds, and policy parameters."""
-  compiled_for, policy = _gridlu()
-  # The length of episodes, and how they end, are not in the programs.
-  world = worlds.gridlu_world(
-      **episodes, solved_starts=True) if episodes else compiled_for
+  world, policy, programs = _gridlu()
+  if episodes:
+    # The length of episodes, and how they end, are not in the programs.
+    world = worlds.gridlu_world(**episodes, solved_starts=True)
+    compiled, programs = programs, programs_lib.Programs(policy, None, world)
+    programs.play, programs.act = compiled.play, compiled.act
   # Larger than the initial ones, so that actions depend on what is seen.
   theta = tf.constant(2 * policy.initial(3))
   both = [
-      kind(world, program(policy, compiled_for),
-           [world.make_environment(seed) for seed in range(_WIDTH)],
+      kind(programs, [world.make_environment(seed) for seed in range(_WIDTH)],
            [np.random.default_rng(seed) for seed in range(_WIDTH)], _LENGTH,
            delayed, greedy)
-      for kind, program in (
-          (actors.CompiledActor, actors.play_program),
-          (actors.EnvironmentActor, actors.act_program))]
+      for kind in (actors.CompiledActor, actors.EnvironmentActor)]
   return both, theta
 
 
@@ -95,15 +96,15 @@ def _countdown():
       [f'wait {n}' for n in range(1, 6)])
   policy = networks.policy('nmn', world.grammar, world.image_shape,
       num_actions=world.num_actions)
-  return (world, actors.act_program(policy, world),
+  return (programs_lib.Programs(policy, None, world),
           tf.constant(policy.initial(0)))
 
 
 def _countdown_actor(environment):
   """An actor of one worker, and the policy's parameters."""
-  world, act, theta = _countdown()
+  programs, theta = _countdown()
   return actors.EnvironmentActor(
-      world, act, [environment], [np.random.default_rng(0)], _LENGTH,
+      programs, [environment], [np.random.default_rng(0)], _LENGTH,
       [False]), theta
 
 
@@ -134,7 +135,7 @@ class RolloutsTest(parameterized.TestCase):
     self.assertGreater(len(actions), 1)
 
   def test_greedy_takes_the_likeliest_action(self):
-    world, policy = _gridlu()
+    world, policy, _ = _gridlu()
     for greedy in True, False:
       (actor, _), theta = _gridlu_actors(greedy=greedy)
       rollout = actor.play(theta)
@@ -202,60 +203,6 @@ class RolloutsTest(parameterized.TestCase):
     self.assertEqual(played[0], [3, 0, 3, 0])
     self.assertEqual(played[1:], [[3] * _WIDTH] * 3)
 
-  @parameterized.parameters(0, 1)
-  def test_repeats_episodes_of_some_workers(self, kind):
-    (*both,), theta = _gridlu_actors()
-    actor, twin = both[kind], _gridlu_actors()[0][kind]
-
-    def episode(actor):
-      rollouts = [actor.play(theta) for _ in range(_EPISODE // _LENGTH)]
-      self.assertTrue(rollouts[-1].ended.all())
-      np.testing.assert_array_equal(rollouts[0].again, rollouts[-1].again)
-      return rollouts[0]
-
-    first = episode(actor)
-    actor.repeat([0, 2], 1.0)
-    actor.repeat([1], 0.0)
-    # As a checkpoint leaves it, before the repetition.
-    twin.load(json.loads(json.dumps(actor.state())))
-    second = episode(actor)
-    self._assert_equal(episode(twin), second)
-    third = episode(actor)
-    for w in range(_WIDTH):
-      for one, other, equal in ((first, second, w in (0, 2)),
-                                (second, third, False)):
-        starts = [
-            (each.instructions[w], each.observations[0, w].tobytes())
-            for each in (one, other)]
-        self.assertEqual(starts[0] == starts[1], equal, w)
-        self.assertEqual(other.again[w], equal, w)
-
-  @parameterized.parameters(0, 1)
-  def test_a_checkpoint_within_a_repeated_episode(self, kind):
-    (*both,), theta = _gridlu_actors()
-    actor, twin = both[kind], _gridlu_actors()[0][kind]
-    for _ in range(_EPISODE // _LENGTH):
-      actor.play(theta)
-    actor.repeat([0, 2], 1.0)
-    actor.play(theta)
-    twin.load(json.loads(json.dumps(actor.state())))
-    self.assertEqual(
-        twin.play(theta).again.tolist(), [True, False, True, False])
-    self.assertFalse(twin.play(theta).again.any())
-
-  def test_repeats_with_a_probability(self):
-    (actor, _), theta = _gridlu_actors()
-    starts, repeated = None, []
-    for _ in range(50):
-      rollout = actor.play(theta)
-      if starts is not None:
-        repeated += [
-            (a == b).all() for a, b in zip(starts, rollout.observations[0])]
-      starts = rollout.observations[0]
-      actor.play(theta)
-      actor.repeat(range(_WIDTH), 0.25)
-    self.assertBetween(np.mean(repeated), 0.15, 0.35)
-
   @pytest.mark.slow
   def test_long_play_equals_the_environment(self):
     world = worlds.gridlu_world(physics=board.IMMOVABLE_RED_RECTS)
@@ -266,7 +213,7 @@ class RolloutsTest(parameterized.TestCase):
         [world.make_environment(seed) for seed in range(width)]
         for _ in range(2))
     actor = actors.CompiledActor(
-        world, actors.play_program(policy, world), environments,
+        programs_lib.Programs(policy, None, world), environments,
         [np.random.default_rng(seed) for seed in seeds.spawn(width)], length,
         [w % 2 == 1 for w in range(width)])
     theta = tf.constant(policy.initial(0))
@@ -307,11 +254,11 @@ class RolloutsTest(parameterized.TestCase):
         self._assert_equal(rollout, restored.play(theta))
 
   def test_environments_are_saved_from_their_first_episode_on(self):
-    world, act, theta = _countdown()
+    programs, theta = _countdown()
 
     def make_actor():
       return actors.EnvironmentActor(
-          world, act, [SavedCountdown([5, 2, 1])], [np.random.default_rng(0)],
+          programs, [SavedCountdown([5, 2, 1])], [np.random.default_rng(0)],
           _LENGTH, [False])
 
     actor = make_actor()

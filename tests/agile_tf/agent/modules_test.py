@@ -5,13 +5,13 @@ from absl.testing import parameterized
 import numpy as np
 import tensorflow as tf
 
-from agile_tf.agent import convolutions
 from agile_tf.agent import instructions
 from agile_tf.agent import modules
+from agile_tf.agent.fast import convolutions
 from gridlu import language
 from tests.agile_tf.agent import network_oracles
 
-_PAPER = modules.INITIALIZATIONS['paper']
+_PAPER = modules.Initialization()
 _RELATIONS = [str(text) for text in language.relations_instructions()]
 _ARRANGEMENTS = [str(text) for text in language.arrangements_instructions()]
 

@@ -9,8 +9,10 @@ import pytest
 import tensorflow as tf
 
 from agile_tf.agent import instructions
+from agile_tf.agent import modules
 from agile_tf.agent import networks
 from agile_tf.agent import worlds
+from agile_tf.recipe import initialization
 from gridlu import language
 from gridlu import tasks
 from tests.agile_tf.agent import network_oracles
@@ -241,7 +243,7 @@ class NetworksTest(parameterized.TestCase):
         _initial(networks.policy(model, self._grammar, _SHAPE, 5, name)
                  if kind == 'policy' else
                  networks.discriminator(model, self._grammar, _SHAPE, name), 5)
-        for name in ('he', 'paper'))
+        for name in (initialization.HE, modules.Initialization()))
     for name, value in he.items():
       is_relu = name.endswith('/w') and not any(
           part in name for part in (
@@ -254,24 +256,6 @@ class NetworksTest(parameterized.TestCase):
         ratio = 0.01  # A uniform policy to begin with.
       np.testing.assert_allclose(
           value, ratio * paper[name], rtol=1e-5, err_msg=name)
-
-  @parameterized.product(
-      kind=('policy', 'discriminator'), model=('nmn', 'lstm'))
-  def test_vectors_of_tokens_may_have_a_sigma_of_1(self, kind, model):
-    make = networks.policy if kind == 'policy' else networks.discriminator
-    arguments = model, self._grammar, _SHAPE, *([5] * (kind == 'policy'))
-    unit, paper = (_initial(make(*arguments, name), 5)
-                   for name in ('unit_tokens', 'paper'))
-    larger = set()
-    for name, value in unit.items():
-      of_token = value.shape[:1] == (12,) and len(value.shape) == 2
-      ratio = 12**0.5 if of_token else 1  # The square root of the tokens.
-      np.testing.assert_allclose(
-          value, ratio * paper[name], rtol=1e-5, err_msg=name)
-      if of_token:
-        larger.add(name.rsplit('/', 1)[-1])
-    self.assertEqual(
-        larger, {'gamma', 'beta'} if model == 'nmn' else {'embeddings'})
 
   @parameterized.parameters('policy', 'discriminator')
   def test_initial_values_follow_from_the_seed(self, kind):

@@ -118,17 +118,6 @@ class ReplayTest(parameterized.TestCase):
     buffer.add(*_triples(2, 2, every=100))
     self.assertEqual(buffer.sample_with_rewards(rng, 4)[2].sum(), 0)
 
-  def test_not_balanced(self):
-    """All entries are equally likely: a tenth of them has a reward."""
-    buffer = replay.ReplayBuffer(50, 2, [2, 3])
-    buffer.add(*_triples(0, 50, every=10))
-    codes, observations, positive = buffer.sample_with_rewards(
-        np.random.default_rng(0), 50_001, balanced=False)
-    self._assert_whole(codes, observations)
-    np.testing.assert_array_equal(positive, codes[:, 0] % 10 == 0)
-    # 1,000 of each, with a standard deviation of 31.
-    np.testing.assert_allclose(np.bincount(codes[:, 0]), 1000, atol=160)
-
   @parameterized.parameters(4, 7, 11, 30)
   def test_state_round_trip(self, added):
     buffer = replay.ReplayBuffer(7, 2, [2, 3])

@@ -7,6 +7,7 @@ from absl.testing import parameterized
 import numpy as np
 import tensorflow as tf
 
+from agile_tf.agent import programs
 from agile_tf.agent import rewards
 
 
@@ -69,18 +70,17 @@ class RewardsTest(parameterized.TestCase):
 
     phi = tf.constant([-5.6])
     logits = states[1:, :, 0] - np.float32(5.6)
-    values, decided = rewards.modelled_program(
-        discriminator, world, form, 0.1)(phi, states, codes)
+    made = programs.Programs(None, discriminator, world, reward_form=form)
+    values, decided = made.reward(phi, states, codes)
     np.testing.assert_allclose(
         values, rewards.modelled(tf.constant(logits), form, 0.1), rtol=1e-5)
     # The threshold is D's and not its logit's: state 6 is accepted.
-    for each in decided, rewards.decisions_program(
-        discriminator, world)(phi, states, codes):
+    for each in decided, made.decide(phi, states, codes):
       np.testing.assert_array_equal(each, states[1:, :, 0] > 5)
 
   def test_ground_truth(self):
     rollout = mock.Mock(true_rewards=np.array([[0, 1]], np.float32))
-    values, decisions = rewards.GroundTruth(0.1)(rollout)
+    values, decisions = rewards.ground_truth(rollout, 0.1)
     self.assertEqual(values.dtype, np.float32)
     np.testing.assert_array_equal(values, np.array([[0, .1]], np.float32))
     np.testing.assert_array_equal(decisions, [[False, True]])

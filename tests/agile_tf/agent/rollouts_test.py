@@ -17,8 +17,7 @@ def _rollout():
   return rollouts.Rollout(
       states.reshape([_LENGTH + 1, _WIDTH, 1]),
       np.array([[7], [8], [9]], np.int32), zeros.astype(np.int32), zeros,
-      zeros, mask, np.array([False, True, False]), np.zeros([_WIDTH], bool),
-      ('go',) * _WIDTH)
+      zeros, mask, np.array([False, True, False]), ('go',) * _WIDTH)
 
 
 class RolloutsTest(absltest.TestCase):
@@ -39,9 +38,6 @@ class RolloutsTest(absltest.TestCase):
     self.assertEqual(codes[:, 0].tolist(), [7, 8, 7, 8, 7, 7])
     # s_1 of both, s_2 of both, then s_3 and s_4 of worker 0.
     self.assertEqual(observations[:, 0].tolist(), [3, 4, 6, 7, 9, 12])
-    same, before = _rollout().pairs(before=True)
-    np.testing.assert_array_equal(same, codes)
-    self.assertEqual(before[:, 0].tolist(), [0, 1, 3, 4, 6, 9])
 
 
 if __name__ == '__main__':

@@ -12,12 +12,12 @@ from dm_env import specs
 import numpy as np
 import pytest
 
-from agile_tf import launch
 from agile_tf import own_world
 from agile_tf.agent import instructions
 from agile_tf.agent import worlds
 from agile_tf.evaluation import trained
 from agile_tf.training import checkpoints
+from agile_tf.training import run as run_lib
 from gridlu import goal_dataset
 from gridlu import language
 from gridlu import relations
@@ -123,12 +123,12 @@ class WorldsTest(parameterized.TestCase):
     own_world.write_goal_examples(goals, count=40)
     run_dir = os.path.join(folder, 'run')
     with mock.patch.object(own_world, 'GOALS', goals):
-      launch.train(tiny.config(
+      run_lib.train(tiny.builder(
           world='agile_tf.own_world:make_world', instructions='',
           episode_length=30, model=model, run_dir=run_dir, steps=40,
           rollout_length=5, all_workers_write=True, dataset_size=131072,
           steps_per_discriminator_update=10))
-      run = trained.load(run_dir)
+      run = trained.load(run_dir, world='agile_tf.own_world:make_world')
     checkpoint = checkpoints.load(run_dir)
     self.assertGreaterEqual(checkpoint.values['steps'], 40)
     self.assertGreater(checkpoint.values['totals']['discriminator_updates'], 0)
@@ -174,37 +174,6 @@ class WorldsTest(parameterized.TestCase):
     self.assertLessEqual(drawn, pairs)
     self.assertGreater(len(drawn), 150)  # 184 are expected.
 
-  def test_mismatched_examples(self):
-    world = worlds.gridlu_world()
-    dataset = goal_dataset.generate('relations', 200, seed=1)
-    examples = worlds.GoalExamples(dataset, world)
-    codes, observations = examples.sample_mismatched(
-        np.random.default_rng(0), 2000)
-    own: dict[bytes, set[bytes]] = {}
-    for i, state in zip(dataset.instruction, dataset.states):
-      own.setdefault(state.tobytes(), set()).add(
-          world.grammar.encode([dataset.instructions[i]])[0].tobytes())
-    for code, state in zip(codes, observations):
-      self.assertNotEqual(own[state.tobytes()], {code.tobytes()})
-    # Nearly all of them are negatives.
-    texts = [str(x) for x in language.relations_instructions()]
-    numbers = {code.tobytes(): i
-               for i, code in enumerate(world.grammar.encode(texts))}
-    truth = relations.satisfied(
-        relations.encode(language.relations_instructions())[
-            [numbers[code.tobytes()] for code in codes]],
-        board.unpack(observations))
-    self.assertBetween(truth.mean(), 0.01, 0.15)
-
-  def test_mismatched_examples_of_one_instruction(self):
-    world = worlds.gridlu_world()
-    one = goal_dataset.generate(
-        'relations', 20, seed=1,
-        instructions=language.relations_instructions()[:1])
-    with self.assertRaisesRegex(worlds.WorldError, '--mismatched_share'):
-      worlds.GoalExamples(one, world).sample_mismatched(
-          np.random.default_rng(0), 2)
-
   def test_examples_of_another_world_are_refused(self):
     image = np.zeros([2, 40, 40, 3], np.uint8)
     index = np.zeros([2], np.int32)
@@ -246,9 +215,6 @@ class WorldsTest(parameterized.TestCase):
     with self.assertRaisesRegex(ValueError, 'at least one'):
       worlds.gridlu_world(instructions=())
 
-  def test_policies_lack_noop_unless_asked(self):
-    self.assertEqual(worlds.gridlu_world().num_actions, 5)
-    self.assertEqual(worlds.gridlu_world(noop=True).num_actions, 6)
 
 
 if __name__ == '__main__':

@@ -1,82 +1,103 @@
 """Tests for the report on judged episodes."""
 
+import contextlib
 import json
 
 from absl.testing import absltest
+from absl.testing import parameterized
+import numpy as np
 
 from agile_tf.evaluation import judge_report
-from agile_tf.evaluation import played
-from tests.agile_tf.evaluation import judged
+from gridlu import program
 
 
-class ReportTest(absltest.TestCase):
+class ReportTest(parameterized.TestCase):
 
-  def test_counts_by_the_number_of_blocks(self):
-    report = judge_report.summarize(
-        judged.cases(), [True, True, False, False], 'checker')
-    self.assertEqual(report, {
-        'episodes': 4, 'judged': 4, 'automatic_judge': 'checker',
-        'person': {
-            'all': {'episodes': 4, 'rate': .5,
-                    'interval': played.interval(2, 4)},
-            '4 blocks': {'episodes': 2, 'rate': 1.0,
-                         'interval': played.interval(2, 2)},
-            '8 blocks': {'episodes': 2, 'rate': 0.0,
-                         'interval': played.interval(0, 2)}},
-        'automatic': {
-            name: {'episodes': n, 'rate': .5,
-                   'interval': played.interval(n // 2, n)}
-            for name, n in (('all', 4), ('4 blocks', 2), ('8 blocks', 2))},
-        'agreement': {
-            'episodes': 2, 'rate': .5, 'interval': played.interval(2, 4),
-            'person_alone': 1, 'automatic_alone': 1}})
-    self.assertEqual(list(report['person']), ['all', '4 blocks', '8 blocks'])
-    json.dumps(report)
+  def setUp(self):
+    super().setUp()
+    folder = self.create_tempdir().full_path
+    self.enter_context(contextlib.chdir(folder))
+    self._write('cases.json', {'page': 'p', 'cases': [
+        {'groups': ['all', f'{blocks} blocks'],
+         'verdicts': {'checker': checker, 'reward model': True}}
+        for blocks, checker in (
+            (4, True), (4, True), (4, False), (8, False), (8, False))]})
 
-  def test_a_person_who_is_not_done_stays_blind(self):
-    report = judge_report.summarize(judged.cases(), [True], 'checker')
-    self.assertEqual(report['judged'], 1)
-    self.assertEqual(report['person']['all']['rate'], 1.0)
-    self.assertNotIn('8 blocks', report['person'])
-    self.assertNotIn('automatic', report)
-    self.assertNotIn('agreement', report)
+  def _write(self, name, content):
+    with open(name, 'w', encoding='utf-8') as file:
+      file.write(content if isinstance(content, str) else json.dumps(content))
 
-  def test_the_automatic_judge_alone(self):
-    report = judge_report.summarize(judged.cases(), None, 'checker')
-    self.assertEqual(report['judged'], 4)
-    self.assertEqual(report['automatic']['8 blocks']['rate'], .5)
-    self.assertNotIn('person', report)
-    self.assertNotIn('agreement', report)
+  def _answer(self, name, answers, page='p'):
+    self._write(name, {'page': page, 'rater': name, 'answers': answers})
 
-  def test_without_answers_there_is_nothing_to_say(self):
-    report = judge_report.summarize(judged.cases(), [], 'checker')
-    self.assertEqual(
-        report, {'episodes': 4, 'judged': 0, 'automatic_judge': 'checker'})
-    self.assertEqual(judge_report.table(report), '0 of 4 episodes are judged.')
+  def test_rates_and_agreement(self):
+    self._answer('a.json', 'yyyyn')
+    self._answer('b.json', 'yynnn')
+    report = judge_report.report('cases.json', ['a.json', 'b.json'])
+    rates = {(name, group): (row['episodes'], row['rate'])
+             for name, groups in report['success'].items()
+             for group, row in groups.items()}
+    self.assertEqual(rates, {
+        ('a.json', 'all'): (5, .8), ('a.json', '4 blocks'): (3, 1),
+        ('a.json', '8 blocks'): (2, .5),
+        ('b.json', 'all'): (5, .4), ('b.json', '4 blocks'): (3, 2 / 3),
+        ('b.json', '8 blocks'): (2, 0),
+        ('checker', 'all'): (5, .4), ('checker', '4 blocks'): (3, 2 / 3),
+        ('checker', '8 blocks'): (2, 0),
+        ('reward model', 'all'): (5, 1), ('reward model', '4 blocks'): (3, 1),
+        ('reward model', '8 blocks'): (2, 1)})
+    # (r + z^2 / 2n) / (1 + z^2 / n) for r = 4/5 and its half width, z = 1.96.
+    np.testing.assert_allclose(
+        report['success']['a.json']['all']['interval'], (.3755, .9638),
+        atol=5e-5)
+    agreement = {tuple(row['judges']): row for row in report['agreement']}
+    self.assertLen(agreement, 6)
+    # They agree on 3 of 5. By chance on .8 * .4 + .2 * .6 = .44.
+    row = agreement['a.json', 'b.json']
+    self.assertEqual((row['rate'], row['episodes']), (.6, 5))
+    self.assertAlmostEqual(row['kappa'], (.6 - .44) / (1 - .44))
+    self.assertAlmostEqual(agreement['b.json', 'checker']['kappa'], 1)
+    self.assertEqual(agreement['a.json', 'reward model']['rate'], .8)
+    # One who always says yes agrees with others no more than by chance.
+    self.assertAlmostEqual(agreement['a.json', 'reward model']['kappa'], 0)
+    lines = judge_report.table(report).splitlines()
+    self.assertIn('a.json                  all    5    80.0 %   37.6 to 96.4 %',
+                  lines)
+    self.assertIn('a.json and b.json agree in 60.0 % (23.1 to 88.2 %), kappa '
+                  '0.29', lines)
 
-  def test_without_an_automatic_judge_the_person_stands_alone(self):
-    cases = [case._replace(blocks=None, verdict=None)
-             for case in judged.cases()[:2]]
-    report = judge_report.summarize(cases, [True, False], 'checker')
-    self.assertEqual(list(report['person']), ['all'])
-    self.assertNotIn('automatic', report)
-    self.assertNotIn('agreement', report)
-    self.assertRegex(judge_report.table(report), r'all +person +2 +50\.0 %')
+  def test_kappa_of_two_who_always_say_yes_is_not_defined(self):
+    self._answer('a.json', 'yyyyy')
+    report = judge_report.report('cases.json', ['a.json'])
+    row = report['agreement'][1]
+    self.assertEqual(row['judges'], ['a.json', 'reward model'])
+    self.assertEqual((row['rate'], row['kappa']), (1, None))
+    self.assertIn('kappa -', judge_report.table(report))
 
-  def test_the_table_is_readable(self):
-    text = judge_report.table(
-        judge_report.summarize(
-            judged.cases(), [True, True, False, True], 'checker'))
-    lines = text.splitlines()
-    self.assertEqual([' '.join(line.split()) for line in lines[:3]], [
-        'episodes judge count success 95 % interval',
-        'all person 4 75.0 % 30.1 to 95.4 %',
-        'all checker 4 50.0 % 15.0 to 85.0 %'])
-    self.assertLen(lines, 1 + 3 * 2 + 2)
-    self.assertIn('agree on 1 of them (25.0 %', lines[-1])
-    self.assertIn(
-        'the person alone: 2; for the checker alone: 1.', lines[-1])
-    self.assertLessEqual(max(map(len, lines[:-1])), 80)
+  @parameterized.parameters(
+      ('', 'b.json cannot be read'), ('{"answers"', 'b.json cannot be read'),
+      ('[]', 'answers, page, rater'), ('3', 'b.json cannot be read'),
+      ({'page': 'p', 'answers': 'yyyyy'}, 'answers, page, rater'),
+      ({'page': 'q', 'rater': 1, 'answers': 'yyyyy'}, 'another page'),
+      ({'page': 'p', 'rater': 1, 'answers': 'yyy'}, '3 answers; .* 5 epi'),
+      ({'page': 'p', 'rater': 1, 'answers': 'yyyyx'}, 'expected y or n'),
+      ({'page': 'p', 'rater': 1, 'answers': None}, 'expected y or n'),
+      ({'page': 'p', 'rater': 'a.json', 'answers': 'nnnnn'},
+       'a.json and b.json have the answers of one person'))
+  def test_files_that_cannot_be_used(self, content, message):
+    self._answer('a.json', 'yyyyy')
+    self._write('b.json', content)
+    with self.assertRaisesRegex(program.UserError, message):
+      judge_report.report('cases.json', ['a.json', 'b.json'])
+
+  def test_a_file_that_is_given_twice_or_is_missing(self):
+    self._answer('a.json', 'yyyyy')
+    with self.assertRaisesRegex(program.UserError, 'answers of one person'):
+      judge_report.report('cases.json', ['a.json', 'a.json'])
+    with self.assertRaisesRegex(program.UserError, 'c.json cannot be read'):
+      judge_report.report('cases.json', ['c.json'])
+    with self.assertRaisesRegex(program.UserError, 'cases, page'):
+      judge_report.report('a.json', ['a.json'])
 
 
 if __name__ == '__main__':

@@ -1,7 +1,11 @@
-"""Tests for loading a policy and a reward model as functions."""
+"""Tests for what a run has learned: functions, and played episodes."""
 
+import contextlib
+import dataclasses
 import os
+import pathlib
 import re
+import sys
 from unittest import mock
 
 from absl.testing import absltest
@@ -9,7 +13,7 @@ import numpy as np
 
 import agile_tf
 from agile_tf import config as config_lib
-from agile_tf.evaluation import playing
+from agile_tf.agent import rollouts
 from agile_tf.evaluation import trained
 from agile_tf.training import checkpoints
 from gridlu import world
@@ -56,29 +60,6 @@ class TrainedTest(absltest.TestCase):
     with self.assertRaisesRegex(config_lib.ConfigError, 'nowhere'):
       agile_tf.load_policy('nowhere')
 
-  def test_plays_with_its_own_parameters(self):
-    loaded = trained.load(self.run_dir)
-    with mock.patch.object(playing.Player, 'play') as play:
-      loaded.play(7, 3, True)
-    play.assert_called_once_with(loaded.theta, loaded.phi, 7, 3, True)
-
-  def test_networks_alone_are_enough(self):
-    """A shipped checkpoint needs no slots, buffers or random states."""
-    whole = checkpoints.load(self.run_dir)
-    run_dir = self.create_tempdir().full_path
-    config_lib.save(tiny.config(), os.path.join(run_dir, 'config.json'))
-    loaded = trained.load(self.run_dir)
-    names = {f'{group}:{name}'
-             for group, network in (('policy', loaded.policy),
-                                    ('discriminator', loaded.discriminator))
-             for name in network.layout.names}
-    values = {key: whole.values[key] for key in ('config', 'steps', 'tokens')}
-    checkpoints.save(run_dir, whole.values['steps'], checkpoints.Checkpoint(
-        {name: whole.arrays[name] for name in names}, values), keep=1)
-    alone = trained.load(run_dir)
-    np.testing.assert_array_equal(alone.theta, loaded.theta)
-    np.testing.assert_array_equal(alone.phi, loaded.phi)
-
   def test_the_world_of_another_side_and_physics(self):
     run_dir = tiny.save_for(type(self), held_out='strings', held_out_share=.5)
     sides = []
@@ -108,6 +89,164 @@ class TrainedTest(absltest.TestCase):
       state = world.unpack(np.asarray(
           rules.step(on_it, np.array([world.Action.INTERACT], np.int32))))
       self.assertEqual(bool(state.carrying[0]), carries)
+
+_WORLD = """
+import pathlib
+pathlib.Path(__file__).with_suffix('.imported').touch()
+import numpy as np
+from agile_tf import own_world
+def make():
+  return own_world.make_world()
+"""
+
+
+class WorldTest(absltest.TestCase):
+  """A run's config.json alone decides of no import."""
+
+  def setUp(self):
+    super().setUp()
+    self.folder = self.create_tempdir()
+    self.run_dir = self.folder.mkdir('run').full_path
+    self.enter_context(contextlib.chdir(self.folder.full_path))
+    self.enter_context(mock.patch.object(sys, 'path', [*sys.path]))
+
+  def _save(self, world_name, where):
+    """Writes a run's configuration and its world's module."""
+    config_lib.save(
+        dataclasses.asdict(config_lib.Config(world=world_name)),
+        os.path.join(self.run_dir, 'config.json'))
+    return pathlib.Path(self.folder.create_file(
+        where, content=_WORLD).full_path).with_suffix('.imported')
+
+  def test_a_world_is_imported_only_if_it_is_named(self):
+    imported = self._save('a_named_world:make', 'a_named_world.py')
+    for load in (agile_tf.load_policy, agile_tf.load_reward_model,
+                 trained.load):
+      for named, message in (
+          ('', 'add --world with the same name'),
+          ('a_named_world:other', "on the world 'a_named_world:make'")):
+        with self.assertRaisesRegex(config_lib.ConfigError, message):
+          load(self.run_dir, world=named)
+        self.assertFalse(imported.exists())
+      # It is imported, and then there is no checkpoint.
+      with self.assertRaises(checkpoints.CheckpointError):
+        load(self.run_dir, world='a_named_world:make')
+      self.assertTrue(imported.exists())
+      imported.unlink()
+      del sys.modules['a_named_world']
+    self.assertNotIn(self.run_dir, sys.path)
+
+  def test_nothing_is_imported_from_the_runs_directory(self):
+    for name, where, path in (
+        ('its_world', 'run/its_world.py', [self.run_dir]),
+        ('its_world', 'run/code/its_world.py', [f'{self.run_dir}/code']),
+        ('run.its_world', 'run/its_world.py', []),
+        ('run', 'run/__init__.py', [])):
+      imported = self._save(f'{name}:make', where)
+      with mock.patch.object(sys, 'path', [*path, *sys.path]):
+        with self.assertRaisesRegex(
+            config_lib.ConfigError, 'in the directory of the run'):
+          trained.load(self.run_dir, world=f'{name}:make')
+      self.assertFalse(imported.exists())
+    imported = self._save('its_world:make', 'run/its_world.py')
+    with (contextlib.chdir(self.run_dir),
+          self.assertRaisesRegex(config_lib.ConfigError, 'another directory')):
+      trained.load('.', world='its_world:make')
+    self.assertFalse(imported.exists())
+
+  def test_a_world_of_gridlu_need_not_be_named(self):
+    run_dir = tiny.save_for(type(self))
+    for named in '', 'relations':
+      self.assertEqual(trained.load(run_dir, world=named).steps, 0)
+    with self.assertRaisesRegex(config_lib.ConfigError, 'leave --world out'):
+      trained.load(run_dir, world='arrangements')
+
+
+# Worker 0 has episodes of 3 steps, worker 1 of 5. Rollouts have 2.
+_LENGTHS = (3, 5)
+
+
+class _Actor:
+  """Plays episodes whose states are numbered.
+
+  State s of a worker's episode e is 10 e + s, and where nothing was played 99.
+  """
+
+  def __init__(self):
+    self._episodes, self._steps = [0, 0], [0, 0]
+
+  def play(self, theta):
+    assert theta == 'theta'
+    observations = np.full([3, 2, 1], 99, np.uint8)
+    mask = np.zeros([2, 2], np.float32)
+    ended = np.zeros([2], bool)
+    for w, length in enumerate(_LENGTHS):
+      played = min(2, length - self._steps[w])
+      first = 10 * self._episodes[w] + self._steps[w]
+      observations[:played + 1, w, 0] = first + np.arange(played + 1)
+      mask[:played, w] = 1
+      self._steps[w] += played
+      if self._steps[w] == length:
+        ended[w] = True
+        self._episodes[w] += 1
+        self._steps[w] = 0
+    zeros = np.zeros([2, 2], np.float32)
+    return rollouts.Rollout(
+        observations, np.zeros([2, 1], np.int32), zeros.astype(np.int32),
+        zeros, zeros, mask, ended, ('short', 'long'))
+
+
+class PlayTest(absltest.TestCase):
+
+  def _play(self, count, phi='phi', seed=0, greedy=False):
+    """Plays with two workers; also returns how the actor was made."""
+    world_ = mock.Mock()
+    world_.make_environment.side_effect = lambda seed: seed
+    # What is a goal state, and what D accepts, can be told from the number.
+    world_.truth.side_effect = (
+        lambda rollout: rollout.observations[1:, :, 0] % 10 == 3)
+    decide = mock.Mock(side_effect=lambda phi, observations, codes: mock.Mock(
+        numpy=lambda: observations[1:, :, 0] % 2 == 0))
+    run = trained.Trained(
+        tiny.config(), world_, 0, None, 'theta', None, phi,
+        mock.Mock(decide=decide))
+    with (mock.patch.object(trained, '_BATCH', 2),
+          mock.patch.object(trained.actors, 'make',
+                            return_value=_Actor()) as make):
+      return list(run.play(count, seed, greedy)), make.call_args.args[1:]
+
+  def test_short_episodes_are_no_likelier(self):
+    episodes, _ = self._play(5)
+    self.assertCountEqual([episode.instruction for episode in episodes],
+                          ['short'] * 3 + ['long'] * 2)
+
+  def test_episodes_are_of_their_own_states(self):
+    episodes, _ = self._play(4)
+    for text, length in zip(('short', 'long'), _LENGTHS):
+      ours = [each for each in episodes if each.instruction == text]
+      for number, episode in enumerate(ours):
+        states = 10 * number + np.arange(length + 1)
+        self.assertEqual(episode.start.tolist(), [states[0]])
+        self.assertEqual(episode.final.tolist(), [states[-1]])
+        self.assertEqual(
+            episode.truth.tolist(), (states[1:] % 10 == 3).tolist())
+        self.assertEqual(
+            episode.decisions.tolist(), (states[1:] % 2 == 0).tolist())
+        self.assertEqual(episode.success, text == 'short')
+    episodes, _ = self._play(2, phi=None)
+    self.assertEqual([episode.decisions for episode in episodes], [None] * 2)
+
+  def test_the_seed_decides_everything_drawn(self):
+    def drawn(seed):
+      environments, rngs, *_ = self._play(2, seed=seed)[1]
+      return [*environments, *(rng.integers(2**60) for rng in rngs)]
+
+    self.assertEqual(drawn(3), drawn(3))
+    both = drawn(3) + drawn(4)
+    self.assertLen(set(both), len(both))
+    for greedy in False, True:
+      _, (_, _, length, delayed, chosen) = self._play(2, greedy=greedy)
+      self.assertEqual((length, delayed, chosen), (2, [False] * 2, greedy))
 
 
 if __name__ == '__main__':

@@ -1,5 +1,6 @@
-"""Tests for results: which runs belong together, and means over seeds."""
+"""Tests for results: which runs belong together, and the lines of figures."""
 
+import dataclasses
 import os
 
 from absl.testing import absltest
@@ -11,132 +12,130 @@ from agile_tf.reproduction import results
 from tests.agile_tf import finished
 
 
-class ResultsTest(absltest.TestCase):
+class LoadTest(absltest.TestCase):
 
-  def test_mean_over_seeds(self):
-    mean = results.mean_curve(
-        [finished.run(entropy=[1, 2, 3, 4]), finished.run(entropy=[3, 2]),
-         finished.run(entropy=[np.nan] * 4)], 'entropy')
-    np.testing.assert_allclose(mean.mean, [2, 2, 3, 4])
-    np.testing.assert_allclose(mean.deviation, [2**.5, 0, 0, 0])
-    np.testing.assert_allclose(mean.steps, [10, 20, 30, 40], atol=.3)
-    np.testing.assert_array_equal(mean.complete, [True, True, False, False])
+  def setUp(self):
+    super().setUp()
+    self._folder = self.create_tempdir()
 
-  def test_rows_of_threads_stand_where_they_happen_to(self):
-    rng = np.random.default_rng(0)
-    steps = [10 * np.arange(1, 41) + rng.integers(0, 5, 40) for _ in range(3)]
-    mean = results.mean_curve(
-        [finished.run(seed=i, steps=steps[i], entropy=[value] * 40)
-         for i, value in enumerate((.2, .5, .8))], 'entropy')
-    np.testing.assert_allclose(mean.mean, .5)
-    np.testing.assert_allclose(mean.deviation, .3)
-    self.assertTrue(mean.complete.all())
-
-  def test_close_rows_are_averaged(self):
-    values = np.random.default_rng(0).uniform(size=10_000)
-    mean = results.mean_curve([finished.run(entropy=values)], 'entropy')
-    self.assertLen(mean.mean, 100)
-    np.testing.assert_allclose(
-        mean.mean, values.reshape(100, 100).mean(axis=1))
-
-  def test_nothing_to_average(self):
-    self.assertIsNone(
-        results.mean_curve([finished.run(entropy=[1])], 'success_rate'))
-    self.assertIsNone(results.mean_curve([], 'entropy'))
-
-  def test_end_is_the_mean_of_the_last_rows(self):
-    values = np.arange(100.)
-    values[95] = np.nan
-    self.assertEqual(
-        results.end(finished.run(entropy=values), 'entropy'),
-        np.mean([89, 90, 91, 92, 93, 94, 96, 97, 98, 99]))
-    self.assertTrue(np.isnan(results.end(finished.run(entropy=values), 'none')))
+  def _run(self, name, config=None, metrics='steps,entropy\n10,1\n'):
+    run_dir = self._folder.mkdir(name)
+    if metrics:
+      run_dir.create_file('metrics.csv', metrics)
+    if config:
+      config_lib.save(dataclasses.asdict(config),
+                      os.path.join(run_dir.full_path, 'config.json'))
+    return run_dir.full_path
 
   def test_runs_are_taken_from_anywhere(self):
-    folder = self.create_tempdir()
-    for name, seed in (('relations', 7), ('relations_seed2', 2)):
-      run_dir = folder.mkdir(name)
-      run_dir.create_file('metrics.csv', 'steps,entropy\n10,1\n20,2')
-      config_lib.save(config_lib.Config(seed=seed),
-                      os.path.join(run_dir.full_path, 'config.json'))
-    folder.mkdir('relations_seed5')  # A run without metrics yet.
-    paths = [os.path.join(folder.full_path, name) for name in (
-        'relations', 'relations_seed2/metrics.csv', 'relations_seed5')]
+    paths = [
+        self._run('relations', config_lib.Config(seed=7)),
+        os.path.join(self._run('relations_seed2', config_lib.Config(seed=2)),
+                     'metrics.csv'),
+        self._run('relations_seed5', metrics=''),
+        self._run('my-run.2'), self._run('chess_seed3')]
     with self.assertLogs('absl', 'WARNING') as logs:
-      runs = results.load(paths)['relations']
+      runs = results.load(paths)
     self.assertIn('relations_seed5 has no metrics.csv yet', logs.output[0])
-    self.assertEqual([run.seed for run in runs], [7, 2])
-    for run in runs:  # An incomplete row does not count.
-      np.testing.assert_array_equal(run.curve['entropy'], [1])
-    for seed in range(2):
-      run_dir = folder.mkdir(f'immovable_seed{seed}')
-      run_dir.create_file('metrics.csv', 'steps,entropy\n10,1\n')
-      config_lib.save(
-          config_lib.Config(
-              seed=seed, reward='frozen', reward_model=f'relations_seed{seed}',
-              initial_policy=f'relations_seed{seed}'),
-          os.path.join(run_dir.full_path, 'config.json'))
-    self.assertLen(results.load([
-        os.path.join(folder.full_path, f'immovable_seed{seed}')
-        for seed in range(2)])['immovable'], 2)
-    config_lib.save(
-        config_lib.Config(seed=2, episode_length=9),
-        os.path.join(folder.full_path, 'relations_seed2', 'config.json'))
+    self.assertEqual(
+        {name: [run.seed for run in found] for name, found in runs.items()},
+        {'relations': [7, 2], 'my-run.2': [0], 'chess': [3]})
+
+  def test_seeds_differ_in_where_they_begin_alone(self):
+    def config(seed, **changes):
+      return config_lib.Config(
+          seed=seed, reward='frozen', reward_model=f'relations_seed{seed}',
+          initial_policy=f'relations_seed{seed}', **changes)
+
+    paths = [self._run(f'immovable_seed{seed}', config(seed))
+             for seed in range(2)]
+    self.assertLen(results.load(paths)['immovable'], 2)
+    paths.append(self._run('immovable_seed2', config(2, episode_length=9)))
     with self.assertRaisesRegex(
         results.ResultError, 'other settings: --episode_length: 30 there, 9'):
       results.load(paths)
 
-  def test_any_run_can_be_read(self):
-    folder = self.create_tempdir()
-    for name in 'quickstart', 'my-run.2', 'chess_seed3':
-      folder.mkdir(name).create_file('metrics.csv', 'steps,entropy\n1,2\n')
-    runs = results.load([
-        os.path.join(folder.full_path, name)
-        for name in ('quickstart', 'my-run.2', 'chess_seed3')])
-    self.assertEqual(
-        {name: run.seed for name, (run,) in runs.items()},
-        {'quickstart': 0, 'my-run.2': 0, 'chess': 3})
-
   def test_refuses(self):
-    folder = self.create_tempdir()
     with self.assertRaisesRegex(curves.CurveError, 'expected the metrics.csv'):
-      results.load([folder.mkdir('empty').full_path])
-    twice = []
-    for name in 'relations', 'relations_seed0', 'relations_seed1':
-      run_dir = folder.mkdir(name)
-      run_dir.create_file('metrics.csv', 'steps\n1\n')
-      twice.append(run_dir.full_path)
+      results.load([self._run('empty', metrics='')])
     with self.assertRaisesRegex(results.ResultError, 'same variant and seed'):
-      results.load(twice)
-    config_lib.save(
-        config_lib.Config(seed=1), os.path.join(twice[2], 'config.json'))
-    with self.assertRaisesRegex(
-        results.ResultError, 'relations_seed0 has no config.json'):
-      results.load(twice[1:])
-
-  def test_points_are_evaluations_with_steps_and_interval(self):
-    success = {'all': {'rate': .5, 'interval': [.4, .7]}}
-    evaluations = (
-        {}, {'evaluation': {'steps': 30, 'success': success}},
-        {'seen': {'steps': 30, 'success': success}},
-        # As by versions that wrote less.
-        {'evaluation': {'success': success}},
-        {'evaluation': {'steps': 30, 'success': {'all': {'rate': .5}}}})
-    self.assertEqual(
-        results.points([
-            finished.run(success_rate=[.1])._replace(evaluations=found)
-            for found in evaluations]),
-        [results.Point(30, .5, .4, .7)])
+      results.load([self._run('relations'), self._run('relations_seed0')])
 
   def test_refuses_what_is_no_evaluation(self):
     for seed, text in enumerate((
         '{', '[]', '{"success": {}}', '{"success": {"all": {"rate": "0.5"}}}')):
-      run_dir = self.create_tempdir(f'immovable_seed{seed}')
-      run_dir.create_file('metrics.csv', 'steps\n1\n')
-      run_dir.create_file('tuned.json', text)
+      run_dir = self._run(f'immovable_seed{seed}')
+      with open(os.path.join(run_dir, 'tuned.json'), 'w') as file:
+        file.write(text)
       with self.assertRaisesRegex(
           results.ResultError, 'tuned.json has no success rate'):
-        results.load([run_dir.full_path])
+        results.load([run_dir])
+
+
+class LinesTest(absltest.TestCase):
+
+  def _curves(self, *runs, column='entropy'):
+    return list(results.curve_lines('AGILE', runs, column))
+
+  def test_seeds_have_the_same_intervals(self):
+    rng = np.random.default_rng(0)
+    steps = [10 * np.arange(1, 41) + rng.integers(0, 5, 40) for _ in range(3)]
+    lines = self._curves(*(
+        finished.run(seed=i, steps=steps[i], entropy=[value] * 40)
+        for i, value in enumerate((.2, .5, .8))))
+    x, y = results.stack(lines)
+    np.testing.assert_allclose(x, np.linspace(0, max(map(max, steps)), 41)[1:])
+    np.testing.assert_allclose(y.T, [[.2, .5, .8]] * 40)
+
+  def test_a_seed_is_missing_where_it_has_no_value(self):
+    x, y = results.stack(self._curves(
+        finished.run(entropy=[1, 2, 3, 4]), finished.run(entropy=[3, np.nan])))
+    np.testing.assert_allclose(x, [10, 20, 30, 40])
+    np.testing.assert_allclose(
+        y, [[1, 2, 3, 4], [3, np.nan, np.nan, np.nan]])
+
+  def test_close_rows_are_averaged(self):
+    values = np.random.default_rng(0).uniform(size=10_000)
+    line, = self._curves(finished.run(entropy=values))
+    np.testing.assert_allclose(
+        line.points[:, 1], values.reshape(100, 100).mean(axis=1))
+
+  def test_deviation_is_that_of_a_sample(self):
+    np.testing.assert_allclose(
+        results.deviation([[1, 2, 5], [3, 2, np.nan]]), [2**.5, 0, 0])
+
+  def test_evaluations_have_their_interval_if_it_is_known(self):
+    success = {'all': {'rate': .5, 'interval': [.4, .7]}}
+    for evaluations, expected in (
+        ({'evaluation': {'steps': 30, 'success': success}}, [30, .5, .4, .7]),
+        ({'evaluation': {'steps': 30, 'success': {'all': {'rate': .5}}}},
+         [30, .5, np.nan, np.nan]),
+        ({'evaluation': {'success': success}}, None), ({}, None)):
+      lines = self._curves(
+          finished.run(success_rate=[.1])._replace(evaluations=evaluations),
+          column='success_rate')
+      found = [line.points for line in lines
+               if line.source == results.EVALUATED]
+      np.testing.assert_array_equal(found, [] if expected is None else [
+          [expected]])
+
+  def test_lines_are_written_and_read(self):
+    path = os.path.join(self.create_tempdir().full_path, 'figure.csv')
+    lines = [
+        results.Line.of('A, "B"', results.OURS, 3, 'entropy', [1, 2], [.1, .2]),
+        results.Line.of('A', results.PAPER, '', 'entropy', 5, .5, .4, .6)]
+    results.write(path, lines)
+    for found, line in zip(results.read(path), lines, strict=True):
+      self.assertEqual(found[:4], line[:4])
+      np.testing.assert_allclose(found.points, line.points)
+
+  def test_refuses_other_files(self):
+    head = 'agent,source,seed,column,x,y,low,high\n'
+    for text in ('', 'run,seed\na,1\n', head + 'A,theirs,0,x,1,2,,\n',
+                 head + 'A,ours,0,x,many,2,,\n', head + 'A,ours\n'):
+      path = self.create_tempfile(content=text).full_path
+      with self.assertRaisesRegex(results.ResultError, 'the CSV file of a fig'):
+        results.read(path)
 
 
 if __name__ == '__main__':

@@ -8,14 +8,12 @@ from absl.testing import parameterized
 import numpy as np
 
 from agile_tf import config as config_lib
-from agile_tf.agent import gradients
-from agile_tf.agent import networks
 from agile_tf.agent import optimizers
+from agile_tf.agent import programs
 from agile_tf.training import building
-from agile_tf.training import curriculum
 from gridlu import goal_dataset
 from gridlu import language
-from gridlu import near_goals
+from gridlu import program
 from tests.agile_tf import tiny
 
 
@@ -44,58 +42,44 @@ class BuildingTest(parameterized.TestCase):
     none = tiny.config(world='arrangements', instructions='', dataset=path,
                        episode_length=4)
     with self.assertRaisesRegex(
-        goal_dataset.GoalDatasetError, 'no example of the instructions'):
+        program.UserError, 'no example of the instructions'):
       building.make_goal_examples(none, building.make_world(none))
 
-  @parameterized.parameters(
-      ('nmn', 'same', 'film_nmn', 'film_nmn'), ('lstm', 'same', 'lstm', 'lstm'),
-      ('nmn', 'lstm', 'film_nmn', 'lstm'), ('lstm', 'nmn', 'lstm', 'film_nmn'))
-  def test_networks_can_be_chosen_apart(self, model, other, *expected):
-    config = tiny.config(model=model, discriminator_model=other)
-    networks = building.make_networks(config, building.make_world(config))
-    for network, part in zip(networks, expected):
-      names = ' '.join(network.layout.names)
-      self.assertEqual(
-          ['film_nmn' in names, 'lstm' in names],
-          [part == 'film_nmn', part == 'lstm'])
-
-  def test_initialization_is_of_both_networks(self):
-    config = tiny.config(initialization='he')
-    world = building.make_world(config)
-    expected = (
-        networks.policy('nmn', world.grammar, world.image_shape,
-                        world.num_actions, 'he'),
-        networks.discriminator('nmn', world.grammar, world.image_shape, 'he'))
-    paper = building.make_networks(tiny.config(), world)
-    for network, same, other in zip(
-        building.make_networks(config, world), expected, paper):
-      np.testing.assert_array_equal(network.initial(3), same.initial(3))
-      self.assertFalse(np.array_equal(network.initial(3), other.initial(3)))
+  @parameterized.parameters(('nmn', 'film_nmn'), ('lstm', 'lstm'))
+  def test_both_networks_are_of_the_model(self, model, part):
+    config = tiny.config(model=model)
+    for network in building.make_networks(config, building.make_world(config)):
+      self.assertIn(part, ' '.join(network.layout.names))
 
   def test_settings_of_losses_and_updates_reach_their_places(self):
-    config = config_lib.Config(
+    builder = tiny.builder(
         discount=.1, td_lambda=.2, baseline_cost=.3, reward_prediction=True,
-        reward_prediction_cost=.4, policy_update='averaged',
+        reward_prediction_cost=.4, reward_form='log', reward_scale=.5,
         policy_learning_rate=.5, policy_decay=.6, policy_epsilon=.7,
-        policy_gradient_norm=.8, policy_optimizer='adam',
-        discriminator_learning_rate=1.5, discriminator_decay=.9,
-        discriminator_epsilon=1.7, discriminator_gradient_norm=1.8,
-        max_column_norm=1.9, discriminator_optimizer='adam',
-        first_mean_square=2.5)
-    self.assertEqual(building.policy_loss(config), gradients.PolicyLoss(
-        discount=.1, td_lambda=.2, baseline_cost=.3, reward_prediction_cost=.4,
-        averaged=True))
-    self.assertEqual(building.policy_updates(config), optimizers.Updates(
-        learning_rate=.5, decay=.6, epsilon=.7, gradient_norm=.8,
-        optimizer='adam', first_mean_square=2.5))
-    self.assertEqual(building.discriminator_updates(config), optimizers.Updates(
-        learning_rate=1.5, decay=.9, epsilon=1.7, gradient_norm=1.8,
-        max_column_norm=1.9, optimizer='adam', first_mean_square=2.5))
+        policy_gradient_norm=.8, discriminator_learning_rate=1.5,
+        discriminator_decay=.9, discriminator_epsilon=1.7,
+        discriminator_gradient_norm=1.8, max_column_norm=1.9,
+        entropy_weight=.75)
+    with (mock.patch.object(builder, 'programs') as made,
+          mock.patch.object(builder, 'parameters') as shared):
+      builder.make()
+    (_, _, _, *arguments), _ = made.call_args
+    self.assertEqual(arguments, [programs.Loss(
+        discount=.1, td_lambda=.2, baseline_cost=.3,
+        reward_prediction_cost=.4), 'log', .5])
+    self.assertEqual([call.args[2] for call in shared.call_args_list], [
+        optimizers.Updates(
+            learning_rate=.5, decay=.6, epsilon=.7, gradient_norm=.8),
+        optimizers.Updates(
+            learning_rate=1.5, decay=.9, epsilon=1.7, gradient_norm=1.8,
+            max_column_norm=1.9)])
+    self.assertEqual(
+        (builder.entropy_weight(0), builder.learning_rate(10**9)), (.75, .5))
 
   def test_generated_goal_examples_are_those_of_the_settings(self):
-    config = tiny.config(dataset_size=40, dataset_seed=5, dataset_carrying=1.0)
+    config = tiny.config(dataset_size=40, dataset_seed=5)
     made = building.make_goal_examples(
-        config, building.make_world(config)).dataset
+        config, building.make_world(config), 1.0).dataset
     expected = goal_dataset.generate(
         'relations', 40, 5, building.matching(
             config.instructions, language.relations_instructions()), 1.0)
@@ -114,28 +98,11 @@ class BuildingTest(parameterized.TestCase):
     self.assertGreater(solved[0], 5)
     self.assertEqual(solved[1], 0)
 
-  def test_the_ground_truth_is_scaled_too(self):
-    worker, = building.make_parts(tiny.config(
-        reward='environment', reward_scale=0.25)).policy_workers
-    rollout = mock.Mock(true_rewards=np.array([[0, 1], [1, 0]], np.float32))
-    values, decisions = worker._reward(rollout)
-    self.assertEqual(values.tolist(), [[0, 0.25], [0.25, 0]])
-    self.assertEqual(decisions.tolist(), [[False, True], [True, False]])
-
-  @parameterized.parameters((16, 2), (17, 3), (80, 10))
-  def test_first_steps_are_of_all_workers(self, steps, episodes):
-    config = tiny.config(first_steps=steps, first_instructions='rect',
-                         first_distance=3, instructions='SameLocation')
-    with (mock.patch.object(curriculum, 'Curriculum',
-                            wraps=curriculum.Curriculum) as made,
-          mock.patch.object(near_goals, 'NearGoals',
-                            wraps=near_goals.NearGoals) as near):
-      building.make_parts(config)
-    self.assertLen(made.call_args_list, config.policy_workers)
-    for (_, _, count, _), _ in made.call_args_list:
-      self.assertEqual(count, episodes)  # Of four steps, for each of two.
-    (_, distance), _ = near.call_args
-    self.assertEqual(distance, 3)
+  def test_b_must_hold_one_draw(self):
+    with self.assertRaisesRegex(
+        config_lib.ConfigError, r'replay_size=5 is less .* \(6 pairs'):
+      tiny.builder(batch_size=6, replay_size=5).make()
+    tiny.builder(batch_size=6, replay_size=6).make()
 
   def test_held_out_instructions(self):
     for way, count in (('strings', 3), ('meanings', 4)):
@@ -164,10 +131,6 @@ class BuildingTest(parameterized.TestCase):
     with self.assertLogs('absl', 'WARNING') as logs:
       self.assertLen(building.make_goal_examples(config, world), 50)
     self.assertIn('3 of 50 goal states do not satisfy', logs.output[0])
-    strict = tiny.config(dataset=path, strict_dataset=True)
-    with self.assertRaisesRegex(
-        goal_dataset.GoalDatasetError, '3 of 50 goal states'):
-      building.make_goal_examples(strict, world)
 
   def test_goal_states_of_another_world_name_their_file(self):
     path = os.path.join(self.create_tempdir().full_path, 'goals.npz')
@@ -176,7 +139,7 @@ class BuildingTest(parameterized.TestCase):
         np.zeros([2], np.int32), images=np.zeros([2, 40, 40, 3], np.uint8)))
     config = tiny.config(dataset=path)
     with self.assertRaisesRegex(
-        goal_dataset.GoalDatasetError,
+        program.UserError,
         r'goals.npz: .*\[40, 40, 3\].*uint8 \[27\]'):
       building.make_goal_examples(config, building.make_world(config))
 
@@ -205,9 +168,8 @@ class BuildingTest(parameterized.TestCase):
   @parameterized.parameters(*dict(
       instructions='AGENT', held_out='strings', held_out_share=0.5,
       held_out_seed=1, physics='immovable_red_rects', episode_length=4,
-      solved_starts=True, truncate=True, noop=True, first_steps=1,
-      first_instructions='x', repeated_share=0.5,
-      dataset_size=10, dataset_seed=1, dataset_carrying=1.0).items())
+      solved_starts=True, truncate=True, dataset_size=10,
+      dataset_seed=1).items())
   def test_other_worlds_do_not_have_gridlus_settings(self, name, value):
     with self.assertRaisesRegex(
         config_lib.ConfigError, f'--{name}={value} is a setting of GridLU'):

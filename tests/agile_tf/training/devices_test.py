@@ -20,7 +20,7 @@ _CPUS = ('/device:CPU:0', '/device:CPU:1')
 
 def _trained(devices, **changes):
   trainer = trainer_lib.Trainer(
-      tiny.config(**changes), devices=devices)
+      tiny.builder(**changes), devices=devices)
   threads.drive(trainer, lambda: None)
   return trainer
 
@@ -29,7 +29,7 @@ class DevicesTest(absltest.TestCase):
 
   def test_threads_are_dealt_over_devices(self):
     trainer = trainer_lib.Trainer(
-        tiny.config(policy_workers=6, policy_threads=3), devices=_CPUS)
+        tiny.builder(policy_workers=6, policy_threads=3), devices=_CPUS)
     places = []
     for thread, worker in enumerate(trainer.policy_workers):
       with mock.patch.object(worker, 'iterate', side_effect=lambda _: (
@@ -51,7 +51,7 @@ class DevicesTest(absltest.TestCase):
   def test_a_run_on_two_devices_resumes_on_one(self):
     two = _trained(_CPUS, policy_threads=2)
     self.assertGreaterEqual(two.schedule.steps, 64)
-    one = trainer_lib.Trainer(tiny.config(
+    one = trainer_lib.Trainer(tiny.builder(
         policy_threads=2, steps=96, devices='CPU:0'))
     one.load(two.checkpoint())
     threads.drive(one, lambda: None)
@@ -89,7 +89,7 @@ class PrepareTest(parameterized.TestCase):
       ('GPU:1', 2, ('',)), ('CPU:0,CPU:1', 0, _CPUS))
   def test_devices_of_policy_threads(self, devices, gpus, expected):
     with (mock.patch.object(machine, 'import_tensorflow') as imported,
-          mock.patch.object(machine.compilation_cache, 'start')):
+          mock.patch.object(machine, 'keep_programs')):
       config = imported.return_value.config
       config.list_physical_devices.return_value = [
           mock.Mock() for _ in range(max(gpus, 1))]

@@ -1,10 +1,15 @@
 """Tests for agile_tf.training.machine, without TensorFlow."""
 
+import os
+import pathlib
 import subprocess
 import sys
 import textwrap
+from unittest import mock
 
 from absl.testing import absltest
+
+from agile_tf.training import machine
 
 
 class ImportTest(absltest.TestCase):
@@ -29,6 +34,54 @@ class ImportTest(absltest.TestCase):
       self.assertStartsWith(result.stderr, shown)
       self.assertEqual('ImportError: no AVX' in result.stderr, bool(problem))
       self.assertEqual('a note' in result.stderr, bool(problem))
+
+
+class KeepProgramsTest(absltest.TestCase):
+  """`launch_process_test` has XLA itself."""
+
+  def setUp(self):
+    super().setUp()
+    self._cache = pathlib.Path(self.create_tempdir().full_path)
+    self.enter_context(mock.patch.dict(
+        os.environ, XDG_CACHE_HOME=str(self._cache), TF_XLA_FLAGS='--one'))
+
+  def _folder(self, threads=2):
+    """Returns the directory that XLA is told to use."""
+    with mock.patch.dict(os.environ):
+      machine.keep_programs(threads)
+      option, = [word for word in os.environ['TF_XLA_FLAGS'].split()
+                 if 'directory' in word]
+    return pathlib.Path(option.partition('=')[2].strip("'"))
+
+  def test_other_processors_threads_and_versions_have_their_own(self):
+    here = self._folder()
+    self.assertEqual(self._folder(), here)
+    self.assertEqual(here.stat().st_mode & 0o777, 0o700)
+    with mock.patch.object(machine, '_processor', return_value='another'):
+      others = {self._folder()}
+    with mock.patch.object(
+        machine.importlib.metadata, 'version', return_value='0'):
+      others.add(self._folder())
+    self.assertLen(others | {here, self._folder(3)}, 4)
+
+  def test_old_and_empty_programs_are_removed(self):
+    good, old, empty, unfinished = (
+        self._folder() / name for name in ('a.pb', 'b.pb', 'c.pb', 'd.pb.tmp'))
+    for path in good, old:
+      path.write_bytes(b'program')
+    for path in empty, unfinished:
+      path.touch()
+    os.utime(old, times=(0, 0))
+    self.assertCountEqual(self._folder().iterdir(), [good, unfinished])
+
+  def test_none_where_nothing_can_be_written_or_the_user_has_one(self):
+    theirs = '--tf_xla_persistent_cache_directory='
+    for variables in (dict(XDG_CACHE_HOME=self.create_tempfile().full_path),
+                      dict(TF_XLA_FLAGS=theirs)):
+      with mock.patch.dict(os.environ, variables):
+        before = os.environ['TF_XLA_FLAGS']
+        machine.keep_programs(2)
+        self.assertEqual(os.environ['TF_XLA_FLAGS'], before)
 
 
 if __name__ == '__main__':

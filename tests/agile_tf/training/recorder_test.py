@@ -55,12 +55,6 @@ class RecorderTest(absltest.TestCase):
       np.testing.assert_array_equal(
           part.observations[:, 0], np.arange(300 * i, 300 * i + 301) % 256)
 
-  def test_a_part_of_a_rollout_does_not_keep_all_of_it(self):
-    followed = recorder.Recorder(from_start=True)
-    followed.add(_rollout(0, 2, False, workers=100), np.zeros([2, 100], bool))
-    for kept in *followed._observations, *followed._decisions:
-      self.assertIsNone(kept.base)
-
   def test_after_a_resume_waits_for_an_episode_to_begin(self):
     followed = recorder.Recorder(from_start=False)
     decisions = np.zeros([2, 3], bool)

@@ -20,9 +20,9 @@ class ResourcesTest(parameterized.TestCase):
 
   def test_the_buffers_take_what_they_are_made_of(self):
     config = tiny.config(reward_prediction=True)
-    parts = building.make_parts(config)
+    parts = building.Builder(config).make()
     found = {need.flags[-1]: need.size
-             for need in resources.needs(config, parts.world)}
+             for need in resources.needs(config, parts.world, 4, True)}
     for buffer, name in ((parts.buffer, 'replay_size'),
                          (parts.predictions, 'reward_prediction_replay_size')):
       arrays = buffer._codes.nbytes + buffer._observations.nbytes
@@ -36,12 +36,7 @@ class ResourcesTest(parameterized.TestCase):
     self.assertEqual(self._needs(reward='environment').keys(),
                      {'rollout_length'})
     self.assertEqual(both.keys() - self._needs().keys(), {
-        'reward_prediction_replay_size', 'reward_prediction_goals'})
-    self.assertIn('dataset_size', self._needs(
-        reward='environment', reward_prediction=True,
-        reward_prediction_goals=1))
-    self.assertIn('dataset_size', self._needs(
-        reward='environment', first_steps=1, first_distance=1))
+        'reward_prediction_replay_size', 'reward_prediction_batch_size'})
     self.assertNotIn('dataset_size', self._needs(dataset='goals.npz'))
 
   def test_a_file_of_goal_examples_counts(self):
@@ -68,7 +63,7 @@ class ResourcesTest(parameterized.TestCase):
         config_lib.ConfigError,
         f'needs at least .*{size}.* of memory, but only .* is for .*{what}.*: '
         f'change .*--{name}={changes[name]}'):
-      trainer_lib.Trainer(config)
+      trainer_lib.Trainer(building.Builder(config))
 
   def test_the_machine_has_memory(self):
     self.assertGreater(machine.memory(), 2**28)

@@ -8,6 +8,7 @@ from unittest import mock
 from absl.testing import absltest
 from absl.testing import parameterized
 
+from agile_tf.training import building
 from agile_tf.training import schedule
 from agile_tf.training import threads
 from agile_tf.training import trainer as trainer_lib
@@ -31,7 +32,7 @@ class ThreadsTest(parameterized.TestCase):
     config = tiny.config(
         run_dir=self.create_tempdir().full_path, policy_workers=3,
         policy_threads=3, steps=100_000)
-    trainer = trainer_lib.Trainer(config)
+    trainer = trainer_lib.Trainer(building.Builder(config))
     victim = (trainer.policy_workers[1] if where == 'policy' else
               trainer.discriminator_worker)
     original, calls = victim.iterate, []
@@ -93,7 +94,7 @@ class ThreadsTest(parameterized.TestCase):
     config = tiny.config(
         run_dir=self.create_tempdir().full_path, policy_workers=count,
         policy_threads=num_threads, steps=100_000)
-    trainer = trainer_lib.Trainer(config)
+    trainer = trainer_lib.Trainer(building.Builder(config))
     slow = trainer.policy_workers[-1]
     original, calls = slow.iterate, []
 

@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 
 from agile_tf import config as config_lib
+from agile_tf.agent import actors
 from agile_tf.agent import numerics
 from agile_tf.agent import rollouts
 from agile_tf.agent import workers
@@ -26,7 +27,7 @@ def _no_tick():
 
 def _run(**changes) -> trainer_lib.Trainer:
   """A run in lockstep from its start to its end."""
-  trainer = trainer_lib.Trainer(tiny.config(**changes))
+  trainer = trainer_lib.Trainer(tiny.builder(**changes))
   threads.drive(trainer, _no_tick)
   return trainer
 
@@ -48,7 +49,7 @@ class TrainingTest(parameterized.TestCase):
 
   def test_resuming_changes_nothing(self):
     saved = _saved(_run(reward_prediction=True, steps=32))
-    resumed = trainer_lib.Trainer(tiny.config(reward_prediction=True))
+    resumed = trainer_lib.Trainer(tiny.builder(reward_prediction=True))
     resumed.load(saved)
     threads.drive(resumed, _no_tick)
     end = _saved(resumed)
@@ -64,7 +65,9 @@ class TrainingTest(parameterized.TestCase):
         self.assertTrue((before[name] != after[name]).any(), name)
 
   def test_stepped_environments_train_alike(self):
-    end = _saved(_run(reward_prediction=True, rollouts='environment'))
+    with mock.patch.object(
+        actors, 'CompiledActor', actors.EnvironmentActor):
+      end = _saved(_run(reward_prediction=True))
     for name, value in end.arrays.items():
       if value.dtype.kind == 'f':
         np.testing.assert_allclose(
@@ -73,7 +76,7 @@ class TrainingTest(parameterized.TestCase):
         np.testing.assert_array_equal(value, self.end.arrays[name], name)
 
   def test_half_of_the_threads_begin_a_rollout_later(self):
-    trainer = trainer_lib.Trainer(tiny.config(policy_threads=2))
+    trainer = trainer_lib.Trainer(tiny.builder(policy_threads=2))
     before = trainer.policy.state()
     self.assertEqual(trainer.iterate_policy(1), 0)
     for name, value in trainer.policy.state().items():
@@ -99,7 +102,7 @@ class TrainingTest(parameterized.TestCase):
 
   @pytest.mark.slow
   def test_all_workers_may_write_to_the_replay_buffer(self):
-    trainer = trainer_lib.Trainer(tiny.config(all_workers_write=True))
+    trainer = trainer_lib.Trainer(tiny.builder(all_workers_write=True))
     trainer.iterate_discriminator()
     assert trainer.buffer is not None
     self.assertLen(trainer.buffer, 2)
@@ -110,7 +113,7 @@ class TrainingTest(parameterized.TestCase):
   def test_column_norms_can_be_left_free(self):
     norms = {}
     for limit in 0.0, 0.01:
-      trainer = trainer_lib.Trainer(tiny.config(max_column_norm=limit))
+      trainer = trainer_lib.Trainer(tiny.builder(max_column_norm=limit))
       for _ in range(3):
         trainer.iterate_discriminator()
       assert trainer.discriminator is not None
@@ -123,18 +126,21 @@ class TrainingTest(parameterized.TestCase):
   @pytest.mark.slow
   def test_the_form_of_the_reward_is_what_trains(self):
     for form in 'probability', 'log':
-      trainer = trainer_lib.Trainer(tiny.config(reward_form=form))
+      trainer = trainer_lib.Trainer(tiny.builder(reward_form=form))
       worker, = trainer.policy_workers
       trainer.iterate_policy(0)
       iteration = worker.iterate()
-      reward = worker._reward(iteration.rollout).values
+      reward, _ = worker._programs.reward(
+          trainer.discriminator.snapshot(), iteration.rollout.observations,
+          iteration.rollout.codes)
+      reward = reward.numpy()
       if form == 'log':
         self.assertTrue((reward < 0).all())
       else:
         self.assertTrue(((reward > 0) & (reward < 0.1)).all())
 
   def test_rows_have_the_metrics_of_both_networks(self):
-    trainer = trainer_lib.Trainer(tiny.config(reward_prediction=True))
+    trainer = trainer_lib.Trainer(tiny.builder(reward_prediction=True))
     trainer.load(self.end)
     row = trainer.row()
     self.assertEqual(row['steps'], 66)
@@ -156,7 +162,7 @@ class TrainingTest(parameterized.TestCase):
         last state's truth and decision, and whether its episode is a repeated
         one. Only these last states can be rewarded. Episodes end with them.
     """
-    trainer = trainer_lib.Trainer(tiny.config(policy_workers=4))
+    trainer = trainer_lib.Trainer(tiny.builder(policy_workers=4))
     worker, = trainer.policy_workers
     codes = np.zeros([4, len(trainer.world.grammar.slots)], np.int32)
     iterations = []
@@ -168,8 +174,9 @@ class TrainingTest(parameterized.TestCase):
           rollouts.Rollout(
               np.zeros([4, 4, 27], np.uint8), codes, np.zeros([3, 4], np.int32),
               np.float32(last & truth), np.ones([3, 4], np.float32),
-              np.float32(mask), steps > 0, again.astype(bool), ('go',) * 4),
-          {'loss': np.mean(losses[steps > 0])}, last & (decided > 0)))
+              np.float32(mask), steps > 0, ('go',) * 4),
+          {'loss': np.mean(losses[steps > 0])}, last & (decided > 0),
+          again == 0))
     with mock.patch.object(worker, 'iterate', side_effect=iterations):
       steps = [trainer.iterate_policy(0) for _ in played]
     self.assertEqual(steps, [sum(part[0] for part in row) for row in played])
@@ -188,7 +195,7 @@ class TrainingTest(parameterized.TestCase):
     self.assertAlmostEqual(row['false_negatives'], 2 / 14)
 
   def test_rho_follows_the_steps(self):
-    trainer = trainer_lib.Trainer(tiny.config(discriminator_head_start=3))
+    trainer = trainer_lib.Trainer(tiny.builder(discriminator_head_start=3))
     worker = trainer.discriminator_worker
     rollout = mock.Mock(steps=2)
     with mock.patch.object(worker, 'iterate', return_value=workers.Iteration(
@@ -202,17 +209,9 @@ class TrainingTest(parameterized.TestCase):
     trainer.schedule.iterations = 3 + 10
     self.assertEqual(trainer.row()['steps_per_discriminator_update'], 7)
 
-  def test_a_checkpoint_without_a_recorder(self):
-    arrays = {name: value for name, value in self.end.arrays.items()
-              if not name.startswith('recorder:')}
-    self.assertLess(len(arrays), len(self.end.arrays))
-    trainer = trainer_lib.Trainer(tiny.config(reward_prediction=True))
-    trainer.load(self.end._replace(arrays=arrays))
-    self.assertIsNone(trainer.take_episode())
-
   def test_a_number_that_is_not_finite_names_its_worker(self):
     trainer = trainer_lib.Trainer(
-        tiny.config(policy_workers=6, policy_threads=2))
+        tiny.builder(policy_workers=6, policy_threads=2))
     for worker, row, name in ((0, 2, 2), (1, 0, 3), (1, 1, 4)):
       error = numerics.NumericsError('the loss', row, np.nan)
       of_thread = trainer.policy_workers[worker]
@@ -248,7 +247,7 @@ class TrainingTest(parameterized.TestCase):
 
   def test_a_frozen_reward_model_stays_as_it_is(self):
     arrays = checkpoints.group(self.end.arrays, 'discriminator')
-    trainer = trainer_lib.Trainer(tiny.config(
+    trainer = trainer_lib.Trainer(tiny.builder(
         reward='frozen', reward_model='elsewhere', steps=16), self.end)
     threads.drive(trainer, _no_tick)
     frozen = checkpoints.group(trainer.checkpoint().arrays, 'discriminator')
@@ -282,7 +281,7 @@ class TrainingTest(parameterized.TestCase):
 
   def test_begins_with_another_runs_policy(self):
     trainer = trainer_lib.Trainer(
-        tiny.config(initial_policy='elsewhere'), initial=self.end)
+        tiny.builder(initial_policy='elsewhere'), initial=self.end)
     state = trainer.policy.state()
     for name in trainer.policy.layout.names:
       np.testing.assert_array_equal(
@@ -290,74 +289,10 @@ class TrainingTest(parameterized.TestCase):
       np.testing.assert_array_equal(state[f'{name}/mean_square'], 1, name)
     self.assertEqual(trainer.schedule.steps, 0)
 
-  def test_the_policy_may_begin_with_the_discriminators_features(self):
-    self._assert_begins_with_features('nmn', 7)
-
-  @pytest.mark.slow
-  def test_a_policy_with_an_lstm_may_too(self):
-    self._assert_begins_with_features('lstm', 12)
-
-  def _assert_begins_with_features(self, model, count):
-    trainer = trainer_lib.Trainer(tiny.config(
-        model=model, discriminator_head_start=2,
-        policy_features='discriminator'))
-
-    def state(name):
-      return checkpoints.group(trainer.checkpoint().arrays, name)
-
-    before = state('policy')
-    for _ in range(2):
-      self.assertFalse(trainer.schedule.may('policy'))
-      trainer.schedule.begin('discriminator')
-      trainer.iterate_discriminator()
-      trainer.schedule.end('discriminator')
-    policy, discriminator = state('policy'), state('discriminator')
-    shared = {name for name in trainer.policy.layout.names
-              if '/features/' in name and '/merge/' not in name}
-    self.assertLen(shared, count)
-    for name in trainer.policy.layout.names:
-      np.testing.assert_array_equal(
-          policy[name],
-          discriminator[name.replace('policy', 'discriminator', 1)]
-          if name in shared else before[name], name)
-    # Later iterations leave the policy alone.
-    trainer.iterate_discriminator()
-    for name, value in state('policy').items():
-      np.testing.assert_array_equal(value, policy[name], name)
-
-  def test_the_entropys_weight_and_the_learning_rate_follow_the_steps(self):
-    trainer = trainer_lib.Trainer(tiny.config(
-        first_entropy_weight=0.5, entropy_weight=0.1, entropy_weight_steps=8,
-        first_policy_learning_rate=0.4, policy_learning_rate=0.2,
-        policy_learning_rate_steps=4, steps_per_discriminator_update=100))
-    worker, = trainer.policy_workers
-    used = []
-    gradients, apply = worker._gradients, trainer.policy.apply
-
-    def record_weight(*args):
-      used.append((trainer.schedule.steps, float(args[7])))
-      return gradients(*args)
-
-    def record_rate(*args, learning_rate):
-      used[-1] += learning_rate,
-      return apply(*args, learning_rate=learning_rate)
-
-    with (mock.patch.object(worker, '_gradients', record_weight),
-          mock.patch.object(trainer.policy, 'apply', record_rate)):
-      while trainer.schedule.steps < 12:
-        trainer.schedule.begin('policy')
-        trainer.schedule.end('policy', trainer.iterate_policy(0))
-    self.assertGreater(len(used), 3)
-    for step, weight, rate in used:
-      self.assertAlmostEqual(weight, max(0.5 - 0.05 * step, 0.1), places=6)
-      self.assertAlmostEqual(rate, max(0.4 - 0.05 * step, 0.2), places=6)
-
   def test_policies_that_do_not_fit_are_refused(self):
-    for changes, problem in (
-        (dict(noop=True), 'had other actions'),
-        (dict(model='lstm'), 'another --model')):
-      with self.assertRaisesRegex(checkpoints.CheckpointError, problem):
-        trainer_lib.Trainer(tiny.config(**changes), initial=self.end)
+    with self.assertRaisesRegex(
+        checkpoints.CheckpointError, 'another --model'):
+      trainer_lib.Trainer(tiny.builder(model='lstm'), initial=self.end)
 
   @parameterized.parameters(
       (dict(), 4), (dict(episode_length=5), 3),  # Of 2, 2 and 1 steps.
@@ -366,7 +301,7 @@ class TrainingTest(parameterized.TestCase):
   def test_lockstep_updates_as_often_as_other_workers_iterate(
       self, changes, expected):
     trainer = trainer_lib.Trainer(
-        tiny.config(**changes, steps_per_discriminator_update=0))
+        tiny.builder(**changes, steps_per_discriminator_update=0))
     trainer.schedule.iterations = 9
     while trainer.schedule.may('policy'):
       trainer.schedule.steps += 1
@@ -379,7 +314,7 @@ class TrainingTest(parameterized.TestCase):
   @pytest.mark.slow
   def test_the_lstm_trains_on_both_tasks(self, **changes):
     trainer = _run(model='lstm', steps=24, **changes)
-    before = trainer_lib.Trainer(tiny.config(model='lstm', **changes))
+    before = trainer_lib.Trainer(tiny.builder(model='lstm', **changes))
     for one, other in ((trainer.policy, before.policy),
                        (trainer.discriminator, before.discriminator)):
       state = one.state()
@@ -394,12 +329,12 @@ class TrainingTest(parameterized.TestCase):
     with self.assertRaisesRegex(checkpoints.CheckpointError, 'the tokens'):
       self.trainer.load(other)
     with self.assertRaisesRegex(checkpoints.CheckpointError, 'the tokens'):
-      trainer_lib.Trainer(tiny.config(
+      trainer_lib.Trainer(tiny.builder(
           reward='frozen', reward_model='elsewhere'), other)
     values = {**self.end.values}
     del values['generators']
     with self.assertRaisesRegex(checkpoints.CheckpointError, 'generators'):
-      trainer_lib.Trainer(tiny.config(reward_prediction=True)).load(
+      trainer_lib.Trainer(tiny.builder(reward_prediction=True)).load(
           self.end._replace(values=values))
 
   @parameterized.parameters(
@@ -412,7 +347,7 @@ class TrainingTest(parameterized.TestCase):
       ('predictions:positive', lambda x: x.astype(np.uint8)))
   def test_arrays_that_do_not_fit_are_damage(self, name, change):
     self.assertIn(name, self.end.arrays)
-    trainer = trainer_lib.Trainer(tiny.config(reward_prediction=True))
+    trainer = trainer_lib.Trainer(tiny.builder(reward_prediction=True))
     changed = {**self.end.arrays, name: change(self.end.arrays[name])}
     with self.assertRaisesRegex(
         checkpoints.DamagedError, f'{name.partition(":")[2]} is .*; expected'):
@@ -429,7 +364,7 @@ class TrainingTest(parameterized.TestCase):
 
   def test_seeds_decide_the_initial_parameters(self):
     parameters = [
-        trainer_lib.Trainer(tiny.config(seed=seed)).policy.state()
+        trainer_lib.Trainer(tiny.builder(seed=seed)).policy.state()
         for seed in (0, 0, 1)]
     name = 'policy/hidden/w'
     np.testing.assert_array_equal(parameters[0][name], parameters[1][name])
@@ -446,7 +381,7 @@ class TrainingTest(parameterized.TestCase):
 
       with mock.patch.dict(
           tasks.TASKS, arrangements=task._replace(satisfied=satisfied)):
-        trainer = trainer_lib.Trainer(tiny.config(
+        trainer = trainer_lib.Trainer(tiny.builder(
             world='arrangements', instructions='Snake', rollout_length=4,
             episode_length=6, reward_prediction=True, all_workers_write=True))
         threads.drive(trainer, _no_tick)
@@ -461,7 +396,7 @@ class TrainingTest(parameterized.TestCase):
     self.assertEqual(
         runs[0].values['actors'], runs[1].values['actors'])
     with self.assertRaisesRegex(config_lib.ConfigError, 'needs a ground truth'):
-      trainer_lib.Trainer(tiny.config(
+      trainer_lib.Trainer(tiny.builder(
           world='arrangements', instructions='', reward='environment'))
 
 

@@ -5,7 +5,7 @@ from absl.testing import parameterized
 import numpy as np
 import tensorflow as tf
 
-from agile_tf.agent import rows
+from agile_tf.agent.fast import rows
 
 
 class FilmTest(parameterized.TestCase):

@@ -12,8 +12,8 @@ import numpy as np
 import sonnet as snt
 import tensorflow as tf
 
-from agile_tf.agent import convolutions
 from agile_tf.agent import parameters as parameters_lib
+from agile_tf.agent.fast import convolutions
 
 
 class Network:

@@ -5,12 +5,12 @@ from absl.testing import parameterized
 import numpy as np
 import tensorflow as tf
 
-from agile_tf.agent import gradients as gradients_lib
 from agile_tf.agent import instructions
 from agile_tf.agent import networks
-from agile_tf.agent import rewards as rewards_lib
-from agile_tf.agent import signatures
+from agile_tf.agent import programs as programs_lib
+from agile_tf.agent import replay
 from agile_tf.agent import worlds
+from agile_tf.recipe import averaging
 from tests.agile_tf.agent import gradient_cases as cases
 
 _SHAPE = (40, 48, 3)  # A board of 3 x 4, which minimal filtering is not for.
@@ -104,17 +104,16 @@ class PolicyGradientsTest(parameterized.TestCase):
     rollout = cases.rollout(rng, _images(rng, length + 1, 4))
     replayed = None
     if predicts:
-      replayed = signatures.Replayed(
+      replayed = replay.Replayed(
           codes=self._codes[rng.integers(4, size=[4, 2])],
           observations=_images(rng, 4, 2),
           positive=np.array([[False, True]] * 3 + [[False, False]]))
-    program = gradients_lib.policy_gradients_program(
-        self._policy, self._world, gradients_lib.PolicyLoss(
-            cases.DISCOUNT, td_lambda, cases.BASELINE,
-            cases.PREDICTION if predicts else 0.0))
+    loss = programs_lib.Loss(
+        cases.DISCOUNT, td_lambda, cases.BASELINE, cases.PREDICTION)
+    programs = programs_lib.Programs(self._policy, None, self._world, loss)
 
-    def run(rollout):
-      return program(
+    def run(rollout, programs=programs):
+      return programs._policy_gradients(
           self._theta, rollout['observations'], self._codes,
           rollout['actions'], rollout['rewards'], rollout['discounts'],
           rollout['mask'], cases.ENTROPY, (), replayed)
@@ -142,13 +141,8 @@ class PolicyGradientsTest(parameterized.TestCase):
         self.assertEqual(largest, 0)
 
     # Averaged, there is one gradient: of the mean of the active workers.
-    mean, = gradients_lib.policy_gradients_program(
-        self._policy, self._world, gradients_lib.PolicyLoss(
-            cases.DISCOUNT, td_lambda, cases.BASELINE,
-            cases.PREDICTION if predicts else 0.0, averaged=True))(
-                self._theta, rollout['observations'], self._codes,
-                rollout['actions'], rollout['rewards'], rollout['discounts'],
-                rollout['mask'], cases.ENTROPY, (), replayed)[0]
+    mean, _ = run(rollout, averaging.AveragedPrograms(
+        self._policy, None, self._world, loss))
     cases.assert_close(
         self._policy, mean, tf.reduce_mean(gradients[:3], 0), 2e-3, 1e-5,
         'the mean')
@@ -176,7 +170,8 @@ class PolicyGradientsTest(parameterized.TestCase):
     for w, (one, two) in enumerate(zip(gradients, run(other)[0])):
       np.testing.assert_allclose(
           one, two, rtol=1e-5, atol=1e-6, err_msg=f'worker {w}')
-    self.assertEqual(program.experimental_get_tracing_count(), 1)
+    self.assertEqual(
+        programs._policy_gradients.experimental_get_tracing_count(), 1)
 
 
 class DiscriminatorProgramsTest(parameterized.TestCase):
@@ -201,11 +196,11 @@ class DiscriminatorProgramsTest(parameterized.TestCase):
     goals, candidates, mismatched = (
         (self._codes[rng.integers(4, size=n)], _images(rng, n))
         for n in (3, num_candidates, num_mismatched))
-    program = gradients_lib.discriminator_gradients_program(
-        self._discriminator, self._world)
-    gradient, terms = program(
-        self._phi, goals, candidates, np.int32(drawn),
-        signatures.Pairs(*mismatched) if num_mismatched else None)
+    programs = programs_lib.Programs(None, self._discriminator, self._world)
+    gradient, terms = programs.discriminator_gradients(
+        self._phi, replay.Pairs(*goals), replay.Negatives(
+            replay.Pairs(*candidates), np.int32(drawn),
+            replay.Pairs(*mismatched) if num_mismatched else None))
 
     # Lines 9 and 10 of Algorithm 1, an example at a time.
     ratings = [
@@ -255,9 +250,8 @@ class DiscriminatorProgramsTest(parameterized.TestCase):
     self.assertEqual(np.mean(decisions[:, 0]), 0.5)
     # Workers differ.
     self.assertGreater(len(np.unique(decisions, axis=1).T), 1)
-    program = rewards_lib.modelled_program(
-        self._discriminator, self._world, 'decision', 0.1)
-    rewards, is_goal = program(phi, observations, self._codes)
+    programs = programs_lib.Programs(None, self._discriminator, self._world)
+    rewards, is_goal = programs.reward(phi, observations, self._codes)
     np.testing.assert_array_equal(is_goal, decisions)
     np.testing.assert_array_equal(
         rewards, np.where(decisions, 0.1, 0).astype(np.float32))

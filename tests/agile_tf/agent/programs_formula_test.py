@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from agile_tf.agent import gradients as gradients_lib
 from agile_tf.agent import networks
-from agile_tf.agent import signatures
+from agile_tf.agent import programs as programs_lib
+from agile_tf.agent import replay
 from agile_tf.agent import worlds
+from agile_tf.recipe import averaging
 from gridlu import language
 from tests.agile_tf.agent import gradient_cases as cases
 from tests.agile_tf.agent import network_oracles
@@ -151,14 +152,13 @@ class GradientsFormulaTest(parameterized.TestCase):
     replayed, sampled = None, None
     if predicts:
       sampled = [self._texts(samples) for _ in range(width)]
-      replayed = signatures.Replayed(
+      replayed = replay.Replayed(
           codes=np.stack([world.grammar.encode(each) for each in sampled]),
           observations=self._states(width, samples),
           positive=self._rng.integers(2, size=[width, samples]) > 0)
-    program = gradients_lib.policy_gradients_program(
-        policy, world, gradients_lib.PolicyLoss(
-            cases.DISCOUNT, 1.0, cases.BASELINE,
-            cases.PREDICTION if predicts else 0.0))
+    program = programs_lib.Programs(policy, None, world, programs_lib.Loss(
+        cases.DISCOUNT, 1.0, cases.BASELINE, cases.PREDICTION)
+                                   )._policy_gradients
 
     def run(workers, results=()):
       """The gradients of some workers in one pass."""
@@ -166,7 +166,7 @@ class GradientsFormulaTest(parameterized.TestCase):
       return program(
           theta, these['observations'], codes[workers], these['actions'],
           these['rewards'], these['discounts'], these['mask'], cases.ENTROPY,
-          results, replayed and signatures.Replayed(
+          results, replayed and replay.Replayed(
               *(x[workers] for x in replayed)))[0]
 
     every = slice(0, width)
@@ -219,12 +219,12 @@ class GradientsFormulaTest(parameterized.TestCase):
         rewards=self._rng.uniform(size=[1, count]).astype(np.float32),
         discounts=np.zeros([1, count], np.float32),
         mask=np.ones([1, count], np.float32))
-    computed, = gradients_lib.policy_gradients_program(
-        policy, world, gradients_lib.PolicyLoss(
-            cases.DISCOUNT, 1.0, cases.BASELINE, 0.0, averaged=True))(
+    computed, _ = averaging.AveragedPrograms(
+        policy, None, world, programs_lib.Loss(
+            cases.DISCOUNT, 1.0, cases.BASELINE))._policy_gradients(
                 theta, rollout['observations'], world.grammar.encode(texts),
                 rollout['actions'], rollout['rewards'], rollout['discounts'],
-                rollout['mask'], cases.ENTROPY, (), None)[0]
+                rollout['mask'], cases.ENTROPY, (), None)
     p = self._variables(policy, theta)
     expected = dict.fromkeys(p, 0.0)
     for part in np.array_split(np.arange(count), 10):  # For the memory.
@@ -254,11 +254,11 @@ class GradientsFormulaTest(parameterized.TestCase):
         model, world.grammar, world.image_shape)
     phi = _random(discriminator, 2)
     goals, drawn = ((each, self._states(len(each))) for each in texts)
-    program = gradients_lib.discriminator_gradients_program(
-        discriminator, world)
-    actual, terms = program(phi, *(
-        signatures.Pairs(world.grammar.encode(texts), states)
-        for texts, states in (goals, drawn)), np.int32(candidates))
+    pairs = [replay.Pairs(world.grammar.encode(texts), states)
+             for texts, states in (goals, drawn)]
+    actual, terms = programs_lib.Programs(
+        None, discriminator, world).discriminator_gradients(
+            phi, pairs[0], replay.Negatives(pairs[1], np.int32(candidates)))
 
     p = self._variables(discriminator, phi)
     with tf.GradientTape() as tape:

@@ -137,7 +137,7 @@ class Convolver:
   """Convolves for one network with one snapshot of its parameters.
 
   Kernels have the shape [size, size, in, out], or a leading axis of W workers
-  (see `agile_tf.agent.rows`).
+  (see `agile_tf.agent.fast.rows`).
 
   Attributes:
     results: Of each convolution, in the order in which they were made, before

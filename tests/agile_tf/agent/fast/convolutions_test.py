@@ -5,7 +5,7 @@ from absl.testing import parameterized
 import numpy as np
 import tensorflow as tf
 
-from agile_tf.agent import convolutions
+from agile_tf.agent.fast import convolutions
 
 _INPUTS, _OUTPUTS = 3, 4  # Channels of an operand, and of the result.
 

@@ -3,10 +3,10 @@
 from absl.testing import absltest
 import numpy as np
 
+from agile_tf.recipe import near_goals
 import gridlu
 from gridlu import goal_dataset
 from gridlu import language
-from gridlu import near_goals
 from gridlu import tasks
 from gridlu import world
 

@@ -1,0 +1,1 @@
+"""How networks compute fast what `modules` says: the paper needs none of it."""

@@ -1,0 +1,299 @@
+"""The compiled programs: all that the algorithms compute in TensorFlow.
+
+Each is a pure function of a snapshot of parameters and of arrays. It may return
+gradients; `optimizers` then updates the shared parameters. T is the number of
+steps of a rollout, W that of workers, and P that of a network's parameters.
+"""
+
+from collections.abc import Sequence
+import functools
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from agile_tf.agent import losses
+from agile_tf.agent import networks
+from agile_tf.agent import replay
+from agile_tf.agent import rewards
+from agile_tf.agent import rollouts
+from agile_tf.agent import worlds
+from agile_tf.agent.fast import functional
+
+compiled = functools.partial(tf.function, autograph=False, jit_compile=True)
+
+
+class Loss(NamedTuple):
+  """The weights of the policy's loss (appendix C, table 1)."""
+  discount: float = 0.99
+  td_lambda: float = 1.0
+  baseline_cost: float = 1.0
+  reward_prediction_cost: float = 1.0
+
+
+def _flatten(x: tf.Tensor) -> tf.Tensor:
+  """Folds the two leading dimensions into one."""
+  return tf.reshape(x, [x.shape[0] * x.shape[1], *x.shape[2:]])
+
+
+class Programs:
+  """The programs of a pair of networks; all threads share them.
+
+  Attributes:
+    world: The world of the observations.
+    reward_scale: The factor of the reward.
+  """
+
+  def __init__(self, policy: functional.Network,
+               discriminator: functional.Network, world: worlds.World,
+               loss: Loss | None = None, reward_form: str = 'decision',
+               reward_scale: float = 0.1):
+    """Takes the networks; nothing is compiled before it is called.
+
+    Args:
+      policy: A function of theta.
+      discriminator: D, a function of phi.
+      world: The world of the observations.
+      loss: The weights of the policy's loss; None for the defaults.
+      reward_form: One of `rewards.FORMS`.
+      reward_scale: The factor of the reward.
+    """
+    self.world = world
+    self._policy = policy
+    self._discriminator = discriminator
+    self._loss = loss or Loss()
+    self._form = reward_form
+    self.reward_scale = reward_scale
+
+  @compiled
+  def act(self, theta: tf.Tensor, observations: tf.Tensor, codes: tf.Tensor,
+          gumbel: tf.Tensor) -> tf.Tensor:
+    """Chooses an action for each worker.
+
+    Args:
+      theta: float32 [P].
+      observations: uint8 [W, ...].
+      codes: int32 [W, slots].
+      gumbel: float32 [W, actions], noise.
+
+    Returns:
+      int32 [W].
+    """
+    output = self._policy(theta, self.world.images(observations), codes)
+    return tf.argmax(output.logits + gumbel, axis=-1, output_type=tf.int32)
+
+  @compiled
+  def play(
+      self, theta: tf.Tensor, observations: tf.Tensor, codes: tf.Tensor,
+      truth_codes: tf.Tensor, gumbel: tf.Tensor, mask: tf.Tensor
+  ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tuple[tf.Tensor, ...]]:
+    """Plays a whole rollout, in a world with its rules in TensorFlow.
+
+    Args:
+      theta: float32 [P].
+      observations: uint8 [W, ...], s_0.
+      codes: int32 [W, slots].
+      truth_codes: int32 [W, K], the instructions for the ground truth.
+      gumbel: float32 [T, W, actions], noise.
+      mask: bool [T, W]. Where it is False, the state does not change.
+
+    Returns:
+      Observations uint8 [T + 1, W, ...]; actions int32 [T, W]; whether
+      s_1 ... s_T are goal states, bool [T, W] (all False if the world gives no
+      reward); and `results` as in `rollouts.Rollout`.
+    """
+    rules, pi = self.world.compiled, self._policy.at(theta)
+    assert rules is not None
+
+    def step(carry, inputs):
+      state, *_ = carry
+      gumbel_t, alive = inputs
+      output, results = pi.record(self.world.images(state), codes)
+      actions = tf.argmax(
+          output.logits + gumbel_t, axis=-1, output_type=tf.int32)
+      following = tf.where(
+          alive[:, None], rules.step(state, actions), state)
+      return following, actions, results
+
+    # `step` reads only the state; the rest of the carry just needs its shapes.
+    _, *shapes = step((observations,), (gumbel[0], mask[0]))
+    start = observations, *tf.nest.map_structure(tf.zeros_like, shapes)
+    states, actions, results = tf.scan(step, (gumbel, mask), start)
+    satisfied = (
+        tf.zeros(actions.shape, tf.bool) if rules.satisfied is None
+        else rules.satisfied(truth_codes, states))
+    return (tf.concat([observations[None], states], 0), actions, satisfied,
+            tuple(results))
+
+  def _logits(self, phi: tf.Tensor, observations: tf.Tensor, codes: tf.Tensor
+             ) -> tf.Tensor:
+    """Computes D's logits of s_1 ... s_T, float32 [T, W]."""
+    states = observations[1:]
+    length, width = states.shape[:2]
+    logits = self._discriminator(
+        phi, self.world.images(_flatten(states)), tf.tile(codes, [length, 1]))
+    return tf.reshape(logits, [length, width])
+
+  @compiled
+  def decide(self, phi: tf.Tensor, observations: tf.Tensor, codes: tf.Tensor
+            ) -> tf.Tensor:
+    """Returns which of s_1 ... s_T D accepts, bool [T, W]; args as `reward`."""
+    return rewards.decisions(self._logits(phi, observations, codes))
+
+  @compiled
+  def reward(self, phi: tf.Tensor, observations: tf.Tensor, codes: tf.Tensor
+            ) -> tuple[tf.Tensor, tf.Tensor]:
+    """Computes the modelled rewards of s_1 ... s_T: line 6 of Algorithm 2.
+
+    Args:
+      phi: float32 [P].
+      observations: uint8 [T + 1, W, ...].
+      codes: int32 [W, slots].
+
+    Returns:
+      The rewards, float32 [T, W], and D's decisions, bool [T, W].
+    """
+    logits = self._logits(phi, observations, codes)
+    return (rewards.modelled(logits, self._form, self.reward_scale),
+            rewards.decisions(logits))
+
+  def policy_gradients(
+      self, theta: tf.Tensor, rollout: rollouts.Rollout,
+      values: np.ndarray, entropy_weight: float,
+      replayed: replay.Replayed | None = None
+  ) -> tuple[list[tf.Tensor], dict[str, tf.Tensor]]:
+    """Computes line 7 of Algorithm 2: a gradient for each worker that played.
+
+    A worker's loss is the sum of A3C's loss (equation 1) over its rollout, plus
+    the mean loss of reward prediction over its replayed samples.
+
+    Args:
+      theta: float32 [P], with which the rollout was played.
+      rollout: T steps of W workers.
+      values: float32 [T, W], the rewards, 0 where masked.
+      entropy_weight: alpha.
+      replayed: None without reward prediction.
+
+    Returns:
+      The gradients, float32 [P] each, of the workers `rollout.active`; and the
+      terms of the loss by name, float32 [W], each a mean over steps.
+    """
+    gradients, terms = self._policy_gradients(
+        theta, rollout.observations, rollout.codes, rollout.actions, values,
+        rollout.discounts, rollout.mask, np.float32(entropy_weight),
+        rollout.results, replayed)
+    return self._for_updates(gradients, rollout), terms
+
+  def _for_updates(self, gradients: list[tf.Tensor],
+                   rollout: rollouts.Rollout) -> list[tf.Tensor]:
+    return [gradients[w] for w in rollout.active]
+
+  @compiled
+  def _policy_gradients(self, theta, observations, codes, actions, values,
+                        discounts, mask, entropy_weight, results, replayed):
+    width = mask.shape[1]
+    with tf.GradientTape(watch_accessed_variables=False) as tape:
+      # A copy for each worker, so that each has its own gradient.
+      parameters = tf.tile(theta[None], [width, 1])
+      tape.watch(parameters)
+      total, terms = self._losses(
+          parameters, observations, codes, actions, values, discounts, mask,
+          entropy_weight, results, replayed)
+    return tf.unstack(tape.gradient(total, parameters)), terms
+
+  def _losses(
+      self, parameters: tf.Tensor, observations: tf.Tensor, codes: tf.Tensor,
+      actions: tf.Tensor, values: tf.Tensor, discounts: tf.Tensor,
+      mask: tf.Tensor, entropy_weight: tf.Tensor,
+      results: Sequence[tf.Tensor], replayed: replay.Replayed | None
+  ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
+    """Computes each worker's loss and its terms, float32 [W].
+
+    `parameters` is theta, [P] or [W, P] (see `fast.rows`).
+    """
+    loss, length = self._loss, mask.shape[0]
+    # One pass for all workers, whose states stand one worker after another.
+    states = tf.transpose(
+        observations, [1, 0, *range(2, observations.shape.rank)])
+    codes = tf.tile(codes[:, None], [1, length + 1, 1])
+    if replayed is not None:
+      states = tf.concat([states, replayed.observations], 1)
+      codes = tf.concat([codes, replayed.codes], 1)
+    # A masked step has the return of the step after it.
+    discounts = tf.where(mask > 0, loss.discount * discounts, 1.0)
+    output = self._policy.at(parameters)(
+        self.world.images(_flatten(states)), _flatten(codes), known=[
+            tf.transpose(x, [1, 2, 3, 0, 4]) for x in results])
+    # Of each worker: s_0 ... s_T, and then its replayed samples.
+    output = networks.PolicyOutput(*(
+        tf.reshape(x, [mask.shape[1], -1, *x.shape[1:]]) for x in output))
+    steps = tf.reduce_sum(mask, 0)
+    baseline = tf.transpose(output.baseline[:, :length + 1])
+    terms = losses.actor_critic(
+        tf.transpose(output.logits[:, :length], [1, 0, 2]), baseline[:-1],
+        actions,
+        losses.returns(values, discounts, baseline[1:], loss.td_lambda))
+    sums = {
+        'policy_loss': tf.reduce_sum(mask * terms.policy, 0),
+        'baseline_loss': tf.reduce_sum(mask * terms.baseline, 0),
+        'entropy': tf.reduce_sum(mask * terms.entropy, 0),
+    }
+    total = (
+        sums['policy_loss'] + loss.baseline_cost * sums['baseline_loss'] -
+        entropy_weight * sums['entropy'])
+    extras = {
+        name: value / tf.maximum(steps, 1.0) for name, value in sums.items()}
+    if replayed is not None:
+      extras['reward_prediction_loss'] = tf.reduce_mean(
+          losses.reward_prediction(
+              output.reward_logits[:, length + 1:], replayed.positive), 1)
+      total += loss.reward_prediction_cost * extras['reward_prediction_loss']
+    return total, extras
+
+  @compiled
+  def discriminator_gradients(
+      self, phi: tf.Tensor, goals: replay.Pairs, negatives: replay.Negatives
+  ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
+    """Computes lines 9 to 11 of Algorithm 1.
+
+    Args:
+      phi: float32 [P].
+      goals: N goal examples.
+      negatives: What the N negatives are chosen from.
+
+    Returns:
+      The gradient of the loss, float32 [P]; and by name the loss (the mean over
+      the 2 N examples), the share of goals that D accepts and the share of
+      negatives that it rejects, float32 [].
+    """
+    codes, observations = negatives.candidates
+    total = count = goals.codes.shape[0]
+    if negatives.certain is not None:
+      count -= negatives.certain.codes.shape[0]
+    known = []
+    if codes.shape[0] > count:  # With rho = 1 nothing is rejected.
+      logits, results = self._discriminator.at(phi).record(
+          self.world.images(observations), codes)
+      logits = tf.where(
+          tf.range(codes.shape[0]) < negatives.drawn, logits, logits.dtype.max)
+      kept = losses.anticipated_negatives(logits, count)
+      codes, observations = tf.gather(codes, kept), tf.gather(
+          observations, kept)
+      known = [tf.gather(x, kept, axis=2)[:, :, None] for x in results]
+    if negatives.certain is not None:
+      codes = tf.concat([codes, negatives.certain.codes], 0)
+      observations = tf.concat(
+          [observations, negatives.certain.observations], 0)
+    images = self.world.images(tf.concat([observations, goals.observations], 0))
+    is_goal = tf.range(2 * total) >= total
+    with tf.GradientTape(watch_accessed_variables=False) as tape:
+      tape.watch(phi)
+      logits = self._discriminator.at(phi)(
+          images, tf.concat([codes, goals.codes], 0), known=known)
+      loss = tf.reduce_mean(losses.discriminator(logits, is_goal))
+    correct = tf.cast((logits > 0) == is_goal, tf.float32)
+    return tape.gradient(loss, phi), {
+        'discriminator_loss': loss,
+        'goals_accepted': tf.reduce_mean(correct[total:]),
+        'negatives_rejected': tf.reduce_mean(correct[:total]),
+    }

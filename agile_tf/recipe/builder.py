@@ -1,0 +1,138 @@
+"""Makes the parts of a run with the recipe, where it differs from the paper."""
+
+from collections.abc import Callable
+import dataclasses
+from typing import Any
+
+import dm_env
+import numpy as np
+
+from agile_tf import config as config_lib
+from agile_tf.agent import programs
+from agile_tf.agent import replay
+from agile_tf.agent import rollouts
+from agile_tf.agent import workers
+from agile_tf.agent import worlds
+from agile_tf.recipe import adam
+from agile_tf.recipe import annealing
+from agile_tf.recipe import averaging
+from agile_tf.recipe import curriculum
+from agile_tf.recipe import features
+from agile_tf.recipe import initialization
+from agile_tf.recipe import mismatched
+from agile_tf.recipe import near_goals
+from agile_tf.recipe import repeats
+from agile_tf.recipe import settings
+from agile_tf.training import building
+
+
+def make(config: config_lib.Config, recipe: settings.Recipe
+        ) -> building.Builder:
+  """Returns the paper's builder, or the recipe's if a setting asks for it."""
+  if recipe == settings.Recipe():
+    return building.Builder(config)
+  return Builder(config, recipe)
+
+
+class Builder(building.Builder):
+  """Each attribute and method here is one trick of the recipe."""
+
+  def __init__(self, config: config_lib.Config, recipe: settings.Recipe):
+    super().__init__(config)
+    recipe.check(config)
+    self._recipe = recipe
+    if recipe.initialization == 'he':
+      self.initialization = initialization.HE
+    self.programs = (
+        averaging.AveragedPrograms if recipe.policy_update == 'averaged'
+        else programs.Programs)
+    if recipe.optimizer == 'adam':
+      self.parameters = adam.AdamParameters
+    self.discriminator_actors = recipe.discriminator_actors
+    self.head_start = recipe.discriminator_head_start
+    self.carrying = recipe.dataset_carrying
+    self.entropy_weight = annealing.Linear(
+        recipe.first_entropy_weight, config.entropy_weight,
+        recipe.entropy_weight_steps)
+    self.learning_rate = annealing.Linear(
+        recipe.first_policy_learning_rate, config.policy_learning_rate,
+        recipe.policy_learning_rate_steps)
+
+  def saved(self) -> dict[str, Any]:
+    return settings.saved(self.config, self._recipe)
+
+  def restored(self, values: dict[str, Any]) -> dict[str, Any]:
+    return super().restored(values) | {
+        config_lib.RECIPE: dataclasses.asdict(settings.restored(values))}
+
+  def needs_goal_examples(self) -> bool:
+    return bool(super().needs_goal_examples() or
+                self._recipe.reward_prediction_goals or
+                self._recipe.near_goal_steps)
+
+  def num_candidates(self) -> int:
+    return workers.num_candidates(
+        self._recipe.negatives_from_b(self.config),
+        self.config.anticipated_negative_rate)
+
+  def negatives(self, buffer: replay.ReplayBuffer, goals: worlds.GoalExamples
+               ) -> workers.AnticipatedNegatives:
+    recipe = self._recipe
+    if recipe.mismatched_share:
+      mismatched.require_several(goals)
+    return mismatched.Negatives(
+        buffer, goals, annealing.Linear(
+            1.0, self.config.anticipated_negative_rate,
+            recipe.anticipated_negative_rate_steps),
+        recipe.negatives_from_b(self.config), recipe.mismatched(self.config))
+
+  def prediction(self, buffer: replay.ReplayBuffer, rng: np.random.Generator,
+                 goals: worlds.GoalExamples | None) -> replay.RewardPrediction:
+    if not self._recipe.reward_prediction_goals:
+      return super().prediction(buffer, rng, goals)
+    assert goals is not None
+    mismatched.require_several(goals)
+    return mismatched.Prediction(
+        buffer, self.config.reward_prediction_batch_size, rng, goals,
+        self._recipe.reward_prediction_goals)
+
+  def environments(self, world: worlds.World,
+                   goals: worlds.GoalExamples | None
+                  ) -> Callable[[int], dm_env.Environment]:
+    make_environment = world.make_environment
+    if self._recipe.near_goal_steps:
+      assert goals is not None
+      make_environment = self._with_near_goals(world, goals)
+    if not self._recipe.repeated_share:
+      return make_environment
+    return lambda seed: repeats.Repeating(make_environment(seed))
+
+  def _with_near_goals(self, world: worlds.World, goals: worlds.GoalExamples
+                      ) -> Callable[[int], dm_env.Environment]:
+    config, recipe = self.config, self._recipe
+    try:
+      near = building.make_world(config, draw=near_goals.NearGoals(
+          goals.dataset, recipe.near_goal_distance))
+      near.make_environment(0)  # Fails if no example has the instructions.
+    except ValueError as error:
+      raise config_lib.ConfigError(
+          f'--near_goal_steps={recipe.near_goal_steps}: {error}') from error
+    episodes = -(-recipe.near_goal_steps // (
+        config.policy_workers * config.episode_length))
+
+    def make_environment(seed: int) -> dm_env.Environment:
+      seeds = np.random.SeedSequence(seed).generate_state(3)
+      return curriculum.Curriculum(
+          near.make_environment(int(seeds[0])),
+          world.make_environment(int(seeds[1])), episodes, int(seeds[2]))
+
+    return make_environment
+
+  def follow(self, actor: rollouts.Actor) -> workers.Follow:
+    if not self._recipe.repeated_share:
+      return super().follow(actor)
+    return repeats.Repeats(actor, self._recipe.repeated_share)
+
+  def after_head_start(self, parts: building.Parts) -> None:
+    assert parts.discriminator is not None
+    features.lend(parts.policy, parts.discriminator)

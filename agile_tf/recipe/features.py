@@ -1,0 +1,31 @@
+"""After its head start the discriminator lends the policy its features."""
+
+from collections.abc import Sequence
+
+from agile_tf.agent import optimizers
+
+
+def shared(policy: Sequence[str], discriminator: Sequence[str]
+          ) -> dict[str, str]:
+  """Returns which parameters two networks of one kind have in common.
+
+  Args:
+    policy: The names of the policy's parameters.
+    discriminator: Those of the discriminator's.
+
+  Returns:
+    From names of the policy to names of the discriminator, for all layers that
+    see or read: without the policy's merge layer and without both heads.
+  """
+  names = {name.partition('/')[2]: name for name in discriminator}
+  return {name: names[own] for name in policy
+          if (own := name.partition('/')[2]) in names and
+          own.startswith('features/')}
+
+
+def lend(policy: optimizers.SharedParameters,
+         discriminator: optimizers.SharedParameters) -> None:
+  """Copies the discriminator's features to the policy."""
+  theirs = discriminator.layout.split(discriminator.snapshot())
+  names = shared(policy.layout.names, discriminator.layout.names)
+  policy.assign({own: theirs[other] for own, other in names.items()})

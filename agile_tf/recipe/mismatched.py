@@ -1,0 +1,92 @@
+"""Goal examples with the instruction of another one, as sure negatives.
+
+Such a state rarely satisfies the instruction, and whether it does cannot be
+told from the state alone. So the discriminator and reward prediction must look
+at the instruction.
+"""
+
+import numpy as np
+
+from agile_tf.agent import replay
+from agile_tf.agent import workers
+from agile_tf.agent import worlds
+from agile_tf.recipe import annealing
+
+
+def require_several(goals: worlds.GoalExamples) -> None:
+  """Raises WorldError if all examples have the same instruction."""
+  instruction = goals.dataset.instruction
+  if not np.any(instruction != instruction[0]):
+    raise worlds.WorldError(
+        'All goal examples have the same instruction, so none can have that '
+        'of another one: leave out --mismatched_share and '
+        '--reward_prediction_goals.')
+
+
+def sample(goals: worlds.GoalExamples, rng: np.random.Generator, count: int
+          ) -> replay.Pairs:
+  """Draws pairs whose instruction is never the state's own.
+
+  Raises:
+    WorldError: if all examples have the same instruction.
+  """
+  instruction = goals.dataset.instruction
+  rows, others = rng.integers(len(goals), size=[2, count])
+  while len(same := np.flatnonzero(instruction[rows] == instruction[others])):
+    require_several(goals)
+    others[same] = rng.integers(len(goals), size=len(same))
+  return replay.Pairs(
+      goals.codes[instruction[others]], goals.observations[rows])
+
+
+class Negatives(workers.AnticipatedNegatives):
+  """A batch's negatives: anticipated ones from B, and mismatched ones."""
+
+  def __init__(self, buffer: replay.ReplayBuffer, goals: worlds.GoalExamples,
+               rho: annealing.Linear, kept: int, count: int):
+    """Takes where negatives come from, and how many.
+
+    Args:
+      buffer: B.
+      goals: The goal examples.
+      rho: The anticipated negative rate, which falls.
+      kept: How many negatives are from B.
+      count: How many are mismatched.
+    """
+    super().__init__(buffer, kept, rho.last)
+    self._goals = goals
+    self._rho = rho
+    self._kept = kept
+    self._count = count
+
+  def draw(self, rng: np.random.Generator, step: int) -> replay.Negatives:
+    candidates, _, _ = super().draw(rng, step)
+    certain = None
+    if self._count:
+      certain = sample(self._goals, rng, self._count)
+    drawn = workers.num_candidates(self._kept, self._rho(step))
+    return replay.Negatives(candidates, np.int32(drawn), certain)
+
+
+class Prediction(replay.RewardPrediction):
+  """Reward prediction that also learns from goal examples.
+
+  They are rewarded states; as many mismatched ones are states without reward.
+  """
+
+  def __init__(self, buffer: replay.ReplayBuffer, batch_size: int,
+               rng: np.random.Generator, goals: worlds.GoalExamples,
+               count: int):
+    super().__init__(buffer, batch_size, rng)
+    self._goals = goals
+    self._count = count
+
+  def batch(self) -> tuple[np.ndarray, ...]:
+    replayed = super().batch()
+    goals = self._goals.sample(self.rng, self._count)
+    others = sample(self._goals, self.rng, self._count)
+    labels = np.repeat([True, False], self._count)
+    return tuple(
+        np.concatenate(parts) for parts in zip(
+            replayed, (*goals, labels[:self._count]),
+            (*others, labels[self._count:])))

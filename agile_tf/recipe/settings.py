@@ -1,0 +1,137 @@
+"""The settings of the recipe: sixteen that the paper does not have."""
+
+import dataclasses
+from typing import Any
+
+from agile_tf import config as config_lib
+
+setting = config_lib.setting
+
+
+@dataclasses.dataclass(frozen=True)
+class Recipe:
+  """The recipe's settings. By default a run is the paper's."""
+
+  # Both networks.
+  initialization: str = setting(
+      'paper', 'How the weights of both networks start. "paper": truncated '
+      'normal with sigma = 1 / sqrt(fan_in). "he": with the variance '
+      '2 / fan_in before a ReLU, and a policy that is uniform at first.',
+      choices=('paper', 'he'))
+  optimizer: str = setting(
+      'rmsprop', "The optimiser of both networks: the paper's RMSProp, or "
+      'Adam, whose beta_1 is 0.9 and whose beta_2 is --policy_decay or '
+      '--discriminator_decay. Its epsilon is outside the square root.',
+      choices=('rmsprop', 'adam'))
+
+  # The policy.
+  policy_update: str = setting(
+      'worker', 'Whether the gradient of each "worker" updates the policy, as '
+      'in A3C, or the "averaged" gradient of all workers of a thread.',
+      choices=('worker', 'averaged'))
+  first_policy_learning_rate: float = setting(
+      1e-3, 'The learning rate of the policy at the first step, if '
+      '--policy_learning_rate_steps lets it change.', above=0)
+  policy_learning_rate_steps: int = setting(
+      0, 'Policy steps in which the learning rate changes linearly from '
+      '--first_policy_learning_rate to --policy_learning_rate. 0 keeps it '
+      'constant, as in the paper.', low=0)
+  first_entropy_weight: float = setting(
+      0.1, 'alpha at the first step, if --entropy_weight_steps lets it change.',
+      low=0)
+  entropy_weight_steps: int = setting(
+      0, 'Policy steps in which alpha changes linearly from '
+      '--first_entropy_weight to --entropy_weight. 0 keeps it constant, as in '
+      'the paper.', low=0)
+  reward_prediction_goals: int = setting(
+      0, 'Goal examples that reward prediction also learns from, for each '
+      'rollout of a worker, as rewarded states, and as many with the '
+      'instruction of another example, as states without reward.', low=0)
+
+  # The policy's episodes.
+  near_goal_steps: int = setting(
+      0, 'A curriculum for GridLU: the policy steps, summed over all workers, '
+      'in which some episodes of the policy workers begin near goal examples. '
+      'Their share falls linearly from 1 to 0. This needs a simulator that can '
+      'be put into a given state, which the paper does not assume.', low=0)
+  near_goal_distance: int = setting(
+      12, 'With --near_goal_steps, how many random actions such an episode '
+      'begins from a goal example, at most; where the instruction names only '
+      'blocks, with the agent carrying one.', low=0, high=1000)
+  repeated_share: float = setting(
+      0.0, 'The share of failed episodes that the policy workers begin again, '
+      'with the same instruction and first state: of those whose last state '
+      'was not rewarded. GridLU only; it too needs such a simulator.', low=0,
+      high=0.99)
+
+  # The discriminator.
+  discriminator_head_start: int = setting(
+      0, "Iterations of the discriminator's worker before the first policy "
+      'step. At their end the policy takes over its stem and its FiLM-NMN or '
+      'FiLM-LSTM.', low=0)
+  discriminator_actors: int = setting(
+      1, "Episodes that the discriminator's worker plays at the same time. All "
+      'their states go to B.', low=1, high=10_000)
+  anticipated_negative_rate_steps: int = setting(
+      0, 'Policy steps in which rho falls linearly from 1 to '
+      '--anticipated_negative_rate. 0 keeps it constant, as in the paper.',
+      low=0)
+  mismatched_share: float = setting(
+      0.0, "The share of the discriminator's negatives that are not drawn from "
+      'B, but are goal examples with the instruction of another one.', low=0,
+      high=0.9, double=True)
+  dataset_carrying: float = setting(
+      0.0, 'The share of generated goal examples in which the agent carries '
+      'the block under it, among those with the agent on a block.', low=0,
+      high=1, double=True)
+
+  def __post_init__(self):
+    config_lib.check(self)
+
+  def check(self, config: config_lib.Config) -> None:
+    """Checks that these settings fit those of a run.
+
+    Raises:
+      ConfigError: if they contradict each other.
+    """
+    if self.mismatched_share and not self.negatives_from_b(config):
+      raise config_lib.ConfigError(
+          f'--mismatched_share={self.mismatched_share} leaves none of the '
+          f'{config.batch_size // 2} negatives of a batch for states from B; '
+          'make it smaller.')
+    if self.reward_prediction_goals and not config.reward_prediction:
+      raise config_lib.ConfigError(
+          f'--reward_prediction_goals={self.reward_prediction_goals} needs '
+          '--reward_prediction.')
+    if self.discriminator_head_start:
+      if not config.trains_discriminator:
+        raise config_lib.ConfigError(
+            f'--discriminator_head_start={self.discriminator_head_start} needs '
+            f'--reward=discriminator; it is --reward={config.reward}.')
+      if config.initial_policy:
+        raise config_lib.ConfigError(
+            f'--discriminator_head_start={self.discriminator_head_start} would '
+            f'replace a part of --initial_policy={config.initial_policy}: '
+            'leave one of them out.')
+
+  def mismatched(self, config: config_lib.Config) -> int:
+    """Returns how many of a batch's negatives are mismatched goal examples."""
+    return round(self.mismatched_share * config.batch_size / 2)
+
+  def negatives_from_b(self, config: config_lib.Config) -> int:
+    """Returns how many of a batch's negatives are from B."""
+    return config.batch_size // 2 - self.mismatched(config)
+
+
+def saved(config: config_lib.Config, recipe: Recipe) -> dict[str, Any]:
+  """Returns a run's settings by name, as it saves them."""
+  values = dataclasses.asdict(config)
+  if recipe != Recipe():
+    values[config_lib.RECIPE] = dataclasses.asdict(recipe)
+  return values
+
+
+def restored(values: dict[str, Any]) -> Recipe:
+  """Returns the recipe of a run's settings by name; the paper's if none."""
+  return config_lib.restored(
+      values.get(config_lib.RECIPE, {}), Recipe)

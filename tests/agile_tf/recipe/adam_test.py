@@ -1,0 +1,69 @@
+"""Tests for Adam: TensorFlow 1's own, and the formula of its paper."""
+
+from absl.testing import absltest
+from absl.testing import parameterized
+import numpy as np
+import tensorflow as tf
+
+from agile_tf.agent import optimizers
+from agile_tf.agent import parameters as parameters_lib
+from agile_tf.recipe import adam
+from tests.agile_tf.agent import optimizers_test
+
+_ADAM = optimizers.Updates(1e-3, 0.99, 1e-6, 2.0)
+_LAYOUT = parameters_lib.Layout(
+    ('a/w', 'a/b', 'gamma'), ((4, 3), (3,), (2, 3)))
+
+
+def _values(rng, scale=1.0):
+  return rng.normal(scale=scale, size=_LAYOUT.size).astype(np.float32)
+
+
+def _adam_by_hand(initial, gradients, settings):
+  """Adam in float64, as in the paper that presents it (algorithm 1)."""
+  values = initial.astype(np.float64)
+  momentum, mean_square = np.zeros_like(values), np.zeros_like(values)
+  for t, gradient in enumerate(gradients, 1):
+    gradient = gradient.astype(np.float64)
+    gradient *= min(1, settings.gradient_norm / np.sqrt(np.sum(gradient**2)))
+    momentum = 0.9 * momentum + 0.1 * gradient
+    mean_square = (
+        settings.decay * mean_square + (1 - settings.decay) * gradient**2)
+    epsilon = settings.epsilon / np.sqrt(1 - settings.decay**t)
+    values -= settings.learning_rate * momentum / (1 - 0.9**t) / (
+        np.sqrt(mean_square / (1 - settings.decay**t)) + epsilon)
+  return values
+
+
+class AdamTest(parameterized.TestCase):
+
+  @parameterized.parameters(1e-4, 1.0, 100.0)
+  def test_adam_equals_tensorflow_1(self, scale):
+    rng = np.random.default_rng(0)
+    initial = _values(rng)
+    gradients = [_values(rng, scale) for _ in range(6)]
+    parameters = adam.AdamParameters(_LAYOUT, initial, _ADAM)
+    expected = optimizers_test.tensorflow_1(
+        _LAYOUT, initial, gradients, _ADAM, lambda settings: (
+            tf.compat.v1.train.AdamOptimizer(
+                settings.learning_rate, 0.9, settings.decay,
+                settings.epsilon)))
+    actual = [parameters.apply(*map(tf.constant, gradients[:3]))]
+    # The slots and the count of updates are part of the state.
+    resumed = adam.AdamParameters(_LAYOUT, _values(rng), _ADAM)
+    resumed.load(parameters.state())
+    for gradient in gradients[3:]:
+      actual.append(resumed.apply(tf.constant(gradient)))
+    np.testing.assert_allclose(
+        np.concatenate(actual), [norm for norm, _ in expected], rtol=1e-6)
+    np.testing.assert_allclose(
+        parameters.snapshot(), expected[2][1], rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(
+        resumed.snapshot(), expected[5][1], rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(
+        resumed.snapshot(), _adam_by_hand(initial, gradients, _ADAM),
+        rtol=1e-5, atol=1e-6)
+
+
+if __name__ == '__main__':
+  absltest.main()

@@ -1,0 +1,284 @@
+"""Tests for the recipe: each trick by itself, and a run with all of them."""
+
+import itertools
+import json
+from unittest import mock
+
+from absl.testing import absltest
+from absl.testing import parameterized
+import numpy as np
+import pytest
+
+from agile_tf import config as config_lib
+from agile_tf.agent import replay
+from agile_tf.agent import rollouts
+from agile_tf.agent import worlds
+from agile_tf.recipe import adam
+from agile_tf.recipe import annealing
+from agile_tf.recipe import averaging
+from agile_tf.recipe import builder as builder_lib
+from agile_tf.recipe import curriculum
+from agile_tf.recipe import features
+from agile_tf.recipe import mismatched
+from agile_tf.recipe import near_goals
+from agile_tf.recipe import repeats
+from agile_tf.recipe import settings
+from agile_tf.training import building
+from agile_tf.training import trainer as trainer_lib
+import gridlu
+from gridlu import goal_dataset
+from gridlu import language
+from gridlu import relations
+from gridlu import world as board
+from tests.agile_tf import tiny
+
+
+class LinearTest(parameterized.TestCase):
+
+  @parameterized.parameters(
+      (0, 1.0), (250, 0.85), (500, 0.7), (1000, 0.4), (10**9, 0.4))
+  def test_changes_linearly(self, step, expected):
+    self.assertAlmostEqual(annealing.Linear(1.0, 0.4, 1000)(step), expected)
+
+  def test_may_rise_and_may_be_constant(self):
+    self.assertAlmostEqual(annealing.Linear(0.25, 1.0, 100)(50), 0.625)
+    self.assertEqual(annealing.Linear(7.0, 0.25, 0)(0), 0.25)
+
+
+class MismatchedTest(parameterized.TestCase):
+
+  def setUp(self):
+    super().setUp()
+    self.world = worlds.gridlu_world()
+    self.dataset = goal_dataset.generate('relations', 200, seed=1)
+    self.goals = worlds.GoalExamples(self.dataset, self.world)
+
+  def test_never_the_states_own_instruction(self):
+    codes, observations = mismatched.sample(
+        self.goals, np.random.default_rng(0), 2000)
+    own: dict[bytes, set[bytes]] = {}
+    for i, state in zip(self.dataset.instruction, self.dataset.states):
+      own.setdefault(state.tobytes(), set()).add(
+          self.world.grammar.encode([self.dataset.instructions[i]])[0].tobytes())
+    for code, state in zip(codes, observations):
+      self.assertNotEqual(own[state.tobytes()], {code.tobytes()})
+    # Nearly all of them are negatives.
+    texts = [str(x) for x in language.relations_instructions()]
+    numbers = {code.tobytes(): i
+               for i, code in enumerate(self.world.grammar.encode(texts))}
+    truth = relations.satisfied(
+        relations.encode(language.relations_instructions())[
+            [numbers[code.tobytes()] for code in codes]],
+        board.unpack(observations))
+    self.assertBetween(truth.mean(), 0.01, 0.15)
+
+  def test_one_instruction_has_no_other(self):
+    one = worlds.GoalExamples(goal_dataset.generate(
+        'relations', 20, seed=1,
+        instructions=language.relations_instructions()[:1]), self.world)
+    with self.assertRaisesRegex(worlds.WorldError, '--mismatched_share'):
+      mismatched.sample(one, np.random.default_rng(0), 2)
+    with self.assertRaisesRegex(worlds.WorldError, '--mismatched_share'):
+      mismatched.require_several(one)
+
+  def _buffer(self, count):
+    buffer = replay.ReplayBuffer(100, len(self.world.grammar.slots), [27])
+    buffer.add(self.goals.codes[:1].repeat(count, 0),
+               np.full([count, 27], 77, np.uint8))
+    return buffer
+
+  @parameterized.parameters((0, 8), (50, 13), (100, 32), (1000, 32))
+  def test_draws_as_many_as_rho_forgives(self, step, drawn):
+    """rho falls from 1 to 1/4; 8 of 16 negatives are from B."""
+    negatives = mismatched.Negatives(
+        self._buffer(32), self.goals, annealing.Linear(1.0, 0.25, 100), 8, 8)
+    self.assertTrue(negatives.ready)
+    made = negatives.draw(np.random.default_rng(0), step)
+    self.assertEqual(made.drawn, drawn)
+    self.assertLen(made.candidates.codes, 32)
+    self.assertLen(made.certain.codes, 8)
+
+  def test_waits_for_the_smallest_rho(self):
+    negatives = mismatched.Negatives(
+        self._buffer(31), self.goals, annealing.Linear(1.0, 0.25, 100), 8, 0)
+    self.assertFalse(negatives.ready)
+
+  def test_prediction_learns_from_goal_examples_too(self):
+    buffer = self._buffer(10)
+    predictions = mismatched.Prediction(
+        buffer, 4, np.random.default_rng(0), self.goals, 6)
+    codes, observations, positive = predictions.batch()
+    self.assertLen(codes, 4 + 6 + 6)
+    self.assertEqual(
+        positive.tolist(), [False] * 4 + [True] * 6 + [False] * 6)
+    self.assertTrue((observations[:4] == 77).all())
+    own = {(self.goals.codes[i].tobytes(), state.tobytes())
+           for i, state in zip(self.dataset.instruction, self.dataset.states)}
+    pairs = [(code.tobytes(), state.tobytes())
+             for code, state in zip(codes, observations)]
+    self.assertEqual([pair in own for pair in pairs[4:]],
+                     [True] * 6 + [False] * 6)
+
+
+class RepeatsTest(parameterized.TestCase):
+
+  def _made(self, seed=0):
+    return repeats.Repeating(
+        gridlu.GridLU('relations', seed, episode_length=2))
+
+  def _start(self, environment):
+    timestep = environment.reset()
+    for _ in range(2):
+      environment.step(0)
+    return (timestep.observation['instruction'],
+            timestep.observation['image'].tobytes())
+
+  def test_repeats_once_if_told(self):
+    environment = self._made()
+    first = self._start(environment)
+    self.assertFalse(environment.is_repeated)
+    environment.repeats_next = True
+    twin = self._made(7)
+    twin.set_state(json.loads(json.dumps(environment.get_state())))
+    for each in environment, twin:
+      self.assertEqual(self._start(each), first)
+      self.assertTrue(each.is_repeated)
+    self.assertNotEqual(self._start(environment), first)
+    self.assertFalse(environment.is_repeated)
+
+  def test_a_share_of_the_failed_episodes_begins_again(self):
+    width = 400
+    actor = mock.Mock(
+        environments=[
+            mock.Mock(is_repeated=w % 5 == 0, repeats_next=False)
+            for w in range(width)],
+        rngs=[np.random.default_rng(w) for w in range(width)])
+    mask = np.ones([2, width], np.float32)
+    ended = np.arange(width) % 4 != 0
+    decisions = np.zeros([2, width], bool)
+    decisions[1] = np.arange(width) % 4 == 1  # These have succeeded.
+    decisions[0] = True  # Only the last state counts.
+    rollout = rollouts.Rollout(
+        np.zeros([3, width, 1], np.uint8), np.zeros([width, 1], np.int32),
+        np.zeros([2, width], np.int32), mask, mask, mask, ended,
+        ('go',) * width)
+    counted = repeats.Repeats(actor, 0.75)(rollout, decisions)
+    self.assertEqual(
+        counted.tolist(), [w % 5 != 0 for w in range(width)])
+    again = np.array([each.repeats_next for each in actor.environments])
+    failed = np.arange(width) % 4 >= 2
+    self.assertFalse(again[~failed].any())
+    self.assertBetween(again[failed].mean(), 0.65, 0.85)
+
+
+class BuilderTest(parameterized.TestCase):
+
+  def test_the_paper_needs_no_recipe(self):
+    self.assertIs(type(tiny.builder()), building.Builder)
+    self.assertNotIn(config_lib.RECIPE, tiny.builder().saved())
+
+  def test_settings_reach_their_places(self):
+    made = tiny.builder(
+        optimizer='adam', policy_update='averaged', initialization='he',
+        policy_learning_rate=.5, first_policy_learning_rate=.7,
+        policy_learning_rate_steps=10, entropy_weight=.1,
+        first_entropy_weight=.3, entropy_weight_steps=20,
+        discriminator_actors=3, discriminator_head_start=2,
+        dataset_carrying=.25)
+    self.assertIs(made.parameters, adam.AdamParameters)
+    self.assertIs(made.programs, averaging.AveragedPrograms)
+    self.assertEqual((made.learning_rate(0), made.learning_rate(10)), (.7, .5))
+    self.assertAlmostEqual(made.entropy_weight(10), .2)
+    self.assertEqual(made.carrying, .25)
+    parts = made.make()
+    self.assertLen(parts.discriminator_worker.actor.environments, 3)
+    self.assertEqual(
+        made.saved()[config_lib.RECIPE]['discriminator_head_start'], 2)
+    self.assertEqual(made.restored(made.saved()), made.saved())
+
+  @parameterized.parameters(
+      (dict(mismatched_share=.9), 'leaves none of the 2 negatives'),
+      (dict(reward_prediction_goals=1), 'needs --reward_prediction'),
+      (dict(discriminator_head_start=1, reward='environment'),
+       'needs --reward=discriminator'),
+      (dict(discriminator_head_start=1, initial_policy='x'),
+       'would replace a part of --initial_policy=x'),
+      (dict(near_goal_steps=-1), 'near_goal_steps=-1: expected at least 0'))
+  def test_settings_that_do_not_fit(self, changes, message):
+    with self.assertRaisesRegex(config_lib.ConfigError, message):
+      tiny.builder(**changes)
+
+  @parameterized.parameters((16, 2), (17, 3), (80, 10))
+  def test_near_goal_steps_are_of_all_workers(self, steps, episodes):
+    builder = tiny.builder(near_goal_steps=steps, near_goal_distance=3,
+                           instructions='SameLocation')
+    with (mock.patch.object(curriculum, 'Curriculum',
+                            wraps=curriculum.Curriculum) as made,
+          mock.patch.object(near_goals, 'NearGoals',
+                            wraps=near_goals.NearGoals) as near):
+      builder.make()
+    self.assertLen(made.call_args_list, builder.config.policy_workers)
+    for (_, _, count, _), _ in made.call_args_list:
+      self.assertEqual(count, episodes)  # Of four steps, for each of two.
+    self.assertEqual(near.call_args.args[1], 3)
+
+  def test_policy_workers_alone_begin_near_goals(self):
+    builder = tiny.builder(
+        instructions='SameLocation', near_goal_steps=10**6,
+        near_goal_distance=1, dataset_size=500)
+    parts = builder.make()
+    examples = building.make_goal_examples(builder.config, parts.world).dataset
+    texts = np.take(examples.instructions, examples.instruction)
+
+    def is_near(environment):
+      text = environment.reset().observation['instruction']
+      start, goals = environment.state, board.unpack(
+          examples.states[texts == text])
+      same = (goals.blocks == start.blocks).all(axis=(1, 2))
+      moves = np.abs(goals.agent - start.agent).sum(axis=1)
+      return 'AGENT' not in text or bool((same & (moves <= 1)).any())
+
+    worker, = parts.policy_workers
+    for environment in worker.actor.environments:
+      self.assertTrue(all(is_near(environment) for _ in range(40)))
+    environment, = parts.discriminator_worker.actor.environments
+    self.assertFalse(all(is_near(environment) for _ in range(40)))
+
+  def test_near_goals_need_an_example(self):
+    builder = tiny.builder(instructions='', dataset_size=1, near_goal_steps=16)
+    with mock.patch.object(near_goals.NearGoals, '__call__',
+                           side_effect=ValueError('none of the 1 goal')):
+      with self.assertRaisesRegex(
+          config_lib.ConfigError, 'near_goal_steps=16: none of the 1 goal'):
+        builder.make()
+
+  @pytest.mark.slow
+  def test_the_policy_takes_over_the_features(self):
+    trainer = trainer_lib.Trainer(tiny.builder(
+        discriminator_head_start=3, batch_size=4))
+    names = features.shared(
+        trainer.policy.layout.names, trainer.discriminator.layout.names)
+    self.assertIn('policy/features/stem/patches/w', names)
+    self.assertFalse(any('merge' in name or 'logits' in name for name in names))
+    for count in itertools.count():
+      own = trainer.policy.layout.split(trainer.policy.snapshot())
+      theirs = trainer.discriminator.layout.split(
+          trainer.discriminator.snapshot())
+      equal = all(np.array_equal(own[name], theirs[other])
+                  for name, other in names.items())
+      self.assertEqual(equal, count == 3)
+      if equal:
+        break
+      trainer.schedule.begin('discriminator')
+      trainer.iterate_discriminator()
+      trainer.schedule.end('discriminator')
+    self.assertTrue(trainer.schedule.may('policy'))
+
+  def test_defaults_are_the_papers(self):
+    config = tiny.config()
+    self.assertIs(type(builder_lib.make(config, settings.Recipe())),
+                  building.Builder)
+
+
+if __name__ == '__main__':
+  absltest.main()
