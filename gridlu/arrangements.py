@@ -6,9 +6,6 @@ evaluation: do not train with it. An instruction holds if the blocks that fit
 its description (with SCENE: all blocks) are exactly four and stand in one of
 its word's placements: any position on the board, turned and mirrored in any
 way.
-
-`satisfied` takes any array module, like every function of `world`. The
-generators use NumPy and draw whole batches.
 """
 
 from collections.abc import Sequence
@@ -122,12 +119,6 @@ def satisfied(codes: world.Array, states: world.State,
   return xp.any(sets == cells[..., None], axis=-1)
 
 
-def _codes_of(instructions: Sequence[language.Instruction] | None
-             ) -> np.ndarray:
-  """Returns the encoded instructions, all 36 for None."""
-  return encode(language.chosen(instructions, all_instructions()))
-
-
 def groups(instruction: language.Instruction,
            start: world.State | None) -> Sequence[str]:
   """Returns what reports count an episode for: blocks, if known, and word."""
@@ -139,15 +130,11 @@ def groups(instruction: language.Instruction,
 
 def _propose(rng: np.random.Generator, count: int, codes: np.ndarray
             ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-  """Draws instructions and the blocks that they need.
-
-  Half of the instructions name no colour and need four rects of one colour. The
-  other half name a colour and need four rects of it and four of another. If the
-  list has only one kind, all are of that kind.
+  """Draws instructions, and the blocks that they need (see `instances`).
 
   Returns:
-    int32 [N], the instructions; int32 [N], the code of the target blocks; and
-    int32 [N], the code of the distractors, 0 where there are none.
+    int32 [N] each: the instructions, the code of the target blocks, and that of
+    the distractors, 0 where there are none.
   """
   if count < 0:
     raise ValueError(f'count is {count}: expected at least 0.')
@@ -167,15 +154,6 @@ def _propose(rng: np.random.Generator, count: int, codes: np.ndarray
   return instruction, rect + color, np.where(is_plain, 0, rect + other)
 
 
-def _states(blocks: np.ndarray, agent: np.ndarray) -> world.State:
-  """Makes states from int [N, 25] blocks and int [N] cells of free agents."""
-  shape = (len(blocks), world.SIZE, world.SIZE)
-  return world.State(
-      blocks.reshape(shape).astype(np.int32),
-      np.stack(np.divmod(agent, world.SIZE), axis=-1).astype(np.int32),
-      np.zeros(len(blocks), np.bool_))
-
-
 def _put(board: np.ndarray, cells: np.ndarray, code: np.ndarray) -> None:
   """Puts blocks of one code [N] into cells of int [N, 25] boards."""
   np.put_along_axis(board, cells, code[:, None].astype(board.dtype), axis=1)
@@ -189,17 +167,17 @@ def instances(
 
   Half have four rects of one colour and an instruction that names no colour.
   The other half have four rects each of two colours, one of which the
-  instruction names. Blocks and agent are in different random cells. The agent
-  is free.
+  instruction names. If all instructions are of one kind, so are the instances.
+  Blocks and agent are in different random cells. The agent is free.
   """
-  instruction, target, distractor = _propose(
-      rng, count, _codes_of(instructions))
+  codes = encode(language.chosen(instructions, all_instructions()))
+  instruction, target, distractor = _propose(rng, count, codes)
   cells = np.argsort(rng.random((count, world.NUM_CELLS)), axis=1)
   board = np.zeros((count, world.NUM_CELLS), np.int32)
   _put(board, cells[:, :_FORM_SIZE], target)
   _put(board, cells[:, _FORM_SIZE:2 * _FORM_SIZE], distractor)
   return instances_lib.Instances(
-      instruction, _states(board, cells[:, 2 * _FORM_SIZE]))
+      instruction, world.free_agents(board, cells[:, 2 * _FORM_SIZE]))
 
 
 def goal_states(
@@ -213,7 +191,7 @@ def goal_states(
   Disconnected have several), then its placement. Distractors are uniform over
   the other cells. The agent is free and uniform over all 25 cells.
   """
-  codes = _codes_of(instructions)
+  codes = encode(language.chosen(instructions, all_instructions()))
   instruction, target, distractor = _propose(rng, count, codes)
   form = np.zeros((count, _FORM_SIZE), np.int32)
   uniform = rng.random((2, count))
@@ -234,4 +212,4 @@ def goal_states(
   _put(board, others, distractor)
   _put(board, form, target)
   agent = rng.integers(world.NUM_CELLS, size=count)
-  return instances_lib.Instances(instruction, _states(board, agent))
+  return instances_lib.Instances(instruction, world.free_agents(board, agent))

@@ -17,8 +17,7 @@ from gridlu import world
 
 # How many instances are drawn at a time. They are served one by one.
 _BLOCK = 256
-# How many blocks are drawn at most until enough starts do not satisfy their
-# instruction.
+# Blocks that are drawn at most for one of unsolved starts.
 _ROUNDS = 1000
 
 
@@ -68,7 +67,10 @@ Draw = Callable[
 
 
 class Supply:
-  """Draws instances a block at a time and serves them in order."""
+  """Draws instances a block at a time and serves them in order.
+
+  `block` is the size of a block, and `draw` may replace the task's generator.
+  """
 
   def __init__(self, setup: Setup, seed: int | None, block: int,
                draw: Draw | None = None):
@@ -137,12 +139,11 @@ class GridLU(dm_env.Environment):
   """One GridLU board with an instruction, as a `dm_env` environment.
 
   An observation is `{'image': uint8 [56, 56, 3], 'instruction': str}`, an
-  action a number from 0 to 5 (see `world.Action`). The reward in
-  GridLU-Relations is the ground truth: 1.0 if the state after the action
-  satisfies the instruction, else 0.0. In GridLU-Arrangements it is always 0.0
-  unless `rewarded` is true. An episode does not end when the goal is reached:
-  it always has 30 steps in Relations (31 time steps with the first) and 45 in
-  Arrangements. It succeeds if its last state satisfies the instruction.
+  action a number from 0 to 5 (see `world.Action`). The reward is the ground
+  truth: 1.0 if the state after the action satisfies the instruction, else 0.0.
+  In GridLU-Arrangements it is always 0.0 unless `rewarded` is true. An episode
+  does not end when the goal is reached, and succeeds if its last state
+  satisfies the instruction.
 
   Attributes:
     instructions: The instructions that episodes are drawn from.
@@ -162,8 +163,7 @@ class GridLU(dm_env.Environment):
     Args:
       task: A name in `tasks.TASKS`.
       seed: Determines what the environment draws; None for a random seed.
-      episode_length: Steps of an episode; None for the task's (the paper's 30
-        or 45).
+      episode_length: Steps of an episode; None for the task's.
       instructions: The instructions to draw from, as strings or instructions;
         None for all of the task's.
       physics: Which blocks can be moved.
@@ -172,9 +172,8 @@ class GridLU(dm_env.Environment):
       rewarded: Whether the reward is the ground truth, or always 0; None for
         the task's default. The paper has no ground truth for Arrangements. Our
         checker is for evaluation, not for training.
-      draw: Draws the episodes' instances, such as a `near_goals.NearGoals`;
-        None for the task's. It is given a generator, a count, the instructions
-        and the physics. An instance has an index into these instructions.
+      draw: Draws the episodes' instances; None for the task's generator. An
+        instance has an index into the instructions that `draw` is given.
       solved_starts: Whether an episode may begin in a state that satisfies its
         instruction. If not, as the paper's curves suggest, such instances are
         drawn again, but not those of `draw`, nor those of a task without a
@@ -187,6 +186,7 @@ class GridLU(dm_env.Environment):
     self.episode_length = self._setup.episode_length
     self._truncate = truncate
     self._supply = Supply(self._setup, seed, _BLOCK, draw)
+    self._checksum = zlib.crc32('\n'.join(self._setup.texts).encode())
     # The current episode; there is no state before the first reset.
     self._start: world.State | None = None
     self._state: world.State | None = None
@@ -215,10 +215,6 @@ class GridLU(dm_env.Environment):
     if self._state is None:
       raise RuntimeError('There is no episode yet: call reset() first.')
     return self._state
-
-  def _observation(self) -> dict[str, Any]:
-    return {'image': rendering.render(self._current_state()),
-            'instruction': self._setup.texts[self._index]}
 
   def reset(self) -> dm_env.TimeStep:
     """Starts an episode with the next instance; see the base class."""
@@ -257,7 +253,8 @@ class GridLU(dm_env.Environment):
 
   def _time_step(self, reward: float) -> dm_env.TimeStep:
     """Returns the current time step; an episode's first has no reward."""
-    observation = self._observation()
+    observation = {'image': rendering.render(self._current_state()),
+                   'instruction': self._setup.texts[self._index]}
     if not self._num_steps:
       return dm_env.restart(observation)
     if not self._ended:
@@ -279,15 +276,11 @@ class GridLU(dm_env.Environment):
   def reward_spec(self) -> specs.BoundedArray:
     return specs.BoundedArray((), float, 0, 1, name='reward')
 
-  def _checksum(self) -> int:
-    """Returns a checksum of the list of instructions."""
-    return zlib.crc32('\n'.join(self._setup.texts).encode())
-
   def get_state(self) -> dict[str, Any]:
     """Returns the state of the episode and of the generator.
 
-    JSON can hold it. It is for `set_state` of an environment with the same
-    arguments. The seed may differ.
+    JSON can hold it. It is for an environment with the same arguments, but for
+    the seed.
     """
     def packed(state: world.State | None) -> list[int] | None:
       return None if state is None else [int(x) for x in world.pack(state)]
@@ -297,23 +290,22 @@ class GridLU(dm_env.Environment):
         'board': packed(self._state),
         'start': packed(self._start),
         'instruction': self._index,
-        'instructions': self._checksum(),
+        'instructions': self._checksum,
         'solved_starts': self._setup.solved_starts,
         'num_steps': self._num_steps,
         'ended': self._ended,
     }
 
   def set_state(self, state: dict[str, Any]) -> dm_env.TimeStep:
-    """Restores what `get_state` returned.
+    """Restores what `get_state` returned, and returns its time step.
 
-    Returns:
-      The time step of that state, with a reward of 0 unless it is an episode's
-      first. It has no observation if there was no episode yet.
+    This has a reward of 0 unless it is an episode's first, and no observation
+    before the first reset.
     """
-    if state['instructions'] != self._checksum():
+    if state['instructions'] != self._checksum:
       raise ValueError(
           f'the state has {state["instructions"]} as checksum of the '
-          f'instructions, this environment {self._checksum()}: make it with '
+          f'instructions, this environment {self._checksum}: make it with '
           'the same instructions in the same order.')
     solved_starts = state['solved_starts']
     if solved_starts != self._setup.solved_starts:

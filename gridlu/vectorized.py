@@ -1,8 +1,4 @@
-"""Many GridLU boards at once, for learners that are written in NumPy.
-
-The rules are those of `gridlu.GridLU`: the functions of `world`, `rendering`
-and the tasks take whole batches.
-"""
+"""Many GridLU boards at once, by the rules of `gridlu.GridLU`, in NumPy."""
 
 from collections.abc import Sequence
 import operator
@@ -50,11 +46,8 @@ class VectorGridLU:
   once.
 
   Attributes:
-    num_boards: W, the number of boards.
     instructions: The instructions that episodes are drawn from.
     texts: The same instructions as strings.
-    physics: Which blocks can be moved.
-    episode_length: Steps of an episode.
   """
 
   def __init__(
@@ -63,10 +56,9 @@ class VectorGridLU:
       instructions: Sequence[str | language.Instruction] | None = None,
       physics: world.Physics = world.NORMAL, rewarded: bool | None = None,
       images: bool = True, solved_starts: bool = False):
-    """Makes the boards.
+    """Takes arguments of `gridlu.GridLU`.
 
-    `images` says whether to render images, which takes most of the time. The
-    other arguments are those of `gridlu.GridLU`.
+    `images` says whether to render images, which takes most of the time.
     """
     if not hasattr(num_boards, '__index__') or num_boards < 1:
       raise ValueError(f'num_boards is {num_boards!r}: expected a whole number '
@@ -89,7 +81,7 @@ class VectorGridLU:
     self._num_steps = 0
 
   def _start(self) -> world.State:
-    """Starts an episode on each board and returns its states."""
+    """Starts an episode on each board; returns its states."""
     self._instruction, states = self._supply.take(self.num_boards)
     self._codes = self._setup.codes[self._instruction]
     self._num_steps = 0

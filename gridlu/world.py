@@ -154,6 +154,13 @@ def block_at(blocks: Array, cell: Array, xp: ArrayModule = np) -> Array:
   return xp.max(blocks * cell_mask(cell, xp), axis=(-2, -1))
 
 
+def free_agents(blocks: np.ndarray, cell: np.ndarray) -> State:
+  """Makes N states from blocks [N, 25] and the cells [N] of free agents."""
+  return State(
+      blocks.reshape(-1, SIZE, SIZE).astype(np.int32), _ROW_AND_COLUMN[cell],
+      np.zeros(len(blocks), np.bool_))
+
+
 def step(state: State, action: Array, physics: Physics = NORMAL,
          xp: ArrayModule = np) -> State:
   """Returns the state that an action leads to.

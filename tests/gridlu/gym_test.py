@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from unittest import mock
 import warnings
 
 from absl.testing import absltest
@@ -11,7 +12,9 @@ import pytest
 
 import gridlu
 from gridlu import language
+from gridlu import tasks
 from gridlu import world
+from tests.gridlu import corners
 
 gymnasium = pytest.importorskip('gymnasium')
 
@@ -36,6 +39,19 @@ class GridLUEnvTest(parameterized.TestCase):
     code = ('import gymnasium, gridlu; '
             'gymnasium.make("GridLU-Relations-v0").reset(seed=0)')
     subprocess.run([sys.executable, '-c', code], check=True)
+
+  def test_a_new_task_is_registered_once(self):
+    self.enter_context(mock.patch.dict(gymnasium.registry))
+    self.enter_context(mock.patch.dict(
+        tasks.TASKS, corners=tasks.from_module(corners)))
+    gridlu.gym.register()
+    spec = gymnasium.registry['GridLU-Corners-v0']
+    gridlu.gym.register()
+    self.assertIs(gymnasium.registry['GridLU-Corners-v0'], spec)
+    environment = gymnasium.make('GridLU-Corners-v0')
+    observation, _ = environment.reset(seed=0)
+    self.assertRegex(observation['instruction'], '^InCorner')
+    self.assertIn(observation, environment.observation_space)
 
   def test_is_found_by_its_module(self):
     environment = gymnasium.make('gridlu.gym:GridLU-Relations-v0')
