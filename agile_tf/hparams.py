@@ -21,7 +21,6 @@ from gridlu import tasks
 def main(argv: Sequence[str]) -> None:
   """Prints the tables for the settings that the flags give."""
   del argv
-  presets.check(flags.FLAGS)
   config = config_lib.from_flags(flags.FLAGS)
   if config.world not in tasks.TASKS and ':' not in config.world:
     raise config_lib.ConfigError(

@@ -38,7 +38,6 @@ def main(argv: Sequence[str]) -> None:
   """Reads the flags and trains."""
   del argv
   logging.set_verbosity(logging.INFO)
-  presets.check(flags.FLAGS)
   train(config_lib.from_flags(flags.FLAGS),
         config_lib.from_flags(flags.FLAGS, settings.Recipe))
 

@@ -40,8 +40,8 @@ def flagfile(name: str) -> str:
 def _check_flagfile(argument: str) -> None:
   name = argument.partition('=')[2]
   preset = os.path.basename(name).removesuffix('.flags')
-  if (argument == f'--flagfile={name}' and not os.path.exists(name) and
-      preset in names()):
+  if (argument == f'--flagfile={name}' and preset in names() and
+      not os.path.exists(program.clean_path(name))):
     raise PresetError(
         f'There is no {name} here. {_FLAG}={preset} has its flags in any '
         'directory.')
@@ -52,18 +52,6 @@ def define_flag(values: flags.FlagValues = flags.FLAGS) -> None:
   flags.DEFINE_enum(
       'preset', None, names(), 'Reads the flags of an experiment; flags after '
       'it override them. --flagfile=PATH reads your own.', flag_values=values)
-
-
-def check(values: flags.FlagValues) -> None:
-  """Checks parsed flags: a --preset that is left stands in a flagfile.
-
-  Raises:
-    PresetError: if there is one, which would have no effect.
-  """
-  if values.preset is not None:
-    raise PresetError(
-        f'{_FLAG}={values.preset} stands in a flagfile, where it is not read. '
-        'Give it on the command line, before --flagfile.')
 
 
 def expand(arguments: Sequence[str]) -> list[str]:

@@ -1,7 +1,9 @@
 """How the project's programs start, and how they report a user's mistakes."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+import errno
 import functools
+import os
 import re
 import sys
 
@@ -23,6 +25,28 @@ class UserError(ValueError):
 Main = Callable[[Sequence[str]], None]
 
 
+class _PathParser(flags.ArgumentParser):
+  """Replaces ~ and $VARIABLES, as a shell does only at the start of a word."""
+
+  def parse(self, argument: str) -> str:
+    return clean_path(argument)
+
+
+def clean_path(path: str) -> str:
+  """Returns the shortest spelling of a path, without ~ and $VARIABLES."""
+  if not path:
+    return ''
+  return os.path.normpath(os.path.expanduser(os.path.expandvars(path)))
+
+
+def define_path(name: str, default: str | None, text: str,
+                flag_values: flags.FlagValues = flags.FLAGS,
+                required: bool = False) -> None:
+  """Defines a flag whose value is the path of a file or a directory."""
+  flags.DEFINE(_PathParser(), name, default, text, flag_values=flag_values,
+               serializer=flags.ArgumentSerializer(), required=required)
+
+
 def main(arguments: bool = False) -> Callable[[Main], Main]:
   """Returns a decorator for a program's main function: `@program.main()`.
 
@@ -30,8 +54,9 @@ def main(arguments: bool = False) -> Callable[[Main], Main]:
     arguments: Whether the program takes arguments that are not flags.
 
   Returns:
-    A decorator for a function of `sys.argv`. The decorated function exits with
-    the message of a `UserError`, and refuses arguments if it takes none.
+    A decorator for a function of `sys.argv`. The decorated function refuses
+    arguments if it takes none. It exits with the message of a `UserError`, in
+    one line where the disk is full, and quietly where nobody reads on.
   """
   def decorate(function: Main) -> Main:
     @functools.wraps(function)
@@ -42,12 +67,81 @@ def main(arguments: bool = False) -> Callable[[Main], Main]:
               f'Unknown arguments: {" ".join(argv[1:])}. All options are '
               'flags; --help lists them.')
         function(argv)
+        sys.stdout.flush()
       except UserError as error:
-        sys.exit(f'Error: {error}')
+        sys.exit(f'Error: {printable(str(error))}')
+      except KeyboardInterrupt:
+        sys.exit('Interrupted.')
+      except BrokenPipeError:  # Of `| head`, say.
+        _close_output()
+        sys.exit(1)
+      except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+          raise
+        _close_output()
+        sys.exit(f'Error: {error.filename or "the output"} cannot be written: '
+                 f'{error.strerror}.')
 
     return reporting
 
   return decorate
+
+
+def _close_output() -> None:
+  """Lets Python end without another attempt to print what is left."""
+  os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def printable(text: str) -> str:
+  """Escapes what could control a terminal; keeps line ends."""
+  return ''.join(
+      x if x.isprintable() or x == '\n' else x.encode('unicode_escape').decode()
+      for x in text)
+
+
+def _expanded(arguments: Sequence[str],
+              expand: Callable[[Sequence[str]], Sequence[str]],
+              within: tuple[str, ...] = ()) -> Iterator[str]:
+  """Yields a command line with the lines of flagfiles in place of their names.
+
+  Absl's own reader passes over a nested flagfile whose line is indented, and
+  does not know the mark with which some editors begin a file.
+
+  Args:
+    arguments: The command line, or the lines of a flagfile.
+    expand: See `run`.
+    within: The flagfiles that are being read.
+  """
+  rest = iter(expand(arguments))
+  for argument in rest:
+    flag, is_set, path = argument.partition('=')
+    if argument == '--':
+      yield argument
+      yield from rest
+    elif flag in ('--flagfile', '-flagfile'):
+      path = clean_path(path if is_set else next(rest, ''))
+      if path in within:
+        raise UserError(f'--flagfile={path} reads itself.')
+      yield from _expanded(_lines(path), expand, (*within, path))
+    else:
+      yield argument
+
+
+def _lines(path: str) -> list[str]:
+  """Returns the flags of a flagfile, without comments."""
+  try:
+    with open(path, encoding='utf-8-sig') as file:
+      lines = [line.strip() for line in file]
+  except (OSError, ValueError) as error:
+    raise UserError(
+        f'--flagfile={path} cannot be read ({error}); expected a text in UTF-8 '
+        'with a flag on each line.') from error
+  for i, line in enumerate(lines, 1):
+    if line and not line.startswith(('-', '#', '//')):
+      raise UserError(
+          f'{path}, line {i}: {line[:80]!r} is no flag; expected --name=value, '
+          'or a comment that begins with #.')
+  return [line for line in lines if line.startswith('-')]
 
 
 def _parse(arguments: Sequence[str],
@@ -57,19 +151,17 @@ def _parse(arguments: Sequence[str],
   A flag that is missing or wrong ends the program with exit code 1.
   """
   try:
-    return flags.FLAGS(expand(arguments))
-  except flags.Error as error:
+    return flags.FLAGS([*arguments[:1], *_expanded(arguments[1:], expand)])
+  except UserError as error:
+    sys.exit(f'Error: {printable(str(error))}')
+  except (flags.Error, ValueError) as error:  # Absl raises both.
     missing = re.findall(r'Flag --(\w+) must have a value other than None',
                          str(error))
-    problem = str(error).removeprefix('ERROR:: ')
+    problem = printable(str(error).removeprefix('ERROR:: '))
     if missing:
       problem = f'--{" and --".join(missing)} must be given'
     end = '' if problem.endswith(('.', '?')) else '.'
     sys.exit(f'Error: {problem}{end} --help lists all flags.')
-  except UserError as error:
-    sys.exit(f'Error: {error}')
-  except UnicodeDecodeError as error:
-    sys.exit(f'Error: a flagfile is not text in UTF-8 ({error}).')
 
 
 def run(function: Main, define_flags: Callable[[], None],
@@ -83,7 +175,8 @@ def run(function: Main, define_flags: Callable[[], None],
   Args:
     function: Its main function.
     define_flags: Defines its flags. --help lists them.
-    expand: Returns the command line to read in place of the given one.
+    expand: Returns what to read in place of a command line, without the
+      program's name, or of a flagfile's lines.
   """
   known = {*flags.FLAGS}
   define_flags()

@@ -2,7 +2,6 @@
 
 import filecmp
 
-from absl import flags
 from absl.testing import absltest
 
 from agile_tf import presets
@@ -31,16 +30,6 @@ class PresetsTest(absltest.TestCase):
       with self.assertRaisesRegex(
           presets.PresetError, '--preset=.*: expected one of .*, quickstart, '):
         presets.expand(arguments)
-
-  def test_one_in_a_flagfile_is_refused(self):
-    path = self.create_tempfile('own.flags', '--preset=relations\n').full_path
-    values = flags.FlagValues()
-    presets.define_flag(values)
-    values(presets.expand(['launch', '--preset=quickstart'])[:1])
-    presets.check(values)
-    values(['launch', f'--flagfile={path}'])
-    with self.assertRaisesRegex(presets.PresetError, 'stands in a flagfile'):
-      presets.check(values)
 
   def test_a_flagfile_that_is_elsewhere_is_found_by_name(self):
     line = ['--flagfile=launch/relations.flags', '--flagfile=own.flags']

@@ -1,5 +1,6 @@
 """Tests for program."""
 
+import os
 import subprocess
 import sys
 import textwrap
@@ -15,9 +16,13 @@ _PROGRAM = """
 
   @program.main()
   def main(argv):
-    print(flags.FLAGS.number)
+    if flags.FLAGS.number < 0:
+      raise KeyboardInterrupt
+    print(flags.FLAGS.number, flags.FLAGS.file)
 
   def define_flags():
+    program.define_path('file', '', 'A file.')
+    flags.DEFINE_bool('details', False, 'Whether to say more.')
     flags.DEFINE_integer('number', None, 'The number.', required=True,
                          module_name='another')
 
@@ -50,10 +55,10 @@ class ProgramTest(absltest.TestCase):
     with self.assertRaisesRegex(ValueError, 'a bug'):
       _plain(['broken'])
 
-  def _run(self, *arguments):
+  def _run(self, *arguments, **options):
     result = subprocess.run(
         [sys.executable, '-c', textwrap.dedent(_PROGRAM), *arguments],
-        capture_output=True, text=True, check=False)
+        **{'capture_output': True, 'text': True, 'check': False} | options)
     return result.returncode, result.stdout, result.stderr
 
   def test_missing_and_wrong_flags_are_one_line(self):
@@ -63,19 +68,72 @@ class ProgramTest(absltest.TestCase):
          "base 10: 'x'."),
         (('--numbr=3',), "Unknown command line flag 'numbr'. Did you mean: "
          'number ?'),
-        (('--flagfile=none',), "Unable to open flagfile: [Errno 2] No such "
-         "file or directory: 'none'.")):
+        (('--number=3', '--nodetails=true'),
+         '--nodetails=true does not take an argument.')):
       self.assertEqual(
           self._run(*flag),
           (1, '', f'Error: {problem} --help lists all flags.\n'))
 
-  def test_a_flagfile_that_is_no_text_is_named(self):
-    path = self.create_tempfile('bin.flags', b'--number=\xff', 'wb').full_path
-    result = subprocess.run(
-        [sys.executable, '-c', textwrap.dedent(_PROGRAM), f'--flagfile={path}'],
-        capture_output=True, text=True, check=False)
-    self.assertEqual(result.returncode, 1)
-    self.assertStartsWith(result.stderr, 'Error: a flagfile is not text')
+  def test_flagfiles_as_editors_write_them(self):
+    inner = self.create_tempfile(
+        'in.flags', '--file=a\r\n--number=5').full_path
+    outer = self.create_tempfile(
+        'out.flags', '\ufeff# Comments\r\n\n  // too\n'
+        f'  --flagfile={inner}\n\t--file=~/b/\n').full_path
+    for line in ([f'--flagfile={outer}'], ['-flagfile', outer]):
+      self.assertEqual(
+          self._run(*line), (0, f'5 {os.path.expanduser("~/b")}\n', ''))
+    self.assertEqual(
+        self._run(f'--flagfile={outer}', '--file=./c/../d')[1], '5 d\n')
+
+  def test_flagfiles_that_cannot_be_read_are_named(self):
+    def error(path):
+      code, _, text = self._run(f'--flagfile={path}')
+      self.assertEqual((code, text.count('\n')), (1, 1), text)
+      return text
+
+    binary = self.create_tempfile('bin.flags', b'--number=\xff', 'wb').full_path
+    self.assertStartsWith(
+        error(binary), f'Error: --flagfile={binary} cannot be read (')
+    self.assertIn('No such file', error('none'))
+    words = self.create_tempfile(
+        'words.flags', '--number=1\nnumber=2').full_path
+    self.assertStartsWith(
+        error(words), f"Error: {words}, line 2: 'number=2' is no flag;")
+    circle = self.create_tempfile('circle.flags').full_path
+    with open(circle, 'w', encoding='utf-8') as file:
+      file.write(f'--flagfile={circle}')
+    self.assertIn('reads itself', error(circle))
+
+  def test_paths_are_expanded(self):
+    os.environ['GRIDLU_TEST_FOLDER'] = '/data'
+    for text, path in (
+        ('', ''), ('a/', 'a'), ('./a//b', 'a/b'),
+        ('~', os.path.expanduser('~')),
+        ('$GRIDLU_TEST_FOLDER/x', '/data/x'), ('$NO_SUCH/x', '$NO_SUCH/x')):
+      self.assertEqual(program.clean_path(text), path)
+
+  def test_output_that_nobody_reads_or_that_does_not_fit(self):
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, 'w') as pipe:
+      self.assertEqual(
+          self._run('--number=1', capture_output=False, stdout=pipe,
+                    stderr=subprocess.PIPE), (1, None, ''))
+    with open('/dev/full', 'w', encoding='utf-8') as full:
+      self.assertEqual(
+          self._run('--number=1', capture_output=False, stdout=full,
+                    stderr=subprocess.PIPE),
+          (1, None, 'Error: the output cannot be written: No space left on '
+           'device.\n'))
+
+  def test_an_interrupt_is_one_line(self):
+    self.assertEqual(
+        self._run('--number=-1'), (1, '', 'Interrupted.\n'))
+
+  def test_nothing_that_a_file_says_controls_the_terminal(self):
+    self.assertEqual(
+        program.printable('é \x1b[2J\n\u202e'), 'é \\x1b[2J\n\\u202e')
 
   def test_help_has_the_programs_text_and_flags(self):
     code, text, _ = self._run('--help')
@@ -84,7 +142,7 @@ class ProgramTest(absltest.TestCase):
     self.assertIn('--number: The number.', text)
 
   def test_the_command_line_can_be_expanded(self):
-    self.assertEqual(self._run('--seven'), (0, '7\n', ''))
+    self.assertEqual(self._run('--seven'), (0, '7 \n', ''))
 
   def test_arguments_are_refused_where_there_are_none(self):
     _plain(['name'])
