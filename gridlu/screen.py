@@ -238,11 +238,10 @@ class _Painter:
     self._window = window
     self._attributes: dict[Style, int] = {}
     self._palette: dict[str, int] = {}
+    with contextlib.suppress(curses.error):  # If it has no colours.
+      curses.use_default_colors()
     # See https://no-color.org.
     if not os.environ.get('NO_COLOR') and curses.has_colors():
-      curses.start_color()
-      with contextlib.suppress(curses.error):
-        curses.use_default_colors()
       self._palette = next(
           (palette for count, palette in _PALETTES if curses.COLORS >= count),
           {})
