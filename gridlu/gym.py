@@ -1,15 +1,16 @@
 """GridLU as Gymnasium environments, for `pip install -e '.[gym]'`.
 
     environment = gymnasium.make('GridLU-Relations-v0')
-    environment = gymnasium.make('GridLU-Arrangements-v0')
+    environments = gymnasium.make_vec('GridLU-Relations-v0', num_envs=1024)
 
-Further arguments of `make` are those of `GridLUEnv`. Where Gymnasium does not
-know these names, because `gridlu` was not imported, write
-'gridlu.gym:GridLU-Relations-v0'. The README has what to mind with `make_vec`.
+Further arguments are those of `GridLUEnv` and `vectorized.VectorGridLU`. Where
+Gymnasium does not know these names, because `gridlu` was not imported, write
+'gridlu.gym:GridLU-Relations-v0'.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 import functools
+import sys
 from typing import Any
 
 import gymnasium
@@ -35,52 +36,117 @@ def _caption_lines(task: tasks.Task) -> int:
       list(map(str, task.instructions())), _SCALE * rendering.IMAGE_SIZE)
 
 
+def image_space() -> spaces.Box:
+  """Returns the space of a board's image."""
+  shape = (rendering.IMAGE_SIZE, rendering.IMAGE_SIZE, 3)
+  return spaces.Box(0, 255, shape, np.uint8)
+
+
+def text_space(task: tasks.Task) -> spaces.Text:
+  """Returns the space of all the task's instructions, whatever the list."""
+  texts = [str(i) for i in task.instructions()]
+  return spaces.Text(
+      min_length=min(map(len, texts)), max_length=max(map(len, texts)),
+      charset=''.join(sorted(set(''.join(texts)))))
+
+
+def token_space(task: tasks.Task) -> spaces.Box:
+  """Returns the space of `token_rows`."""
+  return spaces.Box(
+      0, len(task.tokens), token_rows(task).shape[1:], np.int64)
+
+
+def token_rows(task: tasks.Task,
+               texts: Sequence[str] | None = None) -> np.ndarray:
+  """Returns instructions as numbers.
+
+  Args:
+    task: Their task.
+    texts: The instructions; None for all of the task's.
+
+  Returns:
+    int64 [N, L], for the L tokens of the task's longest instruction: their
+    places in `Task.tokens`, from 1, in the order of the text and without
+    brackets, Color, Shape and SCENE. Zeros fill the rest.
+  """
+  numbers = {token: i for i, token in enumerate(task.tokens, 1)}
+  rows = {
+      str(each): [numbers[token] for token in _in_order(each.tree)]
+      for each in task.instructions()}
+  length = max(map(len, rows.values()))
+  return np.array([
+      rows[text] + [0] * (length - len(rows[text]))
+      for text in (rows if texts is None else texts)], np.int64)
+
+
+def _in_order(tree: language.Tree) -> Iterator[str]:
+  """Yields the tokens of a tree in the order of its text."""
+  for part in tree:
+    if isinstance(part, str):
+      yield part
+    else:
+      yield from _in_order(part)
+
+
+def checked(instructions: Sequence[str] | None,
+            physics: str | Mapping[str, Any] | world.Physics
+           ) -> tuple[tuple[str, ...] | None, world.Physics]:
+  """Reads arguments that may come from the JSON of an environment's spec.
+
+  Args:
+    instructions: Texts. Gymnasium's JSON would lose the types of instructions.
+    physics: Or its name in `world.PHYSICS`, or its attributes by name.
+  """
+  if isinstance(physics, str) and physics in world.PHYSICS:
+    physics = world.PHYSICS[physics]
+  elif isinstance(physics, Mapping):
+    physics = world.Physics(**physics)
+  if not isinstance(physics, world.Physics):
+    raise ValueError(f'physics is {physics!r}: expected a world.Physics, or '
+                     f'one of {tuple(world.PHYSICS)}.')
+  if instructions is None:
+    return None, physics
+  for i, text in enumerate(texts := tuple(instructions)):
+    if not isinstance(text, str):
+      raise ValueError(f'instructions[{i}] is {text!r}: expected its text, '
+                       'which str() gives.')
+  return texts, physics
+
+
 class GridLUEnv(gymnasium.Env[Observation, Any]):
   """`gridlu.GridLU` with Gymnasium's interface.
 
   Observations and actions are the same, and `reset(seed=...)` starts the same
   episodes as a `gridlu.GridLU` with that seed. `info['is_success']` says
   whether the state satisfies the instruction; an episode succeeds if its last
-  one does.
+  one does. Episodes have no end of their own: `gymnasium.make` truncates them
+  after `max_episode_steps`, which is the task's length by default.
   """
 
   metadata: dict[str, Any] = {'render_modes': ['rgb_array'], 'render_fps': 4}
 
   def __init__(
-      self, task: str = 'relations', episode_length: int | None = None,
-      instructions: Sequence[str | language.Instruction] | None = None,
-      physics: world.Physics = world.NORMAL, truncate: bool = False,
+      self, task: str = 'relations',
+      instructions: Sequence[str] | None = None,
+      physics: str | Mapping[str, Any] | world.Physics = 'normal',
       rewarded: bool | None = None, render_mode: str | None = None,
       solved_starts: bool = False):
     """Takes arguments of `gridlu.GridLU`.
 
-    `truncate` says whether an episode's end is reported as `truncated` or as
-    `terminated`. `render` returns a picture if `render_mode` is 'rgb_array'.
+    `physics` may also be a name in `world.PHYSICS`. `render` returns a picture
+    if `render_mode` is 'rgb_array'.
     """
-    if render_mode not in (None, *self.metadata['render_modes']):
-      raise ValueError(f"render_mode is {render_mode!r}: expected 'rgb_array' "
-                       'or None.')
+    check_render_mode(render_mode)
+    instructions, physics = checked(instructions, physics)
     self._arguments: dict[str, Any] = dict(
-        task=task, episode_length=episode_length, instructions=instructions,
-        physics=physics, truncate=truncate, rewarded=rewarded,
-        solved_starts=solved_starts)
+        task=task, episode_length=sys.maxsize, instructions=instructions,
+        physics=physics, rewarded=rewarded, solved_starts=solved_starts)
     self._environment = environment.GridLU(**self._arguments)
-    if instructions is not None:  # `reset` needs them again.
-      self._arguments['instructions'] = self._environment.instructions
-    self._truncate = truncate
     self.render_mode = render_mode
-    self._image: np.ndarray | None = None  # Of the current state.
-    self._ended = True
-    # Of all the task's instructions: the space is the same for every list.
+    self._is_reset = False
     self.task = tasks.find(task)
-    texts = [str(i) for i in self.task.instructions()]
-    shape = (rendering.IMAGE_SIZE, rendering.IMAGE_SIZE, 3)
     self.observation_space = spaces.Dict({
-        'image': spaces.Box(0, 255, shape, np.uint8),
-        'instruction': spaces.Text(
-            min_length=min(map(len, texts)), max_length=max(map(len, texts)),
-            charset=''.join(sorted(set(''.join(texts))))),
-    })
+        'image': image_space(), 'instruction': text_space(self.task)})
     self.action_space = spaces.Discrete(len(world.Action))
 
   @property
@@ -103,10 +169,8 @@ class GridLUEnv(gymnasium.Env[Observation, Any]):
     super().reset(seed=seed)
     if seed is not None:
       self._environment = environment.GridLU(seed=seed, **self._arguments)
-    observation = self._environment.reset().observation
-    self._image = observation['image']
-    self._ended = False
-    return observation, self._info()
+    self._is_reset = True
+    return self._environment.reset().observation, self._info()
 
   def _info(self) -> dict[str, Any]:
     return {'is_success': self._environment.success}
@@ -115,13 +179,13 @@ class GridLUEnv(gymnasium.Env[Observation, Any]):
       self, action: int
   ) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
     """Takes an action, from 0 to 5 (see `world.Action`)."""
-    if self._ended:
-      raise RuntimeError('No episode is under way: call reset() first.')
+    self._check_reset()
     step = self._environment.step(action)
-    self._image = step.observation['image']
-    self._ended = step.last()
-    return (step.observation, step.reward, self._ended and not self._truncate,
-            self._ended and self._truncate, self._info())
+    return step.observation, step.reward, False, False, self._info()
+
+  def _check_reset(self) -> None:
+    if not self._is_reset:
+      raise RuntimeError('There is no episode yet: call reset() first.')
 
   def render(self) -> np.ndarray | None:
     """Returns the image with the instruction below, uint8 [height, 464, 3].
@@ -130,22 +194,31 @@ class GridLUEnv(gymnasium.Env[Observation, Any]):
     """
     if self.render_mode is None:
       return None
-    if self._image is None:
-      raise RuntimeError('There is no episode yet: call reset() first.')
-    return rendering.contact_sheet(
-        self._image[None], [str(self.instruction)], scale=_SCALE,
-        lines=_caption_lines(self.task))
+    self._check_reset()
+    return picture(self.task, self.state, self.instruction)
+
+
+def check_render_mode(mode: str | None) -> None:
+  """Raises ValueError if there is no such mode."""
+  if mode not in (None, *GridLUEnv.metadata['render_modes']):
+    raise ValueError(
+        f"render_mode is {mode!r}: expected 'rgb_array' or None.")
+
+
+def picture(task: tasks.Task, state: world.State,
+            instruction: language.Instruction) -> np.ndarray:
+  """Draws a board with its instruction; see `GridLUEnv.render`."""
+  return rendering.contact_sheet(
+      rendering.render(state)[None], [str(instruction)], scale=_SCALE,
+      lines=_caption_lines(task))
 
 
 class TokenInstruction(
     gymnasium.ObservationWrapper, gymnasium.utils.RecordConstructorArgs):
   """Gives the instruction as the numbers of its tokens instead of as text.
 
-  `observation['instruction']` is int64 [L], for the L tokens of the task's
-  longest instruction: their places in `tokens`, from 1, in the order of the
-  text and without brackets, Color, Shape and SCENE. Zeros fill the rest. For
-  learners that take one array, wrap this in
-  `gymnasium.wrappers.FlattenObservation`.
+  `observation['instruction']` is int64 [L], a row of `token_rows`. For learners
+  that take one array, wrap this in `gymnasium.wrappers.FlattenObservation`.
   """
 
   def __init__(self, env: gymnasium.Env):
@@ -157,30 +230,14 @@ class TokenInstruction(
                        'GridLUEnv, such as gymnasium.make makes.')
     task = inner.task
     self.tokens = task.tokens
-    numbers = {token: i for i, token in enumerate(self.tokens, 1)}
-    sentences = {str(instruction): [
-        numbers[token] for token in _in_order(instruction.tree)]
-        for instruction in task.instructions()}
-    length = max(map(len, sentences.values()))
-    self._rows = {
-        text: np.array(row + [0] * (length - len(row)), np.int64)
-        for text, row in sentences.items()}
+    self._rows = dict(zip(map(str, task.instructions()), token_rows(task)))
     self.observation_space = spaces.Dict({
         'image': inner.observation_space['image'],
-        'instruction': spaces.Box(0, len(self.tokens), [length], np.int64)})
+        'instruction': token_space(task)})
 
   def observation(self, observation: Observation) -> dict[str, np.ndarray]:
     return {**observation,
             'instruction': self._rows[observation['instruction']].copy()}
-
-
-def _in_order(tree: language.Tree) -> Iterator[str]:
-  """Yields the tokens of a tree in the order of its text."""
-  for part in tree:
-    if isinstance(part, str):
-      yield part
-    else:
-      yield from _in_order(part)
 
 
 def register() -> None:
@@ -189,7 +246,8 @@ def register() -> None:
     if task.gym_id not in registration.registry:
       registration.register(
           id=task.gym_id, entry_point='gridlu.gym:GridLUEnv',
-          kwargs={'task': name})
+          vector_entry_point='gridlu.vectorized:VectorGridLU',
+          max_episode_steps=task.episode_length, kwargs={'task': name})
 
 
 register()

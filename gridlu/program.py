@@ -15,11 +15,7 @@ flags.disclaim_key_flags()
 
 
 class UserError(ValueError):
-  """An error that the user can fix.
-
-  Its message names the value, what was expected and the fix. A program prints
-  the message without a traceback and exits with code 1.
-  """
+  """An error that the user can fix: a program prints only its message."""
 
 
 Main = Callable[[Sequence[str]], None]
@@ -48,15 +44,11 @@ def define_path(name: str, default: str | None, text: str,
 
 
 def main(arguments: bool = False) -> Callable[[Main], Main]:
-  """Returns a decorator for a program's main function: `@program.main()`.
+  """Decorates a program's main function of `sys.argv`: `@program.main()`.
 
-  Args:
-    arguments: Whether the program takes arguments that are not flags.
-
-  Returns:
-    A decorator for a function of `sys.argv`. The decorated function refuses
-    arguments if it takes none. It exits with the message of a `UserError`, in
-    one line where the disk is full, and quietly where nobody reads on.
+  The program refuses arguments that are not flags, unless it takes `arguments`.
+  It exits with the message of a `UserError`, in one line where the disk is
+  full, and quietly where nobody reads on.
   """
   def decorate(function: Main) -> Main:
     @functools.wraps(function)
@@ -146,10 +138,7 @@ def _lines(path: str) -> list[str]:
 
 def _parse(arguments: Sequence[str],
            expand: Callable[[Sequence[str]], Sequence[str]]) -> list[str]:
-  """Reads the flags; returns the program's name and its other arguments.
-
-  A flag that is missing or wrong ends the program with exit code 1.
-  """
+  """Reads the flags; returns the program's name and its other arguments."""
   try:
     return flags.FLAGS([*arguments[:1], *_expanded(arguments[1:], expand)])
   except UserError as error:
@@ -166,7 +155,7 @@ def _parse(arguments: Sequence[str],
 
 def run(function: Main, define_flags: Callable[[], None],
         expand: Callable[[Sequence[str]], Sequence[str]] = tuple) -> None:
-  """Starts a program.
+  """Starts a program, whose command line `expand` may change.
 
   Flags are defined here and not on import, because tests import several
   programs, whose flags may have the same names. --help exits with code 1, as

@@ -14,8 +14,8 @@ carries.
 All instances of Relations, and those of Arrangements with four blocks, are read
 from a table of the steps from each state to the goal. Breadth-first search
 backwards from all goals makes the table, and all instances with equivalent
-instructions and roles share it. More blocks need a search for each instance (see `_search`),
-which may be given up.
+instructions and roles share it. More blocks need a search for each instance
+(see `_search`), which may be given up.
 
 Instances of another task can be solved if its ground truth looks at positions
 only, and if its grammar allows Shape('circle', SCENE) on the left and

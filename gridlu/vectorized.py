@@ -1,131 +1,201 @@
-"""Many GridLU boards at once, by the rules of `gridlu.GridLU`, in NumPy."""
+"""Many GridLU boards at once, as a Gymnasium vector environment in NumPy.
 
-from collections.abc import Sequence
-import operator
-from typing import NamedTuple
+environments = gymnasium.make_vec('GridLU-Relations-v0', num_envs=1024)
+"""
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gymnasium import spaces
+from gymnasium import vector
+from gymnasium.vector import utils
 import numpy as np
 
 from gridlu import environment
-from gridlu import language
+from gridlu import gym
 from gridlu import rendering
 from gridlu import world
 
-# About this many instances are drawn at a time, or one for each board if that
-# is more. `GridLU` draws as many: a single board plays like `GridLU` with the
-# same seed.
+_BOARD = world.NUM_CELLS + 2  # Bytes of a packed state.
+# How many instances are drawn at a time, if that is more than a board each.
 _BLOCK = 256
 
-
-class Step(NamedTuple):
-  """The state of W boards after an action on each, or after a reset.
-
-  The last step of an episode is also the first of the next one. `rewards`,
-  `ended` and `reached` then belong to the episode that ended, and `images`,
-  `states` and `instruction` to the one that starts. The instruction that
-  `rewards` belongs to is in the previous `Step`.
-  """
-  # uint8 [W, 56, 56, 3], of `states`; None if the boards render no images.
-  images: np.ndarray | None
-  states: world.State  # Batch dimensions [W], read-only.
-  # int32 [W], read-only: the index of each board's instruction in
-  # `VectorGridLU.instructions` and `VectorGridLU.texts`.
-  instruction: np.ndarray
-  rewards: np.ndarray  # float32 [W], for the actions; 0 after a reset.
-  ended: np.ndarray  # bool [W]: whether the actions ended an episode.
-  # The states that the actions led to and that the rewards are for: `states`,
-  # or the last states of the episodes that ended.
-  reached: world.State
+Observations = dict[str, Any]
 
 
-class VectorGridLU:
-  """W boards of GridLU, each with an instruction.
+class VectorGridLU(vector.VectorEnv[Observations, np.ndarray, np.ndarray]):
+  """`gridlu.gym.GridLUEnv`, many times.
 
-  Rewards and instances are as in `gridlu.GridLU`. All episodes have the same
-  length and start together, hence they end together. The next ones start at
-  once.
+  It plays as `gymnasium.vector.SyncVectorEnv` does from the same boards, with
+  Gymnasium's modes of starting the next episode. One generator draws the
+  episodes of all boards, so a seed gives other episodes than there.
 
   Attributes:
     instructions: The instructions that episodes are drawn from.
-    texts: The same instructions as strings.
+    instruction: int32 [N], the index of each board's.
   """
 
   def __init__(
-      self, num_boards: int, task: str = 'relations', seed: int | None = None,
-      episode_length: int | None = None,
-      instructions: Sequence[str | language.Instruction] | None = None,
-      physics: world.Physics = world.NORMAL, rewarded: bool | None = None,
-      images: bool = True, solved_starts: bool = False):
-    """Takes arguments of `gridlu.GridLU`.
+      self, num_envs: int = 1, max_episode_steps: int | None = None,
+      task: str = 'relations', instructions: Sequence[str] | None = None,
+      physics: str | Mapping[str, Any] | world.Physics = 'normal',
+      rewarded: bool | None = None, render_mode: str | None = None,
+      solved_starts: bool = False, images: bool = True, tokens: bool = False,
+      autoreset_mode: str | vector.AutoresetMode = (
+          vector.AutoresetMode.NEXT_STEP)):
+    """Makes boards; `reset` starts their episodes.
 
-    `images` says whether to render images, which takes most of the time.
+    Args:
+      num_envs: The number of boards, N.
+      max_episode_steps: Steps of an episode; None for the task's.
+      task: As of `GridLUEnv`, and so are the next five.
+      instructions: Texts; None for all of the task's.
+      physics: Which blocks can be moved.
+      rewarded: Whether the reward is the ground truth; None for the task's.
+      render_mode: None or 'rgb_array'.
+      solved_starts: Whether episodes may begin in goal states.
+      images: Whether observations have an 'image', uint8 [N, 56, 56, 3], or
+        else a 'board', uint8 [N, 27] (see `world.pack`). Drawing images takes
+        most of the time.
+      tokens: Whether 'instruction' is int64 [N, L], rows of `gym.token_rows`,
+        or a tuple of texts.
+      autoreset_mode: When a board's next episode starts.
     """
-    if not hasattr(num_boards, '__index__') or num_boards < 1:
-      raise ValueError(f'num_boards is {num_boards!r}: expected a whole number '
-                       'from 1 up.')
-    self.num_boards = operator.index(num_boards)
+    if num_envs < 1:
+      raise ValueError(f'num_envs is {num_envs}: expected 1 or more.')
+    gym.check_render_mode(render_mode)
+    texts, physics = gym.checked(instructions, physics)
+    self.num_envs = num_envs
+    self.render_mode = render_mode
+    self._mode = vector.AutoresetMode(autoreset_mode)
+    self.metadata = {**gym.GridLUEnv.metadata, 'autoreset_mode': self._mode}
     self._setup = environment.set_up(
-        task, episode_length, instructions, physics, rewarded, solved_starts)
+        task, max_episode_steps, texts, physics, rewarded, solved_starts)
     self.instructions = self._setup.instructions
-    self.texts = self._setup.texts
-    self.physics = self._setup.physics
-    self.episode_length = self._setup.episode_length
     self._images = images
-    rounds = max(1, _BLOCK // self.num_boards)
-    self._supply = environment.Supply(
-        self._setup, seed, rounds * self.num_boards)
-    # The current episodes; there are no states before the first reset.
-    self._states: world.State | None = None
-    self._instruction = np.zeros(self.num_boards, np.int32)
-    self._codes = self._setup.codes[self._instruction]
-    self._num_steps = 0
+    self._tokens = (
+        gym.token_rows(self._setup.task, self._setup.texts) if tokens else None)
+    self.single_observation_space = spaces.Dict({
+        'image' if images else 'board': (
+            gym.image_space() if images else
+            spaces.Box(0, 255, [_BOARD], np.uint8)),
+        'instruction': (
+            gym.token_space(self._setup.task) if tokens else
+            gym.text_space(self._setup.task))})
+    self.single_action_space = spaces.Discrete(len(world.Action))
+    self.observation_space = utils.batch_space(
+        self.single_observation_space, num_envs)
+    self.action_space = utils.batch_space(self.single_action_space, num_envs)
+    self._supply: environment.Supply | None = None
+    self.instruction = np.zeros(num_envs, np.int32)
+    self._states = world.unpack(np.zeros([num_envs, _BOARD], np.uint8))
+    self._num_steps = np.zeros(num_envs, np.int64)
+    self._ended = np.zeros(num_envs, bool)
 
-  def _start(self) -> world.State:
-    """Starts an episode on each board; returns its states."""
-    self._instruction, states = self._supply.take(self.num_boards)
-    self._codes = self._setup.codes[self._instruction]
-    self._num_steps = 0
-    return states
+  @property
+  def states(self) -> world.State:
+    """Copies of the boards, with batch dimensions [N]."""
+    return world.State(*(np.array(x) for x in self._states))
 
-  def _step(self, states: world.State, rewards: np.ndarray, ended: bool,
-            reached: world.State) -> Step:
-    """Keeps the boards' new states and returns what `Step` has of them."""
-    for array in (self._instruction, *states, *reached):
-      # These arrays are the boards: to write into them would move blocks.
-      array.flags.writeable = False
-    self._states = states
-    return Step(
-        images=rendering.render(states) if self._images else None,
-        states=states, instruction=self._instruction, rewards=rewards,
-        ended=np.full(self.num_boards, ended), reached=reached)
+  def reset(self, *, seed: int | None = None,
+            options: dict[str, Any] | None = None
+            ) -> tuple[Observations, dict[str, Any]]:
+    """Starts episodes; without a seed it goes on with the last generator.
 
-  def reset(self) -> Step:
-    """Starts an episode on each board, whether or not the last ones ended."""
-    states = self._start()
-    return self._step(
-        states, np.zeros(self.num_boards, np.float32), False, states)
-
-  def step(self, actions: np.ndarray) -> Step:
-    """Takes an action on each board; at an episode's end, starts the next one.
-
-    The actions are int [W], each from 0 to 5 (see `world.Action`).
+    Args:
+      seed: Of the generator that draws the episodes of all boards.
+      options: 'reset_mask', bool [N], says on which boards; default: all.
     """
-    if self._states is None:
+    super().reset(seed=seed)
+    if self._supply is None or seed is not None:
+      self._supply = environment.Supply(
+          self._setup, seed, self.num_envs * max(1, _BLOCK // self.num_envs))
+    mask = (options or {}).get('reset_mask', np.ones(self.num_envs, bool))
+    if mask.shape != (self.num_envs,) or mask.dtype != bool or not mask.any():
+      raise ValueError(f'reset_mask is {mask!r}: expected bool '
+                       f'[{self.num_envs}] that is not all False.')
+    self._start(mask)
+    return self._observations(), self._info(
+        'is_success', self._satisfied() & mask, mask)
+
+  def _start(self, mask: np.ndarray) -> None:
+    """Starts episodes on the boards of a mask."""
+    assert self._supply is not None
+    drawn = self._supply.take(self.num_envs)
+    self.instruction = np.where(mask, drawn.instruction, self.instruction)
+    self._states = world.State(*(
+        np.where(mask.reshape(-1, *[1] * (new.ndim - 1)), new, old)
+        for new, old in zip(drawn.state, self._states)))
+    self._num_steps[mask] = 0
+    self._ended[mask] = False
+
+  def _satisfied(self) -> np.ndarray:
+    return self._setup.task.satisfied(
+        self._setup.codes[self.instruction], self._states)
+
+  def _observations(self) -> Observations:
+    if self._images:
+      seen = {'image': rendering.render(self._states)}
+    else:
+      seen = {'board': world.pack(self._states)}
+    if self._tokens is not None:
+      return seen | {'instruction': self._tokens[self.instruction]}
+    return seen | {'instruction': tuple(
+        self._setup.texts[i] for i in self.instruction)}
+
+  def _info(self, name: str, values: Any,
+            mask: np.ndarray | None = None) -> dict[str, Any]:
+    """Returns a value for each board of a mask, as Gymnasium has them."""
+    return {name: values, f'_{name}': (
+        np.ones(self.num_envs, bool) if mask is None else mask)}
+
+  def step(
+      self, actions: np.ndarray
+  ) -> tuple[Observations, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+    """Takes an action on each board: int [N], from 0 to 5 (`world.Action`)."""
+    if self._supply is None:
       raise RuntimeError('There is no episode yet: call reset() first.')
     actions = np.asarray(actions)
-    if actions.dtype.kind not in 'iu' or actions.shape != (self.num_boards,):
+    if actions.dtype.kind not in 'iu' or actions.shape != (self.num_envs,):
       raise ValueError(
           f'actions are {actions.dtype} {list(actions.shape)}: expected whole '
-          f'numbers [{self.num_boards}], one for each board.')
+          f'numbers [{self.num_envs}], one for each board.')
     if actions.min() < 0 or actions.max() >= len(world.Action):
       raise ValueError(
           f'actions are from {actions.min()} to {actions.max()}: expected from '
           f'0 to {len(world.Action) - 1} (see world.Action).')
-    reached = world.step(self._states, actions, self._setup.physics)
+    starting = self._ended
+    if self._mode == vector.AutoresetMode.DISABLED and starting.any():
+      raise RuntimeError('An episode has ended: start the next one by reset('
+                         "options={'reset_mask': terminated | truncated}).")
+    self._states = world.step(self._states, actions, self._setup.physics)
     self._num_steps += 1
-    rewards = np.zeros(self.num_boards, np.float32)
+    self._ended = self._num_steps == self._setup.episode_length
+    if starting.any():  # In mode NEXT_STEP, which passes over their actions.
+      self._start(starting)
+    satisfied = self._satisfied()
+    rewards = np.zeros(self.num_envs)
     if self._setup.rewarded:
-      rewards += self._setup.task.satisfied(self._codes, reached)
-    ended = self._num_steps == self._setup.episode_length
-    return self._step(
-        self._start() if ended else reached, rewards, ended, reached)
+      rewards += satisfied & ~starting
+    truncated, infos = self._ended.copy(), {}
+    if self._mode == vector.AutoresetMode.SAME_STEP and truncated.any():
+      final = np.full(self.num_envs, None, object)
+      for i, observation in enumerate(utils.iterate(
+          self.observation_space, self._observations())):
+        final[i] = observation if truncated[i] else None
+      infos = self._info('final_obs', final, truncated) | self._info(
+          'final_info', self._info(
+              'is_success', satisfied & truncated, truncated), truncated)
+      self._start(truncated)
+      satisfied = self._satisfied()
+    return (self._observations(), rewards, np.zeros(self.num_envs, bool),
+            truncated, infos | self._info('is_success', satisfied))
+
+  def render(self) -> tuple[np.ndarray, ...] | None:
+    """Returns a picture of each board, as `GridLUEnv.render` does."""
+    if self.render_mode is None:
+      return None
+    return tuple(
+        gym.picture(self._setup.task, world.State(*fields),
+                    self.instructions[i])
+        for i, *fields in zip(self.instruction, *self.states))

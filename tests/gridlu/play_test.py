@@ -186,7 +186,7 @@ class ProgramTest(parameterized.TestCase):
       program.expect('q quits')
       # Neither one of 8 nor one of 256 colours is set.
       self.assertIsNone(
-          re.search(r'\x1b\[[0-9;]*[34][0-9][;m]', program.output))
+          re.search(r'\x1b\[[0-9;]*[34][0-8][;m]', program.output))
       program.press('q')
       self.assertEqual(program.wait(), 0, program.output)
 
@@ -229,7 +229,7 @@ class ProgramTest(parameterized.TestCase):
        'at the caret:\n  NorthFrom(AGENT, yellow)\n' + ' ' * 19 + '^'),
       ('empty_instruction', ['--instruction='], 'an instruction such as'),
       ('other_task', ['--instruction=Snake(AGENT, SCENE)'],
-       'Give --task=arrangements with it'),
+       'does not fit --task=relations'),
       ('task', ['--task=chess'], 'chess'),
       ('seed', ['--seed=-1'], '-1'),
       ('no_gif', ['--record=game.png'], 'expected the name of a .gif file'),

@@ -3,172 +3,161 @@
 from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
+import pytest
 
-import gridlu
-from gridlu import language
 from gridlu import relations
-from gridlu import rendering
-from gridlu import vectorized
 from gridlu import world
 from tests.gridlu import boards
+
+gymnasium = pytest.importorskip('gymnasium')
+
+from gymnasium import vector  # noqa: E402
+
+from gridlu import vectorized  # noqa: E402
+import gridlu.gym  # noqa: E402
 
 # Interacts more often than at random, so that much is carried.
 _ACTIONS = [0, 1, 2, 3, 4, 4, 5]
 
 
-def _board(states: world.State, i: int) -> world.State:
-  return world.State(*(x[i] for x in states))
+class _Same(gridlu.gym.GridLUEnv):
+  """Begins its episodes on the board that it has in the vectorized ones."""
+
+  def __init__(self, many, board, **arguments):
+    super().__init__(**arguments)
+    self._board = many, board
+
+  def reset(self, *, seed=None, options=None):
+    super().reset(seed=seed)
+    many, i = self._board
+    inner = self._environment
+    inner._index = int(many.instruction[i])
+    inner._state = world.State(*(x[i] for x in many.states))
+    return inner._time_step(0.).observation, self._info()
 
 
 class VectorGridLUTest(parameterized.TestCase):
 
-  def _assert_equal_states(self, actual, expected):
-    for a, b in zip(actual, expected, strict=True):
-      self.assertEqual(np.asarray(a).dtype, np.asarray(b).dtype)
-      np.testing.assert_array_equal(a, b)
+  def _assert_same(self, actual, expected):
+    """Compares what Gymnasium's environments return."""
+    if isinstance(expected, dict):
+      self.assertEqual(set(actual), set(expected))
+      for key, value in expected.items():
+        self._assert_same(actual[key], value)
+    elif isinstance(expected, (tuple, list)) or (
+        isinstance(expected, np.ndarray) and expected.dtype.hasobject):
+      for a, b in zip(actual, expected, strict=True):
+        self._assert_same(a, b)
+    else:
+      np.testing.assert_array_equal(actual, expected)
+      if isinstance(expected, np.ndarray):
+        self.assertEqual(actual.dtype, expected.dtype)
 
   @parameterized.product(
-      task=('relations', 'arrangements'),
-      physics=(world.NORMAL, world.IMMOVABLE_RED_RECTS))
-  def test_plays_by_the_rules_board_by_board(self, task, physics):
-    num_boards = 12
-    environment = vectorized.VectorGridLU(
-        num_boards, task, seed=0, physics=physics, rewarded=True)
+      mode=list(vector.AutoresetMode), task=('relations', 'arrangements'),
+      tokens=(False, True))
+  def test_plays_as_gymnasiums_own(self, mode, task, tokens):
+    count, length = 6, 7
+    arguments = dict(physics='immovable_red_rects', rewarded=True,
+                     render_mode='rgb_array')
+    many = gymnasium.make_vec(
+        f'GridLU-{task.capitalize()}-v0', num_envs=count,
+        max_episode_steps=length, autoreset_mode=mode, tokens=tokens,
+        **arguments)
+
+    def one(board):
+      environment = gymnasium.wrappers.TimeLimit(
+          _Same(many, board, task=task, **arguments), length)
+      return gridlu.gym.TokenInstruction(environment) if tokens else environment
+
+    single = vector.SyncVectorEnv(
+        [lambda i=i: one(i) for i in range(count)], autoreset_mode=mode)
+    self.assertEqual(many.observation_space, single.observation_space)
+    self.assertEqual(many.action_space, single.action_space)
     rng = np.random.default_rng(0)
-    step = environment.reset()
-    carried, rewarded = 0, 0
-    for t in range(1, 8 * environment.episode_length + 1):
-      before, actions = step, rng.choice(_ACTIONS, num_boards)
-      step = environment.step(actions)
-      for i in range(num_boards):
-        reached = world.step(_board(before.states, i), actions[i], physics)
-        self._assert_equal_states(_board(step.reached, i), reached)
-        self.assertEqual(
-            step.rewards[i],
-            gridlu.satisfied(
-                environment.texts[before.instruction[i]], reached))
-        np.testing.assert_array_equal(
-            step.images[i], rendering.render(_board(step.states, i)))
-      last = t % environment.episode_length == 0
-      np.testing.assert_array_equal(step.ended, [last] * num_boards)
-      if last:
-        self.assertFalse(np.any(step.states.carrying))
-        self.assertFalse(np.array_equal(step.states.blocks,
-                                        step.reached.blocks))
-      else:
-        self._assert_equal_states(step.states, step.reached)
-        np.testing.assert_array_equal(step.instruction, before.instruction)
-      carried += np.sum(step.reached.carrying)
-      rewarded += np.sum(step.rewards)
+    self._assert_same(many.reset(seed=1), single.reset())
+    rewarded = carried = 0
+    for step in range(1, 120):
+      actions = rng.choice(_ACTIONS, count)
+      result = many.step(actions)
+      self._assert_same(result, single.step(actions))
+      self.assertIn(result[0], many.observation_space)
+      rewarded += result[1].sum()
+      carried += many.states.carrying.sum()
+      ended = result[3]
+      if mode == vector.AutoresetMode.DISABLED and (ended.any() or step == 3):
+        # At different times, from the third step on.
+        mask = ended | (np.arange(count) < (step == 3))
+        self._assert_same(
+            many.reset(options={'reset_mask': mask.copy()}),
+            single.reset(options={'reset_mask': mask.copy()}))
+    self._assert_same(many.render(), single.render())
     self.assertGreater(carried, 0)
     if task == 'relations':
       self.assertGreater(rewarded, 0)
 
   def test_long_play_by_scalar_rules(self):
     # The oracle shares no code with `world` and `relations`.
-    num_boards = 4
-    environment = vectorized.VectorGridLU(num_boards, seed=1, images=False)
+    many = vectorized.VectorGridLU(4, images=False)
     rng = np.random.default_rng(1)
-    step = environment.reset()
+    many.reset(seed=1)
+    ended = np.zeros(4, bool)
     for _ in range(3000):
-      before, actions = step, rng.choice(_ACTIONS, num_boards)
-      step = environment.step(actions)
-      for i in range(num_boards):
-        reached = boards.scalar_step(_board(before.states, i), actions[i])
-        self._assert_equal_states(_board(step.reached, i), reached)
-        instruction = environment.instructions[before.instruction[i]]
-        self.assertEqual(step.rewards[i],
-                         boards.scalar_satisfied(instruction, reached))
-
-  @parameterized.parameters(
-      ('relations', True), ('relations', False), ('arrangements', True))
-  def test_one_board_plays_as_gridlu_with_the_same_seed(
-      self, task, solved_starts):
-    arguments = dict(seed=3, episode_length=4, solved_starts=solved_starts)
-    many = vectorized.VectorGridLU(1, task, **arguments)
-    one = gridlu.GridLU(task, **arguments)
-    step, expected = many.reset(), one.reset()
-    rng = np.random.default_rng(0)
-    # On into the second block of instances.
-    for _ in range(260 * one.episode_length):
-      self.assertEqual(many.texts[step.instruction[0]],
-                       expected.observation['instruction'])
-      np.testing.assert_array_equal(step.images[0],
-                                    expected.observation['image'])
-      action = int(rng.integers(6))
-      step, expected = many.step(np.array([action])), one.step(action)
-      self.assertEqual(step.rewards[0], expected.reward)
-      self.assertEqual(step.ended[0], expected.last())
-      if expected.last():
-        self._assert_equal_states(_board(step.reached, 0), one.state)
-        expected = one.reset()
+      before, actions = many.states, rng.choice(_ACTIONS, 4)
+      starting = ended
+      observation, rewards, _, ended, _ = many.step(actions)
+      np.testing.assert_array_equal(
+          observation['board'], world.pack(many.states))
+      for i in np.flatnonzero(~starting):
+        reached = boards.scalar_step(
+            world.State(*(x[i] for x in before)), actions[i])
+        for a, b in zip(many.states, reached):
+          np.testing.assert_array_equal(a[i], b)
+        self.assertEqual(rewards[i], boards.scalar_satisfied(
+            many.instructions[many.instruction[i]], reached))
 
   @parameterized.parameters(1, 3, 300)
-  def test_starts_are_the_instances_in_order(self, num_boards):
-    some = language.relations_instructions()[:50]
-    environment = vectorized.VectorGridLU(
-        num_boards, seed=4, instructions=some, images=False,
-        solved_starts=True)
-    rounds = max(1, 256 // num_boards)
+  def test_starts_are_the_instances_in_order(self, count):
+    some = [str(i) for i in relations.all_instructions()[:50]]
+    many = vectorized.VectorGridLU(
+        count, instructions=some, images=False, solved_starts=True)
+    rounds = max(1, 256 // count)
     rng = np.random.default_rng(4)
-    for _ in range(2):
-      drawn = relations.instances(rng, rounds * num_boards, some)
+    for block in range(2):
+      drawn = relations.instances(rng, rounds * count, many.instructions)
       for i in range(rounds):
-        chosen = slice(i * num_boards, (i + 1) * num_boards)
-        step = environment.reset()
-        np.testing.assert_array_equal(step.instruction,
-                                      drawn.instruction[chosen])
-        self._assert_equal_states(
-            step.states, world.State(*(x[chosen] for x in drawn.state)))
+        chosen = slice(i * count, (i + 1) * count)
+        many.reset(seed=None if block or i else 4)
+        np.testing.assert_array_equal(
+            many.instruction, drawn.instruction[chosen])
+        for a, b in zip(many.states, drawn.state):
+          np.testing.assert_array_equal(a, b[chosen])
 
-  def test_shapes_and_dtypes(self):
-    environment = vectorized.VectorGridLU(5, seed=0, episode_length=2)
-    for step in (environment.reset(), environment.step(np.zeros(5, np.int64)),
-                 environment.step([5] * 5)):
-      self.assertEqual(step.images.shape, (5, 56, 56, 3))
-      self.assertEqual(step.images.dtype, np.uint8)
-      for states in (step.states, step.reached):
-        self.assertEqual([(x.shape, x.dtype) for x in states],
-                         [((5, 5, 5), np.int32), ((5, 2), np.int32),
-                          ((5,), np.bool_)])
-      self.assertEqual((step.instruction.shape, step.instruction.dtype),
-                       ((5,), np.int32))
-      self.assertEqual((step.rewards.shape, step.rewards.dtype),
-                       ((5,), np.float32))
-      self.assertEqual((step.ended.shape, step.ended.dtype), ((5,), np.bool_))
-    self.assertTrue(np.all(step.ended))
+  def test_seeds(self):
+    def starts(seed):
+      many = vectorized.VectorGridLU(3, images=False)
+      return [many.reset(seed=seed)[0]['board'].tobytes(),
+              many.reset()[0]['board'].tobytes()]
 
-  def test_reset_starts_anew_before_the_end(self):
-    environment = vectorized.VectorGridLU(2, seed=0, episode_length=3,
-                                          images=False)
-    environment.reset()
-    environment.step([0, 0])
-    step = environment.reset()
-    self.assertFalse(np.any(step.ended))
-    np.testing.assert_array_equal(step.rewards, 0)
-    ended = [bool(environment.step([5, 5]).ended[0]) for _ in range(6)]
-    self.assertEqual(ended, [False, False, True] * 2)
+    self.assertEqual(starts(1), starts(1))
+    self.assertNotEqual(starts(1), starts(2))
+    self.assertNotEqual(starts(None), starts(None))
 
   def test_arrangements_reward_nothing_unless_asked(self):
     for rewarded in (None, False, True):
-      environment = vectorized.VectorGridLU(
-          300, 'arrangements', seed=0, rewarded=rewarded, images=False,
+      many = vectorized.VectorGridLU(
+          300, task='arrangements', rewarded=rewarded, images=False,
           instructions=['Connected(AGENT, SCENE)'])
-      environment.reset()
-      total = np.sum(environment.step([world.Action.NOOP] * 300).rewards)
+      many.reset(seed=0)
+      total = np.sum(many.step([world.Action.NOOP] * 300)[1])
       self.assertEqual(total > 0, bool(rewarded))  # Some starts are goals.
 
-  def test_boards_cannot_be_written(self):
-    step = vectorized.VectorGridLU(2, seed=0).reset()
-    with self.assertRaisesRegex(ValueError, 'read-only'):
-      step.states.blocks[0] = 0
-    step.images[0] = 0  # These are the caller's.
-
   @parameterized.named_parameters(
-      ('none', dict(num_boards=0), 'num_boards is 0'),
-      ('fraction', dict(num_boards=1.5), 'num_boards is 1.5'),
-      ('task', dict(num_boards=1, task='chess'), "task is 'chess'"),
-      ('length', dict(num_boards=1, episode_length=0), 'episode_length is 0'),
+      ('none', dict(num_envs=0), 'num_envs is 0'),
+      ('task', dict(task='chess'), "task is 'chess'"),
+      ('length', dict(max_episode_steps=0), 'episode_length is 0'),
+      ('mode', dict(autoreset_mode='Never'), "'Never' is not a valid"),
+      ('render', dict(render_mode='human'), "render_mode is 'human'"),
   )
   def test_bad_arguments_are_named(self, kwargs, message):
     with self.assertRaisesRegex(ValueError, message):
@@ -183,14 +172,22 @@ class VectorGridLUTest(parameterized.TestCase):
       ('truth', [True, False], 'actions are bool'),
   )
   def test_bad_actions_are_named(self, actions, message):
-    environment = vectorized.VectorGridLU(2, seed=0, images=False)
-    environment.reset()
-    with self.assertRaisesRegex(ValueError, message):
-      environment.step(actions)
-
-  def test_no_step_before_reset(self):
+    many = vectorized.VectorGridLU(2, images=False)
     with self.assertRaisesRegex(RuntimeError, r'call reset\(\) first'):
-      vectorized.VectorGridLU(1, seed=0).step([0])
+      many.step([0, 0])
+    many.reset(seed=0)
+    with self.assertRaisesRegex(ValueError, message):
+      many.step(actions)
+
+  def test_boards_that_start_are_named(self):
+    many = vectorized.VectorGridLU(
+        2, max_episode_steps=1, autoreset_mode='Disabled')
+    many.reset(seed=0)
+    with self.assertRaisesRegex(ValueError, 'reset_mask is .*not all False'):
+      many.reset(options={'reset_mask': np.zeros(2, bool)})
+    many.step([0, 0])
+    with self.assertRaisesRegex(RuntimeError, 'An episode has ended'):
+      many.step([0, 0])
 
 
 if __name__ == '__main__':
