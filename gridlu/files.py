@@ -37,8 +37,7 @@ def check_output(flag: str, path: str, suffix: str = '') -> None:
 def replacing(path: str, mode: str = 'w') -> Iterator[IO]:
   """Opens a file that replaces `path` when it is complete and on disk.
 
-  An error leaves `path` unchanged. Mode 'w' is for text in UTF-8, 'wb' for
-  bytes.
+  An error leaves `path` unchanged. Text is in UTF-8.
   """
   _remove_left_overs(path)
   # No other process uses this name.

@@ -52,11 +52,7 @@ class GridLUEnv(gymnasium.Env[Observation, Any]):
       physics: world.Physics = world.NORMAL, truncate: bool = False,
       rewarded: bool | None = None, render_mode: str | None = None,
       solved_starts: bool = False):
-    """Takes arguments of `gridlu.GridLU`.
-
-    `truncate` says whether an episode's end is reported as `truncated` or as
-    `terminated`. `render` returns a picture if `render_mode` is 'rgb_array'.
-    """
+    """Takes arguments of `gridlu.GridLU`; `render` needs 'rgb_array'."""
     if render_mode not in (None, *self.metadata['render_modes']):
       raise ValueError(f"render_mode is {render_mode!r}: expected 'rgb_array' "
                        'or None.')
@@ -96,20 +92,14 @@ class GridLUEnv(gymnasium.Env[Observation, Any]):
   def reset(self, *, seed: int | None = None,
             options: dict[str, Any] | None = None
             ) -> tuple[Observation, dict[str, Any]]:
-    """Starts an episode; without a seed it goes on with the last one.
-
-    Without any, seeds are random. `options` are ignored.
-    """
+    """Starts an episode; `seed` as in `gridlu.GridLU`, None to go on."""
     super().reset(seed=seed)
     if seed is not None:
       self._environment = environment.GridLU(seed=seed, **self._arguments)
     observation = self._environment.reset().observation
     self._image = observation['image']
     self._ended = False
-    return observation, self._info()
-
-  def _info(self) -> dict[str, Any]:
-    return {'is_success': self._environment.success}
+    return observation, {'is_success': self._environment.success}
 
   def step(
       self, action: int
@@ -121,13 +111,11 @@ class GridLUEnv(gymnasium.Env[Observation, Any]):
     self._image = step.observation['image']
     self._ended = step.last()
     return (step.observation, step.reward, self._ended and not self._truncate,
-            self._ended and self._truncate, self._info())
+            self._ended and self._truncate,
+            {'is_success': self._environment.success})
 
   def render(self) -> np.ndarray | None:
-    """Returns the image with the instruction below, uint8 [height, 464, 3].
-
-    All pictures of a task have the same size.
-    """
+    """Returns the image with its text below, uint8 [height, 464, 3]."""
     if self.render_mode is None:
       return None
     if self._image is None:

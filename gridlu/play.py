@@ -63,8 +63,7 @@ class Game:
   @property
   def reached(self) -> bool:
     """Whether the state is a goal state."""
-    return bool(tasks.satisfied(
-        self._environment.instruction, self._environment.state))
+    return self._environment.success
 
   @property
   def over(self) -> bool:

@@ -80,10 +80,7 @@ def find(name: str) -> Task:
 
 def satisfied(instruction: language.Instruction | str,
               states: world.State) -> world.Array:
-  """Returns which states (NumPy) satisfy an instruction: the ground truth.
-
-  For a batch of different instructions see `Task.satisfied`.
-  """
+  """Returns which states (NumPy) satisfy an instruction: the ground truth."""
   instruction = language.checked(instruction)
   task = find(instruction.task)
   return task.satisfied(task.encode([instruction])[0], states)

@@ -43,11 +43,7 @@ class VectorGridLU:
 
   Rewards and instances are as in `gridlu.GridLU`. All episodes have the same
   length and start together, hence they end together. The next ones start at
-  once.
-
-  Attributes:
-    instructions: The instructions that episodes are drawn from.
-    texts: The same instructions as strings.
+  once. `texts` are the instructions as strings.
   """
 
   def __init__(
@@ -56,10 +52,7 @@ class VectorGridLU:
       instructions: Sequence[str | language.Instruction] | None = None,
       physics: world.Physics = world.NORMAL, rewarded: bool | None = None,
       images: bool = True, solved_starts: bool = False):
-    """Takes arguments of `gridlu.GridLU`.
-
-    `images` says whether to render images, which takes most of the time.
-    """
+    """Takes arguments of `gridlu.GridLU`; images take most of the time."""
     if not hasattr(num_boards, '__index__') or num_boards < 1:
       raise ValueError(f'num_boards is {num_boards!r}: expected a whole number '
                        'from 1 up.')
@@ -106,10 +99,7 @@ class VectorGridLU:
         states, np.zeros(self.num_boards, np.float32), False, states)
 
   def step(self, actions: np.ndarray) -> Step:
-    """Takes an action on each board; at an episode's end, starts the next one.
-
-    The actions are int [W], each from 0 to 5 (see `world.Action`).
-    """
+    """Takes actions, int [W]; at an episode's end, starts the next one."""
     if self._states is None:
       raise RuntimeError('There is no episode yet: call reset() first.')
     actions = np.asarray(actions)

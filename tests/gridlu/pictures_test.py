@@ -19,7 +19,7 @@ from tests.gridlu import boards
 class FiguresTest(parameterized.TestCase):
 
   def test_figure_1_shows_four_ls(self):
-    states = pictures.figure_1_states()
+    states = pictures.FIGURE_1_STATES
     self.assertLen(states, 4)
     for state in states:
       self.assertTrue(
@@ -82,7 +82,7 @@ class FiguresTest(parameterized.TestCase):
     self.assertEqual(run.returncode, 0, run.stderr)
     with Image.open(path) as image:
       np.testing.assert_array_equal(
-          np.asarray(image), pictures.figure(number))
+          np.asarray(image), pictures.FIGURES[number]())
       self.assertIn(f'{image.width}x{image.height} pixels', run.stdout)
 
   def test_bad_input_is_named(self):
