@@ -63,15 +63,10 @@ def scalar_step(state: world.State, action: int,
     elif blocks[row, column] != 0 and blocks[row, column] not in immovable:
       carrying = True
   elif action != world.Action.NOOP:
-    new_row, new_column = row, column
-    if action == world.Action.UP:
-      new_row -= 1
-    elif action == world.Action.DOWN:
-      new_row += 1
-    elif action == world.Action.LEFT:
-      new_column -= 1
-    elif action == world.Action.RIGHT:
-      new_column += 1
+    down, right = {
+        world.Action.UP: (-1, 0), world.Action.DOWN: (1, 0),
+        world.Action.LEFT: (0, -1), world.Action.RIGHT: (0, 1)}[action]
+    new_row, new_column = row + down, column + right
     inside = 0 <= new_row < 5 and 0 <= new_column < 5
     if inside and not (carrying and blocks[new_row, new_column]):
       if carrying:

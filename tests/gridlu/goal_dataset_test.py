@@ -3,7 +3,6 @@
 import errno
 import os
 import tempfile
-import time
 from unittest import mock
 
 from absl.testing import absltest
@@ -109,25 +108,19 @@ class FileTest(parameterized.TestCase):
     folder = self.enter_context(tempfile.TemporaryDirectory())
     self._path = os.path.join(folder, 'goals.npz')
 
-  def test_states_round_trip(self):
-    dataset = goal_dataset.generate('relations', 200, seed=0)
+  @parameterized.parameters(
+      goal_dataset.generate('arrangements', 200, seed=0),
+      goal_dataset.GoalDataset(
+          ('\u00f6ffne', 'close'), np.array([1, 0]),
+          images=np.arange(210, dtype=np.uint8).reshape(2, 5, 7, 3)))
+  def test_round_trip(self, dataset):
     goal_dataset.save(self._path, dataset)
     loaded = goal_dataset.load(self._path)
     self.assertEqual(loaded.instructions, dataset.instructions)
-    np.testing.assert_array_equal(loaded.instruction, dataset.instruction)
-    np.testing.assert_array_equal(loaded.states, dataset.states)
-    self.assertIsNone(loaded.images)
+    for name in 'instruction', 'states', 'images':
+      np.testing.assert_array_equal(
+          getattr(loaded, name), getattr(dataset, name))
     self.assertEqual(loaded.instruction.dtype, np.int32)
-
-  def test_images_round_trip(self):
-    dataset = goal_dataset.GoalDataset(
-        ('\u00f6ffne', 'close'), np.array([1, 0]), images=np.random.default_rng(
-            0).integers(0, 256, (2, 5, 7, 3), dtype=np.uint8))
-    goal_dataset.save(self._path, dataset)
-    loaded = goal_dataset.load(self._path)
-    self.assertEqual(loaded.instructions, dataset.instructions)
-    np.testing.assert_array_equal(loaded.images, dataset.images)
-    self.assertIsNone(loaded.states)
 
   def test_a_failed_save_leaves_the_old_file_alone(self):
     dataset = goal_dataset.generate('relations', 5, seed=0)
@@ -141,11 +134,8 @@ class FileTest(parameterized.TestCase):
 
   @parameterized.named_parameters(
       ('no_format', dict(format=None), 'it has images, inst.*: expected form'),
-      ('no_instruction', dict(instruction=None),
-       'it has .*: expected format, instruction, '),
       ('unknown_array', dict(labels=np.zeros(3)),
        'it has .*, labels, version: expected format'),
-      ('other_format', dict(format=np.array('mnist')), 'format is mnist'),
       ('other_version', dict(version=np.array(2)),
        'version is 2: this program reads .* version 1'),
       ('bytes', dict(instructions=np.array([b'open', b'close'])),
@@ -167,14 +157,10 @@ class FileTest(parameterized.TestCase):
       ('both', dict(states=np.zeros((3, 27), np.uint8)), 'both of states and'),
       ('float_images', dict(images=np.zeros((3, 4, 6, 3), np.float32)),
        r'images is float32 .*; expected uint8 \[3, None, None, 3\]'),
-      ('grey_images', dict(images=np.zeros((3, 4, 6), np.uint8)),
-       r'images is uint8 \[3, 4, 6\]; expected uint8'),
       ('too_few_images', dict(images=np.zeros((2, 4, 6, 3), np.uint8)),
        r'images is uint8 \[2, 4, 6, 3\]; expected uint8 \[3, '),
       ('state_shape', dict(images=None, states=np.zeros((3, 26), np.uint8)),
        r'states is uint8 \[3, 26\]; expected uint8 \[3, 27\]'),
-      ('state_dtype', dict(images=None, states=np.zeros((3, 27), np.int32)),
-       'states is int32'),
       ('state_block', dict(images=None, states=np.full((3, 27), 10, np.uint8)),
        r'states\[0, 0\] is 10: expected less than 10'),
       ('state_carrying',
@@ -194,37 +180,6 @@ class FileTest(parameterized.TestCase):
     with self.assertRaisesRegex(program.UserError,
                                 'goals.npz: there is no such file.*GridLU'):
       goal_dataset.load(self._path)
-
-  def test_files_that_are_no_archive(self):
-    np.savez(self._path, **_arrays())
-    with open(self._path, 'rb') as file:
-      whole = file.read()
-    middle = len(whole) // 2
-    # Truncated, empty, another kind of file, a damaged array.
-    for content in (whole[:middle], b'', b'not an archive',
-                    whole[:middle] + b'\xff' * 40 + whole[middle + 40:]):
-      with open(self._path, 'wb') as file:
-        file.write(content)
-      with self.assertRaisesRegex(program.UserError,
-                                  'goals.npz: not a whole file'):
-        goal_dataset.load(self._path)
-
-  def test_pickles_are_not_loaded(self):
-    np.savez(self._path, **_arrays(
-        instructions=np.array(['open', 'close'], object)))
-    with self.assertRaisesRegex(program.UserError,
-                                'Object arrays cannot be loaded'):
-      goal_dataset.load(self._path)
-
-  def test_many_instructions_are_refused_at_once(self):
-    texts = [f'open door {i}' for i in range(40_000)] + ['open door 39999']
-    start = time.process_time()
-    with self.assertRaisesRegex(
-        ValueError, "'open door 39999' more than once"):
-      goal_dataset.GoalDataset(
-          tuple(texts), np.arange(len(texts)),
-          images=np.zeros([len(texts), 1, 1, 3], np.uint8))
-    self.assertLess(time.process_time() - start, 5)
 
   @parameterized.parameters('.', '/dev/zero')
   def test_what_is_no_file(self, path):

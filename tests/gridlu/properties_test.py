@@ -19,10 +19,6 @@ _INSTRUCTIONS = (
     language.relations_instructions() + language.arrangements_instructions())
 _settings = hypothesis.settings(
     max_examples=200, deadline=None, derandomize=True)
-_WORDS = st.sampled_from([
-    'NorthFrom', 'SameLocation', 'Snake', 'AGENT', 'SCENE', 'Color', 'Shape',
-    "'red'", "'circle'", 'square', '(', ')', ',', ' ', '"', "'", 'purple',
-    '\n', 'é', ''])
 
 
 def _parse(text):
@@ -43,13 +39,6 @@ class ParserTest(absltest.TestCase):
       self.assertIn(instruction, _INSTRUCTIONS)
 
   @_settings
-  @hypothesis.given(st.lists(_WORDS, max_size=14).map(''.join))
-  def test_words_of_the_language_in_any_order(self, text):
-    instruction = _parse(text)
-    if instruction is not None:
-      self.assertIn(instruction, _INSTRUCTIONS)
-
-  @_settings
   @hypothesis.given(
       st.sampled_from(_INSTRUCTIONS).map(str), st.integers(0, 90),
       st.integers(0, 3), st.text(max_size=3))
@@ -58,15 +47,6 @@ class ParserTest(absltest.TestCase):
     if instruction is not None:
       self.assertEqual(language.parse(str(instruction)), instruction)
 
-  @_settings
-  @hypothesis.given(st.sampled_from(_INSTRUCTIONS).map(str),
-                    st.sampled_from(['"', '`', '\u2019', '']),
-                    st.sampled_from(['', ' ', '\t', '  \n']))
-  def test_any_quotes_and_spacing(self, text, quote, space):
-    changed = text.replace("'", quote)
-    for sign in '(),':
-      changed = changed.replace(sign, f'{space}{sign}{space}')
-    self.assertEqual(str(language.parse(changed)), text)
 
 
 class GoalDatasetTest(absltest.TestCase):

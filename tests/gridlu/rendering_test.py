@@ -5,7 +5,6 @@ from absl.testing import parameterized
 import numpy as np
 
 from gridlu import rendering
-from gridlu import world
 from tests.gridlu import boards
 
 _RGB = {'.': (0, 0, 0), '#': (220, 220, 220), 'a': (64, 64, 64),
@@ -60,11 +59,6 @@ class RenderTest(parameterized.TestCase):
     image = rendering.render(boards.draw(board))
     np.testing.assert_array_equal(_cell(image, 1, 2), _pixels(expected))
 
-  def test_agent_fills_its_cell(self):
-    image = rendering.render(boards.draw('/.@'))
-    self.assertTrue(np.all(_cell(image, 1, 0) == 64))
-    self.assertTrue(np.all(_cell(image, 1, 1) == 0))
-
   def test_wall_is_all_around(self):
     image = rendering.render(boards.draw('////. . . . rr@'))
     self.assertEqual(image.shape, (56, 56, 3))
@@ -90,14 +84,6 @@ class RenderTest(parameterized.TestCase):
     tiles = rendering.TILES.reshape(31, -1)
     self.assertLen(np.unique(tiles, axis=0), 31)
 
-  def test_batch_dimensions(self):
-    state = boards.random_states(np.random.default_rng(0), 6)
-    images = rendering.render(state)
-    nested = world.State(*(x.reshape(2, 3, *x.shape[1:]) for x in state))
-    np.testing.assert_array_equal(
-        rendering.render(nested), images.reshape(2, 3, 56, 56, 3))
-    self.assertEqual(rendering.tile_indices(nested).shape, (2, 3, 7, 7))
-    self.assertEqual(rendering.tile_indices(nested).dtype, np.int32)
 
 
 class ContactSheetTest(absltest.TestCase):

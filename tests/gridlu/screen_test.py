@@ -39,16 +39,6 @@ class BoardTest(parameterized.TestCase):
     self.assertEqual(screen.plain(lines), _BOARD.split('\n')[1:])
     self.assertEqual(screen.size(lines), (37, 17))
 
-  @parameterized.parameters(
-      ('rc@', ['.-----.', '| (r) |', "'-----'"]),
-      ('gr!', ['*******', '* [g] *', '*******']),
-      ('.@', ['.-----.', '|     |', "'-----'"]),
-      ('bt . . . .@', ['       ', '  /b\\  ', '       ']),
-      ('. . . . .@', ['       ', '   .   ', '       ']))
-  def test_cell(self, board, expected):
-    lines = screen.plain(screen.board(boards.draw(board)))
-    self.assertEqual([row[1:8] for row in lines[1:4]], expected)
-
   def test_text_alone_shows_the_whole_state(self):
     # Blocks, and where they stand with a free and with a carrying agent.
     seen = set()

@@ -73,17 +73,6 @@ class SplitTest(parameterized.TestCase):
     _, held_out = splits.split(_ALL, way, 0.1, seed=0)
     self.assertEqual(tuple(map(str, held_out[:3])), expected)
 
-  def test_arrangements(self):
-    seen, held_out = splits.split(
-        language.arrangements_instructions(), 'meanings', 0.25, seed=0)
-    self.assertLen(held_out, 9)
-    self.assertLen(seen, 27)
-
-  @parameterized.parameters(*splits.WAYS)
-  def test_texts(self, way):
-    self.assertEqual(splits.split([str(each) for each in _ALL], way, .1, 0),
-                     splits.split(_ALL, way, .1, 0))
-
   @parameterized.parameters(
       ('words', 0.1, "way is 'words': expected one of"),
       ('strings', 0, 'share is 0: expected more than 0'),
