@@ -162,9 +162,6 @@ class Instruction(abc.ABC):
     _INSTRUCTIONS[cls.__name__] = cls
 
   def __post_init__(self):
-    if not hasattr(self, 'task'):
-      raise TypeError(f'{type(self).__name__} has no task, and cannot be '
-                      'built: use a word such as NorthFrom or Square.')
     if problem := self.problem():
       operand, expected = problem
       raise InstructionError(f'{expected} in {self}', operand)

@@ -113,21 +113,6 @@ class ErrorTest(parameterized.TestCase):
     with self.assertRaises(language.InstructionError):  # Too many brackets.
       language.parse(text * (1000 // len(text)))
 
-  @parameterized.parameters(
-      lambda: language.NorthFrom(AGENT, AGENT),
-      lambda: language.NorthFrom(SCENE, AGENT),
-      lambda: language.EastFrom(Color('red', SCENE), Color('red', SCENE)),
-      lambda: language.SameLocation(Color('red', SCENE), Shape('rect', SCENE)),
-      lambda: language.Snake(Color('red', SCENE), AGENT),
-      lambda: language.Snake(AGENT, Color('red', Shape('rect', SCENE))),
-      lambda: Color('yellow', SCENE),
-      lambda: Color('red', Color('red', SCENE)),
-      lambda: Shape('square', SCENE),
-      lambda: Shape('rect', AGENT))
-  def test_cannot_be_built_either(self, build):
-    with self.assertRaisesRegex(language.InstructionError, 'expected'):
-      build()
-
 
 class EnumerationTest(absltest.TestCase):
 
@@ -161,32 +146,6 @@ class EnumerationTest(absltest.TestCase):
         'Square Line Dline Triangle Circle Eel Snake Connected Disconnected '
         'red green blue AGENT'))
 
-  def test_vocabularies_are_what_trees_have(self):
-    def tokens(tree):
-      return {x for x in tree if isinstance(x, str)}.union(
-          *(tokens(x) for x in tree if isinstance(x, tuple)))
-
-    for instructions, vocabulary, size in (
-        (language.relations_instructions(), language.RELATIONS_TOKENS, 12),
-        (language.arrangements_instructions(), language.ARRANGEMENTS_TOKENS,
-         13)):
-      self.assertLen(vocabulary, size)
-      self.assertSetEqual(set(vocabulary),
-                          set().union(*(tokens(i.tree) for i in instructions)))
-
-
-class BaseTest(absltest.TestCase):
-
-  def test_only_words_of_a_task_can_be_built(self):
-    class Wordless(language.Instruction):
-
-      def problem(self):
-        return None
-
-    with self.assertRaisesRegex(TypeError, 'Instruction'):
-      language.Instruction(language.AGENT, language.AGENT)
-    with self.assertRaisesRegex(TypeError, 'Wordless has no task.*NorthFrom'):
-      Wordless(language.AGENT, language.AGENT)
 
 
 if __name__ == '__main__':

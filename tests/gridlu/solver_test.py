@@ -45,11 +45,6 @@ def _plain_steps(instruction, state, physics, most):
   return None
 
 
-def _within(steps, most):
-  """Returns the solver's steps as `_plain_steps` would."""
-  return None if steps < 0 or steps > most else steps
-
-
 class SolverTest(parameterized.TestCase):
 
   def assert_solves(self, solution, instruction, state, physics=world.NORMAL):
@@ -125,43 +120,33 @@ class SolverTest(parameterized.TestCase):
         _plain_steps(text, free, world.IMMOVABLE_RED_RECTS, 10))
     self.assert_solves(solution, text, free, world.IMMOVABLE_RED_RECTS)
 
-  @parameterized.parameters(*world.PHYSICS)
-  def test_plain_search_agrees_on_arrangements(self, physics):
-    # Start from goal states and walk away, so that a goal is near.
-    physics = world.PHYSICS[physics]
-    rng = np.random.default_rng(2)
-    drawn = arrangements.goal_states(rng, 24)
-    states = drawn.state
-    for _ in range(12):
-      states = world.step(states, rng.integers(0, 5, 24), physics)
-    instructions = _chosen(language.arrangements_instructions(), drawn)
-    steps = solver.shortest(instructions, states, physics)
-    self.assertTrue(np.any(steps > 0))
-    for i, instruction in enumerate(instructions):
-      self.assertEqual(
-          _within(steps[i], 4),
-          _plain_steps(instruction, _one(states, i), physics, 4))
-
-  def test_plain_search_agrees_on_any_board(self):
-    # Of 0 to 22 blocks: with a table, with a smaller one and with none.
-    physics = world.Physics(immovable=(1, 4, 5))
+  @parameterized.parameters(
+      ('relations', world.Physics((1, 4, 5)), 3),
+      ('arrangements', world.NORMAL, 4),
+      ('arrangements', world.IMMOVABLE_RED_RECTS, 4))
+  def test_plain_search_agrees(self, task, physics, most):
     rng = np.random.default_rng(3)
-    states = boards.random_states(rng, 40)
-    instructions = [language.relations_instructions()[i]
-                    for i in rng.integers(990, size=40)]
-    steps = solver.shortest(instructions, states, physics, max_steps=3)
-    num_known = 0
-    for i, instruction in enumerate(instructions):
-      if steps[i] == solver.UNKNOWN:
-        continue
-      num_known += 1
-      state = _one(states, i)
+    if task == 'relations':
+      # Of 0 to 22 blocks: with a table, with a smaller one and with none.
+      states = boards.random_states(rng, 40)
+      instructions = rng.choice(language.relations_instructions(), 40)
+    else:
+      # Start from goal states and walk away, so that a goal is near.
+      drawn = arrangements.goal_states(rng, 24)
+      instructions = _chosen(language.arrangements_instructions(), drawn)
+      states = drawn.state
+      for _ in range(12):
+        states = world.step(states, rng.integers(0, 5, 24), physics)
+    steps = solver.shortest(instructions, states, physics, max_steps=most)
+    known = np.flatnonzero(steps != solver.UNKNOWN)
+    self.assertGreater(len(known), len(steps) / 2)
+    self.assertTrue(np.any(steps > 0))
+    for i in known:
+      instruction, state = instructions[i], _one(states, i)
+      plain = _plain_steps(instruction, state, physics, most)
+      self.assertEqual(steps[i], solver.UNSOLVABLE if plain is None else plain)
       self.assertEqual(
-          _within(steps[i], 3), _plain_steps(instruction, state, physics, 3))
-      self.assertEqual(
-          solver.solve(instruction, state, physics, max_steps=3).steps,
-          steps[i])
-    self.assertGreater(num_known, 25)
+          solver.solve(instruction, state, physics, most).steps, steps[i])
 
   @parameterized.parameters(*world.PHYSICS)
   def test_a_state_needs_one_step_more_than_the_best_after_it(self, physics):
@@ -220,29 +205,6 @@ class SolverTest(parameterized.TestCase):
     state = boards.draw('rr@ . ./. . ./. . br')
     text = "NorthFrom(Color('red', SCENE), Color('blue', SCENE))"
     self.assertEqual(solver.solve(text, state, max_states=0).steps, 4)
-
-  def test_max_steps(self):
-    state = boards.draw('rr@ . ./. . ./. . br')
-    text = "NorthFrom(Color('red', SCENE), Color('blue', SCENE))"
-    batch = world.State(*(np.asarray(x)[None] for x in state))
-    for most, expected in ((None, 4), (4, 4), (3, solver.UNSOLVABLE),
-                           (0, solver.UNSOLVABLE)):
-      self.assertEqual(
-          solver.solve(text, state, max_steps=most).steps, expected)
-      np.testing.assert_array_equal(
-          solver.shortest([text], batch, max_steps=most), [expected])
-
-  def test_an_expert_in_the_environment(self):
-    environment = gridlu.GridLU(seed=9)
-    for _ in range(5):
-      environment.reset()
-      solution = solver.solve(environment.instruction, environment.state)
-      waiting = [world.Action.INTERACT] * (
-          environment.episode_length - solution.steps)
-      for action in [*solution.actions, *waiting]:
-        timestep = environment.step(action)
-      self.assertTrue(timestep.last())
-      self.assertEqual(timestep.reward, 1.0)
 
   def test_batches(self):
     drawn = relations.instances(np.random.default_rng(10), 3)

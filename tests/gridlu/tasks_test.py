@@ -9,8 +9,6 @@ import numpy as np
 import gridlu
 from gridlu import goal_dataset
 from gridlu import language
-from gridlu import play
-from gridlu import screen
 from gridlu import solver
 from gridlu import tasks
 from gridlu import vectorized
@@ -93,12 +91,6 @@ class ThirdTaskTest(absltest.TestCase):
     boards.reset()
     self.assertEqual(boards.step(np.zeros(4, np.int32)).rewards.shape, (4,))
 
-  def test_is_shown_on_the_screen(self):
-    game = play.Game(gridlu.GridLU('corners', seed=0))
-    text = '\n'.join(screen.plain(game.lines()))
-    self.assertIn('GridLU-Corners', text)
-    self.assertIn('12 left', text)
-
   def test_has_goal_states(self):
     dataset = goal_dataset.generate('corners', 50, seed=0)
     self.assertLen(dataset, 50)
@@ -109,11 +101,10 @@ class ThirdTaskTest(absltest.TestCase):
     instructions = [
         corners.all_instructions()[i] for i in drawn.instruction]
     steps = solver.shortest(instructions, drawn.state)
-    self.assertTrue(np.all(steps >= 0))
     for i, instruction in enumerate(instructions):
       state = world.State(*(x[i] for x in drawn.state))
       solution = solver.solve(instruction, state)
-      self.assertEqual(solution.steps, steps[i])
+      self.assertLen(solution.actions, steps[i])
       for action in solution.actions:
         self.assertFalse(gridlu.satisfied(instruction, state))
         state = world.step(state, action)

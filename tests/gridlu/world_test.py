@@ -94,21 +94,6 @@ class StepTest(parameterized.TestCase):
           *(np.stack(field) for field in zip(*expected, strict=True))))
       state = actual
 
-  def test_dtypes_and_batch_dimensions(self):
-    state = boards.random_states(np.random.default_rng(0), 6)
-    state = world.State(*(x.reshape(2, 3, *x.shape[1:]) for x in state))
-    single = world.State(*(x[0, 0] for x in state))
-    for before, action, batch in (
-        (single, 2, ()), (state, np.zeros((2, 3), int), (2, 3)),
-        (state, 1, (2, 3)), (single, np.arange(6), (6,))):
-      after = world.step(before, action)
-      self.assertEqual(after.blocks.shape, batch + (5, 5))
-      self.assertEqual(after.agent.shape, batch + (2,))
-      self.assertEqual(np.shape(after.carrying), batch)
-      self.assertEqual(after.blocks.dtype, np.int32)
-      self.assertEqual(after.agent.dtype, np.int32)
-      self.assertEqual(after.carrying.dtype, np.bool_)
-
   def test_leaves_its_argument_alone(self):
     state = boards.draw('rc! .')
     world.step(state, _ACTIONS.RIGHT)
