@@ -61,8 +61,6 @@ class GridLUEnv(gymnasium.Env[Observation, Any]):
         physics=physics, truncate=truncate, rewarded=rewarded,
         solved_starts=solved_starts)
     self._environment = environment.GridLU(**self._arguments)
-    if instructions is not None:  # `reset` needs them again.
-      self._arguments['instructions'] = self._environment.instructions
     self._truncate = truncate
     self.render_mode = render_mode
     self._image: np.ndarray | None = None  # Of the current state.

@@ -52,9 +52,10 @@ class GridLUTest(parameterized.TestCase):
   @parameterized.parameters((0, ()), (1, (4,)), (2, tuple(range(1, 10))))
   def test_episodes(self, seed, immovable):
     environment = gridlu.GridLU(
-        seed=seed, physics=world.Physics(immovable))
+        seed=seed, physics=world.Physics(immovable),
+        instructions=language.relations_instructions()[:150])
     rng = np.random.default_rng(0)
-    carried = 0
+    carried = rewarded = 0
     for _ in range(20):
       step = environment.reset()
       for _ in range(30):
@@ -73,29 +74,12 @@ class GridLUTest(parameterized.TestCase):
         self.assertEqual(step.reward, float(
             boards.scalar_satisfied(environment.instruction, expected)))
         carried += expected.carrying
+        rewarded += step.reward
       self.assertTrue(step.last())
       self.assertEqual(step.discount, 0)
     self.assertTrue(environment.step(0).first())
     self.assertEqual(carried > 0, len(immovable) < 9)
-
-  def test_goal_does_not_end_the_episode(self):
-    # With a single instruction, some random states on the way are goals.
-    environment = gridlu.GridLU(
-        seed=0, instructions=["SameLocation(AGENT, Color('red', SCENE))"])
-    seen = _play(environment, 31 * 100)
-    rewards = [(kind, reward) for kind, reward, *_ in seen]
-    self.assertIn((dm_env.StepType.MID, 1.0), rewards)
-    self.assertIn((dm_env.StepType.LAST, 1.0), rewards)
-    self.assertIn((dm_env.StepType.LAST, 0.0), rewards)
-    for i, (kind, _) in enumerate(rewards):
-      self.assertEqual(kind == dm_env.StepType.LAST, i % 31 == 30)
-
-  def test_instructions(self):
-    some = language.relations_instructions()[40:42]
-    environment = gridlu.GridLU(seed=0, instructions=[str(some[0]), some[1]])
-    seen = {environment.reset().observation['instruction'] for _ in range(50)}
-    self.assertEqual(seen, {str(i) for i in some})
-    self.assertEqual(environment.instructions, some)
+    self.assertGreater(rewarded, 0)
 
   def test_starts_that_are_solved_can_be_left_out(self):
     some = ["SameLocation(AGENT, Color('red', SCENE))",

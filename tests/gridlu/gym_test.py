@@ -149,13 +149,6 @@ class GridLUEnvTest(parameterized.TestCase):
                 for i in range(2)]
     self.assertEqual(list(texts), expected)
 
-  def test_a_list_of_instructions_is_copied(self):
-    texts = ["SameLocation(AGENT, Color('red', SCENE))"]
-    environment = gridlu.gym.GridLUEnv(instructions=iter(texts))
-    for _ in range(2):
-      observation, _ = environment.reset(seed=0)
-      self.assertEqual(observation['instruction'], texts[0])
-
   def test_tokens(self):
     environment = gridlu.gym.TokenInstruction(
         gymnasium.make('GridLU-Relations-v0'))

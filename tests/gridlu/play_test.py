@@ -46,16 +46,6 @@ class DemonstrationTest(absltest.TestCase):
       self.assertFalse(any('reached' in text for text in own[:-1]))
     self.assertEmpty(calls)
 
-  def test_the_worlds_own_physics(self):
-    text = "WestFrom(Color('red', SCENE), Color('blue', SCENE))"
-    environment = gridlu.GridLU(
-        seed=0, instructions=[text],
-        physics=world.Physics(tuple(range(1, world.NUM_BLOCK_CODES))))
-    sentences = play.demonstrate(
-        environment, 5, mock.create_autospec(recording_lib.Recording))
-    self.assertNotIn('solved in', '\n'.join(sentences).replace(
-        'solved in 0 steps', ''))
-
   def test_an_instance_without_a_solution(self):
     environment = gridlu.GridLU(
         seed=0, episode_length=1,
