@@ -227,7 +227,8 @@ class GridLUTest(parameterized.TestCase):
       environment.set_state(state)
 
   @parameterized.named_parameters(
-      ('task', dict(task='chess'), "task is 'chess'"),
+      ('task', dict(task='chess'),
+       r"'chess': expected one of \('relations', 'arrangements'"),
       ('length', dict(episode_length=0), 'episode_length is 0'),
       ('fraction', dict(episode_length=1.5), 'episode_length is 1.5'),
       ('empty', dict(instructions=[]), 'instructions is empty'),

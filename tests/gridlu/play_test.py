@@ -119,7 +119,6 @@ class GameTest(absltest.TestCase):
     self.assertLen(said, 2)
 
 
-
 class ProgramTest(parameterized.TestCase):
 
   def test_at_a_terminal(self):

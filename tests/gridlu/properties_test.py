@@ -47,7 +47,6 @@ class ParserTest(absltest.TestCase):
       self.assertEqual(language.parse(str(instruction)), instruction)
 
 
-
 class GoalDatasetTest(absltest.TestCase):
 
   @classmethod
@@ -93,7 +92,6 @@ class GoalDatasetTest(absltest.TestCase):
   @hypothesis.given(st.binary(max_size=200))
   def test_any_bytes(self, content):
     self.assertIsNone(self._load(content))
-
 
 
 if __name__ == '__main__':

@@ -39,12 +39,6 @@ class SatisfiedTest(parameterized.TestCase):
       ("NorthFrom(AGENT, Shape('rect', SCENE))", '.@/bc', False),
       ("NorthFrom(Shape('rect', SCENE), AGENT)", 'br/.@', True),
       ("NorthFrom(Shape('rect', SCENE), AGENT)", '.@/br', False),
-      ("SouthFrom(AGENT, Color('blue', SCENE))", 'bt/.@', True),
-      ("SouthFrom(AGENT, Color('blue', SCENE))", 'gt/.@', False),
-      ("EastFrom(AGENT, Color('blue', SCENE))", 'bt .@', True),
-      ("EastFrom(AGENT, Color('blue', SCENE))", '.@ bt', False),
-      ("WestFrom(AGENT, Color('blue', SCENE))", '.@ bt', True),
-      ("WestFrom(AGENT, Color('blue', SCENE))", 'bt .@', False),
       ("SameLocation(AGENT, Color('blue', SCENE))", 'bt@', True),
       ("SameLocation(AGENT, Color('blue', SCENE))", 'bt!', True),
       ("SameLocation(AGENT, Color('blue', SCENE))", 'bt .@', False),
@@ -73,17 +67,6 @@ class SatisfiedTest(parameterized.TestCase):
     np.testing.assert_array_equal(actual, expected)
     self.assertEqual(actual.dtype, np.bool_)
     self.assertBetween(np.mean(actual), .1, .9)
-
-  def test_broadcasts(self):
-    rng = np.random.default_rng(0)
-    states = boards.random_states(rng, 7)
-    instructions = language.relations_instructions()[::100]
-    codes = relations.encode(instructions)
-    both = relations.satisfied(codes[:, None], states)
-    self.assertEqual(both.shape, (10, 7))
-    for i, instruction in enumerate(instructions):
-      np.testing.assert_array_equal(
-          gridlu.satisfied(instruction, states), both[i])
 
   def test_encoding(self):
     codes = relations.encode([

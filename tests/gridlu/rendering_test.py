@@ -85,7 +85,6 @@ class RenderTest(parameterized.TestCase):
     self.assertLen(np.unique(tiles, axis=0), 31)
 
 
-
 class ContactSheetTest(absltest.TestCase):
 
   def setUp(self):

@@ -108,18 +108,6 @@ class SolverTest(parameterized.TestCase):
     solution = solver.solve(text, state, world.PHYSICS[physics])
     self.assertEqual(solution, solver.Solution(solver.UNSOLVABLE, None))
 
-  def test_a_block_that_cannot_be_picked_up_can_be_carried_on(self):
-    text = "NorthFrom(Color('red', SCENE), Color('blue', SCENE))"
-    state = boards.draw('. . ./rr! . ./. . bt')
-    self.assertEqual(
-        solver.solve(text, state, world.IMMOVABLE_RED_RECTS).steps, 2)
-    free = state._replace(carrying=np.array(False))
-    solution = solver.solve(text, free, world.IMMOVABLE_RED_RECTS)
-    self.assertEqual(
-        solution.steps,
-        _plain_steps(text, free, world.IMMOVABLE_RED_RECTS, 10))
-    self.assert_solves(solution, text, free, world.IMMOVABLE_RED_RECTS)
-
   @parameterized.parameters(
       ('relations', world.Physics((1, 4, 5)), 3),
       ('arrangements', world.NORMAL, 4),

@@ -108,17 +108,13 @@ class VectorGridLUTest(parameterized.TestCase):
     environment = vectorized.VectorGridLU(5, seed=0, episode_length=2)
     for step in (environment.reset(), environment.step(np.zeros(5, np.int64)),
                  environment.step([5] * 5)):
-      self.assertEqual(step.images.shape, (5, 56, 56, 3))
-      self.assertEqual(step.images.dtype, np.uint8)
-      for states in (step.states, step.reached):
-        self.assertEqual([(x.shape, x.dtype) for x in states],
-                         [((5, 5, 5), np.int32), ((5, 2), np.int32),
-                          ((5,), np.bool_)])
-      self.assertEqual((step.instruction.shape, step.instruction.dtype),
-                       ((5,), np.int32))
-      self.assertEqual((step.rewards.shape, step.rewards.dtype),
-                       ((5,), np.float32))
-      self.assertEqual((step.ended.shape, step.ended.dtype), ((5,), np.bool_))
+      self.assertEqual(
+          [(x.shape, x.dtype) for x in (
+              *step.states, *step.reached, step.images, step.instruction,
+              step.rewards, step.ended)],
+          2 * [((5, 5, 5), np.int32), ((5, 2), np.int32), ((5,), np.bool_)] + [
+              ((5, 56, 56, 3), np.uint8), ((5,), np.int32),
+              ((5,), np.float32), ((5,), np.bool_)])
     self.assertTrue(np.all(step.ended))
 
   def test_reset_starts_anew_before_the_end(self):
@@ -138,15 +134,10 @@ class VectorGridLUTest(parameterized.TestCase):
       step.states.blocks[0] = 0
     step.images[0] = 0  # These are the caller's.
 
-  @parameterized.named_parameters(
-      ('none', dict(num_boards=0), 'num_boards is 0'),
-      ('fraction', dict(num_boards=1.5), 'num_boards is 1.5'),
-      ('task', dict(num_boards=1, task='chess'), "task is 'chess'"),
-      ('length', dict(num_boards=1, episode_length=0), 'episode_length is 0'),
-  )
-  def test_bad_arguments_are_named(self, kwargs, message):
-    with self.assertRaisesRegex(ValueError, message):
-      vectorized.VectorGridLU(**kwargs)
+  @parameterized.parameters(0, 1.5)
+  def test_bad_numbers_of_boards_are_named(self, count):
+    with self.assertRaisesRegex(ValueError, f'num_boards is {count}'):
+      vectorized.VectorGridLU(count)
 
   @parameterized.named_parameters(
       ('low', [0, -1], 'from -1 to 0'),
@@ -161,7 +152,6 @@ class VectorGridLUTest(parameterized.TestCase):
     environment.reset()
     with self.assertRaisesRegex(ValueError, message):
       environment.step(actions)
-
 
 
 if __name__ == '__main__':
