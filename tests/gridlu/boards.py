@@ -37,6 +37,12 @@ def draw(text: str) -> world.State:
                      np.array(carrying))
 
 
+def assert_equal(actual: world.State, expected: world.State) -> None:
+  """Fails unless two states, or batches of states, are equal."""
+  for field, a, b in zip(world.State._fields, actual, expected, strict=True):
+    np.testing.assert_array_equal(a, b, err_msg=field)
+
+
 def random_states(rng: np.random.Generator, count: int) -> world.State:
   """Returns `count` states with 0 to 22 blocks or so.
 

@@ -65,8 +65,7 @@ class GridLUTest(parameterized.TestCase):
         step = environment.step(action)
         # What each field is, by the scalar rules.
         expected = boards.scalar_step(before, action, immovable)
-        for a, b in zip(environment.state, expected, strict=True):
-          np.testing.assert_array_equal(a, b)
+        boards.assert_equal(environment.state, expected)
         np.testing.assert_array_equal(
             step.observation['image'], rendering.render(environment.state))
         self.assertEqual(step.observation['instruction'],

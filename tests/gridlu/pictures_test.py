@@ -51,8 +51,7 @@ class FiguresTest(parameterized.TestCase):
     for i, (state, text) in enumerate(zip(states, expected)):
       row = '. . ' + text
       drawn = boards.draw('////' + row if i < 3 else '///' + row)
-      for a, b in zip(state, drawn, strict=True):
-        np.testing.assert_array_equal(a, b)
+      boards.assert_equal(state, drawn)
 
   @parameterized.parameters('1', '3', '6')
   def test_program(self, number):

@@ -56,11 +56,9 @@ class BoardTest(parameterized.TestCase):
     lines = screen.board(boards.draw('rc gr! bt'))
     backgrounds = {segment.text: segment.style.background
                    for row in lines[1:4] for segment in row}
-    self.assertEqual(backgrounds['(r)'], 'red')
-    self.assertEqual(backgrounds['[g]'], 'green')
-    self.assertEqual(backgrounds['/b\\'], 'blue')
-    self.assertEqual(backgrounds['*******'], 'white')
-    self.assertEqual(backgrounds['#'], 'wall')
+    expected = {'(r)': 'red', '[g]': 'green', '/b\\': 'blue', '#': 'wall',
+                '*******': 'white'}
+    self.assertEqual(backgrounds, backgrounds | expected)
 
   def test_agent_text(self):
     self.assertEqual(screen.agent_text(boards.draw('bt@')), 'free')

@@ -10,6 +10,7 @@ from gridlu import relations
 from gridlu import rendering
 from gridlu import vectorized
 from gridlu import world
+from tests.gridlu import boards
 
 # Interacts more often than at random, so that much is carried.
 _ACTIONS = [0, 1, 2, 3, 4, 4, 5]
@@ -20,11 +21,6 @@ def _board(states: world.State, i: int) -> world.State:
 
 
 class VectorGridLUTest(parameterized.TestCase):
-
-  def _assert_equal_states(self, actual, expected):
-    for a, b in zip(actual, expected, strict=True):
-      self.assertEqual(np.asarray(a).dtype, np.asarray(b).dtype)
-      np.testing.assert_array_equal(a, b)
 
   @parameterized.product(
       task=('relations', 'arrangements'),
@@ -41,7 +37,7 @@ class VectorGridLUTest(parameterized.TestCase):
       step = environment.step(actions)
       for i in range(num_boards):
         reached = world.step(_board(before.states, i), actions[i], physics)
-        self._assert_equal_states(_board(step.reached, i), reached)
+        boards.assert_equal(_board(step.reached, i), reached)
         self.assertEqual(
             step.rewards[i],
             gridlu.satisfied(
@@ -55,7 +51,7 @@ class VectorGridLUTest(parameterized.TestCase):
         self.assertFalse(np.array_equal(step.states.blocks,
                                         step.reached.blocks))
       else:
-        self._assert_equal_states(step.states, step.reached)
+        boards.assert_equal(step.states, step.reached)
         np.testing.assert_array_equal(step.instruction, before.instruction)
       carried += np.sum(step.reached.carrying)
       rewarded += np.sum(step.rewards)
@@ -83,7 +79,7 @@ class VectorGridLUTest(parameterized.TestCase):
       self.assertEqual(step.rewards[0], expected.reward)
       self.assertEqual(step.ended[0], expected.last())
       if expected.last():
-        self._assert_equal_states(_board(step.reached, 0), one.state)
+        boards.assert_equal(_board(step.reached, 0), one.state)
         expected = one.reset()
 
   @parameterized.parameters(1, 3, 300)
@@ -101,7 +97,7 @@ class VectorGridLUTest(parameterized.TestCase):
         step = environment.reset()
         np.testing.assert_array_equal(step.instruction,
                                       drawn.instruction[chosen])
-        self._assert_equal_states(
+        boards.assert_equal(
             step.states, world.State(*(x[chosen] for x in drawn.state)))
 
   def test_shapes_and_dtypes(self):

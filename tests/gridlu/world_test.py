@@ -10,11 +10,6 @@ from tests.gridlu import boards
 _ACTIONS = world.Action
 
 
-def assert_states_equal(actual: world.State, expected: world.State) -> None:
-  for field, a, b in zip(world.State._fields, actual, expected, strict=True):
-    np.testing.assert_array_equal(a, b, err_msg=field)
-
-
 class BlockTest(parameterized.TestCase):
 
   @parameterized.parameters(
@@ -69,7 +64,7 @@ class StepTest(parameterized.TestCase):
       ('noop_carrying', 'rc!', _ACTIONS.NOOP, 'rc!'),
   )
   def test_rule(self, before, action, after):
-    assert_states_equal(world.step(boards.draw(before), action),
+    boards.assert_equal(world.step(boards.draw(before), action),
                         boards.draw(after))
 
   @parameterized.parameters(
@@ -77,7 +72,7 @@ class StepTest(parameterized.TestCase):
   def test_immovable_red_rects(self, before, after):
     state = world.step(boards.draw(before), _ACTIONS.INTERACT,
                        world.IMMOVABLE_RED_RECTS)
-    assert_states_equal(state, boards.draw(after))
+    boards.assert_equal(state, boards.draw(after))
 
   @parameterized.parameters((world.NORMAL,), (world.Physics((4, 9)),))
   def test_equals_scalar_oracle(self, physics):
@@ -90,14 +85,14 @@ class StepTest(parameterized.TestCase):
       expected = [
           boards.scalar_step(world.State(*(x[i] for x in state)), action[i],
                              physics.immovable) for i in range(count)]
-      assert_states_equal(actual, world.State(
+      boards.assert_equal(actual, world.State(
           *(np.stack(field) for field in zip(*expected, strict=True))))
       state = actual
 
   def test_leaves_its_argument_alone(self):
     state = boards.draw('rc! .')
     world.step(state, _ACTIONS.RIGHT)
-    assert_states_equal(state, boards.draw('rc! .'))
+    boards.assert_equal(state, boards.draw('rc! .'))
 
 
 class PackTest(absltest.TestCase):
@@ -111,9 +106,9 @@ class PackTest(absltest.TestCase):
 
   def test_round_trip(self):
     state = boards.random_states(np.random.default_rng(0), 200)
-    assert_states_equal(world.unpack(world.pack(state)), state)
+    boards.assert_equal(world.unpack(world.pack(state)), state)
     single = world.State(*(x[7] for x in state))
-    assert_states_equal(world.unpack(world.pack(single)), single)
+    boards.assert_equal(world.unpack(world.pack(single)), single)
 
 
 if __name__ == '__main__':
