@@ -175,12 +175,11 @@ def goal_states(
     rng: np.random.Generator, count: int,
     instructions: Sequence[language.Instruction] | None = None
 ) -> instances_lib.Instances:
-  """Draws goal examples: pairs of an instruction and a goal state.
+  """Draws goal examples: instances whose targets stand in a form of the word.
 
-  Each is an instance (see `instances`) whose target blocks stand in a form of
-  the instruction's word. The form is drawn uniformly (Connected and
-  Disconnected have several), then its placement. Distractors are uniform over
-  the other cells. The agent is free and uniform over all 25 cells.
+  The form is drawn uniformly (Connected and Disconnected have several), then
+  its placement. Distractors are uniform over the other cells, and the free
+  agent over all.
   """
   codes = encode(language.chosen(instructions, all_instructions()))
   instruction, target, distractor = _propose(rng, count, codes)

@@ -2,8 +2,8 @@
 
   python -m gridlu.pictures --figure=6 --output=dynamics.png
 
-Figure 1 shows different goal states of one instruction, figure 3 the two tasks
-and the vocabulary of GridLU-Arrangements, figure 6 the dynamics of the world.
+Figure 1 shows goal states of one instruction, 3 the tasks and the vocabulary of
+GridLU-Arrangements, 6 the dynamics of the world.
 """
 
 from collections.abc import Sequence

@@ -63,12 +63,9 @@ def _parse(arguments: Sequence[str],
 
 def run(function: Main, define_flags: Callable[[], None],
         expand: Callable[[Sequence[str]], Sequence[str]] = tuple) -> None:
-  """Starts a program, whose command line `expand` may change.
-
-  Flags are defined here and not on import, because tests import several
-  programs, whose flags may have the same names. --help exits with code 1, as
-  in all programs of absl.
-  """
+  """Starts a program, whose command line `expand` may change."""
+  # Flags are not defined on import, because tests import several programs,
+  # whose flags may have the same names.
   known = {*flags.FLAGS}
   define_flags()
   for name in {*flags.FLAGS} - known:

@@ -246,9 +246,8 @@ def goal_states(
 ) -> instances_lib.Instances:
   """Draws goal examples: pairs of an instruction and a goal state.
 
-  Each is an instance (see `instances`) whose blocks and agent are placed again,
-  uniformly, until no two blocks share a cell and the ground truth holds. The
-  agent is free.
+  Blocks and agent of an instance (see `instances`) are placed again, uniformly,
+  until no two blocks share a cell and the ground truth holds.
   """
   codes = encode(language.chosen(instructions, all_instructions()))
   drawn = _draw(rng, count, codes)

@@ -1,7 +1,6 @@
 """The tasks by name, and what a program has to know of each.
 
-To add a task, write a module with the names that `from_module` reads, like
-`relations` and `arrangements`, and give it a line in `TASKS`.
+A new one is a module with the names that `from_module` reads, and a line here.
 """
 
 from collections.abc import Callable, Sequence

@@ -19,9 +19,6 @@ class SurfaceTest(parameterized.TestCase):
        "NorthFrom(Color('red', Shape('circle', SCENE)), "
        "Color('blue', Shape('rect', SCENE)))",
        ('NorthFrom', ('red', ('circle',)), ('blue', ('rect',)))),
-      (language.SameLocation(AGENT, Shape('rect', SCENE)),
-       "SameLocation(AGENT, Shape('rect', SCENE))",
-       ('SameLocation', ('AGENT',), ('rect',))),
       (language.Connected(AGENT, SCENE), 'Connected(AGENT, SCENE)',
        ('Connected', ('AGENT',), ())),
       (language.Snake(AGENT, Color('red', SCENE)),
@@ -113,7 +110,6 @@ class EnumerationTest(absltest.TestCase):
   def test_relations(self):
     instructions = language.relations_instructions()
     self.assertLen(set(instructions), 990)
-    self.assertLen(set(map(str, instructions)), 990)
     self.assertLen([i for i in instructions if i.is_go_to], 150)
     self.assertTrue(all(i.is_go_to for i in instructions[:150]))
     self.assertEqual(str(instructions[0]),

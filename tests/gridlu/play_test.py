@@ -190,8 +190,6 @@ class ProgramTest(parameterized.TestCase):
       ('empty_instruction', ['--instruction='], 'an instruction such as'),
       ('other_task', ['--instruction=Snake(AGENT, SCENE)'],
        'does not fit --task=relations'),
-      ('task', ['--task=chess'], 'chess'),
-      ('seed', ['--seed=-1'], '-1'),
       ('no_gif', ['--record=game.png'], 'expected the name of a .gif file'),
       ('no_folder', ['--record=/no/such/game.gif'],
        'there is no folder /no/such'),

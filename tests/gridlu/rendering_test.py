@@ -122,14 +122,13 @@ class ContactSheetTest(absltest.TestCase):
       self.assertEqual(len(above), 8 + 14 * lines + 2)
 
   def test_bad_arguments_are_named(self):
-    with self.assertRaisesRegex(ValueError, 'expected uint8'):
-      rendering.contact_sheet(self._images[0])
-    with self.assertRaisesRegex(ValueError, 'at least one image'):
-      rendering.contact_sheet(self._images[:0])
-    with self.assertRaisesRegex(ValueError, '1 captions for 3 images'):
-      rendering.contact_sheet(self._images, ['one'])
-    with self.assertRaisesRegex(ValueError, 'columns is 0'):
-      rendering.contact_sheet(self._images, columns=0)
+    for images, options, message in (
+        (self._images[0], {}, 'expected uint8'),
+        (self._images[:0], {}, 'at least one image'),
+        (self._images, {'captions': ['one']}, '1 captions for 3 images'),
+        (self._images, {'columns': 0}, 'columns is 0')):
+      with self.assertRaisesRegex(ValueError, message):
+        rendering.contact_sheet(images, **options)
 
 
 if __name__ == '__main__':

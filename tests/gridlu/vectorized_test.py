@@ -138,7 +138,6 @@ class VectorGridLUTest(parameterized.TestCase):
   @parameterized.named_parameters(
       ('low', [0, -1], 'from -1 to 0'),
       ('high', [0, 6], 'from 0 to 6'),
-      ('too_few', [0], r'actions are int64 \[1\]'),
       ('too_many_dimensions', [[0, 0]], r'actions are int64 \[1, 2\]'),
       ('fraction', [0., 1.], 'actions are float64'),
       ('truth', [True, False], 'actions are bool'),
