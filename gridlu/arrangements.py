@@ -101,7 +101,7 @@ def encode(instructions: Sequence[language.Instruction]) -> np.ndarray:
 
 def satisfied(codes: world.Array, states: world.State,
               xp: world.ArrayModule = np) -> world.Array:
-  """Returns which states satisfy theirs; see `relations.satisfied`."""
+  """Returns which states satisfy their instruction, bool: for evaluation."""
   codes = xp.asarray(codes, np.int32)
   blocks = xp.asarray(states.blocks, np.int32)
   row = ((1 + codes[..., 1]) * world.NUM_BLOCK_CODES)[..., None, None]

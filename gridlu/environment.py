@@ -108,7 +108,7 @@ class Supply:
     self._served = 0
 
   def take(self, count: int) -> instances.Instances:
-    """Returns the next instances; each time as many, a divisor of a block."""
+    """Returns the next instances; `count` always divides a block's size."""
     if self._served == self._size:
       self._draw()
     chosen = slice(self._served, self._served + count)
@@ -218,7 +218,7 @@ class GridLU(dm_env.Environment):
     return self._time_step(0.0)
 
   def step(self, action) -> dm_env.TimeStep:
-    """Takes an action (see `world.Action`), or starts the next episode."""
+    """Takes an action; after an episode's last step, starts the next one."""
     if self._ended:
       return self.reset()
     try:
@@ -260,7 +260,7 @@ class GridLU(dm_env.Environment):
     return specs.BoundedArray((), float, 0, 1, name='reward')
 
   def get_state(self) -> dict[str, Any]:
-    """Returns what JSON can hold, for an environment with these arguments."""
+    """Returns the state of episode and generator, which JSON can hold."""
     def packed(state: world.State | None) -> list[int] | None:
       return None if state is None else [int(x) for x in world.pack(state)]
 

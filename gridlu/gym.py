@@ -52,7 +52,7 @@ class GridLUEnv(gymnasium.Env[Observation, Any]):
       physics: world.Physics = world.NORMAL, truncate: bool = False,
       rewarded: bool | None = None, render_mode: str | None = None,
       solved_starts: bool = False):
-    """Takes arguments of `gridlu.GridLU`; `render` needs 'rgb_array'."""
+    """Takes those of `gridlu.GridLU`; `render` needs the mode 'rgb_array'."""
     if render_mode not in (None, *self.metadata['render_modes']):
       raise ValueError(f"render_mode is {render_mode!r}: expected 'rgb_array' "
                        'or None.')
@@ -90,7 +90,7 @@ class GridLUEnv(gymnasium.Env[Observation, Any]):
   def reset(self, *, seed: int | None = None,
             options: dict[str, Any] | None = None
             ) -> tuple[Observation, dict[str, Any]]:
-    """Starts an episode; `seed` as in `gridlu.GridLU`, None to go on."""
+    """Starts an episode; without a seed it goes on with the last one."""
     super().reset(seed=seed)
     if seed is not None:
       self._environment = environment.GridLU(seed=seed, **self._arguments)

@@ -19,7 +19,7 @@ def split(
     seed: int
 ) -> tuple[tuple[language.Instruction, ...],
            tuple[language.Instruction, ...]]:
-  """Splits instructions, or their texts, at random: for training, held out.
+  """Returns the instructions for training and the held-out ones, at random.
 
   'strings' draws single instructions, and 'meanings' draws them together with
   their twins. `share` is what to hold out. Both sides keep the order.

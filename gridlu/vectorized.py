@@ -52,7 +52,7 @@ class VectorGridLU:
       instructions: Sequence[str | language.Instruction] | None = None,
       physics: world.Physics = world.NORMAL, rewarded: bool | None = None,
       images: bool = True, solved_starts: bool = False):
-    """Takes arguments of `gridlu.GridLU`; images take most of the time."""
+    """Takes those of `gridlu.GridLU`; `images` take most of the time."""
     if not hasattr(num_boards, '__index__') or num_boards < 1:
       raise ValueError(f'num_boards is {num_boards!r}: expected a whole number '
                        'from 1 up.')

@@ -121,7 +121,7 @@ def take(values: Array, indices: Array, axis: int,
 
 
 def numbers(values: Array, dtype: Any, xp: ArrayModule = np) -> Array:
-  """Returns `xp.asarray`, and for single numbers NumPy's scalars: faster."""
+  """Returns `xp.asarray`; for a single number a NumPy scalar, which is fast."""
   return xp.asarray(values, dtype)[()]
 
 
