@@ -1,8 +1,4 @@
-"""GridLU: a small block world and its instruction language.
-
-`GridLU` is the environment and `satisfied` the ground truth. The README beside
-this file lists the modules.
-"""
+"""GridLU: a small block world and its instruction language; see the README."""
 
 __version__ = '0.2.0.dev0'  # Of both packages; setup.cfg reads it here.
 

@@ -9,10 +9,8 @@ import numpy as np
 def load(file: IO[bytes], most_bytes: int) -> dict[str, np.ndarray]:
   """Returns the arrays of an archive by their names.
 
-  Raises:
-    ValueError: It is damaged, has other contents than plain arrays, or these
-      take more than `most_bytes`: compressed ones may be a thousand times as
-      large as their file.
+  A `ValueError` says that it is damaged or has other contents, or that these
+  take more than `most_bytes`, which a small compressed file can do.
   """
   try:
     with np.load(file, allow_pickle=False) as loaded:

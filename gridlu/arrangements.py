@@ -83,11 +83,7 @@ _FITS = np.array([
 
 
 def encode(instructions: Sequence[language.Instruction]) -> np.ndarray:
-  """Encodes instructions for `satisfied`, int32 [N, 2].
-
-  A code has the word (index into `language.ARRANGEMENTS`), and the colour or -1
-  for any.
-  """
+  """Encodes instructions, int32 [N, 2]: word, and colour or -1 for any."""
   codes = np.zeros((len(instructions), CODE_SIZE), np.int32)
   for i, instruction in enumerate(instructions):
     if not isinstance(instruction, language.Arrangement):
@@ -105,10 +101,7 @@ def encode(instructions: Sequence[language.Instruction]) -> np.ndarray:
 
 def satisfied(codes: world.Array, states: world.State,
               xp: world.ArrayModule = np) -> world.Array:
-  """Returns which states satisfy their instruction, bool: for evaluation.
-
-  The batch dimensions of codes (see `encode`) and states broadcast together.
-  """
+  """Returns which states satisfy their instruction, bool: for evaluation."""
   codes = xp.asarray(codes, np.int32)
   blocks = xp.asarray(states.blocks, np.int32)
   row = ((1 + codes[..., 1]) * world.NUM_BLOCK_CODES)[..., None, None]
@@ -130,11 +123,9 @@ def groups(instruction: language.Instruction,
 
 def _propose(rng: np.random.Generator, count: int, codes: np.ndarray
             ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-  """Draws instructions, and the blocks that they need (see `instances`).
+  """Draws instructions, target blocks and distractors, int32 [N] each.
 
-  Returns:
-    int32 [N] each: the instructions, the code of the target blocks, and that of
-    the distractors, 0 where there are none.
+  The codes of distractors are 0 where there are none (see `instances`).
   """
   if count < 0:
     raise ValueError(f'count is {count}: expected at least 0.')
@@ -184,12 +175,11 @@ def goal_states(
     rng: np.random.Generator, count: int,
     instructions: Sequence[language.Instruction] | None = None
 ) -> instances_lib.Instances:
-  """Draws goal examples: pairs of an instruction and a goal state.
+  """Draws goal examples: instances whose targets stand in a form of the word.
 
-  Each is an instance (see `instances`) whose target blocks stand in a form of
-  the instruction's word. The form is drawn uniformly (Connected and
-  Disconnected have several), then its placement. Distractors are uniform over
-  the other cells. The agent is free and uniform over all 25 cells.
+  The form is drawn uniformly (Connected and Disconnected have several), then
+  its placement. Distractors are uniform over the other cells, and the free
+  agent over all.
   """
   codes = encode(language.chosen(instructions, all_instructions()))
   instruction, target, distractor = _propose(rng, count, codes)

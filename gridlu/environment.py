@@ -48,11 +48,7 @@ def set_up(
   if not isinstance(physics, world.Physics):
     raise ValueError(f'physics is {physics!r}: expected a world.Physics, '
                      'such as world.IMMOVABLE_RED_RECTS.')
-  parsed = (found.instructions() if instructions is None else
-            language.checked_list(instructions))
-  if not parsed:
-    raise ValueError('instructions is empty: expected at least one, or None '
-                     "for all of the task's.")
+  parsed = language.chosen(instructions, found.instructions())
   return Setup(
       found, parsed, tuple(str(i) for i in parsed), found.encode(parsed),
       operator.index(episode_length), physics,
@@ -112,10 +108,7 @@ class Supply:
     self._served = 0
 
   def take(self, count: int) -> instances.Instances:
-    """Returns views of the next instances.
-
-    `count` has to be the same each time and to divide the size of a block.
-    """
+    """Returns the next instances; `count` always divides a block's size."""
     if self._served == self._size:
       self._draw()
     chosen = slice(self._served, self._served + count)
@@ -143,12 +136,7 @@ class GridLU(dm_env.Environment):
   truth: 1.0 if the state after the action satisfies the instruction, else 0.0.
   In GridLU-Arrangements it is always 0.0 unless `rewarded` is true. An episode
   does not end when the goal is reached, and succeeds if its last state
-  satisfies the instruction.
-
-  Attributes:
-    instructions: The instructions that episodes are drawn from.
-    physics: Which blocks can be moved.
-    episode_length: Steps of an episode.
+  satisfies the instruction. `instructions` are those to draw from.
   """
 
   def __init__(
@@ -164,14 +152,12 @@ class GridLU(dm_env.Environment):
       task: A name in `tasks.TASKS`.
       seed: Determines what the environment draws; None for a random seed.
       episode_length: Steps of an episode; None for the task's.
-      instructions: The instructions to draw from, as strings or instructions;
-        None for all of the task's.
+      instructions: Those to draw from, or their texts; None for all.
       physics: Which blocks can be moved.
       truncate: Whether the end of an episode is a truncation (discount 1: a
         learner bootstraps from the last state) or a termination (discount 0).
       rewarded: Whether the reward is the ground truth, or always 0; None for
-        the task's default. The paper has no ground truth for Arrangements. Our
-        checker is for evaluation, not for training.
+        the task's default. Do not train with our checker of Arrangements.
       draw: Draws the episodes' instances; None for the task's generator. An
         instance has an index into the instructions that `draw` is given.
       solved_starts: Whether an episode may begin in a state that satisfies its
@@ -232,10 +218,7 @@ class GridLU(dm_env.Environment):
     return self._time_step(0.0)
 
   def step(self, action) -> dm_env.TimeStep:
-    """Takes an action, from 0 to 5 (see `world.Action`).
-
-    After an episode's last step, ignores it and starts the next episode.
-    """
+    """Takes an action; after an episode's last step, starts the next one."""
     if self._ended:
       return self.reset()
     try:
@@ -277,11 +260,7 @@ class GridLU(dm_env.Environment):
     return specs.BoundedArray((), float, 0, 1, name='reward')
 
   def get_state(self) -> dict[str, Any]:
-    """Returns the state of the episode and of the generator.
-
-    JSON can hold it. It is for an environment with the same arguments, but for
-    the seed.
-    """
+    """Returns the state of episode and generator, which JSON can hold."""
     def packed(state: world.State | None) -> list[int] | None:
       return None if state is None else [int(x) for x in world.pack(state)]
 
@@ -299,8 +278,7 @@ class GridLU(dm_env.Environment):
   def set_state(self, state: dict[str, Any]) -> dm_env.TimeStep:
     """Restores what `get_state` returned, and returns its time step.
 
-    This has a reward of 0 unless it is an episode's first, and no observation
-    before the first reset.
+    The reward is 0; there is no observation before the first reset.
     """
     if state['instructions'] != self._checksum:
       raise ValueError(

@@ -18,7 +18,8 @@ def check_output(flag: str, path: str, suffix: str = '') -> None:
   Its name must end in `suffix`, such as '.gif', and its folder must exist.
   """
   folder = os.path.dirname(path) or '.'
-  if not path or not path.lower().endswith(suffix) or os.path.isdir(path):
+  ending = os.path.splitext(path)[1].lower()  # Of '.png' itself, none.
+  if not path or (suffix and ending != suffix) or os.path.isdir(path):
     problem = f'expected the name of a {suffix or "new"} file'
   elif not os.path.isdir(folder):
     problem = f'there is no folder {folder}; make it first'
@@ -37,8 +38,7 @@ def check_output(flag: str, path: str, suffix: str = '') -> None:
 def replacing(path: str, mode: str = 'w') -> Iterator[IO]:
   """Opens a file that replaces `path` when it is complete and on disk.
 
-  An error leaves `path` unchanged. Mode 'w' is for text in UTF-8, 'wb' for
-  bytes.
+  An error leaves `path` unchanged. Text is in UTF-8.
   """
   _remove_left_overs(path)
   # No other process uses this name.

@@ -192,24 +192,20 @@ def generate(
 ) -> GoalDataset:
   """Draws a data set of packed GridLU goal states.
 
-  Args:
-    task: A name in `tasks.TASKS`.
-    count: How many examples. Relations needs about 131,072 (figure 7). The
-      paper uses 100,000 for Arrangements (section 3.4).
-    seed: Determines the examples.
-    instructions: The instructions to draw from; None for all of the task's. The
-      data set has those that occur.
-    carrying: Of the goal states where the agent is on a block, the share in
-      which it carries that block. In the paper it never does in Arrangements;
-      for Relations the paper does not say.
+  It has those of the instructions that occur. Relations needs about 131,072
+  examples (figure 7); the paper uses 100,000 for Arrangements (section 3.4).
+
+  `carrying` is the share, of the goal states where the agent is on a block, in
+  which it carries that block. In the paper it never does in Arrangements; for
+  Relations the paper does not say.
   """
   kind = tasks.find(task)
   if count < 1:
     raise ValueError(f'count is {count}: expected at least 1.')
   if not 0 <= carrying <= 1:
     raise ValueError(f'carrying is {carrying}: expected a share, 0 to 1.')
-  parsed = (kind.instructions() if instructions is None else
-            tuple(dict.fromkeys(language.checked_list(instructions))))
+  parsed = tuple(dict.fromkeys(
+      language.chosen(instructions, kind.instructions())))
   rng = instances.generator(seed)
   drawn = kind.goal_states(rng, count, parsed)
   state = drawn.state
@@ -239,14 +235,14 @@ def define_flags() -> None:
   flags.DEFINE_integer(
       'size', 131072, 'How many pairs of instruction and goal state to draw. '
       'The default suffices for the best performance (figure 7).',
-      lower_bound=1)
+      lower_bound=1, upper_bound=10**8)
   flags.DEFINE_integer(
       'seed', 0, 'Determines the pairs: the same seed gives the same file.',
-      lower_bound=0)
+      lower_bound=0, upper_bound=2**63 - 1)
   flags.DEFINE_float(
       'carrying', 0.0, 'Of the goal states where the agent is on a block, the '
       'share in which it carries that block.', lower_bound=0, upper_bound=1)
-  flags.DEFINE_string(
+  program.define_path(
       'output', None, 'The file to write, such as goals.npz. It must not '
       'exist yet.', required=True)
 

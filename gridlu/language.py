@@ -13,14 +13,12 @@ object to AGENT only: 15 objects, 150 go-to and 840 bring-to instructions.
 GridLU-Arrangements has `<word>(AGENT, SCENE)` and `<word>(AGENT,
 Color(<color>, SCENE))`: 36 instructions.
 
-`str` writes an instruction as the paper does, `NorthFrom(Color('red',
-Shape('circle', SCENE)), AGENT)`, and `parse` is its inverse. Both the
-constructors and `parse` raise `InstructionError` for an instruction that is not
-in the grammar.
+`str` writes an instruction as the paper does, and `parse` is its inverse:
+`NorthFrom(Color('red', Shape('circle', SCENE)), AGENT)`. Both `parse` and the
+constructors raise `InstructionError` for what is not in the grammar.
 
 To define the words of another task, derive a class from `Instruction` that sets
-`task` and `noun` and implements `problem`. From that, derive a class for each
-word. `parse` then knows these words.
+`task` and `noun` and implements `problem`, and from that one for each word.
 """
 
 import abc
@@ -44,9 +42,7 @@ _LONGEST = 1000  # Characters of a text that `parse` reads.
 class InstructionError(ValueError):
   """An instruction that is not in the language.
 
-  Attributes:
-    expected: What was expected, as a phrase.
-    operand: As which operand it was expected, 0 or 1.
+  `expected` says what was expected, and `operand` as which one, 0 or 1.
   """
 
   def __init__(self, expected: str, operand: int = 0, place: str = ''):
@@ -166,9 +162,6 @@ class Instruction(abc.ABC):
     _INSTRUCTIONS[cls.__name__] = cls
 
   def __post_init__(self):
-    if not hasattr(self, 'task'):
-      raise TypeError(f'{type(self).__name__} has no task, and cannot be '
-                      'built: use a word such as NorthFrom or Square.')
     if problem := self.problem():
       operand, expected = problem
       raise InstructionError(f'{expected} in {self}', operand)
@@ -335,11 +328,10 @@ def objects() -> tuple[Object, ...]:
 
 @functools.cache
 def relations_instructions() -> tuple[Instruction, ...]:
-  """Returns all 990 GridLU-Relations instructions.
+  """Returns all 990: 150 go-to instructions, then 840 bring-to ones.
 
-  First the 150 go-to instructions, relation by relation: AGENT on the left of
-  each of `objects()`, then on the right. Then the 840 bring-to instructions,
-  relation by relation: all ordered pairs of different objects.
+  Both are relation by relation, the former with AGENT on the left of each of
+  `objects()` and then on the right.
   """
   go_to: list[Instruction] = []
   for relation in _RELATIONS:
@@ -360,17 +352,6 @@ def arrangements_instructions() -> tuple[Instruction, ...]:
                for target in targets)
 
 
-def chosen(instructions: Sequence[Instruction] | None,
-           every: Sequence[Instruction]) -> Sequence[Instruction]:
-  """Returns the instructions to draw from: `every` if none are given."""
-  if instructions is None:
-    return every
-  if len(instructions) == 0:
-    raise ValueError('instructions is empty: expected at least one, or None '
-                     f'for all {len(every)}.')
-  return instructions
-
-
 # The paper's text has several quotes, and one means any other.
 _QUOTES = dict.fromkeys(map(ord, '"`\u2018\u2019\u201c\u201d\u201e\u00b4'), "'")
 _TERMS = {'Shape': Shape, 'Color': Color}
@@ -387,8 +368,7 @@ def _expected_word() -> str:
 def parse(text: str) -> Instruction:
   """Reads an instruction; the inverse of `str`.
 
-  Spaces and line breaks may stand between any two tokens. Shapes and colours
-  may be in any quotes or in none, and `square` means `rect`, as in the paper's
+  Any quotes will do, or none, and `square` means `rect`, as in the paper's
   text. An `InstructionError` shows the place.
   """
   if not isinstance(text, str):
@@ -464,3 +444,15 @@ def checked_list(instructions: Iterable[Instruction | str]
   return tuple(
       checked(each, f'instructions[{i}]')
       for i, each in enumerate(instructions))
+
+
+def chosen(instructions: Iterable[Instruction | str] | None,
+           every: tuple[Instruction, ...]) -> tuple[Instruction, ...]:
+  """Returns the instructions to draw from: `every` if none are given."""
+  if instructions is None:
+    return every
+  found = checked_list(instructions)
+  if not found:
+    raise ValueError('instructions is empty: expected at least one, or None '
+                     f'for all {len(every)}.')
+  return found

@@ -63,8 +63,7 @@ class Game:
   @property
   def reached(self) -> bool:
     """Whether the state is a goal state."""
-    return bool(tasks.satisfied(
-        self._environment.instruction, self._environment.state))
+    return self._environment.success
 
   @property
   def over(self) -> bool:
@@ -143,15 +142,16 @@ def define_flags() -> None:
       'SCENE))".')
   flags.DEFINE_integer(
       'seed', None, 'Determines the instances; default: a random seed.',
-      lower_bound=0)
-  flags.DEFINE_string(
+      lower_bound=0, upper_bound=2**63 - 1)
+  program.define_path(
       'record', None, 'A GIF file that shows the last '
       f'{recording_lib.RECORDED_EPISODES} episodes with at least one step. It '
       'is written at the end and replaces an existing file.')
   flags.DEFINE_integer(
       'demonstrate', 0, 'Instead of playing, print optimal solutions of this '
       'many instances, and record them to --record, which has the last '
-      f'{recording_lib.RECORDED_EPISODES} of them.', lower_bound=0)
+      f'{recording_lib.RECORDED_EPISODES} of them.', lower_bound=0,
+      upper_bound=10**6)
 
 
 @program.main()

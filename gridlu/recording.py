@@ -22,16 +22,11 @@ def save_gif(file: IO[bytes], images: np.ndarray,
              captions: Sequence[str] | None = None,
              seconds: float | Sequence[float] = _STEP_SECONDS,
              scale: int = 4) -> None:
-  """Writes images as an animated GIF that loops forever.
+  """Writes images, uint8 [N, H, W, 3], as an animated GIF that loops forever.
 
-  Args:
-    file: An open file.
-    images: uint8 [N, H, W, 3], an image for each frame. Equal frames in a row
-      become one frame that lasts longer.
-    captions: A text below each image, wrapped to its width; None for no text.
-    seconds: How long a frame lasts: one number for all, or one for each. Many
-      programs show no frame for less than .02.
-    scale: Enlarges each pixel to a square of this many pixels on a side.
+  Captions stand below the images. A frame lasts some seconds (one number for
+  all, or one for each); equal frames in a row become one that lasts longer. The
+  scale enlarges each pixel to a square.
   """
   images = rendering.checked(images, captions)
   times = np.broadcast_to(seconds, len(images))

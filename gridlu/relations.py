@@ -79,8 +79,7 @@ def encode(instructions: Sequence[language.Instruction]) -> np.ndarray:
   """Encodes instructions for `satisfied`, int32 [N, 3].
 
   A code has the relation (index into `language.RELATIONS`), then for the left
-  and for the right operand 4 * (1 + shape) + 1 + colour, with -1 for a shape or
-  colour that is not named, or 16 for AGENT.
+  and for the right operand its description (see `_FITS`).
   """
   codes = np.zeros((len(instructions), CODE_SIZE), np.int32)
   for i, instruction in enumerate(instructions):
@@ -99,7 +98,7 @@ def satisfied(codes: world.Array, states: world.State,
               xp: world.ArrayModule = np) -> world.Array:
   """Returns which states satisfy their instruction, bool: the ground truth.
 
-  The batch dimensions of codes (see `encode`) and states broadcast together.
+  Batch dimensions of codes (see `encode`) and states broadcast together.
   """
   codes = xp.asarray(codes, np.int32)
   cell = world.cell_index(xp.asarray(states.agent, np.int32))
@@ -224,14 +223,13 @@ def instances(
 ) -> instances_lib.Instances:
   """Draws task instances: instructions and states to start from (F.1).
 
-  A quarter are go-to instructions (see `GO_TO_PROPOSAL`). Within go-to and
-  bring-to, instructions are uniform. The attributes of the named blocks that
-  the instruction leaves open are uniform, one distractor is uniform over the 9
-  kinds, and all blocks and the agent are placed uniformly over the 25 cells. An
-  instance is rejected as a whole if two blocks share a cell or all blocks are
-  identical. There is no other check here: a start may satisfy its instruction
-  (see `solved_starts` of `gridlu.GridLU`). The agent is free. If the given
-  instructions are all go-to or all bring-to, so are the instances.
+  A quarter are go-to instructions (see `GO_TO_PROPOSAL`), unless the given ones
+  are of one kind. Within go-to and bring-to, instructions are uniform. The
+  attributes of the named blocks that the instruction leaves open are uniform,
+  one distractor is uniform over the 9 kinds, and all blocks and the free agent
+  are placed uniformly over the 25 cells. An instance is rejected as a whole if
+  two blocks share a cell or all blocks are identical. A start may satisfy its
+  instruction (see `solved_starts` of `gridlu.GridLU`).
   """
   drawn = _draw(
       rng, count, encode(language.chosen(instructions, all_instructions())))
@@ -248,9 +246,8 @@ def goal_states(
 ) -> instances_lib.Instances:
   """Draws goal examples: pairs of an instruction and a goal state.
 
-  Each is an instance (see `instances`) whose blocks and agent are placed again,
-  uniformly, until no two blocks share a cell and the ground truth holds. The
-  agent is free.
+  Blocks and agent of an instance (see `instances`) are placed again, uniformly,
+  until no two blocks share a cell and the ground truth holds.
   """
   codes = encode(language.chosen(instructions, all_instructions()))
   drawn = _draw(rng, count, codes)

@@ -142,16 +142,12 @@ def caption_lines(captions: Sequence[str], width: int) -> int:
 def contact_sheet(images: np.ndarray, captions: Sequence[str] | None = None,
                   columns: int = 8, scale: int = 3, title: str = '',
                   lines: int = 1) -> np.ndarray:
-  """Arranges images in rows on one large image, uint8 [height, width, 3].
+  """Arranges images, uint8 [N, H, W, 3], in rows on one, [height, width, 3].
 
-  Args:
-    images: uint8 [N, H, W, 3].
-    captions: A text below each image, such as its instruction, wrapped to the
-      image's width; None for no text and no space for it.
-    columns: The number of images in a row.
-    scale: Enlarges each pixel to a square of this many pixels on a side.
-    title: A text above all images, wrapped to the width of them all.
-    lines: Captions have space for at least this many lines.
+  Captions below the images, such as their instructions, are wrapped to their
+  width, and have space for at least so many lines; without captions there is
+  none. The title stands above all images. The scale enlarges each pixel to a
+  square.
   """
   images = checked(images, captions)
   if columns < 1 or scale < 1:

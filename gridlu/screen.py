@@ -1,7 +1,6 @@
 r"""Shows boards on a terminal, for `gridlu.play` and `agile_tf.watch`.
 
-A program implements `View`, which needs no terminal. Only `show` talks to one,
-with curses from the standard library.
+A program implements `View`. Only `show` needs a terminal and curses.
 
 The board can be read without colours: brackets show the shape, a letter shows
 the colour, and a frame is the agent.
@@ -277,11 +276,9 @@ class _Painter:
 
 
 def _read_key(window: Any, seconds: float | None) -> str | None:
-  """Waits for a key and returns its name, or None if the time is over.
-
-  The terminal sends a signal when its size changes. Curses misses a signal that
-  comes just before it waits until it waits again. So it waits many times.
-  """
+  """Waits for a key and returns its name, or None if the time is over."""
+  # Curses misses a signal of a new size that comes just before it waits, until
+  # it waits again. So it waits many times.
   end = None if seconds is None else time.monotonic() + seconds
   while True:
     left = _LONGEST_WAIT if end is None else end - time.monotonic()
@@ -329,11 +326,7 @@ def _stop(number: int, frame: Any) -> None:
 
 
 def show(view: View) -> None:
-  """Shows a view on the terminal until a key or Ctrl-C quits it.
-
-  At the end it restores the terminal in every case. It uses colours if the
-  terminal has them and NO_COLOR is not set.
-  """
+  """Shows a view until a key or a signal quits it; restores the terminal."""
   check_terminal()
   signals = (signal.SIGTERM, signal.SIGHUP)
   handlers = [signal.signal(number, _stop) for number in signals]

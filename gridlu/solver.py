@@ -7,15 +7,10 @@ agent at the goal can repeat it until the episode ends. Hence an episode of T
 steps can succeed exactly if the shortest solution has at most T.
 
 Two things matter of a block: which of the operands it fits, and whether it can
-be picked up. They are its role, and blocks of one role are interchangeable. A
-state is thus a set of cells for each role, the agent's cell, and whether it
-carries.
-
-All instances of Relations, and those of Arrangements with four blocks, are read
-from a table of the steps from each state to the goal. Breadth-first search
-backwards from all goals makes the table, and all instances with equivalent
-instructions and roles share it. More blocks need a search for each instance
-(see `_search`), which may be given up.
+be picked up. They are its role, and blocks of one role are interchangeable.
+Instances of Relations, and those of Arrangements with four blocks, are read
+from a table, which all with equivalent instructions and roles share. More
+blocks need a search for each instance (see `_search`), which may be given up.
 
 Instances of another task can be solved if its ground truth looks at positions
 only, and if its grammar allows Shape('circle', SCENE) on the left and
@@ -237,9 +232,8 @@ def _table(problem: _Problem) -> np.ndarray:
 def _relaxed(problem: _Problem) -> _Problem | None:
   """Returns the problem whose table bounds the steps from below.
 
-  This is the problem itself, or if its table is too large, one without the
-  blocks that fit neither operand: they can only be in the way. None if that is
-  too large as well.
+  This is the problem itself or, if its table is too large, one without the
+  blocks that can only be in the way; None if that is too large as well.
   """
   if problem.num_positions <= _MAX_POSITIONS:
     return problem
@@ -397,19 +391,11 @@ def shortest(
     instructions: Sequence[language.Instruction | str], states: world.State,
     physics: world.Physics = world.NORMAL, max_steps: int | None = None,
     max_states: int = MAX_STATES) -> np.ndarray:
-  """Returns the steps of a shortest solution of each instance.
+  """Returns the steps of a shortest solution of each instance, int32 [N].
 
-  Args:
-    instructions: N instructions, or their texts, one for each state.
-    states: N states to start from, batch dimensions [N].
-    physics: Which blocks cannot be picked up.
-    max_steps: The most steps of a solution, such as an episode's.
-    max_states: The number of states after which a search is given up. Tables
-      need none.
-
-  Returns:
-    int32 [N], 0 where the start satisfies its instruction; `UNSOLVABLE` where
-    there is no solution of at most `max_steps` steps; or `UNKNOWN`.
+  They are 0 where the start satisfies its instruction, `UNSOLVABLE` where there
+  is no solution of at most `max_steps` steps, and `UNKNOWN` where the search
+  was given up after `max_states` states. A table needs no search.
   """
   limit = _NO_BOUND if max_steps is None else max_steps
   checked = language.checked_list(instructions)

@@ -19,15 +19,10 @@ def split(
     seed: int
 ) -> tuple[tuple[language.Instruction, ...],
            tuple[language.Instruction, ...]]:
-  """Splits instructions at random into those for training and the held-out.
+  """Returns the instructions for training and the held-out ones, at random.
 
-  Args:
-    instructions: The instructions to split, or their texts, without
-      duplicates. Both sides keep their order.
-    way: 'strings' draws single instructions; 'meanings' draws instructions
-      together with their twins.
-    share: The share of the instructions, or of their meanings, to hold out.
-    seed: Determines which are held out.
+  'strings' draws single instructions, and 'meanings' draws them together with
+  their twins. `share` is what to hold out. Both sides keep the order.
   """
   if way not in WAYS:
     raise ValueError(f'way is {way!r}: expected one of {WAYS}.')

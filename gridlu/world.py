@@ -121,7 +121,7 @@ def take(values: Array, indices: Array, axis: int,
 
 
 def numbers(values: Array, dtype: Any, xp: ArrayModule = np) -> Array:
-  """Returns `xp.asarray`, and for single numbers NumPy's scalars: faster."""
+  """Returns `xp.asarray`; for a single number a NumPy scalar, which is fast."""
   return xp.asarray(values, dtype)[()]
 
 
@@ -161,8 +161,7 @@ def step(state: State, action: Array, physics: Physics = NORMAL,
   (the paper's "in any non-empty cell" is a slip: a carrying agent's cell never
   holds another block). INTERACT in an empty cell and NOOP change nothing.
 
-  `action` is int [...], from 0 to 5 (not checked). Its batch dimensions
-  broadcast with those of `state`.
+  Actions are from 0 to 5, not checked. Batch dimensions broadcast.
   """
   # Products with 0-or-1 masks rather than `where`, which is slow on one board.
   blocks = xp.asarray(state.blocks, np.int32)

@@ -61,11 +61,9 @@ def instances(rng, count, instructions=None):
   blocks = np.zeros((count, world.NUM_CELLS), np.int32)
   for column, color in enumerate(world.COLORS):
     blocks[np.arange(count), cells[:, column]] = world.block('rect', color)
-  agent = np.stack(np.divmod(cells[:, 3], world.SIZE), axis=-1)
   return instances_lib.Instances(
       rng.integers(len(chosen), size=count, dtype=np.int32),
-      world.State(blocks.reshape(count, world.SIZE, world.SIZE),
-                  agent.astype(np.int32), np.zeros(count, np.bool_)))
+      world.free_agents(blocks, cells[:, 3]))
 
 
 def goal_states(rng, count, instructions=None):

@@ -37,9 +37,10 @@ class GridLUEnvTest(parameterized.TestCase):
       env_checker.check_env(environment)
 
   def test_is_found_where_gridlu_is_imported(self):
-    code = ('import gymnasium, gridlu; '
-            'gymnasium.make("GridLU-Relations-v0").reset(seed=0)')
-    subprocess.run([sys.executable, '-c', code], check=True)
+    for module, name in ('gridlu', ''), ('sys', 'gridlu.gym:'):
+      code = (f'import gymnasium, {module}; '
+              f'gymnasium.make("{name}GridLU-Relations-v0").reset(seed=0)')
+      subprocess.run([sys.executable, '-c', code], check=True)
 
   def test_a_new_task_is_registered_once(self):
     self.enter_context(mock.patch.dict(gymnasium.registry))
@@ -54,21 +55,19 @@ class GridLUEnvTest(parameterized.TestCase):
     self.assertRegex(observation['instruction'], '^InCorner')
     self.assertIn(observation, environment.observation_space)
 
-  def test_is_found_by_its_module(self):
-    environment = gymnasium.make('gridlu.gym:GridLU-Relations-v0')
-    self.assertIsInstance(environment.unwrapped, gridlu.gym.GridLUEnv)
-
   @parameterized.parameters(*_NAMES)
   def test_plays_as_gridlu(self, task):
-    environment = gymnasium.make(_NAMES[task], rewarded=True)
-    expected = gridlu.GridLU(task, seed=7, rewarded=True)
+    arguments = dict(rewarded=True, solved_starts=True)
+    environment = gymnasium.make(_NAMES[task], **arguments)
+    expected = gridlu.GridLU(task, seed=7, **arguments)
     rng = np.random.default_rng(0)
-    successes = 0
+    starts, successes = 0, 0
     for episode in range(20):
       observation, info = environment.reset(
           seed=None if episode else 7)
       step = expected.reset()
       self.assertEqual(info, {'is_success': expected.success})
+      starts += expected.success
       truncated = False
       while not step.last():
         self.assertFalse(truncated)
@@ -88,6 +87,7 @@ class GridLUEnvTest(parameterized.TestCase):
         successes += info['is_success']
       self.assertTrue(truncated)
     if task == 'relations':
+      self.assertGreater(starts, 0)
       self.assertGreater(successes, 0)
     self.assertEqual(environment.unwrapped.instruction, expected.instruction)
     np.testing.assert_array_equal(environment.unwrapped.state.blocks,
@@ -143,32 +143,7 @@ class GridLUEnvTest(parameterized.TestCase):
       space = environment.observation_space['instruction']
       for instruction in instructions:
         self.assertIn(str(instruction), space)
-      lengths = {len(str(i)) for i in instructions}
-      self.assertEqual((space.min_length, space.max_length),
-                       (min(lengths), max(lengths)))
-      self.assertEqual(space.character_set,
-                       frozenset(''.join(map(str, instructions))))
 
-  def test_solved_starts(self):
-    solved = []
-    for solved_starts in True, False:
-      environment = gymnasium.make(
-          'GridLU-Relations-v0', solved_starts=solved_starts)
-      solved.append(sum(
-          environment.reset(seed=seed)[1]['is_success'] for seed in range(100)))
-    self.assertGreater(solved[0], 0)
-    self.assertEqual(solved[1], 0)
-
-  def test_seeds(self):
-    def starts(seed):
-      environment = gymnasium.make('GridLU-Relations-v0')
-      observations = [environment.reset(seed=seed)[0]]
-      observations += [environment.reset()[0] for _ in range(3)]
-      return [(o['instruction'], o['image'].tobytes()) for o in observations]
-
-    self.assertEqual(starts(1), starts(1))
-    self.assertNotEqual(starts(1), starts(2))
-    self.assertNotEqual(starts(None), starts(None))
 
   @parameterized.parameters(*_NAMES.values())
   def test_renders_pictures_for_a_person(self, name):
@@ -203,13 +178,6 @@ class GridLUEnvTest(parameterized.TestCase):
                 for i in range(2)]
     self.assertEqual(list(texts), expected)
 
-  def test_a_list_of_instructions_is_copied(self):
-    texts = ["SameLocation(AGENT, Color('red', SCENE))"]
-    environment = gridlu.gym.GridLUEnv(instructions=iter(texts))
-    for _ in range(2):
-      observation, _ = environment.reset(seed=0)
-      self.assertEqual(observation['instruction'], texts[0])
-
   def test_tokens(self):
     environment = gridlu.gym.TokenInstruction(
         gymnasium.make('GridLU-Relations-v0'))
@@ -241,16 +209,6 @@ class GridLUEnvTest(parameterized.TestCase):
     observation, _ = flat.reset(seed=0)
     self.assertIn(observation, flat.observation_space)
     self.assertLen(flat.observation_space.shape, 1)
-
-  def test_passes_the_checker_of_stable_baselines3(self):
-    # PyTorch is too large for the extra `test`. To run this, install
-    # stable-baselines3 beside it; it passed with version 2.9.2.
-    checker = pytest.importorskip('stable_baselines3.common.env_checker')
-    with warnings.catch_warnings():
-      warnings.simplefilter('error')
-      for name in _NAMES.values():
-        checker.check_env(gridlu.gym.TokenInstruction(gymnasium.make(
-            name, render_mode='rgb_array').unwrapped))
 
   def test_misuse_is_named(self):
     environment = gridlu.gym.GridLUEnv(render_mode='rgb_array')

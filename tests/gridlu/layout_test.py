@@ -8,7 +8,7 @@ import gridlu
 from tests import imports
 
 _PACKAGE = pathlib.Path(gridlu.__file__).parent
-_MOST_LEVELS = 6
+_MOST_LEVELS = 7
 
 
 class LayoutTest(absltest.TestCase):

@@ -56,27 +56,17 @@ class SaveGifTest(parameterized.TestCase):
     self.assertLess(below[1], below[2])
     self.assertLess(below[2], below[3])
     self.assertEqual(below[4], below[1])
-    for i, (frame, _) in enumerate(frames):
-      np.testing.assert_array_equal(
-          frame[8:176:3, 8:176:3], self._images[i])
 
   def test_times(self):
     frames = self._frames(self._images, seconds=[.1, .2, .3, 1, 2.5], scale=1)
     self.assertEqual([duration for _, duration in frames],
                      [100, 200, 300, 1000, 2500])
 
-  @parameterized.named_parameters(
-      ('one_image', dict(images=np.zeros((56, 56, 3), np.uint8)),
-       r'uint8 \[56, 56, 3\]: expected uint8 \[N, H, W, 3\]'),
-      ('dtype', dict(images=np.zeros((1, 56, 56, 3))), 'images are float64'),
-      ('empty', dict(images=np.zeros((0, 56, 56, 3), np.uint8)), 'length 0'),
-      ('captions', dict(captions=['one']), '1 captions for 5 images'),
-      ('seconds', dict(seconds=[1., 2.]), 'shape'),
-      ('no_time', dict(seconds=0), 'seconds is 0: expected .01 to 600'),
-      ('scale', dict(scale=0), 'scale is 0'))
-  def test_bad_arguments_are_named(self, changes, message):
+  @parameterized.parameters(
+      ([1., 2.], 'shape'), (0, 'seconds is 0: expected .01 to 600'))
+  def test_bad_times_are_named(self, seconds, message):
     with self.assertRaisesRegex(ValueError, message):
-      self._frames(**({'images': self._images} | changes))
+      self._frames(self._images, seconds=seconds)
 
 
 class RecordingTest(absltest.TestCase):
