@@ -103,7 +103,6 @@ def lines_of(runs: _Runs) -> dict[str, list[results.Line]]:
         if name in runs)
     pairs = {(name, column) for name in names for column in columns}
     if pairs - shown:
-      _check_one_job([runs[name] for name in names])
       found[figure_name] = [
           line for column in columns for line in _curves(runs, names, column)]
     shown |= pairs
@@ -115,15 +114,6 @@ def lines_of(runs: _Runs) -> dict[str, list[results.Line]]:
   return {name: lines for name, lines in found.items()
           if any(line.source != results.PAPER and len(line.points)
                  for line in lines)}
-
-
-def _check_one_job(runs: Sequence[Sequence[results.Run]]) -> None:
-  """Raises ResultError unless all are of the paper's job, or none is."""
-  first = {of_variant[0].is_replica: of_variant[0] for of_variant in runs}
-  if len(first) > 1:
-    raise results.ResultError(
-        f'{first[True].path} has a smaller job than {first[False].path}, but '
-        'both belong in one figure. Draw them separately.')
 
 
 def _label(name: str, run: results.Run) -> str:
@@ -140,18 +130,17 @@ def _curves(runs: _Runs, names: Collection[str], column: str
       (run.curve['steps'][-1] for name in names for run in runs[name]),
       default=0)
   for name in names:
-    label = _label(name, runs[name][0])
-    published = paper.curve(name, column)
-    if published is None or runs[name][0].is_replica or (
-        longest < published.steps[0]):
-      yield from results.curve_lines(label, runs[name], column)
-      continue
+    label, published = _label(name, runs[name][0]), paper.curve(name, column)
+    if published is not None and (
+        not runs[name][0].has_papers_job or longest < published.steps[0]):
+      published = None
     yield from results.curve_lines(label, runs[name], column, published)
-    shown = published.steps <= 2 * longest
-    yield results.Line.of(
-        label, results.PAPER, '', column, *(values[shown] for values in (
-            published.steps, published.mean, published.mean - published.band,
-            published.mean + published.band)))
+    if published is not None:
+      shown = published.steps <= 2 * longest
+      yield results.Line.of(
+          label, results.PAPER, '', column, *(values[shown] for values in (
+              published.steps, published.mean, published.mean - published.band,
+              published.mean + published.band)))
 
 
 def _data_efficiency(runs: _Runs) -> Iterator[results.Line]:
@@ -164,7 +153,7 @@ def _data_efficiency(runs: _Runs) -> Iterator[results.Line]:
              if run.seed == seed and (best := curves.best(run.curve))]
     if rates:
       yield results.Line.of('AGILE', results.OURS, seed, _BEST, *zip(*rates))
-  if sizes and not runs[sizes[0][1]][0].is_replica:
+  if sizes and runs[sizes[0][1]][0].has_papers_job:
     yield results.Line.of('AGILE', results.PAPER, '', _BEST,
                           *zip(*paper.data_efficiency().items()))
 
@@ -172,10 +161,15 @@ def _data_efficiency(runs: _Runs) -> Iterator[results.Line]:
 def _bars(runs: _Runs, name: str) -> Iterator[results.Line]:
   variant, column, bars = _BARS[name]
   measured = runs.get(variant, ())
-  for i, (label, (evaluation, group, rate)) in enumerate(bars.items()):
-    yield from results.bar_lines(label, i, measured, column, evaluation, group)
-    if measured and not measured[0].is_replica:
-      yield results.Line.of(label, results.PAPER, '', column, i, rate)
+  for i, (label, (evaluation, group, published)) in enumerate(bars.items()):
+    for run in measured:
+      if found := run.evaluations.get(evaluation):
+        solvable = found['success'].get(group, {}).get('solvable', np.nan)
+        for source, values in ((results.EVALUATED, results.rate(found, group)),
+                               (results.SOLVABLE, (solvable,))):
+          yield results.Line.of(label, source, run.seed, column, i, *values)
+    if measured and measured[0].has_papers_job:
+      yield results.Line.of(label, results.PAPER, '', column, i, published)
 
 
 def draw(lines: Sequence[results.Line], each_seed: bool = False
@@ -426,7 +420,7 @@ def save(out: str, figures: Mapping[str, Sequence[results.Line]],
     with open(os.path.join(out, 'table.md'), 'w', encoding='utf-8') as file:
       file.write(f'{table(figures)}\n')
   except OSError as error:
-    raise results.ResultError(
+    raise program.UserError(
         f'--out={out} cannot be written: {error}. Name a directory that can '
         'be written.') from error
 
@@ -444,7 +438,7 @@ def define_flags() -> None:
 def main(argv: Sequence[str]) -> None:
   """Draws the figures of the runs, or CSV files, given as arguments."""
   if len(argv) < 2:
-    raise results.ResultError('Name the runs, such as runs/*_seed*.')
+    raise program.UserError('Name the runs, such as runs/*_seed*.')
   figures = load(argv[1:])
   save(flags.FLAGS.out, figures, flags.FLAGS.each_seed)
   print(table(figures))

@@ -18,10 +18,6 @@ from gridlu import files
 from gridlu import program
 
 
-class ResultError(program.UserError):
-  """Runs that cannot be read, or cannot be averaged or drawn together."""
-
-
 class Run(NamedTuple):
   """A run, as far as it has been carried out."""
   path: str
@@ -32,24 +28,21 @@ class Run(NamedTuple):
   config: config_lib.Config | None  # None without a config.json.
 
   @property
-  def is_replica(self) -> bool:
-    """Whether it has other instructions than the paper's; False if unknown."""
-    return (self.config is not None and
-            self.config.instructions not in experiments.PAPERS_INSTRUCTIONS)
+  def has_papers_job(self) -> bool:
+    """Whether its instructions are those of the paper, or unknown."""
+    return self.config is None or (
+        self.config.instructions in experiments.PAPERS_INSTRUCTIONS)
 
 
 def load(paths: Sequence[str]) -> dict[str, list[Run]]:
   """Returns runs by variant. Runs without a row of metrics are left out.
 
-  A variant is a key of `experiments.VARIANTS` or, for a run of the user's own,
-  the name of its directory without `_seedN`.
-
   Args:
-    paths: Run directories, or the metrics.csv in them.
+    paths: Run directories, or the metrics.csv in them. A directory has the name
+      of its variant, or a name of the user's own, with or without `_seedN`.
 
   Raises:
-    ResultError, ConfigError or CurveError: A path is not a run, or two runs of
-      a variant cannot be averaged.
+    UserError: A path is not a run, or two runs of a variant cannot be averaged.
   """
   runs: dict[str, list[Run]] = {}
   for path in paths:
@@ -62,14 +55,11 @@ def load(paths: Sequence[str]) -> dict[str, list[Run]]:
     seed = config.seed if config else 0
     if match := re.fullmatch(r'(.+)_seed(\d+)', name):
       name, seed = match[1], int(match[2])
-    if not os.path.exists(os.path.join(path, 'metrics.csv')) and (
-        config is not None or
-        name in experiments.VARIANTS and os.path.isdir(path)):
-      logging.warning('Left out: %s has no metrics.csv yet.', path)
-      continue
-    curve = curves.read(path)
+    has_metrics = os.path.exists(os.path.join(path, 'metrics.csv'))
+    is_new = config or name in experiments.VARIANTS and os.path.isdir(path)
+    curve = curves.read(path) if has_metrics or not is_new else {'steps': ()}
     if not len(curve['steps']):
-      logging.warning('Left out: the metrics.csv of %s has no row yet.', path)
+      logging.warning('Left out: %s has no row of metrics yet.', path)
       continue
     run = Run(path, name, seed, curve,
               _evaluations(path, experiments.variant(name)), config)
@@ -94,16 +84,16 @@ def _evaluations(run_dir: str, variant: experiments.Variant
       if not isinstance(rate, (int, float)):
         raise TypeError(f'its rate is {rate!r}')
     except (OSError, ValueError, TypeError, KeyError) as error:
-      raise ResultError(
+      raise program.UserError(
           f'{path} has no success rate ({type(error).__name__}: {error}): '
           'expected what agile_tf.evaluate --json prints.') from error
   return found
 
 
 def _check_belongs(run: Run, other: Run) -> None:
-  """Raises ResultError if a run cannot be averaged with another."""
+  """Raises UserError if a run cannot be averaged with another."""
   if other.seed == run.seed:
-    raise ResultError(
+    raise program.UserError(
         f'{run.path} and {other.path} have the same variant and seed. Name '
         'only one of them.')
   if run.config is None or other.config is None:
@@ -116,7 +106,7 @@ def _check_belongs(run: Run, other: Run) -> None:
           for each in (other, run)))
       if not line.startswith(own)]
   if differences:
-    raise ResultError(
+    raise program.UserError(
         f'{run.path} cannot be averaged with {other.path}, which has other '
         f'settings: {"; ".join(differences)}. Draw them separately.')
 
@@ -158,33 +148,22 @@ def curve_lines(agent: str, runs: Sequence[Run], column: str,
   edges = curves.intervals(
       max(run.curve['steps'][-1] for run in runs),
       max(len(run.curve['steps']) for run in runs))
+  begins, ends = edges[:-1], edges[1:]
   for run in runs:
-    yield Line.of(agent, OURS, run.seed, column, edges[1:],
-                  curves.averaged(run.curve, column, edges))
+    yield Line.of(agent, OURS, run.seed, column, ends,
+                  curves.averaged(run.curve, column, begins, ends))
     if published is not None:
-      yield Line.of(agent, AVERAGED, run.seed, column, edges[1:],
-                    curves.moving_average(
-                        run.curve, column, edges[1:], published.window))
+      # 1 % may be missing: the first rows have no episode, and the last row
+      # ends where it can.
+      yield Line.of(agent, AVERAGED, run.seed, column, ends, curves.averaged(
+          run.curve, column, ends - published.window, ends, least=0.99))
     evaluation = run.evaluations.get('evaluation', {})
     if column == 'success_rate' and 'steps' in evaluation:
       yield Line.of(agent, EVALUATED, run.seed, column, evaluation['steps'],
-                    *_rate(evaluation, 'all'))
+                    *rate(evaluation, 'all'))
 
 
-def bar_lines(label: str, position: int, runs: Sequence[Run], column: str,
-              evaluation: str, group: str) -> Iterator[Line]:
-  """Yields a bar for each run: a group of episodes of an evaluation."""
-  for run in runs:
-    if evaluation in run.evaluations:
-      found = run.evaluations[evaluation]
-      yield Line.of(
-          label, EVALUATED, run.seed, column, position, *_rate(found, group))
-      yield Line.of(
-          label, SOLVABLE, run.seed, column, position,
-          found['success'].get(group, {}).get('solvable', np.nan))
-
-
-def _rate(evaluation: dict[str, Any], group: str) -> tuple[float, ...]:
+def rate(evaluation: dict[str, Any], group: str) -> tuple[float, ...]:
   """Returns a group's success rate and its interval, NaN where unknown."""
   success = evaluation['success'].get(group, {})
   return success.get('rate', np.nan), *success.get('interval', [np.nan] * 2)
@@ -222,17 +201,11 @@ def write(path: str, lines: Sequence[Line]) -> None:
 
 
 def read(path: str) -> list[Line]:
-  """Reads what `write` wrote.
-
-  Raises:
-    ResultError: It is another file.
-  """
+  """Reads what `write` wrote; UserError if it is another file."""
   try:
-    with open(path, encoding='utf-8', newline='') as file:
-      reader = csv.DictReader(file)
-      if reader.fieldnames != _FIELDS:
-        raise ValueError(f'its first line is not {",".join(_FIELDS)}')
-      rows = list(reader)
+    rows = files.read_rows(path)
+    if not rows or [*rows[0]] != _FIELDS:
+      raise ValueError(f'its first line is not {",".join(_FIELDS)}')
     lines = []
     for (agent, source, seed, column), points in itertools.groupby(
         rows, lambda row: tuple(row[name] for name in _FIELDS[:4])):
@@ -243,7 +216,7 @@ def read(path: str) -> list[Line]:
               float(row[name] or 'nan') for name in ('y', 'low', 'high'))]
           for row in points])))
     return lines
-  except (OSError, ValueError, TypeError, csv.Error) as error:
-    raise ResultError(
+  except (OSError, ValueError, TypeError) as error:
+    raise program.UserError(
         f'{path} cannot be read ({error}): expected the CSV file of a figure, '
         'from agile_tf.figures.') from error
