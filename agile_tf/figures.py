@@ -1,7 +1,7 @@
 """Draws the paper's figures from runs, over the published curves.
 
   python -m agile_tf.figures runs/*_seed* --out=figures
-  python -m agile_tf.figures figures/*.csv --out=figures --each_seed
+  python -m agile_tf.figures figures/*.csv --out=figures
 
 A run is a directory named NAME_seedN or NAME. If NAME is a variant of
 `agile_tf.reproduction.experiments`, as agile_tf.sweep names its runs, the run
@@ -82,6 +82,14 @@ _OTHER_COLORS = ('#CC79A7', _SKY, _VERMILION, _BLUE, _GREEN, '#8C510A',
                  '#999999', '#E69F00', '#000000')
 _MARKERS = 'osD^vPX*'
 _STYLES = {results.OURS: '-', results.AVERAGED: ':', results.PAPER: '--'}
+# A gray line of each style in the legend.
+_MEANINGS: tuple[tuple[str, str, dict[str, Any]], ...] = (
+    (results.OURS, 'ours, mean of seeds (thin: each)', {'linestyle': '-'}),
+    (results.AVERAGED, "ours, averaged as the paper's", {'linestyle': ':'}),
+    (results.PAPER, "the paper's, mean and s.d. of 5 seeds",
+     {'linestyle': '--'}),
+    (results.EVALUATED, 'ours, evaluated, 95 % interval',
+     {'linestyle': '', 'marker': 'o', 'markersize': 3.5}))
 _FONT: Any = {
     'font.size': 7, 'axes.linewidth': 0.6, 'legend.handlelength': 2.4,
     'legend.labelspacing': 0.25}
@@ -172,64 +180,45 @@ def _bars(runs: _Runs, name: str) -> Iterator[results.Line]:
       yield results.Line.of(label, results.PAPER, '', column, i, published)
 
 
-def draw(lines: Sequence[results.Line], each_seed: bool = False
-        ) -> figure.Figure:
-  """Draws a figure in the width of a column, a panel for each column.
-
-  Args:
-    lines: What it shows.
-    each_seed: Whether each seed has a line; if not, their mean has.
-  """
+def draw(lines: Sequence[results.Line]) -> figure.Figure:
+  """Draws a figure in the width of a column, a panel for each column."""
   lines = [line for line in lines if len(line.points)]
   columns = list(dict.fromkeys(line.column for line in lines))
   looks = _looks(list(dict.fromkeys(line.agent for line in lines)))
-  labels = {
-      agent: f'{agent} ({len(ours)} seeds)' if len(ours) > 1 else agent
-      for agent, ours in _groups(lines, results.OURS, columns[0]).items()}
+  handles: dict[str, Any] = {}  # What the legend shows, by its text.
   with matplotlib.rc_context(_FONT):
     drawing = figure.Figure(layout='constrained', dpi=300)
-    handles: dict[str, Any] = {}  # What the legend shows, by its text.
-    grid = drawing.add_gridspec(len(columns))
-    panels = [drawing.add_subplot(grid[i]) for i in range(len(columns))]
+    panels = drawing.subplots(len(columns), squeeze=False)[:, 0]
     for ax, column in zip(panels, columns, strict=True):
       shown = [line for line in lines if line.column == column]
-      if column in _LABELS:
-        new = _draw_curves(ax, shown, looks, each_seed)
-        handles |= {name: new[name] for name in new if name not in handles}
-      else:
-        handles = _draw_bars(ax, shown)
-      highest = max(np.nanmax(line.points[:, 1:]) for line in shown)
-      ax.set_ylim(0, min(1.03, 1.15 * highest))
+      handles |= (_draw_curves(ax, shown, looks) if column in _LABELS else
+                  _draw_bars(ax, shown))
+      ax.set_ylim(0, min(1.03, 1.15 * max(
+          np.nanmax(line.points[:, 1:]) for line in shown)))
       ax.set_ylabel(_LABELS.get(column, column))
       ax.yaxis.set_major_formatter(lambda y, _: f'{100 * y:g} %')
       ax.grid(alpha=0.3, linewidth=0.4)
-    room = _add_legend(panels[0], {
-        labels.get(name, name): handle for name, handle in handles.items()})
-    drawing.set_size_inches(_WIDTH, _HEIGHT * len(panels) + room)
-    grid.set_height_ratios([_HEIGHT + room, *[_HEIGHT] * (len(panels) - 1)])
+    if columns[0] in _LABELS:
+      handles |= {
+          text: panels[0].plot([], [], color='gray', linewidth=0.9, **look)[0]
+          for source, text, look in _MEANINGS
+          if any(line.source == source for line in lines)}
+    # Matplotlib leaves out labels that begin with an underscore.
+    texts = [textwrap.fill(f' {text}' if text[0] == '_' else text, 46,
+                           break_on_hyphens=False, drop_whitespace=False)
+             for text in handles]
+    drawing.legend(handles.values(), texts, loc='outside upper left')
+    drawing.set_size_inches(_WIDTH, _HEIGHT * len(panels) + 0.15 + 0.142 * sum(
+        text.count('\n') + 1 for text in texts))
   return drawing
 
 
-def _add_legend(ax: axes.Axes, handles: dict[str, Any]) -> float:
-  """Adds the legend above all data; returns how many inches it takes."""
-  # Matplotlib leaves out labels that begin with an underscore.
-  texts = [textwrap.fill(f' {label}' if label[0] == '_' else label, 46,
-                         break_on_hyphens=False, drop_whitespace=False)
-           for label in handles]
-  room = 0.15 + 0.142 * sum(text.count('\n') + 1 for text in texts)
-  top = ax.get_ylim()[1]
-  ax.set_yticks([y for y in ax.get_yticks() if 0 <= y <= top])
-  ax.set_ylim(0, top * (1 + room / (_HEIGHT - 0.45)))
-  ax.legend(handles.values(), texts, loc='upper left')
-  return room
-
-
-def _groups(lines: Sequence[results.Line], source: str, column: str = ''
+def _groups(lines: Sequence[results.Line], source: str
            ) -> dict[str, list[results.Line]]:
-  """Returns the lines of a source by agent, in one column or in all."""
+  """Returns the lines of a source by agent."""
   found: dict[str, list[results.Line]] = {}
   for line in lines:
-    if line.source == source and column in ('', line.column):
+    if line.source == source:
       found.setdefault(line.agent, []).append(line)
   return found
 
@@ -249,9 +238,8 @@ def _looks(agents: Sequence[str]) -> dict[str, dict[str, Any]]:
 
 
 def _draw_curves(ax: axes.Axes, lines: Sequence[results.Line],
-                 looks: Mapping[str, dict[str, Any]], each_seed: bool
-                ) -> dict[str, Any]:
-  """Draws a panel; returns the lines of agents and of styles for the legend."""
+                 looks: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+  """Draws a panel; returns the lines of agents, by what the legend says."""
   handles: dict[str, Any] = {}
   for source, style in _STYLES.items():
     for i, (agent, of_agent) in enumerate(_groups(lines, source).items()):
@@ -260,39 +248,22 @@ def _draw_curves(ax: axes.Axes, lines: Sequence[results.Line],
       if source == results.OURS:
         look |= looks[agent] | {
             'markersize': 2.5, 'markevery': (0.02 * (i % 5), 0.15)}
+        seeds = f' ({len(of_agent)} seeds)' if len(of_agent) > 1 else ''
+        handles[f'{agent}{seeds}'], = ax.plot([], [], **look)
+      x, y = results.stack(of_agent)
+      for line in of_agent[1:] and of_agent:
+        ax.plot(*line.points.T[:2], **(look | {'linewidth': 0.3, 'marker': ''}))
+      complete = np.isfinite(y).all(axis=0)
+      ax.plot(x[complete], y[:, complete].mean(axis=0), **look)
+      low, high = of_agent[0].points.T[2:]
       if source == results.PAPER:
-        x, y, low, high = of_agent[0].points.T
         ax.fill_between(x, low, high, color=look['color'], alpha=0.1,
                         linewidth=0)
-        ax.plot(x, y, **look)
-      elif each_seed:
-        for line in of_agent:
-          ax.plot(*line.points.T[:2], **look)
-          if len(of_agent) > 1:
-            ax.annotate(
-                line.seed, tuple(line.points[-1, :2]), fontsize=6, va='center',
-                xytext=(2, 0), textcoords='offset points')
-      else:
-        _draw_mean(ax, of_agent, look)
-      if source == results.OURS:
-        handles[agent], = ax.plot([], [], **look)
   for agent, of_agent in _groups(lines, results.EVALUATED).items():
-    for line in of_agent:
-      _draw_intervals(ax, line.points, **looks[agent])
+    _draw_intervals(
+        ax, np.concatenate([line.points for line in of_agent]), **looks[agent])
   _set_x(ax, lines)
-  return handles | _styles(ax, lines, each_seed)
-
-
-def _draw_mean(ax: axes.Axes, lines: Sequence[results.Line],
-               look: dict[str, Any]) -> None:
-  """Draws the mean of seeds, thin where some are missing."""
-  x, y = results.stack(lines)
-  mean, spread = np.nanmean(y, axis=0), results.deviation(y)
-  complete = np.isfinite(y).all(axis=0)
-  ax.plot(x, mean, **(look | {'linewidth': 0.4, 'marker': ''}))
-  ax.plot(x[complete], mean[complete], **look)
-  ax.fill_between(x, mean - spread, np.minimum(mean + spread, 1),
-                  color=look['color'], alpha=0.2, linewidth=0)
+  return handles
 
 
 def _draw_intervals(ax: axes.Axes, points: np.ndarray, color: str, marker: str
@@ -301,29 +272,6 @@ def _draw_intervals(ax: axes.Axes, points: np.ndarray, color: str, marker: str
   ax.errorbar(x, y, [y - low, high - y], color=color, marker=marker,
               markersize=3.5, markeredgecolor='black', markeredgewidth=0.4,
               linestyle='', capsize=2, elinewidth=0.7, clip_on=False)
-
-
-def _styles(ax: axes.Axes, lines: Sequence[results.Line], each_seed: bool
-           ) -> dict[str, Any]:
-  """Returns a gray line of each style that a panel has, by its meaning."""
-  sources = {line.source for line in lines}
-  several = any(len(of_agent) > 1
-                for of_agent in _groups(lines, results.OURS).values())
-  ours = 'ours'
-  if several:
-    ours = ('ours, a line for each seed' if each_seed else
-            'ours, mean and s.d. of seeds (thin: not all)')
-  meanings: dict[str, tuple[str, dict[str, Any]]] = {
-      results.OURS: (ours, {'linestyle': '-'}),
-      results.AVERAGED: ("ours, averaged as the paper's", {'linestyle': ':'}),
-      results.PAPER: ("the paper's, mean and s.d. of 5 seeds",
-                      {'linestyle': '--'}),
-      results.EVALUATED: ('ours, evaluated, 95 % interval',
-                          {'linestyle': '', 'marker': 'o', 'markersize': 3.5})}
-  if sources == {results.OURS} and not several:
-    return {}
-  return {text: ax.plot([], [], color='gray', linewidth=0.9, **look)[0]
-          for source, (text, look) in meanings.items() if source in sources}
 
 
 def _set_x(ax: axes.Axes, lines: Sequence[results.Line]) -> None:
@@ -407,13 +355,12 @@ def load(paths: Sequence[str]) -> dict[str, list[results.Line]]:
   return figures
 
 
-def save(out: str, figures: Mapping[str, Sequence[results.Line]],
-         each_seed: bool = False) -> None:
+def save(out: str, figures: Mapping[str, Sequence[results.Line]]) -> None:
   """Writes figures, their CSV files and the table to a directory."""
   try:
     os.makedirs(out, exist_ok=True)
     for name, lines in figures.items():
-      drawing = draw(lines, each_seed)
+      drawing = draw(lines)
       for kind in 'png', 'svg':
         drawing.savefig(os.path.join(out, f'{name}.{kind}'))
       results.write(os.path.join(out, f'{name}.csv'), lines)
@@ -430,8 +377,6 @@ def define_flags() -> None:
   flags.DEFINE_string(
       'out', None, 'The directory for the figures and the table.',
       required=True)
-  flags.DEFINE_bool(
-      'each_seed', False, 'Draws a line for each seed, if not their mean.')
 
 
 @program.main(arguments=True)
@@ -440,7 +385,7 @@ def main(argv: Sequence[str]) -> None:
   if len(argv) < 2:
     raise program.UserError('Name the runs, such as runs/*_seed*.')
   figures = load(argv[1:])
-  save(flags.FLAGS.out, figures, flags.FLAGS.each_seed)
+  save(flags.FLAGS.out, figures)
   print(table(figures))
   print(f'{", ".join(figures) or "No figure"}: in {flags.FLAGS.out}.')
 

@@ -55,11 +55,12 @@ def load(paths: Sequence[str]) -> dict[str, list[Run]]:
     seed = config.seed if config else 0
     if match := re.fullmatch(r'(.+)_seed(\d+)', name):
       name, seed = match[1], int(match[2])
-    has_metrics = os.path.exists(os.path.join(path, 'metrics.csv'))
-    is_new = config or name in experiments.VARIANTS and os.path.isdir(path)
-    curve = curves.read(path) if has_metrics or not is_new else {'steps': ()}
+    if os.path.isdir(path) and 'metrics.csv' not in os.listdir(path):
+      logging.warning('Left out: %s has no metrics.csv.', path)
+      continue
+    curve = curves.read(path)
     if not len(curve['steps']):
-      logging.warning('Left out: %s has no row of metrics yet.', path)
+      logging.warning('Left out: the metrics.csv of %s has no row yet.', path)
       continue
     run = Run(path, name, seed, curve,
               _evaluations(path, experiments.variant(name)), config)

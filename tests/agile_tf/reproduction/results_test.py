@@ -7,8 +7,8 @@ from absl.testing import absltest
 import numpy as np
 
 from agile_tf import config as config_lib
-from agile_tf.reproduction import curves
 from agile_tf.reproduction import results
+from gridlu import program
 from tests.agile_tf import finished
 
 
@@ -36,7 +36,7 @@ class LoadTest(absltest.TestCase):
         self._run('my-run.2'), self._run('chess_seed3')]
     with self.assertLogs('absl', 'WARNING') as logs:
       runs = results.load(paths)
-    self.assertIn('relations_seed5 has no metrics.csv yet', logs.output[0])
+    self.assertIn('relations_seed5 has no metrics.csv', logs.output[0])
     self.assertEqual(
         {name: [run.seed for run in found] for name, found in runs.items()},
         {'relations': [7, 2], 'my-run.2': [0], 'chess': [3]})
@@ -52,13 +52,13 @@ class LoadTest(absltest.TestCase):
     self.assertLen(results.load(paths)['immovable'], 2)
     paths.append(self._run('immovable_seed2', config(2, episode_length=9)))
     with self.assertRaisesRegex(
-        results.ResultError, 'other settings: --episode_length: 30 there, 9'):
+        program.UserError, 'other settings: --episode_length: 30 there, 9'):
       results.load(paths)
 
   def test_refuses(self):
-    with self.assertRaisesRegex(curves.CurveError, 'expected the metrics.csv'):
-      results.load([self._run('empty', metrics='')])
-    with self.assertRaisesRegex(results.ResultError, 'same variant and seed'):
+    with self.assertRaisesRegex(program.UserError, 'expected the metrics.csv'):
+      results.load([os.path.join(self._folder.full_path, 'no_run')])
+    with self.assertRaisesRegex(program.UserError, 'same variant and seed'):
       results.load([self._run('relations'), self._run('relations_seed0')])
 
   def test_refuses_what_is_no_evaluation(self):
@@ -68,7 +68,7 @@ class LoadTest(absltest.TestCase):
       with open(os.path.join(run_dir, 'tuned.json'), 'w') as file:
         file.write(text)
       with self.assertRaisesRegex(
-          results.ResultError, 'tuned.json has no success rate'):
+          program.UserError, 'tuned.json has no success rate'):
         results.load([run_dir])
 
 
@@ -134,7 +134,7 @@ class LinesTest(absltest.TestCase):
     for text in ('', 'run,seed\na,1\n', head + 'A,theirs,0,x,1,2,,\n',
                  head + 'A,ours,0,x,many,2,,\n', head + 'A,ours\n'):
       path = self.create_tempfile(content=text).full_path
-      with self.assertRaisesRegex(results.ResultError, 'the CSV file of a fig'):
+      with self.assertRaisesRegex(program.UserError, 'the CSV file of a fig'):
         results.read(path)
 
 
