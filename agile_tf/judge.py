@@ -17,13 +17,11 @@ import json
 import os
 
 from absl import flags
-import tqdm
 
 from agile_tf import config as config_lib
 from agile_tf.evaluation import judge_page
 from agile_tf.evaluation import judge_report
 from agile_tf.evaluation import options
-from agile_tf.training import machine
 from gridlu import files
 from gridlu import program
 
@@ -63,13 +61,8 @@ def main(argv: Sequence[str]) -> None:
     raise program.UserError(
         f'--output={output} exists, and people may be answering it. Name '
         'another file, or remove it.')
-  machine.prepare(config_lib.Config())
-  from agile_tf.evaluation import trained as trained_lib
-  trained = trained_lib.load(
-      values.run_dir, values.checkpoint, world=values.world)
-  episodes = list(tqdm.tqdm(
-      trained.play(values.episodes, values.seed, values.greedy),
-      total=values.episodes, unit=' episodes', leave=False))
+  trained = options.load(values, world=values.world)
+  episodes = options.play(trained, values)
   page, cases = judge_page.make(episodes, trained.world)
   beside = output.removesuffix('.html') + '_cases.json'
   for path, text in (beside, json.dumps(cases, indent=2)), (output, page):

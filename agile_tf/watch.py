@@ -17,7 +17,6 @@ import numpy as np
 
 from agile_tf import config as config_lib
 from agile_tf.evaluation import options
-from agile_tf.training import machine
 import gridlu
 from gridlu import files
 from gridlu import program
@@ -223,12 +222,8 @@ def main(argv: Sequence[str]) -> None:
         'only the boards of GridLU. agile_tf.evaluate --picture draws final '
         'states of any world.')
   screen.check_terminal()
-  machine.prepare(config_lib.Config())
-  from agile_tf.evaluation import trained as trained_lib
-  show = Show(
-      trained_lib.load(values.run_dir, values.checkpoint,
-                       only=values.instructions),
-      values.run_dir, values.seed, values.greedy, recording)
+  show = Show(options.load(values, only=values.instructions), values.run_dir,
+              values.seed, values.greedy, recording)
   try:
     screen.show(show)
   finally:

@@ -33,9 +33,9 @@ class BenchmarkTest(absltest.TestCase):
             '--batch_size=4', '--replay_size=64', '--episode_length=8',
             '--steps_per_discriminator_update=12',
             '--reward_prediction_replay_size=8']
-    results = benchmark.measure(
-        ['matrix product', 'round of 15 workers', 'training, lockstep'],
-        ['--seconds=0.2', *tiny])
+    results = {
+        name: benchmark.measure(name, ['--seconds=0.2', *tiny]) for name in (
+            'matrix product', 'round of 15 workers', 'training, lockstep')}
     benchmark._add_shares(results)
     self.assertGreater(results['round of 15 workers']['milliseconds'], 0)
     self.assertGreater(
@@ -69,9 +69,9 @@ class BenchmarkTest(absltest.TestCase):
     rates = iter([100., 150., 100., 200., 100., 180., 300., 100., 100., 190.])
     asked = []
 
-    def measured(names, arguments, checkout):
+    def measured(name, arguments, checkout):
       asked.append(checkout)
-      return {name: {'steps_per_second': next(rates)} for name in names}
+      return {'steps_per_second': next(rates)}
 
     with mock.patch.object(benchmark, 'measure', measured):
       results = benchmark.compare(['training, lockstep'], '/before', [])
@@ -84,13 +84,12 @@ class BenchmarkTest(absltest.TestCase):
     times = iter(5 * [100., 50.])
     with mock.patch.object(
         benchmark, 'measure', side_effect=lambda *_: {
-            'discriminator iteration': {'milliseconds': next(times)}}):
+            'milliseconds': next(times)}):
       results = benchmark.compare(['discriminator iteration'], 'before', [])
     self.assertEqual(results['discriminator iteration']['ratio'], 2)
 
   def test_wrong_flags_are_named(self):
-    for flag, message in (('--only=(', 'not a regular expression'),
-                          ('--only=nonsense', 'is found in none of'),
+    for flag, message in (('--only=nonsense', 'is found in none of'),
                           (f'--against={self.create_tempdir().full_path}',
                            'has no agile_tf/benchmark.py')):
       result = programs.call(benchmark, flag)

@@ -62,7 +62,7 @@ class EvaluateTest(absltest.TestCase):
   def test_starts_without_a_ground_truth_cannot_be_chosen(self):
     run_dir = tiny.save_for(
         type(self), world='arrangements', instructions='Snake')
-    with mock.patch.object(evaluate.machine, 'prepare'):
+    with mock.patch.object(evaluate.options.machine, 'prepare'):
       result = programs.call(
           evaluate, f'--run_dir={run_dir}', '--nosolved_starts')
     self.assertEqual(result.returncode, 1)

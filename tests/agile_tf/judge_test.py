@@ -22,7 +22,7 @@ class JudgeTest(absltest.TestCase):
         rollout_length=4)
 
   def _call(self, *arguments):
-    with mock.patch.object(judge.machine, 'prepare'):
+    with mock.patch.object(judge.options.machine, 'prepare'):
       return programs.call(judge, *arguments)
 
   def test_writes_a_page_once_and_reports_on_its_answers(self):

@@ -158,7 +158,7 @@ class WatchTest(absltest.TestCase):
         instructions='', record=None) | changes))
     with (mock.patch.object(watch.flags, 'FLAGS', values),
           mock.patch.object(screen, 'check_terminal') as self.check,
-          mock.patch.object(watch.machine, 'prepare'),
+          mock.patch.object(watch.options.machine, 'prepare'),
           mock.patch.object(screen, 'show') as show):
       watch.main(['watch'])
     return show.call_args.args[0]
@@ -166,7 +166,7 @@ class WatchTest(absltest.TestCase):
   def test_bad_input_is_named(self):
     other = self.create_tempdir().full_path
     config_lib.save(
-        config_lib.Config(world='no.such:world'), f'{other}/config.json')
+        {'world': 'no.such:world'}, f'{other}/config.json')
     for changes, message in (
         (dict(run_dir='/no/run'), 'There is no /no/run'),
         (dict(run_dir=other), 'world=no.such:world; expected a run of relati'),
