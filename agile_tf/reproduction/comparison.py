@@ -7,7 +7,7 @@ that the paper's table does not state.
 from collections.abc import Sequence
 import dataclasses
 import textwrap
-from typing import Any, NamedTuple
+from typing import Any
 
 from agile_tf import config as config_lib
 from agile_tf.reproduction import paper
@@ -32,32 +32,25 @@ _OF_REWARD_PREDICTION = (
     'reward_prediction_replay_size')
 
 
-class Difference(NamedTuple):
-  """A setting whose value differs from the paper's table."""
-  setting: str
-  paper: str
-  this_run: str
-
-
 _COLUMNS = ([row.policy for row in paper.HYPERPARAMETERS],
             [row.discriminator for row in paper.HYPERPARAMETERS])
 _IN_DISCRIMINATORS_COLUMN = [
     cell.setting for cell in _COLUMNS[1] if cell and cell.setting]
 
 
-def differences(config: config_lib.Config) -> list[Difference]:
-  """Returns the settings in which a run differs from the paper's table.
+def differences(config: config_lib.Config) -> dict[str, tuple[str, str]]:
+  """Returns the settings that differ from the paper: its value and the run's.
 
   Settings that the run does not use are left out.
   """
   unused = _unused(config)
-  return [
-      Difference(cell.setting, _text(paper.value(cell, config.world)),
-                 _text(getattr(config, cell.setting)))
+  return {
+      cell.setting: (_text(there), _text(here))
       for row in paper.HYPERPARAMETERS
       for cell in (row.policy, row.discriminator)
       if cell and cell.setting and cell.setting not in unused and
-      getattr(config, cell.setting) != paper.value(cell, config.world)]
+      (here := getattr(config, cell.setting)) != (
+          there := paper.value(cell, config.world))}
 
 
 def table_text(config: config_lib.Config, recipe: Any = None) -> str:
@@ -66,7 +59,7 @@ def table_text(config: config_lib.Config, recipe: Any = None) -> str:
   `recipe` is a dataclass of settings that the paper does not have, or None.
   """
   notes = [f'{_MARK} --{setting}: {here} here, {there} in the paper'
-           for setting, there, here in differences(config)]
+           for setting, (there, here) in differences(config).items()]
   return '\n'.join([
       "The paper's hyperparameters (appendix C) and this run's\n",
       *_aligned(_HEADERS, _paper_rows(config)), '',
@@ -82,7 +75,7 @@ def table_markdown(config: config_lib.Config, recipe: Any = None) -> str:
 
 def _paper_rows(config: config_lib.Config) -> list[list[str]]:
   unused = _unused(config)
-  different = {difference.setting for difference in differences(config)}
+  different = differences(config)
   rows = []
   for group, hyperparameter, *cells in paper.HYPERPARAMETERS:
     differs = any(cell and cell.setting in different for cell in cells)

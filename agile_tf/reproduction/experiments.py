@@ -25,22 +25,15 @@ class Evaluation(NamedTuple):
 
 
 class Variant(NamedTuple):
-  """What is run for each seed.
-
-  Attributes:
-    label: Its name in figures.
-    flagfile: The name of a flagfile in launch/, without '.flags'.
-    flags: Additional flags.
-    recipe: Further flags with the recipe: parts of it that do not apply.
-    after: Another variant that must be run first; '{after}' in the flags stands
-      for the directory of its run with the same seed.
-    evaluations: The evaluations of a finished run.
-  """
-  label: str
-  flagfile: str
-  flags: tuple[str, ...] = ()
-  recipe: tuple[str, ...] = ()
+  """What is run for each seed."""
+  label: str  # Its name in figures.
+  flagfile: str  # The name of a flagfile in launch/, without '.flags'.
+  flags: tuple[str, ...] = ()  # Additional flags.
+  recipe: tuple[str, ...] = ()  # With the recipe: parts that do not apply.
+  # Another variant that must be run first; '{after}' in the flags stands for
+  # the directory of its run with the same seed.
   after: str = ''
+  # Of a finished run.
   evaluations: tuple[Evaluation, ...] = (Evaluation('evaluation', ()),)
 
   def launch_flags(self, recipe: bool) -> list[str]:
@@ -50,20 +43,12 @@ class Variant(NamedTuple):
 
 
 class Experiment(NamedTuple):
-  """Settings that are compared.
-
-  Attributes:
-    title: What the experiment shows.
-    variants: The names of its variants.
-    recipe: The names of its variants with the recipe; empty if there are none.
-    seeds: How many seeds the paper ran.
-    recipe_seeds: The seeds with the recipe, from `FIRST_RECIPE_SEED`.
-  """
-  title: str
-  variants: tuple[str, ...]
-  recipe: tuple[str, ...] = ()
-  seeds: int = 5
-  recipe_seeds: int = 2
+  """Settings that are compared."""
+  title: str  # What it shows.
+  variants: tuple[str, ...]  # The names of its variants.
+  recipe: tuple[str, ...] = ()  # Those with the recipe; empty: none.
+  seeds: int = 5  # As many as in the paper.
+  recipe_seeds: int = 2  # From `FIRST_RECIPE_SEED`.
 
   def names(self, recipe: bool) -> tuple[str, ...]:
     """Returns the names of the variants, without or with the recipe."""
@@ -205,8 +190,8 @@ def jobs(experiment: str, runs: str, seeds: Sequence[int], recipe: bool,
     seeds: The seeds of each variant.
     recipe: Whether the runs have the recipe under the variant's settings.
     extra: Flags for every run.
-    vary_data: Whether the goal examples and the held-out instructions vary
-      with the seed.
+    vary_data: Whether goal examples and held-out instructions vary with the
+      seed.
   """
   return [
       _job(name, seed, runs, recipe, [*extra, *(

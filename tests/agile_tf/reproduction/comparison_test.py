@@ -84,14 +84,14 @@ class DifferencesTest(parameterized.TestCase):
         world='arrangements', episode_length=45, rollout_length=30)
     self.assertEmpty(comparison.differences(with_its_values))
     self.assertEqual(
-        [d.setting for d in comparison.differences(
+        [*comparison.differences(
             config_lib.Config(world='arrangements'))],
         ['rollout_length', 'episode_length'])
 
   def test_one(self):
     self.assertEqual(
         comparison.differences(config_lib.Config(policy_epsilon=1e-5)),
-        [comparison.Difference('policy_epsilon', '0.1', '1e-05')])
+        {'policy_epsilon': ('0.1', '1e-05')})
 
   @parameterized.parameters(
       ('reward_prediction', {'reward_prediction_batch_size': 8}),
@@ -115,8 +115,7 @@ class DifferencesTest(parameterized.TestCase):
         changed = {cell.setting: 0.5}
       config = config_lib.Config(reward_prediction=True, **changed)
       self.assertEqual(
-          [difference.setting for difference in comparison.differences(config)],
-          [cell.setting])
+          [*comparison.differences(config)], [cell.setting])
 
   def test_own_names_are_settings(self):
     names = {field.name for field in dataclasses.fields(config_lib.Config)}
