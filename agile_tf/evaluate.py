@@ -165,6 +165,8 @@ def define_flags() -> None:
       'solved_starts', None, 'Whether an episode may begin in a goal state; '
       'default: as in the run. For GridLU tasks with a ground truth.')
   flags.DEFINE_string(
+      'output', None, 'Write the report as JSON to this file too.')
+  flags.DEFINE_string(
       'picture', None, 'Write the final states of 24 episodes to this PNG '
       'file.')
 
@@ -174,6 +176,8 @@ def main(argv: Sequence[str]) -> None:
   """Evaluates a run."""
   del argv
   values = flags.FLAGS
+  if values.output:
+    files.check_output('output', values.output)
   if values.picture:
     files.check_output('picture', values.picture, '.png')
   trained = options.load(
@@ -211,13 +215,17 @@ def main(argv: Sequence[str]) -> None:
     if best is not None:
       print(f'Best success rate in metrics.csv: {100 * best.rate:.1f} %, at '
             f'step {best.steps}.')
-  if values.picture:
-    try:
+  try:
+    if values.output:
+      with files.replacing(values.output) as file:
+        json.dump(report, file, indent=2)
+    if values.picture:
       Image.fromarray(picture(episodes[:24], trained.world)).save(
           values.picture)
-    except OSError as error:
-      raise program.UserError(
-          f'--picture={values.picture} cannot be written ({error}).') from error
+  except OSError as error:
+    raise program.UserError(
+        f'--output or --picture cannot be written ({error}). Free some disk '
+        'space, or name another file.') from error
 
 
 def start() -> None:

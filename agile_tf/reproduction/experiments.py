@@ -16,11 +16,8 @@ from typing import NamedTuple
 
 
 class Evaluation(NamedTuple):
-  """An evaluation of the newest checkpoint of a finished run.
-
-  Its result is written to NAME.json in the run's directory.
-  """
-  name: str
+  """An evaluation of the newest checkpoint of a finished run."""
+  name: str  # Its report is NAME.json in the run's directory.
   flags: tuple[str, ...]  # For agile_tf.evaluate.
 
 
@@ -175,7 +172,7 @@ class Job(NamedTuple):
   seed: int
   run_dir: str
   launch: list[str]  # Arguments of agile_tf.launch.
-  # Path of the JSON file to write: arguments of agile_tf.evaluate.
+  # Arguments of agile_tf.evaluate, by the path of the report that it writes.
   evaluations: dict[str, list[str]]
   after: str = ''  # The directory of a run that must finish first.
 
@@ -209,11 +206,13 @@ def _job(name: str, seed: int, runs: str, recipe: bool, extra: Sequence[str]
   def filled(*arguments: str) -> list[str]:
     return [argument.replace('{after}', after) for argument in arguments]
 
+  evaluations = {
+      os.path.join(run_dir, f'{evaluation.name}.json'): evaluation.flags
+      for evaluation in VARIANTS[name].evaluations}
   return Job(
       name, seed, run_dir,
       filled(*VARIANTS[name].launch_flags(recipe), *extra,
              f'--run_dir={run_dir}', f'--seed={seed}'),
-      {os.path.join(run_dir, f'{evaluation.name}.json'): filled(
-          f'--run_dir={run_dir}', *evaluation.flags,
-          *(RECIPE_EVALUATION if recipe else ()), '--json')
-       for evaluation in VARIANTS[name].evaluations}, after)
+      {path: filled(f'--run_dir={run_dir}', *own,
+                    *(RECIPE_EVALUATION if recipe else ()), f'--output={path}')
+       for path, own in evaluations.items()}, after)

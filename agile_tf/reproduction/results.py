@@ -24,7 +24,7 @@ class Run(NamedTuple):
   name: str  # The name of its variant.
   seed: int
   curve: curves.Curve
-  evaluations: dict[str, Any]  # By name, output of agile_tf.evaluate --json.
+  evaluations: dict[str, Any]  # By name, from agile_tf.evaluate --output.
   config: config_lib.Config | None  # None without a config.json.
 
   @property
@@ -87,7 +87,7 @@ def _evaluations(run_dir: str, variant: experiments.Variant
     except (OSError, ValueError, TypeError, KeyError) as error:
       raise program.UserError(
           f'{path} has no success rate ({type(error).__name__}: {error}): '
-          'expected what agile_tf.evaluate --json prints.') from error
+          'expected what agile_tf.evaluate --output writes.') from error
   return found
 
 

@@ -38,13 +38,17 @@ class EvaluateTest(absltest.TestCase):
     # A run can be evaluated without its metrics.csv.
     shutil.copytree(self.run_dir, run_dir,
                     ignore=shutil.ignore_patterns('metrics.csv'))
-    output = subprocess.run(
+    path = os.path.join(folder, 'report.json')
+    printed = subprocess.run(
         [sys.executable, '-m', 'agile_tf.evaluate', '--json',
          f'--run_dir={run_dir}', '--episodes=10', f'--picture={picture}',
+         f'--output={path}',
          '--physics=immovable_red_rects', '--instructions=red',
          '--solved_starts'],
         stdout=subprocess.PIPE, text=True, check=True).stdout
-    report = json.loads(output)
+    report = json.loads(printed)
+    with open(path, encoding='utf-8') as file:
+      self.assertEqual(json.load(file), report)
     self.assertEqual(report['steps'], 0)
     self.assertIsNone(report['best_logged'])
     self.assertEqual(report['physics'], 'immovable_red_rects')
