@@ -5,11 +5,9 @@
 
 A run is a directory named NAME_seedN or NAME. If NAME is a variant of
 `agile_tf.reproduction.experiments`, as agile_tf.sweep names its runs, the run
-is in the figures of its experiments, if not in a figure "runs". To copy a run,
-copy its metrics.csv, config.json and evaluations.
-
-Each figure is written as PNG and SVG, and all that it shows as CSV, from which
-it can be drawn again. table.md has the numbers of all figures.
+is in the figures of its experiments, if not in a figure "runs". Each figure is
+written as PNG and SVG, and all that it shows as CSV, from which it can be drawn
+again. table.md has the numbers of all figures.
 
 The paper's curves are moving averages over 16 to 30 million steps. Our runs are
 also averaged in this way where they are long enough. The paper's curves are
@@ -18,6 +16,7 @@ to its first averages.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+import itertools
 import os
 import re
 import textwrap
@@ -225,16 +224,14 @@ def _groups(lines: Sequence[results.Line], source: str
 
 def _looks(agents: Sequence[str]) -> dict[str, dict[str, Any]]:
   """Returns a marker and a color for each agent: its own, or one not taken."""
-  looks: dict[str, dict[str, Any]] = {}
-  for i, agent in enumerate(agents):
-    key = re.sub(r'.*(rho \d+ %)$', r'\1', agent)
-    taken = [look['color'] for look in looks.values()]
-    free = [color for color in (_COLORS.get(key), *_OTHER_COLORS)
-            if color and color not in taken]
-    looks[agent] = {
-        'color': free[0] if free else _OTHER_COLORS[i % len(_OTHER_COLORS)],
-        'marker': _MARKERS[i % len(_MARKERS)]}
-  return looks
+  colors: list[str] = []
+  for agent in agents:
+    own = _COLORS.get(re.sub(r'.*(rho \d+ %)$', r'\1', agent))
+    colors.append(next(
+        color for color in (own, *_OTHER_COLORS, '#999999')
+        if color and (color not in colors or color == '#999999')))
+  return {agent: {'color': color, 'marker': marker} for agent, color, marker in
+          zip(agents, colors, itertools.cycle(_MARKERS))}
 
 
 def _draw_curves(ax: axes.Axes, lines: Sequence[results.Line],
@@ -317,22 +314,23 @@ def table(figures: Mapping[str, Sequence[results.Line]]) -> str:
   rows = [['figure', 'agent', 'column', 'steps', 'at the end', 'best',
            'evaluated', "averaged as the paper's", 'the paper'], ['---'] * 9]
   for name, lines in figures.items():
-    for agent, column in dict.fromkeys(
-        (line.agent, line.column) for line in lines):
-      ours, evaluated, averaged, published = (
-          [line.points for line in lines if len(line.points) and
-           (line.agent, line.column, line.source) == (agent, column, source)]
-          for source in (results.OURS, results.EVALUATED, results.AVERAGED,
-                         results.PAPER))
-      ends = [points[-1, 0] for points in ours or published]
-      rows.append([name, agent, column, ', '.join(
-          f'{end:,.0f}' for end in ends if ours), *map(_spread, (
-              [points[-5:, 1].mean() for points in ours],
-              [points[:, 1].max() for points in ours if 'false' not in column],
-              [points[-1, 1] for points in evaluated],
-              [points[-1, 1] for points in averaged],
-              [np.interp(max(ends), points[:, 0], points[:, 1], left=np.nan)
-               for points in published]))])
+    shown: dict[tuple[str, str], dict[str, list[np.ndarray]]] = {}
+    for line in lines:
+      if len(line.points):
+        shown.setdefault((line.agent, line.column), {}).setdefault(
+            line.source, []).append(line.points)
+    for (agent, column), points in shown.items():
+      ours, published = (
+          points.get(source, []) for source in (results.OURS, results.PAPER))
+      ends = [run[-1, 0] for run in ours or published]
+      rows.append([
+          name, agent, column, ', '.join(f'{end:,.0f}' for end in ends if ours),
+          _spread([run[-5:, 1].mean() for run in ours]),
+          _spread([run[:, 1].max() for run in ours if 'false' not in column]),
+          *(_spread([run[-1, 1] for run in points.get(source, [])])
+            for source in (results.EVALUATED, results.AVERAGED)),
+          _spread([np.interp(max(ends), *curve.T[:2], left=np.nan)
+                   for curve in published])])
   return '\n'.join(f'| {" | ".join(row)} |' for row in rows)
 
 
@@ -340,19 +338,18 @@ def _spread(rates: Sequence[float]) -> str:
   """Returns mean and standard deviation over seeds as text."""
   if not np.isfinite(rates).any():
     return ''
-  spread = f' ± {100 * results.deviation(rates):.1f}' if len(rates) > 1 else ''
+  spread = f' ± {100 * np.std(rates, ddof=1):.1f}' if len(rates) > 1 else ''
   return f'{100 * np.mean(rates):.1f}{spread} %'
 
 
 def load(paths: Sequence[str]) -> dict[str, list[results.Line]]:
   """Returns the figures of runs, and those in CSV files."""
-  files = [path for path in paths if path.endswith('.csv') and
+  drawn = [path for path in paths if path.endswith('.csv') and
            os.path.basename(path) != 'metrics.csv']
-  figures = lines_of(results.load(
-      [path for path in paths if path not in files]))
-  for path in files:
-    figures[os.path.basename(path).removesuffix('.csv')] = results.read(path)
-  return figures
+  return lines_of(results.load(
+      [path for path in paths if path not in drawn])) | {
+      os.path.basename(path).removesuffix('.csv'): results.read(path)
+      for path in drawn}
 
 
 def save(out: str, figures: Mapping[str, Sequence[results.Line]]) -> None:

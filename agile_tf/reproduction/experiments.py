@@ -43,13 +43,16 @@ class Experiment(NamedTuple):
   """Settings that are compared."""
   title: str  # What it shows.
   variants: tuple[str, ...]  # The names of its variants.
-  recipe: tuple[str, ...] = ()  # Those with the recipe; empty: none.
+  # Those with the recipe; None: the same ones.
+  recipe: tuple[str, ...] | None = None
   seeds: int = 5  # As many as in the paper.
   recipe_seeds: int = 2  # From `FIRST_RECIPE_SEED`.
 
   def names(self, recipe: bool) -> tuple[str, ...]:
     """Returns the names of the variants, without or with the recipe."""
-    return self.recipe if recipe else self.variants
+    if recipe and self.recipe is not None:
+      return self.recipe
+    return self.variants
 
 
 RECIPE = 'relations_evening'
@@ -128,32 +131,29 @@ def variant(name: str) -> Variant:
   return VARIANTS.get(name, Variant(name, ''))
 
 
-_FIGURE4_LEFT = ('relations_a3c', 'relations_a3c_rp', 'relations',
-                 'relations_rho50', 'relations_rho100')
-_FIGURE4_MIDDLE = ('relations', 'relations_a3c_rp', 'relations_lstm',
-                   'relations_lstm_a3c_rp')
-_FIGURE4_RIGHT = ('relations', 'relations_rho50', 'relations_rho75',
-                  'relations_rho100')
-_FIGURE5 = ('relations', 'immovable')
-_HELD_OUT = ('held_out_strings', 'held_out_meanings')
-
 EXPERIMENTS: dict[str, Experiment] = {
     'figure4_left': Experiment(
         'A3C, A3C-RP and AGILE on GridLU-Relations',
-        _FIGURE4_LEFT, _FIGURE4_LEFT, recipe_seeds=3),
+        ('relations_a3c', 'relations_a3c_rp', 'relations', 'relations_rho50',
+         'relations_rho100'), recipe_seeds=3),
     'figure4_middle': Experiment(
-        'FiLM-NMN and FiLM-LSTM', _FIGURE4_MIDDLE, _FIGURE4_MIDDLE),
+        'FiLM-NMN and FiLM-LSTM',
+        ('relations', 'relations_a3c_rp', 'relations_lstm',
+         'relations_lstm_a3c_rp')),
     'figure4_right': Experiment(
         "The reward model's accuracy, and figure 8: its errors",
-        _FIGURE4_RIGHT, _FIGURE4_RIGHT),
-    'figure5': Experiment('Red rects become immovable', _FIGURE5, _FIGURE5),
+        ('relations', 'relations_rho50', 'relations_rho75',
+         'relations_rho100')),
+    'figure5': Experiment(
+        'Red rects become immovable', ('relations', 'immovable')),
     'figure7': Experiment(
         'How many goal examples are needed',
         tuple(f'data_{size}' for size in DATA_SIZES),
         tuple(f'data_{size}' for size in RECIPE_DATA_SIZES)),
-    'held_out': Experiment('Held-out instructions', _HELD_OUT, _HELD_OUT),
+    'held_out': Experiment(
+        'Held-out instructions', ('held_out_strings', 'held_out_meanings')),
     'arrangements': Experiment(
-        'GridLU-Arrangements', ('arrangements',), seeds=10),
+        'GridLU-Arrangements', ('arrangements',), (), seeds=10),
     'remarks': Experiment(
         "The paper's side remarks, and other rewards from D",
         ('relations', 'remark_all_workers', 'remark_no_column_norms',
@@ -161,7 +161,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         ('relations', 'remark_all_workers', 'remark_column_norms',
          'remark_probability', 'remark_gail')),
     'evening': Experiment(
-        'Ours: all 990 instructions in an evening', ('relations_evening',),
+        'Ours: all 990 instructions in an evening', ('relations_evening',), (),
         seeds=2),
 }
 

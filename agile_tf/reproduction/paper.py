@@ -99,14 +99,6 @@ _CURVES = {
                               ('false_negatives', 'fig8_FN'))},
 }
 
-# Rates from the paper's text, by variant and column. They are higher than the
-# ends of its curves.
-TEXT = {
-    ('relations_a3c_rp', 'success_rate'): .999,
-    ('relations', 'success_rate'): .995,
-    ('relations_lstm', 'success_rate'): .975,
-    ('relations', 'reward_model_accuracy'): .995}
-
 # Figure 5: success on instructions that name a red rect, before red rects
 # become immovable, after that, and after fine-tuning.
 IMMOVABLE = {'before': .98, 'changed': .52, 'tuned': .693}

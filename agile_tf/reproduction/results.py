@@ -170,17 +170,6 @@ def rate(evaluation: dict[str, Any], group: str) -> tuple[float, ...]:
   return success.get('rate', np.nan), *success.get('interval', [np.nan] * 2)
 
 
-def deviation(values: np.ndarray | Sequence[float]) -> np.ndarray:
-  """Returns the standard deviation over seeds (axis 0), 0 for one.
-
-  NaNs are ignored.
-  """
-  values = np.asarray(values, float)
-  count = np.isfinite(values).sum(axis=0)
-  squares = np.nansum((values - np.nanmean(values, axis=0))**2, axis=0)
-  return np.sqrt(squares / np.maximum(count - 1, 1))
-
-
 def stack(lines: Sequence[Line]) -> tuple[np.ndarray, np.ndarray]:
   """Returns the x of all lines, [N], and their y, [lines, N], NaN for none."""
   x = np.unique(np.concatenate([line.points[:, 0] for line in lines]))

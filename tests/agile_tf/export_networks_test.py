@@ -62,11 +62,11 @@ class ExportNetworksTest(absltest.TestCase):
       result = programs.call(
           export_networks, f'--run_dir={run_dir}', f'--output={output}', *flags)
       self.assertEqual(result.returncode, 0, result.stderr)
-      copy = checkpoints.load(output)
+      copy, there = checkpoints.load(output), checkpoints.load(
+          run_dir, expected)
       self.assertEqual(copy.values['steps'], expected)
       for name, value in copy.arrays.items():
-        np.testing.assert_array_equal(
-            value, checkpoints.load(run_dir, expected).arrays[name], name)
+        np.testing.assert_array_equal(value, there.arrays[name], name)
 
   def test_rows_after_the_checkpoint_are_left_out(self):
     with open(os.path.join(self.run_dir, 'metrics.csv'), 'a',

@@ -149,16 +149,12 @@ class DrawTest(parameterized.TestCase):
         'ours, evaluated, 95 % interval'])
 
   def test_an_agent_has_the_same_color_in_every_figure(self):
-    agents = ('A3C', 'A3C-RP', 'AGILE, rho 25 %', 'AGILE, rho 50 %', 'mine')
-    together = figures.draw(
-        [line for agent in agents for line in self._lines([.1], agent=agent)])
-    colors = [line.get_color() for line in together.axes[0].lines
-              if line.get_marker() not in ('', 'None') and
-              len(line.get_xdata())]
-    self.assertLen(set(colors), len(agents))
-    for agent, color in zip(agents[:4], colors):
-      alone = figures.draw(self._lines([.1], agent=agent))
-      self.assertEqual(alone.axes[0].lines[0].get_color(), color)
+    agents = ['A3C', 'A3C-RP', 'AGILE, rho 25 %', 'AGILE, rho 50 %', 'mine']
+    together = figures._looks(agents)
+    self.assertLen({look['color'] for look in together.values()}, len(agents))
+    for agent in agents[:4]:
+      self.assertEqual(figures._looks(['mine', agent])[agent]['color'],
+                       together[agent]['color'])
 
   @parameterized.parameters(
       ('_old', ' _old'),

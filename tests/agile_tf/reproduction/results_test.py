@@ -94,16 +94,6 @@ class LinesTest(absltest.TestCase):
     np.testing.assert_allclose(
         y, [[1, 2, 3, 4], [3, np.nan, np.nan, np.nan]])
 
-  def test_close_rows_are_averaged(self):
-    values = np.random.default_rng(0).uniform(size=10_000)
-    line, = self._curves(finished.run(entropy=values))
-    np.testing.assert_allclose(
-        line.points[:, 1], values.reshape(100, 100).mean(axis=1))
-
-  def test_deviation_is_that_of_a_sample(self):
-    np.testing.assert_allclose(
-        results.deviation([[1, 2, 5], [3, 2, np.nan]]), [2**.5, 0, 0])
-
   def test_evaluations_have_their_interval_if_it_is_known(self):
     success = {'all': {'rate': .5, 'interval': [.4, .7]}}
     for evaluations, expected in (
