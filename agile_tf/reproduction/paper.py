@@ -5,11 +5,15 @@ al., ICLR 2019). The table is appendix C's, for GridLU-Relations; the curves are
 those of figures 4, 7 and 8, in `paper_curves/`.
 """
 
-import csv
 import os
 from typing import NamedTuple
 
 import numpy as np
+
+from gridlu import files
+
+# A file for each curve, named by variant (see `experiments`) and column.
+_FOLDER = os.path.join(os.path.dirname(__file__), 'paper_curves')
 
 
 class Cell(NamedTuple):
@@ -82,23 +86,6 @@ class Curve(NamedTuple):
   band: np.ndarray  # float64 [N], half the height of the shaded area
 
 
-# The files, by variant (see `experiments`) and column of metrics.csv.
-_CURVES = {
-    ('relations_a3c', 'success_rate'): 'fig4_left_A3C',
-    ('relations_a3c_rp', 'success_rate'): 'fig4_left_A3C-RP',
-    ('relations', 'success_rate'): 'fig4_left_AGILE-25',
-    ('relations_rho50', 'success_rate'): 'fig4_left_AGILE-50',
-    ('relations_rho100', 'success_rate'): 'fig4_left_AGILE-100',
-    ('relations_lstm', 'success_rate'): 'fig4_middle_AGILE-LSTM-25',
-    ('relations_lstm_a3c_rp', 'success_rate'): 'fig4_middle_A3C-RP-LSTM',
-    **{(f'relations{name}', column): f'{figure}_rho{rho}'
-       for name, rho in (('', 25), ('_rho50', 50), ('_rho75', 75),
-                         ('_rho100', 100))
-       for column, figure in (('reward_model_accuracy', 'fig4_right'),
-                              ('false_positives', 'fig8_FP'),
-                              ('false_negatives', 'fig8_FN'))},
-}
-
 # Figure 5: success on instructions that name a red rect, before red rects
 # become immovable, after that, and after fine-tuning.
 IMMOVABLE = {'before': .98, 'changed': .52, 'tuned': .693}
@@ -109,10 +96,7 @@ ARRANGEMENTS = {'all': .58, '4 blocks': .92, '8 blocks': .24}
 
 
 def _read(name: str) -> dict[str, np.ndarray]:
-  path = os.path.join(
-      os.path.dirname(__file__), 'paper_curves', f'{name}.csv')
-  with open(path, encoding='utf-8', newline='') as file:
-    rows = list(csv.DictReader(file))
+  rows = files.read_rows(os.path.join(_FOLDER, f'{name}.csv'))
   return {key: np.array([float(row[key]) for row in rows]) for key in rows[0]}
 
 
@@ -122,12 +106,12 @@ def curve(variant: str, column: str) -> Curve | None:
   The figures draw a flat line from step 0 to the first average. The curve here
   begins with the last point of that line.
   """
-  name = _CURVES.get((variant, column))
-  if name is None:
+  try:
+    columns = _read(f'{variant}.{column}')
+  except FileNotFoundError:
     return None
-  columns = _read(name)
   scale = 1.0 if column == 'success_rate' else 0.01  # The others are percent.
-  mean = columns['mean'] if 'mean' in columns else columns['mean_pct']
+  mean = columns['mean']
   first = np.argmax(mean != mean[0]) - 1
   steps, mean = columns['env_steps'][first:], mean[first:]
   # The points are 4 million steps apart. Between the first two, the curve
@@ -140,6 +124,6 @@ def curve(variant: str, column: str) -> Curve | None:
 
 def data_efficiency() -> dict[int, float]:
   """Returns figure 7: the best success rate by the number of goal examples."""
-  columns = _read('fig7_data_efficiency')
+  columns = _read('data_efficiency')
   return {int(size): float(rate) for size, rate in zip(
       columns['dataset_size'], columns['best_success'])}

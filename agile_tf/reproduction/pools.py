@@ -229,19 +229,19 @@ def _check_nodes(ray: Any, cpus: int, gpus: float, *folders: str) -> None:
         'Make these smaller, or add such a node.')
   on = scheduling_strategies.NodeAffinitySchedulingStrategy
   with tempfile.NamedTemporaryFile(dir=folders[-1], prefix='.sweep_') as mark:
-    answers = [
-        ray.remote(_all_exist).options(
+    answers = {
+        node['NodeManagerAddress']: ray.remote(_all_exist).options(
             num_cpus=0, max_retries=0,
             scheduling_strategy=on(node['NodeID'], soft=False)
-        ).remote(*folders, mark.name) for node in nodes]
-    for node, answer in zip(nodes, answers, strict=True):
+        ).remote(*folders, mark.name) for node in nodes}
+    for address, answer in answers.items():
       with contextlib.suppress(ray.exceptions.RayError):  # Without agile_tf.
         if ray.get(answer, timeout=300):
           continue
       raise program.UserError(
-          f'--ray: {node["NodeManagerAddress"]} cannot use '
-          f'{" and ".join(folders)}. All nodes need agile_tf, and the current '
-          'directory and --runs on a disk that they share.')
+          f'--ray: {address} cannot use {" and ".join(folders)}. All nodes '
+          'need agile_tf, and the current directory and --runs on a disk that '
+          'they share.')
 
 
 def _all_exist(*paths: str) -> bool:
