@@ -90,14 +90,14 @@ class ReportTest(parameterized.TestCase):
     with self.assertRaisesRegex(program.UserError, message):
       judge_report.report('cases.json', ['a.json', 'b.json'])
 
-  def test_a_file_that_is_given_twice_or_is_missing(self):
+  @parameterized.parameters(
+      ('cases.json', 'a.json', 'answers of one person'),
+      ('cases.json', 'c.json', 'c.json cannot be read'),
+      ('a.json', 'b.json', 'cases, page'))
+  def test_files_that_do_not_belong(self, cases, other, message):
     self._answer('a.json', 'yyyyy')
-    with self.assertRaisesRegex(program.UserError, 'answers of one person'):
-      judge_report.report('cases.json', ['a.json', 'a.json'])
-    with self.assertRaisesRegex(program.UserError, 'c.json cannot be read'):
-      judge_report.report('cases.json', ['c.json'])
-    with self.assertRaisesRegex(program.UserError, 'cases, page'):
-      judge_report.report('a.json', ['a.json'])
+    with self.assertRaisesRegex(program.UserError, message):
+      judge_report.report(cases, ['a.json', other])
 
 
 if __name__ == '__main__':
