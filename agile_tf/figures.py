@@ -329,7 +329,7 @@ def table(figures: Mapping[str, Sequence[results.Line]]) -> str:
           _spread([run[:, 1].max() for run in ours if 'false' not in column]),
           *(_spread([run[-1, 1] for run in points.get(source, [])])
             for source in (results.EVALUATED, results.AVERAGED)),
-          _spread([np.interp(max(ends), *curve.T[:2], left=np.nan)
+          _spread([np.interp(max(ends), curve[:, 0], curve[:, 1], left=np.nan)
                    for curve in published])])
   return '\n'.join(f'| {" | ".join(row)} |' for row in rows)
 

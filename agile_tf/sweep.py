@@ -52,12 +52,7 @@ def _success(run_dir: str) -> str:
 
 
 def _total(job: experiments.Job) -> int:
-  """Returns the number of steps that a run should make.
-
-  Raises:
-    UserError: if its directory has a run with other settings, or its settings
-      contradict each other or cannot be read.
-  """
+  """Returns how many steps a run should make; UserError for bad settings."""
   values = flags.FlagValues()
   for kind in config_lib.Config, settings.Recipe:
     config_lib.define_flags(kind, values)
@@ -93,15 +88,11 @@ _WAITING, _STARTED, _FINISHED, _FAILED, _STOPPED = (
 
 
 class Sweep:
-  """The runs of an experiment.
-
-  Attributes:
-    states: The state of each run, by its directory.
-    problems: Why runs have failed, or cannot be used, by their directories.
-  """
+  """The runs of an experiment."""
 
   def __init__(self, todo: Sequence[experiments.Job], again: Sequence[str]):
     """Takes the runs, and the arguments of this program that all share."""
+    # By directory: states, and why runs have failed or cannot be used.
     self.states = {job.run_dir: _WAITING for job in todo}
     self.problems: dict[str, str] = {}
     self._todo, self._again = todo, again
@@ -170,8 +161,7 @@ class Sweep:
   def carry_out(self, pool: pools.Pool) -> None:
     """Makes the runs, as many at a time as there is room for.
 
-    Raises:
-      KeyboardInterrupt: if there was a signal, after all runs have ended.
+    A signal stops them, and raises KeyboardInterrupt when all have ended.
     """
     told, due = 0, 0.0
     with pools.signals() as arrived:

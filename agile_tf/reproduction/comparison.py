@@ -17,19 +17,13 @@ _HEADERS = ('', 'setting', 'this run', 'paper', 'default',
             "in the paper's table (appendix C)")
 _MARK, _UNUSED = '*', 'unused'
 
-# By setting: its row of the paper's table, for the policy or the discriminator.
-_POLICY = {row.policy.setting: row for row in paper.HYPERPARAMETERS
-           if row.policy and row.policy.setting}
-_DISCRIMINATOR = {
-    row.discriminator.setting: row for row in paper.HYPERPARAMETERS
-    if row.discriminator and row.discriminator.setting}
-
 _OF_GENERATED_GOALS = ('dataset_size', 'dataset_seed')
 # Settings that only a run that trains a discriminator uses.
 _OF_DISCRIMINATOR = (
     'anticipated_negative_rate', 'all_workers_write',
     'steps_per_discriminator_update', 'dataset', *_OF_GENERATED_GOALS,
-    *_DISCRIMINATOR)
+    *(name for name, (_, place) in paper.HYPERPARAMETERS.items()
+      if place.startswith('D:')))
 _OF_REWARD_PREDICTION = (
     'reward_prediction_cost', 'reward_prediction_batch_size',
     'reward_prediction_replay_size')
@@ -41,16 +35,16 @@ def _rows(config: config_lib.Config, recipe: Any) -> Iterator[list[str]]:
     if field.metadata['of_run']:
       continue
     name, value = field.name, getattr(config, field.name)
-    expected, published, where = field.default, '-', ''
-    for side, cells in ('policy', _POLICY), ('discriminator', _DISCRIMINATOR):
-      if name in cells:
-        expected = paper.value(getattr(cells[name], side), config.world)
-        published = _text(expected)
-        where = f'{side}: {cells[name].group}, {cells[name].hyperparameter}'
+    expected, published, place = field.default, '-', ''
+    if name in paper.HYPERPARAMETERS:
+      expected, place = paper.HYPERPARAMETERS[name]
+      if config.world == 'arrangements':
+        expected = paper.ARRANGEMENTS_VALUES.get(name, expected)
+      published = _text(expected)
     is_used = name not in unused
     yield [_MARK if is_used and value != expected else '', name,
            _text(value) if is_used else _UNUSED, published,
-           _text(field.default), where]
+           _text(field.default), place]
   for field in dataclasses.fields(recipe) if recipe is not None else ():
     value = getattr(recipe, field.name)
     if value != field.default:

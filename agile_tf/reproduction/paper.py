@@ -16,61 +16,35 @@ from gridlu import files
 _FOLDER = os.path.join(os.path.dirname(__file__), 'paper_curves')
 
 
-class Cell(NamedTuple):
-  """A number in the table."""
-  value: float
-  # The field of `config.Config` with this default. '' where the algorithm
-  # leaves no choice: a policy worker's batch is one rollout, and one worker
-  # trains the discriminator.
-  setting: str = ''
-
-
-class Row(NamedTuple):
-  """A row of the table; None stands for its dash, 'not applicable'."""
-  group: str
-  hyperparameter: str
-  policy: Cell | None
-  discriminator: Cell | None
-
-
-HYPERPARAMETERS = (
-    Row('RMSProp', 'learning rate', Cell(3e-4, 'policy_learning_rate'),
-        Cell(5e-4, 'discriminator_learning_rate')),
-    Row('RMSProp', 'decay', Cell(0.99, 'policy_decay'),
-        Cell(0.9, 'discriminator_decay')),
-    Row('RMSProp', 'epsilon', Cell(0.1, 'policy_epsilon'),
-        Cell(1e-10, 'discriminator_epsilon')),
-    Row('RMSProp', 'grad. norm threshold', Cell(40, 'policy_gradient_norm'),
-        Cell(25, 'discriminator_gradient_norm')),
-    Row('RMSProp', 'batch size', Cell(1), Cell(256, 'batch_size')),
-    Row('RL', 'rollout length', Cell(15, 'rollout_length'), None),
-    Row('RL', 'episode length', Cell(30, 'episode_length'), None),
-    Row('RL', 'discount', Cell(0.99, 'discount'), None),
-    Row('RL', 'reward scale', Cell(0.1, 'reward_scale'), None),
-    Row('RL', 'baseline cost', Cell(1.0, 'baseline_cost'), None),
-    Row('RL', 'reward prediction cost (when used)',
-        Cell(1.0, 'reward_prediction_cost'), None),
-    Row('RL', 'reward prediction batch size',
-        Cell(4, 'reward_prediction_batch_size'), None),
-    # The paper prints a 1 in the discriminator's column of this row.
-    Row('RL', 'num. workers training pi', Cell(15, 'policy_workers'), Cell(1)),
-    Row('AGILE', 'size of replay buffer B', None, Cell(100_000, 'replay_size')),
-    Row('AGILE', 'num. workers training D', None, Cell(1)),
-    Row('Regularization', 'entropy weight alpha', Cell(0.01, 'entropy_weight'),
-        None),
-    Row('Regularization', 'max. column norm', None, Cell(1, 'max_column_norm')),
-)
-
-
+# The table of appendix C, for GridLU-Relations: the value of each setting of
+# `config.Config`, and its place. Where the algorithm leaves no choice there is
+# no setting: a policy worker's batch is one rollout, and one worker trains D.
+HYPERPARAMETERS: dict[str, tuple[float, str]] = {
+    'policy_learning_rate': (3e-4, 'policy: RMSProp, learning rate'),
+    'policy_decay': (0.99, 'policy: RMSProp, decay'),
+    'policy_epsilon': (0.1, 'policy: RMSProp, epsilon'),
+    'policy_gradient_norm': (40, 'policy: RMSProp, grad. norm threshold'),
+    'rollout_length': (15, 'policy: RL, rollout length'),
+    'episode_length': (30, 'policy: RL, episode length'),
+    'discount': (0.99, 'policy: RL, discount'),
+    'reward_scale': (0.1, 'policy: RL, reward scale'),
+    'baseline_cost': (1.0, 'policy: RL, baseline cost'),
+    'reward_prediction_cost': (
+        1.0, 'policy: RL, reward prediction cost (when used)'),
+    'reward_prediction_batch_size': (
+        4, 'policy: RL, reward prediction batch size'),
+    'policy_workers': (15, 'policy: RL, num. workers training pi'),
+    'entropy_weight': (0.01, 'policy: Regularization, entropy weight alpha'),
+    'discriminator_learning_rate': (5e-4, 'D: RMSProp, learning rate'),
+    'discriminator_decay': (0.9, 'D: RMSProp, decay'),
+    'discriminator_epsilon': (1e-10, 'D: RMSProp, epsilon'),
+    'discriminator_gradient_norm': (25, 'D: RMSProp, grad. norm threshold'),
+    'batch_size': (256, 'D: RMSProp, batch size'),
+    'replay_size': (100_000, 'D: AGILE, size of replay buffer B'),
+    'max_column_norm': (1, 'D: Regularization, max. column norm'),
+}
 # The values that differ for Arrangements (appendix C, in the text).
-_OF_ARRANGEMENTS = {'rollout_length': 30, 'episode_length': 45}
-
-
-def value(cell: Cell, world: str) -> float:
-  """Returns the number in a cell of the table, for a world."""
-  if world == 'arrangements':
-    return _OF_ARRANGEMENTS.get(cell.setting, cell.value)
-  return cell.value
+ARRANGEMENTS_VALUES = {'rollout_length': 30, 'episode_length': 45}
 
 
 class Curve(NamedTuple):

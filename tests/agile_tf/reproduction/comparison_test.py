@@ -13,26 +13,13 @@ from agile_tf.recipe import settings
 from agile_tf.reproduction import comparison
 from agile_tf.reproduction import paper
 
-_CELLS = [
-    (row, cell) for row in paper.HYPERPARAMETERS
-    for cell in (row.policy, row.discriminator) if cell]
-_SETTINGS = [cell.setting for _, cell in _CELLS if cell.setting]
-
 
 class PaperTest(parameterized.TestCase):
 
-  @parameterized.named_parameters(
-      (f'{cell.setting}', cell) for _, cell in _CELLS if cell.setting)
-  def test_default_is_the_papers(self, cell):
-    self.assertEqual(getattr(config_lib.Config(), cell.setting), cell.value)
-
-  def test_only_these_cells_are_no_settings(self):
-    self.assertCountEqual(_SETTINGS, set(_SETTINGS))
-    self.assertEqual(
-        [(row.hyperparameter, cell.value) for row, cell in _CELLS
-         if not cell.setting],
-        [('batch size', 1), ('num. workers training pi', 1),
-         ('num. workers training D', 1)])
+  @parameterized.parameters(
+      (name, value) for name, (value, _) in paper.HYPERPARAMETERS.items())
+  def test_default_is_the_papers(self, name, value):
+    self.assertEqual(getattr(config_lib.Config(), name), value)
 
 
 class DifferencesTest(parameterized.TestCase):
@@ -62,22 +49,21 @@ class DifferencesTest(parameterized.TestCase):
         comparison.differences(config_lib.Config(**changes)), expected)
 
   def test_every_setting_of_the_table_shows(self):
-    for _, cell in _CELLS:
-      if cell.setting in ('', 'policy_workers'):
+    for name, (value, _) in paper.HYPERPARAMETERS.items():
+      if name == 'policy_workers':
         continue
-      changed = type(getattr(config_lib.Config(), cell.setting))(cell.value * 2)
-      if cell.setting in ('policy_decay', 'discriminator_decay', 'discount'):
+      changed = type(getattr(config_lib.Config(), name))(value * 2)
+      if name in ('policy_decay', 'discriminator_decay', 'discount'):
         changed = 0.5
-      self.assertContainsSubset([cell.setting], comparison.differences(
-          config_lib.Config(
-              **{'reward_prediction': True, cell.setting: changed})))
+      self.assertContainsSubset([name], comparison.differences(
+          config_lib.Config(**{'reward_prediction': True, name: changed})))
 
   def test_own_names_are_settings(self):
     names = {field.name for field in dataclasses.fields(config_lib.Config)}
     groups = [value for name, value in vars(comparison).items()
               if name.startswith('_OF_')]
     self.assertLen(groups, 3)
-    for group in (*groups, _SETTINGS):
+    for group in (*groups, paper.HYPERPARAMETERS):
       self.assertContainsSubset(group, names)
 
 
@@ -94,7 +80,7 @@ class TableTest(parameterized.TestCase):
     self.assertEqual(
         self._row('batch_size', batch_size=64),
         ['*', 'batch_size', '64', '256', '256',
-         'discriminator: RMSProp, batch size'])
+         'D: RMSProp, batch size'])
     self.assertEqual(
         self._row('rollout_length', world='arrangements', rollout_length=30),
         ['rollout_length', '30', '30', '15', 'policy: RL, rollout length'])
