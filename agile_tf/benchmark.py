@@ -89,9 +89,9 @@ def round_parts(config: config_lib.Config, seconds: float) -> Result:
   calls: dict[str, list[float]] = {}
 
   def timed(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    def call(*args: Any) -> Any:
+    def call(*args: Any, **kwargs: Any) -> Any:
       start = time.perf_counter()
-      result = function(*args)
+      result = function(*args, **kwargs)
       calls.setdefault(f'{name}_milliseconds', []).append(
           1e3 * (time.perf_counter() - start))
       return result

@@ -126,7 +126,7 @@ def lines_of(runs: _Runs) -> dict[str, list[results.Line]]:
 def _label(name: str, run: results.Run) -> str:
   """Returns an agent's name: AGILE-RP if AGILE learns to predict its reward."""
   label, config = experiments.variant(name).label, run.config
-  if config and config.reward_prediction and config.reward == 'discriminator':
+  if config.reward_prediction and config.reward == 'discriminator':
     return re.sub(r'^AGILE\b', 'AGILE-RP', label)
   return label
 
@@ -344,8 +344,7 @@ def _spread(rates: Sequence[float]) -> str:
 
 def load(paths: Sequence[str]) -> dict[str, list[results.Line]]:
   """Returns the figures of runs, and those in CSV files."""
-  drawn = [path for path in paths if path.endswith('.csv') and
-           os.path.basename(path) != 'metrics.csv']
+  drawn = [path for path in paths if path.endswith('.csv')]
   return lines_of(results.load(
       [path for path in paths if path not in drawn])) | {
       os.path.basename(path).removesuffix('.csv'): results.read(path)

@@ -25,44 +25,30 @@ class Run(NamedTuple):
   seed: int
   curve: curves.Curve
   evaluations: dict[str, Any]  # By name, from agile_tf.evaluate --output.
-  config: config_lib.Config | None  # None without a config.json.
+  config: config_lib.Config
 
   @property
   def has_papers_job(self) -> bool:
-    """Whether its instructions are those of the paper, or unknown."""
-    return self.config is None or (
-        self.config.instructions in experiments.PAPERS_INSTRUCTIONS)
+    """Whether its instructions are those of the paper."""
+    return self.config.instructions in experiments.PAPERS_INSTRUCTIONS
 
 
 def load(paths: Sequence[str]) -> dict[str, list[Run]]:
   """Returns runs by variant. Runs without a row of metrics are left out.
 
-  Args:
-    paths: Run directories, or the metrics.csv in them. A directory has the name
-      of its variant, or a name of the user's own, with or without `_seedN`.
-
-  Raises:
-    UserError: A path is not a run, or two runs of a variant cannot be averaged.
+  A directory has the name of its variant, or one of the user's own, and may end
+  in `_seedN`. Raises UserError if a path is not a run, or if two runs of a
+  variant cannot be averaged.
   """
   runs: dict[str, list[Run]] = {}
   for path in paths:
-    if os.path.basename(path) == 'metrics.csv':
-      path = os.path.dirname(os.path.abspath(path))
-    config_path = os.path.join(path, 'config.json')
-    config = (
-        config_lib.load(config_path) if os.path.exists(config_path) else None)
-    name = os.path.basename(os.path.abspath(path))
-    seed = config.seed if config else 0
-    if match := re.fullmatch(r'(.+)_seed(\d+)', name):
-      name, seed = match[1], int(match[2])
-    if os.path.isdir(path) and 'metrics.csv' not in os.listdir(path):
-      logging.warning('Left out: %s has no metrics.csv.', path)
+    config = config_lib.load(os.path.join(path, 'config.json'))
+    name = re.sub(r'_seed\d+$', '', os.path.basename(os.path.abspath(path)))
+    if not os.path.exists(os.path.join(path, 'metrics.csv')) or not len(
+        (curve := curves.read(path))['steps']):
+      logging.warning('Left out: %s has no row of metrics yet.', path)
       continue
-    curve = curves.read(path)
-    if not len(curve['steps']):
-      logging.warning('Left out: the metrics.csv of %s has no row yet.', path)
-      continue
-    run = Run(path, name, seed, curve,
+    run = Run(path, name, config.seed, curve,
               _evaluations(path, experiments.variant(name)), config)
     for other in runs.setdefault(name, []):
       _check_belongs(run, other)
@@ -97,8 +83,6 @@ def _check_belongs(run: Run, other: Run) -> None:
     raise program.UserError(
         f'{run.path} and {other.path} have the same variant and seed. Name '
         'only one of them.')
-  if run.config is None or other.config is None:
-    return
   # Each seed of fine-tuning starts from a different run.
   own = ('--seed:', '--reward_model:', '--initial_policy:')
   differences = [

@@ -197,6 +197,7 @@ class SaveTest(parameterized.TestCase):
   def _evaluated(self, name, evaluation, success):
     run_dir = self.create_tempdir(name)
     run_dir.create_file('metrics.csv', 'steps,success_rate\n10,0.5\n')
+    run_dir.create_file('config.json', '{}')
     run_dir.create_file(
         f'{evaluation}.json', json.dumps({'success': success}))
     return run_dir.full_path

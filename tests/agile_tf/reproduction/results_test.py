@@ -22,24 +22,24 @@ class LoadTest(absltest.TestCase):
     run_dir = self._folder.mkdir(name)
     if metrics:
       run_dir.create_file('metrics.csv', metrics)
-    if config:
-      config_lib.save(dataclasses.asdict(config),
-                      os.path.join(run_dir.full_path, 'config.json'))
+    config_lib.save(dataclasses.asdict(config or config_lib.Config()),
+                    os.path.join(run_dir.full_path, 'config.json'))
     return run_dir.full_path
 
   def test_runs_are_taken_from_anywhere(self):
     paths = [
         self._run('relations', config_lib.Config(seed=7)),
-        os.path.join(self._run('relations_seed2', config_lib.Config(seed=2)),
-                     'metrics.csv'),
+        self._run('relations_seed2', config_lib.Config(seed=2)),
         self._run('relations_seed5', metrics=''),
+        self._run('relations_seed6', metrics='steps,entropy\n'),
         self._run('my-run.2'), self._run('chess_seed3')]
     with self.assertLogs('absl', 'WARNING') as logs:
       runs = results.load(paths)
-    self.assertIn('relations_seed5 has no metrics.csv', logs.output[0])
+    for seed, line in zip((5, 6), logs.output, strict=True):
+      self.assertIn(f'relations_seed{seed} has no row of metrics yet', line)
     self.assertEqual(
         {name: [run.seed for run in found] for name, found in runs.items()},
-        {'relations': [7, 2], 'my-run.2': [0], 'chess': [3]})
+        {'relations': [7, 2], 'my-run.2': [0], 'chess': [0]})
 
   def test_seeds_differ_in_where_they_begin_alone(self):
     def config(seed, **changes):
@@ -56,7 +56,7 @@ class LoadTest(absltest.TestCase):
       results.load(paths)
 
   def test_refuses(self):
-    with self.assertRaisesRegex(program.UserError, 'expected the metrics.csv'):
+    with self.assertRaisesRegex(program.UserError, 'There is no .*config.json'):
       results.load([os.path.join(self._folder.full_path, 'no_run')])
     with self.assertRaisesRegex(program.UserError, 'same variant and seed'):
       results.load([self._run('relations'), self._run('relations_seed0')])
