@@ -117,13 +117,11 @@ def load(run_dir: str, step: int | None = None, held_out: bool = False,
     held_out: Whether to play the instructions that the run held out.
     only: A regular expression that instructions must match.
     physics: A name of `gridlu.world.PHYSICS`; '' for the run's own.
-    solved_starts: Whether an episode may begin in a goal state; None for the
-      run's own.
+    solved_starts: Whether episodes may begin solved; None as in the run.
     world: The run's --world. It must be named if it is not GridLU.
 
   Raises:
-    ConfigError or CheckpointError: if there is no such run or checkpoint, the
-      settings do not fit the run's world, or `world` does not name it.
+    ConfigError or CheckpointError: if this does not fit the run.
   """
   config = config_lib.load(os.path.join(run_dir, 'config.json'))
   _check_world(config.world, world, run_dir)

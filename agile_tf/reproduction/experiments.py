@@ -181,14 +181,8 @@ def jobs(experiment: str, runs: str, seeds: Sequence[int], recipe: bool,
          extra: Sequence[str] = (), vary_data: bool = False) -> list[Job]:
   """Returns the runs of an experiment, in an order in which they can be made.
 
-  Args:
-    experiment: A key of `EXPERIMENTS`.
-    runs: The directory that will contain the run directories.
-    seeds: The seeds of each variant.
-    recipe: Whether the runs have the recipe under the variant's settings.
-    extra: Flags for every run.
-    vary_data: Whether goal examples and held-out instructions vary with the
-      seed.
+  `runs` will contain their directories, and all have the `extra` flags. With
+  `vary_data`, goal examples and held-out instructions vary with the seed.
   """
   return [
       _job(name, seed, runs, recipe, [*extra, *(
