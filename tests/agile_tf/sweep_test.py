@@ -218,6 +218,19 @@ class SweepTest(parameterized.TestCase):
     self.assertIn('the same command resumes it',
                   made.problems[self._job.run_dir])
 
+  def test_in_a_terminal_the_table_is_drawn_in_place(self):
+    made = sweep.Sweep(
+        experiments.jobs('figure5', self._runs, [0], False), [])
+    made.states[f'{self._runs}/immovable_seed0'] = 'started'
+    with (contextlib.redirect_stdout(io.StringIO()) as output,
+          mock.patch.object(output, 'isatty', return_value=True)):
+      made.show()
+      made.show()
+    _, first, second = output.getvalue().split('\x1b[H\x1b[J')
+    self.assertEqual(first, second)
+    self.assertEqual([line.split()[-1] for line in first.splitlines()],
+                     ['state', 'started', 'waiting'])
+
   def test_prints_lines_for_a_shell(self):
     result = self._call('figure5', '--seeds=2', '--first_seed=3', '--recipe',
                         '--commands', '--set=policy_threads=3')

@@ -12,12 +12,11 @@ class CurvesTest(absltest.TestCase):
   def test_reads_a_file_and_a_run_without_an_unfinished_row(self):
     folder = self.create_tempdir()
     file = folder.create_file(
-        'metrics.csv', 'steps,success_rate,entropy\n10,,1.5\n20,0.25,1\n30,0.')
+        'metrics.csv', 'steps,success_rate\n10,\n20,0.25\n30,0.')
     for path in folder.full_path, file.full_path:
       curve = curves.read(path)
       np.testing.assert_array_equal(curve['steps'], [10, 20])
       np.testing.assert_array_equal(curve['success_rate'], [np.nan, .25])
-      np.testing.assert_array_equal(curve['entropy'], [1.5, 1])
 
   def test_best_is_at_the_step_of_a_row(self):
     steps = np.array([10_020., 20_010., 30_015.])
