@@ -159,7 +159,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         ('relations', 'remark_all_workers', 'remark_no_column_norms',
          'remark_probability', 'remark_log', 'remark_gail'),
         ('relations', 'remark_all_workers', 'remark_column_norms',
-         'remark_probability', 'remark_gail')),
+         'remark_probability', 'remark_log', 'remark_gail')),
     'evening': Experiment(
         'Ours: all 990 instructions in an evening', ('relations_evening',), (),
         seeds=2),
