@@ -133,15 +133,38 @@ def _label(name: str, run: results.Run) -> str:
 
 def _curves(runs: _Runs, names: Collection[str], column: str
            ) -> Iterator[results.Line]:
+  """Yields the lines of variants in a column; all seeds have equal intervals.
+
+  With the paper's curve, runs that are long enough also have their averages
+  over its window.
+  """
   longest = max(
       (run.curve['steps'][-1] for name in names for run in runs[name]),
       default=0)
   for name in names:
-    label, published = _label(name, runs[name][0]), paper.curve(name, column)
+    of_variant, published = runs[name], paper.curve(name, column)
+    label = _label(name, of_variant[0])
     if published is not None and (
-        not runs[name][0].has_papers_job or longest < published.steps[0]):
+        not of_variant[0].has_papers_job or longest < published.steps[0]):
       published = None
-    yield from results.curve_lines(label, runs[name], column, published)
+    edges = curves.intervals(
+        max(run.curve['steps'][-1] for run in of_variant),
+        max(len(run.curve['steps']) for run in of_variant))
+    begins, ends = edges[:-1], edges[1:]
+    for run in of_variant:
+      yield results.Line.of(label, results.OURS, run.seed, column, ends,
+                            curves.averaged(run.curve, column, begins, ends))
+      if published is not None:
+        # 1 % may be missing: the first rows have no episode, and the last row
+        # ends where it can.
+        yield results.Line.of(
+            label, results.AVERAGED, run.seed, column, ends, curves.averaged(
+                run.curve, column, ends - published.window, ends, least=0.99))
+      evaluation = run.evaluations.get('evaluation', {})
+      if column == _SUCCESS and 'steps' in evaluation:
+        yield results.Line.of(
+            label, results.EVALUATED, run.seed, column, evaluation['steps'],
+            *results.rate(evaluation, 'all'))
     if published is not None:
       shown = published.steps <= 2 * longest
       yield results.Line.of(

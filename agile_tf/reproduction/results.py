@@ -1,6 +1,6 @@
 """Runs by variant, and the lines that figures show of them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 import csv
 import itertools
 import os
@@ -13,7 +13,6 @@ import numpy as np
 from agile_tf import config as config_lib
 from agile_tf.reproduction import curves
 from agile_tf.reproduction import experiments
-from agile_tf.reproduction import paper
 from gridlu import files
 from gridlu import program
 
@@ -121,31 +120,6 @@ class Line(NamedTuple):
         *(np.atleast_1d(np.asarray(a, float)) for a in (x, y, low, high))), 1)
     return cls(agent, source, str(seed), column,
                points[np.isfinite(points[:, 1])])
-
-
-def curve_lines(agent: str, runs: Sequence[Run], column: str,
-                published: paper.Curve | None = None) -> Iterator[Line]:
-  """Yields the lines of a variant's runs in a column of metrics.csv.
-
-  All seeds have the same intervals. With the published curve, runs that are
-  long enough also have their averages over its window.
-  """
-  edges = curves.intervals(
-      max(run.curve['steps'][-1] for run in runs),
-      max(len(run.curve['steps']) for run in runs))
-  begins, ends = edges[:-1], edges[1:]
-  for run in runs:
-    yield Line.of(agent, OURS, run.seed, column, ends,
-                  curves.averaged(run.curve, column, begins, ends))
-    if published is not None:
-      # 1 % may be missing: the first rows have no episode, and the last row
-      # ends where it can.
-      yield Line.of(agent, AVERAGED, run.seed, column, ends, curves.averaged(
-          run.curve, column, ends - published.window, ends, least=0.99))
-    evaluation = run.evaluations.get('evaluation', {})
-    if column == 'success_rate' and 'steps' in evaluation:
-      yield Line.of(agent, EVALUATED, run.seed, column, evaluation['steps'],
-                    *rate(evaluation, 'all'))
 
 
 def rate(evaluation: dict[str, Any], group: str) -> tuple[float, ...]:

@@ -9,7 +9,6 @@ import numpy as np
 from agile_tf import config as config_lib
 from agile_tf.reproduction import results
 from gridlu import program
-from tests.agile_tf import finished
 
 
 class LoadTest(absltest.TestCase):
@@ -73,41 +72,6 @@ class LoadTest(absltest.TestCase):
 
 
 class LinesTest(absltest.TestCase):
-
-  def _curves(self, *runs, column='entropy'):
-    return list(results.curve_lines('AGILE', runs, column))
-
-  def test_seeds_have_the_same_intervals(self):
-    rng = np.random.default_rng(0)
-    steps = [10 * np.arange(1, 41) + rng.integers(0, 5, 40) for _ in range(3)]
-    lines = self._curves(*(
-        finished.run(seed=i, steps=steps[i], entropy=[value] * 40)
-        for i, value in enumerate((.2, .5, .8))))
-    x, y = results.stack(lines)
-    np.testing.assert_allclose(x, np.linspace(0, max(map(max, steps)), 41)[1:])
-    np.testing.assert_allclose(y.T, [[.2, .5, .8]] * 40)
-
-  def test_a_seed_is_missing_where_it_has_no_value(self):
-    x, y = results.stack(self._curves(
-        finished.run(entropy=[1, 2, 3, 4]), finished.run(entropy=[3, np.nan])))
-    np.testing.assert_allclose(x, [10, 20, 30, 40])
-    np.testing.assert_allclose(
-        y, [[1, 2, 3, 4], [3, np.nan, np.nan, np.nan]])
-
-  def test_evaluations_have_their_interval_if_it_is_known(self):
-    success = {'all': {'rate': .5, 'interval': [.4, .7]}}
-    for evaluations, expected in (
-        ({'evaluation': {'steps': 30, 'success': success}}, [30, .5, .4, .7]),
-        ({'evaluation': {'steps': 30, 'success': {'all': {'rate': .5}}}},
-         [30, .5, np.nan, np.nan]),
-        ({'evaluation': {'success': success}}, None), ({}, None)):
-      lines = self._curves(
-          finished.run(success_rate=[.1])._replace(evaluations=evaluations),
-          column='success_rate')
-      found = [line.points for line in lines
-               if line.source == results.EVALUATED]
-      np.testing.assert_array_equal(found, [] if expected is None else [
-          [expected]])
 
   def test_lines_are_written_and_read(self):
     path = os.path.join(self.create_tempdir().full_path, 'figure.csv')
