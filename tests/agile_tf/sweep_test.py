@@ -70,11 +70,6 @@ class SweepTest(parameterized.TestCase):
   def setUp(self):
     super().setUp()
     self._runs = self.create_tempdir().full_path
-    run_dir = os.path.join(self._runs, 'relations_seed0')
-    self._job = experiments.Job(
-        'relations', 0, run_dir, tiny.flags(run_dir=run_dir),
-        {os.path.join(run_dir, 'all.json'): [
-            f'--run_dir={run_dir}', '--episodes=4', '--json']})
 
   def _call(self, *arguments):
     return programs.call(sweep, *arguments, f'--runs={self._runs}')
@@ -123,7 +118,7 @@ class SweepTest(parameterized.TestCase):
       status = self._call('figure5', '--seeds=1', '--status').stdout
       self.assertIn('waiting', status)
 
-  def _pretend(self, name, changes=None, rates='0.5'):
+  def _pretend(self, name, changes=None):
     """Writes a finished run of a variant."""
     run_dir = os.path.join(self._runs, f'{name}_seed0')
     os.makedirs(os.path.join(run_dir, 'checkpoints'))
@@ -134,7 +129,7 @@ class SweepTest(parameterized.TestCase):
         dataclasses.asdict(config), os.path.join(run_dir, 'config.json'))
     with open(os.path.join(run_dir, 'metrics.csv'), 'w',
               encoding='utf-8') as file:
-      file.write(f'steps,success_rate\n10,{rates}\n20,\n')
+      file.write('steps,success_rate\n10,0.5\n20,\n')
     return job._replace(evaluations={})
 
   def test_a_run_with_other_settings_is_not_the_same(self):
@@ -209,14 +204,14 @@ class SweepTest(parameterized.TestCase):
     self.assertEqual(set(made.states.values()), {'stopped'})
 
   def test_a_run_that_something_else_stops_is_not_made_forever(self):
-    made = sweep.Sweep([self._job], [])
+    job, _ = experiments.jobs('figure5', self._runs, [0], False)
+    made = sweep.Sweep([job], [])
     pool = _Pool(1)
     with (contextlib.redirect_stdout(io.StringIO()),
           mock.patch.object(time, 'sleep')):
       made.carry_out(pool)
     self.assertLen(pool.started, 1)
-    self.assertIn('the same command resumes it',
-                  made.problems[self._job.run_dir])
+    self.assertIn('the same command resumes it', made.problems[job.run_dir])
 
   def test_in_a_terminal_the_table_is_drawn_in_place(self):
     made = sweep.Sweep(
