@@ -3,7 +3,7 @@
 Flags, a run's `config.json` and the comparison with the paper's table are all
 made from `Config`. Where the paper states a value for AGILE on
 GridLU-Relations, that is the default (lambda is the exception). The other
-defaults are our choices; launch/README.md lists them. Only `define_flags`
+defaults are our choices; launch/DIFFERENCES.md lists them. Only `define_flags`
 defines these flags, and only `from_flags` reads them.
 """
 

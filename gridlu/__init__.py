@@ -1,11 +1,4 @@
-"""GridLU: a small block world and its instruction language.
-
-`GridLU` is the environment and `satisfied` the ground truth. The README beside
-this file lists the modules. If Gymnasium is installed, importing this package
-registers the environments with it.
-
-Imports neither `agile_tf` nor TensorFlow nor Sonnet.
-"""
+"""GridLU: a small block world and its instruction language; see the README."""
 
 __version__ = '0.2.0.dev0'  # Of both packages; setup.cfg reads it here.
 
@@ -22,8 +15,7 @@ from gridlu.environment import GridLU
 from gridlu.tasks import satisfied
 
 with contextlib.suppress(ImportError):  # Gymnasium is not installed.
-  from gridlu import gym_registration
-  gym_registration.register()
+  from gridlu import gym  # noqa: F401  It registers the environments.
 
 __all__ = ('GridLU', 'arrangements', 'environment', 'language', 'relations',
            'rendering', 'satisfied', 'tasks', 'world')

@@ -6,9 +6,6 @@ evaluation: do not train with it. An instruction holds if the blocks that fit
 its description (with SCENE: all blocks) are exactly four and stand in one of
 its word's placements: any position on the board, turned and mirrored in any
 way.
-
-`satisfied` takes any array module, like every function of `world`. The
-generators use NumPy and draw whole batches.
 """
 
 from collections.abc import Sequence
@@ -86,11 +83,7 @@ _FITS = np.array([
 
 
 def encode(instructions: Sequence[language.Instruction]) -> np.ndarray:
-  """Encodes instructions for `satisfied`, int32 [N, 2].
-
-  A code has the word (index into `language.ARRANGEMENTS`), and the colour or -1
-  for any.
-  """
+  """Encodes instructions, int32 [N, 2]: word, and colour or -1 for any."""
   codes = np.zeros((len(instructions), CODE_SIZE), np.int32)
   for i, instruction in enumerate(instructions):
     if not isinstance(instruction, language.Arrangement):
@@ -108,10 +101,7 @@ def encode(instructions: Sequence[language.Instruction]) -> np.ndarray:
 
 def satisfied(codes: world.Array, states: world.State,
               xp: world.ArrayModule = np) -> world.Array:
-  """Returns which states satisfy their instruction, bool: for evaluation.
-
-  The batch dimensions of codes (see `encode`) and states broadcast together.
-  """
+  """Returns which states satisfy their instruction, bool: for evaluation."""
   codes = xp.asarray(codes, np.int32)
   blocks = xp.asarray(states.blocks, np.int32)
   row = ((1 + codes[..., 1]) * world.NUM_BLOCK_CODES)[..., None, None]
@@ -120,12 +110,6 @@ def satisfied(codes: world.Array, states: world.State,
       axis=(-2, -1), dtype=np.int32)
   sets = xp.take(_SETS, codes[..., 0], axis=0)
   return xp.any(sets == cells[..., None], axis=-1)
-
-
-def _codes_of(instructions: Sequence[language.Instruction] | None
-             ) -> np.ndarray:
-  """Returns the encoded instructions, all 36 for None."""
-  return encode(language.chosen(instructions, all_instructions()))
 
 
 def groups(instruction: language.Instruction,
@@ -139,15 +123,9 @@ def groups(instruction: language.Instruction,
 
 def _propose(rng: np.random.Generator, count: int, codes: np.ndarray
             ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-  """Draws instructions and the blocks that they need.
+  """Draws instructions, target blocks and distractors, int32 [N] each.
 
-  Half of the instructions name no colour and need four rects of one colour. The
-  other half name a colour and need four rects of it and four of another. If the
-  list has only one kind, all are of that kind.
-
-  Returns:
-    int32 [N], the instructions; int32 [N], the code of the target blocks; and
-    int32 [N], the code of the distractors, 0 where there are none.
+  The codes of distractors are 0 where there are none (see `instances`).
   """
   if count < 0:
     raise ValueError(f'count is {count}: expected at least 0.')
@@ -167,15 +145,6 @@ def _propose(rng: np.random.Generator, count: int, codes: np.ndarray
   return instruction, rect + color, np.where(is_plain, 0, rect + other)
 
 
-def _states(blocks: np.ndarray, agent: np.ndarray) -> world.State:
-  """Makes states from int [N, 25] blocks and int [N] cells of free agents."""
-  shape = (len(blocks), world.SIZE, world.SIZE)
-  return world.State(
-      blocks.reshape(shape).astype(np.int32),
-      np.stack(np.divmod(agent, world.SIZE), axis=-1).astype(np.int32),
-      np.zeros(len(blocks), np.bool_))
-
-
 def _put(board: np.ndarray, cells: np.ndarray, code: np.ndarray) -> None:
   """Puts blocks of one code [N] into cells of int [N, 25] boards."""
   np.put_along_axis(board, cells, code[:, None].astype(board.dtype), axis=1)
@@ -189,31 +158,30 @@ def instances(
 
   Half have four rects of one colour and an instruction that names no colour.
   The other half have four rects each of two colours, one of which the
-  instruction names. Blocks and agent are in different random cells. The agent
-  is free.
+  instruction names. If all instructions are of one kind, so are the instances.
+  Blocks and agent are in different random cells. The agent is free.
   """
-  instruction, target, distractor = _propose(
-      rng, count, _codes_of(instructions))
+  codes = encode(language.chosen(instructions, all_instructions()))
+  instruction, target, distractor = _propose(rng, count, codes)
   cells = np.argsort(rng.random((count, world.NUM_CELLS)), axis=1)
   board = np.zeros((count, world.NUM_CELLS), np.int32)
   _put(board, cells[:, :_FORM_SIZE], target)
   _put(board, cells[:, _FORM_SIZE:2 * _FORM_SIZE], distractor)
   return instances_lib.Instances(
-      instruction, _states(board, cells[:, 2 * _FORM_SIZE]))
+      instruction, world.free_agents(board, cells[:, 2 * _FORM_SIZE]))
 
 
 def goal_states(
     rng: np.random.Generator, count: int,
     instructions: Sequence[language.Instruction] | None = None
 ) -> instances_lib.Instances:
-  """Draws goal examples: pairs of an instruction and a goal state.
+  """Draws goal examples: instances whose targets stand in a form of the word.
 
-  Each is an instance (see `instances`) whose target blocks stand in a form of
-  the instruction's word. The form is drawn uniformly (Connected and
-  Disconnected have several), then its placement. Distractors are uniform over
-  the other cells. The agent is free and uniform over all 25 cells.
+  The form is drawn uniformly (Connected and Disconnected have several), then
+  its placement. Distractors are uniform over the other cells, and the free
+  agent over all.
   """
-  codes = _codes_of(instructions)
+  codes = encode(language.chosen(instructions, all_instructions()))
   instruction, target, distractor = _propose(rng, count, codes)
   form = np.zeros((count, _FORM_SIZE), np.int32)
   uniform = rng.random((2, count))
@@ -234,4 +202,4 @@ def goal_states(
   _put(board, others, distractor)
   _put(board, form, target)
   agent = rng.integers(world.NUM_CELLS, size=count)
-  return instances_lib.Instances(instruction, _states(board, agent))
+  return instances_lib.Instances(instruction, world.free_agents(board, agent))

@@ -17,8 +17,7 @@ from gridlu import world
 
 # How many instances are drawn at a time. They are served one by one.
 _BLOCK = 256
-# How many blocks are drawn at most until enough starts do not satisfy their
-# instruction.
+# Blocks that are drawn at most for one of unsolved starts.
 _ROUNDS = 1000
 
 
@@ -49,11 +48,7 @@ def set_up(
   if not isinstance(physics, world.Physics):
     raise ValueError(f'physics is {physics!r}: expected a world.Physics, '
                      'such as world.IMMOVABLE_RED_RECTS.')
-  parsed = (found.instructions() if instructions is None else
-            language.checked_list(instructions))
-  if not parsed:
-    raise ValueError('instructions is empty: expected at least one, or None '
-                     "for all of the task's.")
+  parsed = language.chosen(instructions, found.instructions())
   return Setup(
       found, parsed, tuple(str(i) for i in parsed), found.encode(parsed),
       operator.index(episode_length), physics,
@@ -68,7 +63,10 @@ Draw = Callable[
 
 
 class Supply:
-  """Draws instances a block at a time and serves them in order."""
+  """Draws instances a block at a time and serves them in order.
+
+  `block` is the size of a block, and `draw` may replace the task's generator.
+  """
 
   def __init__(self, setup: Setup, seed: int | None, block: int,
                draw: Draw | None = None):
@@ -110,10 +108,7 @@ class Supply:
     self._served = 0
 
   def take(self, count: int) -> instances.Instances:
-    """Returns views of the next instances.
-
-    `count` has to be the same each time and to divide the size of a block.
-    """
+    """Returns the next instances; `count` always divides a block's size."""
     if self._served == self._size:
       self._draw()
     chosen = slice(self._served, self._served + count)
@@ -137,17 +132,11 @@ class GridLU(dm_env.Environment):
   """One GridLU board with an instruction, as a `dm_env` environment.
 
   An observation is `{'image': uint8 [56, 56, 3], 'instruction': str}`, an
-  action a number from 0 to 5 (see `world.Action`). The reward in
-  GridLU-Relations is the ground truth: 1.0 if the state after the action
-  satisfies the instruction, else 0.0. In GridLU-Arrangements it is always 0.0
-  unless `rewarded` is true. An episode does not end when the goal is reached:
-  it always has 30 steps in Relations (31 time steps with the first) and 45 in
-  Arrangements. It succeeds if its last state satisfies the instruction.
-
-  Attributes:
-    instructions: The instructions that episodes are drawn from.
-    physics: Which blocks can be moved.
-    episode_length: Steps of an episode.
+  action a number from 0 to 5 (see `world.Action`). The reward is the ground
+  truth: 1.0 if the state after the action satisfies the instruction, else 0.0.
+  In GridLU-Arrangements it is always 0.0 unless `rewarded` is true. An episode
+  does not end when the goal is reached, and succeeds if its last state
+  satisfies the instruction. `instructions` are those to draw from.
   """
 
   def __init__(
@@ -162,19 +151,15 @@ class GridLU(dm_env.Environment):
     Args:
       task: A name in `tasks.TASKS`.
       seed: Determines what the environment draws; None for a random seed.
-      episode_length: Steps of an episode; None for the task's (the paper's 30
-        or 45).
-      instructions: The instructions to draw from, as strings or instructions;
-        None for all of the task's.
+      episode_length: Steps of an episode; None for the task's.
+      instructions: Those to draw from, or their texts; None for all.
       physics: Which blocks can be moved.
       truncate: Whether the end of an episode is a truncation (discount 1: a
         learner bootstraps from the last state) or a termination (discount 0).
       rewarded: Whether the reward is the ground truth, or always 0; None for
-        the task's default. The paper has no ground truth for Arrangements. Our
-        checker is for evaluation, not for training.
-      draw: Draws the episodes' instances, such as a `near_goals.NearGoals`;
-        None for the task's. It is given a generator, a count, the instructions
-        and the physics. An instance has an index into these instructions.
+        the task's default. Do not train with our checker of Arrangements.
+      draw: Draws the episodes' instances; None for the task's generator. An
+        instance has an index into the instructions that `draw` is given.
       solved_starts: Whether an episode may begin in a state that satisfies its
         instruction. If not, as the paper's curves suggest, such instances are
         drawn again, but not those of `draw`, nor those of a task without a
@@ -187,6 +172,7 @@ class GridLU(dm_env.Environment):
     self.episode_length = self._setup.episode_length
     self._truncate = truncate
     self._supply = Supply(self._setup, seed, _BLOCK, draw)
+    self._checksum = zlib.crc32('\n'.join(self._setup.texts).encode())
     # The current episode; there is no state before the first reset.
     self._start: world.State | None = None
     self._state: world.State | None = None
@@ -216,10 +202,6 @@ class GridLU(dm_env.Environment):
       raise RuntimeError('There is no episode yet: call reset() first.')
     return self._state
 
-  def _observation(self) -> dict[str, Any]:
-    return {'image': rendering.render(self._current_state()),
-            'instruction': self._setup.texts[self._index]}
-
   def reset(self) -> dm_env.TimeStep:
     """Starts an episode with the next instance; see the base class."""
     instruction, state = self._supply.take(1)
@@ -236,10 +218,7 @@ class GridLU(dm_env.Environment):
     return self._time_step(0.0)
 
   def step(self, action) -> dm_env.TimeStep:
-    """Takes an action, from 0 to 5 (see `world.Action`).
-
-    After an episode's last step, ignores it and starts the next episode.
-    """
+    """Takes an action; after an episode's last step, starts the next one."""
     if self._ended:
       return self.reset()
     try:
@@ -257,7 +236,8 @@ class GridLU(dm_env.Environment):
 
   def _time_step(self, reward: float) -> dm_env.TimeStep:
     """Returns the current time step; an episode's first has no reward."""
-    observation = self._observation()
+    observation = {'image': rendering.render(self._current_state()),
+                   'instruction': self._setup.texts[self._index]}
     if not self._num_steps:
       return dm_env.restart(observation)
     if not self._ended:
@@ -279,16 +259,8 @@ class GridLU(dm_env.Environment):
   def reward_spec(self) -> specs.BoundedArray:
     return specs.BoundedArray((), float, 0, 1, name='reward')
 
-  def _checksum(self) -> int:
-    """Returns a checksum of the list of instructions."""
-    return zlib.crc32('\n'.join(self._setup.texts).encode())
-
   def get_state(self) -> dict[str, Any]:
-    """Returns the state of the episode and of the generator.
-
-    JSON can hold it. It is for `set_state` of an environment with the same
-    arguments. The seed may differ.
-    """
+    """Returns the state of episode and generator, which JSON can hold."""
     def packed(state: world.State | None) -> list[int] | None:
       return None if state is None else [int(x) for x in world.pack(state)]
 
@@ -297,23 +269,21 @@ class GridLU(dm_env.Environment):
         'board': packed(self._state),
         'start': packed(self._start),
         'instruction': self._index,
-        'instructions': self._checksum(),
+        'instructions': self._checksum,
         'solved_starts': self._setup.solved_starts,
         'num_steps': self._num_steps,
         'ended': self._ended,
     }
 
   def set_state(self, state: dict[str, Any]) -> dm_env.TimeStep:
-    """Restores what `get_state` returned.
+    """Restores what `get_state` returned, and returns its time step.
 
-    Returns:
-      The time step of that state, with a reward of 0 unless it is an episode's
-      first. It has no observation if there was no episode yet.
+    The reward is 0; there is no observation before the first reset.
     """
-    if state['instructions'] != self._checksum():
+    if state['instructions'] != self._checksum:
       raise ValueError(
           f'the state has {state["instructions"]} as checksum of the '
-          f'instructions, this environment {self._checksum()}: make it with '
+          f'instructions, this environment {self._checksum}: make it with '
           'the same instructions in the same order.')
     solved_starts = state['solved_starts']
     if solved_starts != self._setup.solved_starts:

@@ -14,15 +14,9 @@ from gridlu import program
 
 
 def check_output(flag: str, path: str, suffix: str = '') -> None:
-  """Checks that the file that a flag names can be written.
+  """Raises a `UserError` if the file that a flag names cannot be written.
 
-  Args:
-    flag: The flag, without its dashes.
-    path: The file. Its folder must exist.
-    suffix: The end that its name must have, such as '.gif'; '' for any.
-
-  Raises:
-    UserError: The file cannot be written.
+  Its name must end in `suffix`, such as '.gif', and its folder must exist.
   """
   folder = os.path.dirname(path) or '.'
   if not path or not path.lower().endswith(suffix) or os.path.isdir(path):
@@ -44,8 +38,7 @@ def check_output(flag: str, path: str, suffix: str = '') -> None:
 def replacing(path: str, mode: str = 'w') -> Iterator[IO]:
   """Opens a file that replaces `path` when it is complete and on disk.
 
-  An error leaves `path` unchanged. Mode 'w' is for text in UTF-8, 'wb' for
-  bytes.
+  An error leaves `path` unchanged. Text is in UTF-8.
   """
   _remove_left_overs(path)
   # No other process uses this name.

@@ -24,6 +24,7 @@ Files of GridLU hold `states` instead of `images`: uint8 [N, 27], as
              images=np.stack([open_1, open_2, closed]))
 """
 
+import collections
 from collections.abc import Sequence
 import dataclasses
 import os
@@ -43,8 +44,7 @@ from gridlu import world
 FORMAT = 'gridlu.goal_dataset'
 VERSION = 1
 # A file's arrays may take this many bytes, and this many times its own size on
-# top, so that a small file cannot fill the memory. Images of GridLU compress to
-# a 110th.
+# top. Images of GridLU compress to a 110th.
 _MOST_BYTES, _MOST_TIMES = 2**28, 300
 
 
@@ -52,29 +52,35 @@ _MOST_BYTES, _MOST_TIMES = 2**28, 300
 class GoalDataset:
   """N pairs of instruction and goal state.
 
-  Attributes:
-    instructions: The M instructions, without duplicates.
-    instruction: int32 [N], each example's index in `instructions`.
-    states: uint8 [N, 27], packed GridLU states (see `world.pack`), or None.
-    images: uint8 [N, H, W, 3], or None. Exactly one of the two is given.
-
-  Raises:
-    UserError: An attribute is not as described.
+  Anything else than what the comments say is a `ValueError`.
   """
-  instructions: tuple[str, ...]
-  instruction: np.ndarray
+  instructions: tuple[str, ...]  # [M], different ones.
+  instruction: np.ndarray  # int32 [N], each example's index in `instructions`.
+  # Exactly one of the two: packed GridLU states (see `world.pack`), uint8
+  # [N, 27], or images, uint8 [N, H, W, 3].
   states: np.ndarray | None = None
   images: np.ndarray | None = None
 
   def __post_init__(self):
     index = np.asarray(self.instruction)
     _check_instructions(self.instructions)
-    _check_shapes(index, self.states, self.images)
+    if index.ndim != 1 or not np.issubdtype(index.dtype, np.integer) or (
+        not len(index)):
+      raise ValueError(
+          f'instruction is {index.dtype} {list(index.shape)}: expected whole '
+          'numbers [N], for one example or more')
+    if (self.states is None) == (self.images is None):
+      raise ValueError(
+          f'{"neither" if self.states is None else "both"} of states and '
+          'images given: expected one of them')
+    name = 'images' if self.states is None else 'states'
+    row = [None, None, 3] if self.states is None else [world.PACKED_SIZE]
+    archives.expect(vars(self), name, np.uint8, [len(index), *row])
     bad = np.flatnonzero((index < 0) | (index >= len(self.instructions)))
     if bad.size:
-      raise program.UserError(
+      raise ValueError(
           f'instruction[{bad[0]}] is {index[bad[0]]}: expected an index into '
-          f'the {len(self.instructions)} instructions, counted from 0.')
+          f'the {len(self.instructions)} instructions, counted from 0')
     if self.states is not None:
       _check_states(self.states)
     object.__setattr__(self, 'instruction', index.astype(np.int32))
@@ -84,50 +90,16 @@ class GoalDataset:
 
 
 def _check_instructions(texts: Sequence[str]) -> None:
-  seen: set[str] = set()
   for i, text in enumerate(texts):
     if not isinstance(text, str) or not text.strip():
-      raise program.UserError(f'instructions[{i}] is {text!r}: expected a '
-                              'string that is not empty.')
-    if text in seen:
-      raise program.UserError(
+      raise ValueError(f'instructions[{i}] is {text!r}: expected a string that '
+                       'is not empty')
+  for text, count in collections.Counter(texts).most_common(1):
+    if count > 1:
+      raise ValueError(
           f'instructions has {text!r} more than once: expected different '
           'ones. np.unique(strings, return_inverse=True) makes instructions '
-          'and instruction out of one string an example.')
-    seen.add(text)
-
-
-def _check_shapes(index: np.ndarray, states: np.ndarray | None,
-                  images: np.ndarray | None) -> None:
-  """Checks the kinds and shapes of the arrays of N rows."""
-  if index.ndim != 1 or not np.issubdtype(index.dtype, np.integer):
-    raise program.UserError(
-        f'instruction is {index.dtype} {list(index.shape)}: expected whole '
-        'numbers, [N].')
-  count = len(index)
-  if not count:
-    raise program.UserError('the data set is empty: expected one example or '
-                            'more.')
-  if (states is None) == (images is None):
-    raise program.UserError(
-        f'{"neither" if states is None else "both"} of states and images '
-        'given: expected one of them.')
-  if states is not None and (states.dtype != np.uint8 or
-                             states.shape != (count, world.PACKED_SIZE)):
-    raise program.UserError(
-        f'states is {states.dtype} {list(states.shape)}: expected uint8 '
-        f'[{count}, {world.PACKED_SIZE}], a row for each of instruction. '
-        'world.pack makes such rows.')
-  if images is not None:
-    if images.ndim != 4 or images.shape[-1] != 3 or images.dtype != np.uint8:
-      raise program.UserError(
-          f'images is {images.dtype} {list(images.shape)}: expected uint8 '
-          '[N, H, W, 3], from 0 to 255. Scale images from 0 to 1 with '
-          'np.round(255 * images).astype(np.uint8).')
-    if len(images) != count:
-      raise program.UserError(
-          f'images has length {len(images)} and instruction {count}: '
-          'expected one instruction for each image.')
+          'and instruction out of one string an example')
 
 
 def _check_states(states: np.ndarray) -> None:
@@ -135,59 +107,43 @@ def _check_states(states: np.ndarray) -> None:
   limits = np.array([world.NUM_BLOCK_CODES] * world.NUM_CELLS +
                     [world.NUM_CELLS, 2])
   for row, column in np.argwhere(states >= limits):
-    raise program.UserError(
+    raise ValueError(
         f'states[{row}, {column}] is {states[row, column]}: expected less than '
-        f'{limits[column]}. world.pack makes such rows.')
+        f'{limits[column]}, as world.pack makes them')
   here = states[np.arange(len(states)), states[:, world.NUM_CELLS]]
   for row in np.flatnonzero((here == 0) & (states[:, -1] > 0)):
-    raise program.UserError(
+    raise ValueError(
         f'states[{row}] has an agent that carries a block, and its cell '
-        f'{states[row, world.NUM_CELLS]} has none: expected one there.')
+        f'{states[row, world.NUM_CELLS]} has none: expected one there')
 
 
 def save(path: str | os.PathLike, dataset: GoalDataset) -> None:
   """Writes a data set to a file, which replaces an existing one at once."""
-  arrays = {
-      'format': np.array(FORMAT),
-      'version': np.array(VERSION),
-      'instructions': np.array(dataset.instructions, np.str_),
-      'instruction': dataset.instruction,
-  }
-  if dataset.states is not None:
-    arrays['states'] = dataset.states
-  if dataset.images is not None:
-    arrays['images'] = dataset.images
+  arrays = {name: value for name, value in vars(dataset).items()
+            if value is not None}
+  arrays['instructions'] = np.array(dataset.instructions, np.str_)
   with files.replacing(os.fspath(path), 'wb') as file:
-    np.savez_compressed(file, allow_pickle=False, **arrays)
+    np.savez_compressed(file, allow_pickle=False, format=np.array(FORMAT),
+                        version=np.array(VERSION), **arrays)
 
 
 def _from_arrays(arrays: dict[str, np.ndarray]) -> GoalDataset:
-  """Checks a file's arrays and makes a data set of them."""
+  """Makes a data set of a file's arrays."""
   required = {'format', 'version', 'instructions', 'instruction'}
-  missing = sorted(required - set(arrays))
-  if missing:
-    raise program.UserError(
-        f'it has no {", ".join(missing)}, only '
-        f'{", ".join(sorted(arrays)) or "nothing"}: expected '
-        f'{", ".join(sorted(required))} and either states or images.')
-  unknown = sorted(set(arrays) - required - {'states', 'images'})
-  if unknown:
-    raise program.UserError(f'it has {", ".join(unknown)}, which the format '
-                           'does not know: leave it out.')
-  if arrays['format'].shape or str(arrays['format']) != FORMAT:
-    raise program.UserError(f'format is {arrays["format"]}: expected '
-                           f'{FORMAT!r}.')
-  version = arrays['version']
-  if version.shape or not np.issubdtype(version.dtype, np.integer) or (
-      version != VERSION):
-    raise program.UserError(
-        f'version is {version}: this program reads version {VERSION}. Make '
-        'the file again, or use the program that made it.')
+  if not required <= set(arrays) <= required | {'states', 'images'}:
+    raise ValueError(
+        f'it has {", ".join(sorted(arrays)) or "nothing"}: expected '
+        f'{", ".join(sorted(required))} and either states or images')
+  kind = str(arrays['format']), str(arrays['version'])
+  if kind != (FORMAT, str(VERSION)):
+    raise ValueError(
+        f'format is {kind[0]} and version is {kind[1]}: this program reads '
+        f'{FORMAT!r} of version {VERSION}')
   texts = arrays['instructions']
   if len(texts.shape) != 1 or texts.dtype.kind != 'U':
-    raise program.UserError(
+    raise ValueError(
         f'instructions is {texts.dtype} {list(texts.shape)}: expected '
-        'strings [M]. np.array(list_of_str) makes such an array.')
+        'strings [M]. np.array(list_of_str) makes such an array')
   return GoalDataset(
       tuple(map(str, texts)), arrays['instruction'],
       arrays.get('states'), arrays.get('images'))
@@ -198,33 +154,13 @@ def load(path: str | os.PathLike,
   """Reads a data set, whose goal states must have a shape if it is given.
 
   Raises:
-    UserError: There is no such file, it cannot be read or it is not in the
-      format.
+    UserError: The file cannot be read, or it is not in the format.
   """
   path = os.fspath(path)
   try:
-    if not os.path.isfile(path) and os.path.exists(path):
-      raise program.UserError(
-          'this is no file. Expected what np.savez writes.')
     with open(path, 'rb') as file:
-      content = file.read()
-    try:
-      arrays = archives.load(
-          content, _MOST_BYTES + _MOST_TIMES * len(content))
-    except ValueError as error:
-      raise program.UserError(
-          f'not a whole .npz file of plain arrays ({error}). Expected what '
-          'np.savez writes, without arrays of objects; make or copy the file '
-          'again.') from error
-    dataset = _from_arrays(arrays)
-    examples = dataset.images if dataset.states is None else dataset.states
-    assert examples is not None
-    if shape is not None and examples.shape[1:] != tuple(shape):
-      raise program.UserError(
-          f'a goal example has the shape {list(examples.shape[1:])}; this '
-          f'world needs uint8 {list(shape)}. Write the file again with what '
-          'this world observes (gridlu/goal_dataset.py says how).')
-    return dataset
+      dataset = _from_arrays(archives.load(
+          file, _MOST_BYTES + _MOST_TIMES * os.path.getsize(path)))
   except FileNotFoundError as error:
     raise program.UserError(
         f'{path}: there is no such file. "python -m gridlu.goal_dataset '
@@ -235,8 +171,18 @@ def load(path: str | os.PathLike,
         f'{path}: the system cannot read it '
         f'({str(error) or type(error).__name__}); the file itself may be whole.'
     ) from error
-  except program.UserError as error:
-    raise program.UserError(f'{path}: {error}') from error
+  except ValueError as error:
+    raise program.UserError(
+        f'{path}: not a whole file of goal examples ({error}). '
+        'gridlu/goal_dataset.py says what it has to contain.') from error
+  examples = dataset.images if dataset.states is None else dataset.states
+  assert examples is not None
+  if shape is not None and examples.shape[1:] != tuple(shape):
+    raise program.UserError(
+        f'{path}: a goal example has the shape {list(examples.shape[1:])}; '
+        f'this world needs uint8 {list(shape)}. Write the file again with what '
+        'this world observes.')
+  return dataset
 
 
 def generate(
@@ -246,28 +192,20 @@ def generate(
 ) -> GoalDataset:
   """Draws a data set of packed GridLU goal states.
 
-  Args:
-    task: A name in `tasks.TASKS`.
-    count: How many examples. Relations needs about 131,072 (figure 7). The
-      paper uses 100,000 for Arrangements (section 3.4).
-    seed: Determines the examples.
-    instructions: The instructions to draw from; None for all of the task's. The
-      data set has those that occur.
-    carrying: Of the goal states where the agent is on a block, the share in
-      which it carries that block. In the paper it never does in Arrangements;
-      for Relations the paper does not say.
+  It has those of the instructions that occur. Relations needs about 131,072
+  examples (figure 7); the paper uses 100,000 for Arrangements (section 3.4).
 
-  Raises:
-    ValueError: An argument is not as described, or `instructions` is empty or
-      does not fit the task.
+  `carrying` is the share, of the goal states where the agent is on a block, in
+  which it carries that block. In the paper it never does in Arrangements; for
+  Relations the paper does not say.
   """
   kind = tasks.find(task)
   if count < 1:
     raise ValueError(f'count is {count}: expected at least 1.')
   if not 0 <= carrying <= 1:
     raise ValueError(f'carrying is {carrying}: expected a share, 0 to 1.')
-  parsed = (kind.instructions() if instructions is None else
-            tuple(dict.fromkeys(language.checked_list(instructions))))
+  parsed = tuple(dict.fromkeys(
+      language.chosen(instructions, kind.instructions())))
   rng = instances.generator(seed)
   drawn = kind.goal_states(rng, count, parsed)
   state = drawn.state
@@ -282,15 +220,7 @@ def generate(
 
 
 def violations(dataset: GoalDataset) -> int:
-  """Counts the GridLU states that do not satisfy their instruction.
-
-  Raises:
-    ValueError: The data set holds images, or its instructions do not all
-      belong to one task of GridLU.
-  """
-  if dataset.states is None:
-    raise ValueError('the data set holds images: only packed GridLU states '
-                     'can be checked against the ground truth.')
+  """Counts the packed states that do not satisfy their instruction."""
   parsed = [language.parse(i) for i in dataset.instructions]
   task = tasks.find(parsed[0].task)
   return int(np.sum(~task.satisfied(

@@ -1,19 +1,11 @@
-"""GridLU as a Gymnasium environment.
+"""GridLU as Gymnasium environments, for `pip install -e '.[gym]'`.
 
-Needs the package gymnasium (`pip install -e '.[gym]'`).
-
-    import gridlu
-    import gymnasium
     environment = gymnasium.make('GridLU-Relations-v0')
     environment = gymnasium.make('GridLU-Arrangements-v0')
 
-Or in one line, `gymnasium.make('gridlu.gym:GridLU-Relations-v0')`. Further
-arguments of `make` are those of `GridLUEnv`. `TokenInstruction` makes an
-environment for learners that cannot read text.
-
-Where `make_vec` has `vectorization_mode='async'`, add
-`vector_kwargs={'shared_memory': False}` or use tokens: Gymnasium (1.4) returns
-texts of blanks from memory that its processes share.
+Further arguments of `make` are those of `GridLUEnv`. Where Gymnasium does not
+know these names, because `gridlu` was not imported, write
+'gridlu.gym:GridLU-Relations-v0'. The README has what to mind with `make_vec`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,6 +14,7 @@ from typing import Any
 
 import gymnasium
 from gymnasium import spaces
+from gymnasium.envs import registration
 import numpy as np
 
 from gridlu import environment
@@ -45,14 +38,10 @@ def _caption_lines(task: tasks.Task) -> int:
 class GridLUEnv(gymnasium.Env[Observation, Any]):
   """`gridlu.GridLU` with Gymnasium's interface.
 
-  An observation is `{'image': uint8 [56, 56, 3], 'instruction': str}` and an
-  action a number from 0 to 5 (see `world.Action`). `reset(seed=...)` starts
-  the same episodes as a `gridlu.GridLU` with that seed. `info['is_success']`
-  says whether the current state satisfies the instruction; an episode succeeds
-  if its last state does.
-
-  Attributes:
-    task: The task.
+  Observations and actions are the same, and `reset(seed=...)` starts the same
+  episodes as a `gridlu.GridLU` with that seed. `info['is_success']` says
+  whether the state satisfies the instruction; an episode succeeds if its last
+  one does.
   """
 
   metadata: dict[str, Any] = {'render_modes': ['rgb_array'], 'render_fps': 4}
@@ -63,13 +52,7 @@ class GridLUEnv(gymnasium.Env[Observation, Any]):
       physics: world.Physics = world.NORMAL, truncate: bool = False,
       rewarded: bool | None = None, render_mode: str | None = None,
       solved_starts: bool = False):
-    """Makes an environment.
-
-    `truncate` says whether an episode's end is reported as `truncated` (a
-    learner bootstraps from the last state) or as `terminated`, and
-    `render_mode` is 'rgb_array' to make `render` return a picture, or None. The
-    other arguments are those of `gridlu.GridLU`.
-    """
+    """Takes those of `gridlu.GridLU`; `render` needs the mode 'rgb_array'."""
     if render_mode not in (None, *self.metadata['render_modes']):
       raise ValueError(f"render_mode is {render_mode!r}: expected 'rgb_array' "
                        'or None.')
@@ -78,12 +61,9 @@ class GridLUEnv(gymnasium.Env[Observation, Any]):
         physics=physics, truncate=truncate, rewarded=rewarded,
         solved_starts=solved_starts)
     self._environment = environment.GridLU(**self._arguments)
-    if instructions is not None:  # `reset` needs them again.
-      self._arguments['instructions'] = self._environment.instructions
     self._truncate = truncate
     self.render_mode = render_mode
-    # The image of the current state.
-    self._image: np.ndarray | None = None
+    self._image: np.ndarray | None = None  # Of the current state.
     self._ended = True
     # Of all the task's instructions: the space is the same for every list.
     self.task = tasks.find(task)
@@ -110,23 +90,14 @@ class GridLUEnv(gymnasium.Env[Observation, Any]):
   def reset(self, *, seed: int | None = None,
             options: dict[str, Any] | None = None
             ) -> tuple[Observation, dict[str, Any]]:
-    """Starts an episode.
-
-    Args:
-      seed: Determines this episode and those that follow; None to continue
-        with the last seed, or with a random one if there was none.
-      options: Ignored.
-    """
+    """Starts an episode; without a seed it goes on with the last one."""
     super().reset(seed=seed)
     if seed is not None:
       self._environment = environment.GridLU(seed=seed, **self._arguments)
     observation = self._environment.reset().observation
     self._image = observation['image']
     self._ended = False
-    return observation, self._info()
-
-  def _info(self) -> dict[str, Any]:
-    return {'is_success': self._environment.success}
+    return observation, {'is_success': self._environment.success}
 
   def step(
       self, action: int
@@ -138,13 +109,11 @@ class GridLUEnv(gymnasium.Env[Observation, Any]):
     self._image = step.observation['image']
     self._ended = step.last()
     return (step.observation, step.reward, self._ended and not self._truncate,
-            self._ended and self._truncate, self._info())
+            self._ended and self._truncate,
+            {'is_success': self._environment.success})
 
   def render(self) -> np.ndarray | None:
-    """Returns the image with the instruction below; None without a render mode.
-
-    It is uint8 [height, 464, 3]; all pictures of a task have the same size.
-    """
+    """Returns the image with its text below, uint8 [height, 464, 3]."""
     if self.render_mode is None:
       return None
     if self._image is None:
@@ -160,13 +129,9 @@ class TokenInstruction(
 
   `observation['instruction']` is int64 [L], for the L tokens of the task's
   longest instruction: their places in `tokens`, from 1, in the order of the
-  text and without brackets, Color, Shape and SCENE. Zeros fill the rest.
-  Learners that take a dict of arrays can then be used as they are. For those
-  that take one array, such as CleanRL's, wrap this in
+  text and without brackets, Color, Shape and SCENE. Zeros fill the rest. For
+  learners that take one array, wrap this in
   `gymnasium.wrappers.FlattenObservation`.
-
-  Attributes:
-    tokens: The task's tokens.
   """
 
   def __init__(self, env: gymnasium.Env):
@@ -202,3 +167,15 @@ def _in_order(tree: language.Tree) -> Iterator[str]:
       yield part
     else:
       yield from _in_order(part)
+
+
+def register() -> None:
+  """Registers an environment for each task, also for one added later."""
+  for name, task in tasks.TASKS.items():
+    if task.gym_id not in registration.registry:
+      registration.register(
+          id=task.gym_id, entry_point='gridlu.gym:GridLUEnv',
+          kwargs={'task': name})
+
+
+register()

@@ -13,22 +13,17 @@ object to AGENT only: 15 objects, 150 go-to and 840 bring-to instructions.
 GridLU-Arrangements has `<word>(AGENT, SCENE)` and `<word>(AGENT,
 Color(<color>, SCENE))`: 36 instructions.
 
-An instruction is built from the classes below, and `str` writes it as the paper
-does:
-
-    >>> str(NorthFrom(Color('red', Shape('circle', SCENE)), AGENT))
-    "NorthFrom(Color('red', Shape('circle', SCENE)), AGENT)"
-
-`parse` is the inverse of `str`. Both constructors and `parse` raise
-`InstructionError` for an instruction that is not in the grammar.
+`str` writes an instruction as the paper does, and `parse` is its inverse:
+`NorthFrom(Color('red', Shape('circle', SCENE)), AGENT)`. Both `parse` and the
+constructors raise `InstructionError` for what is not in the grammar.
 
 To define the words of another task, derive a class from `Instruction` that sets
-`task` and `noun` and implements `left_problem` and `right_problem`. From that,
-derive a class for each word. `parse` then knows these words.
+`task` and `noun` and implements `problem`, and from that one for each word.
 """
 
 import abc
-from collections.abc import Callable, Collection, Iterable, Sequence
+import ast
+from collections.abc import Iterable, Mapping, Sequence
 import dataclasses
 import functools
 import itertools
@@ -37,8 +32,8 @@ from typing import Any, ClassVar
 
 from gridlu import world
 
-# Nested tuples of tokens: ('NorthFrom', ('red', ('circle',)), ('AGENT',)).
-# SCENE is ().
+# Nested tuples of tokens, without Color, Shape and SCENE: ('NorthFrom', ('red',
+# ('circle',)), ('AGENT',)). The tree of SCENE is ().
 Tree = tuple
 
 _LONGEST = 1000  # Characters of a text that `parse` reads.
@@ -47,25 +42,13 @@ _LONGEST = 1000  # Characters of a text that `parse` reads.
 class InstructionError(ValueError):
   """An instruction that is not in the language.
 
-  Attributes:
-    expected: What was expected, as a phrase.
-    text: The text that was parsed, or None if no text was.
-    position: Where in `text` it was expected.
+  `expected` says what was expected, and `operand` as which one, 0 or 1.
   """
 
-  def __init__(self, expected: str, text: str | None = None,
-               position: int = 0):
+  def __init__(self, expected: str, operand: int = 0, place: str = ''):
     self.expected = expected
-    self.text = text
-    self.position = position
-    message = f'Not an instruction: expected {expected}'
-    if text is None:
-      message += '.'
-    else:
-      # Line breaks and tabs would move the caret away from its place.
-      line = re.sub(r'\s', ' ', text)
-      message += f' at the caret:\n  {line}\n  {" " * position}^'
-    super().__init__(message)
+    self.operand = operand
+    super().__init__(f'Not an instruction: expected {expected}{place or "."}')
 
 
 def _words(words: Sequence[str]) -> str:
@@ -77,7 +60,6 @@ def _words(words: Sequence[str]) -> str:
 _EXPECTED_COLOR = f'a colour ({_words(world.COLORS)})'
 _EXPECTED_SHAPE = f'a shape ({_words(world.SHAPES)})'
 _EXPECTED_OBJECT = 'an object (Color(...) or Shape(...))'
-_EXPECTED_OPERAND = f'AGENT, SCENE or {_EXPECTED_OBJECT}'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,7 +100,7 @@ class Shape:
     if self.shape not in world.SHAPES:
       raise InstructionError(f'{_EXPECTED_SHAPE}, not {self.shape!r}')
     if self.scene != SCENE:
-      raise InstructionError(f'SCENE inside Shape, not {self.scene}')
+      raise InstructionError(f'SCENE inside Shape, not {self.scene}', 1)
 
   def __str__(self) -> str:
     return f"Shape('{self.shape}', {self.scene})"
@@ -139,7 +121,7 @@ class Color:
       raise InstructionError(f'{_EXPECTED_COLOR}, not {self.color!r}')
     if not isinstance(self.blocks, Shape | Scene):
       raise InstructionError(
-          f'Shape(...) or SCENE inside Color, not {self.blocks}')
+          f'Shape(...) or SCENE inside Color, not {self.blocks}', 1)
 
   def __str__(self) -> str:
     return f"Color('{self.color}', {self.blocks})"
@@ -160,15 +142,7 @@ _INSTRUCTIONS: dict[str, type['Instruction']] = {}  # By their words.
 
 @dataclasses.dataclass(frozen=True)
 class Instruction(abc.ABC):
-  """The base class of all instructions; use its subclasses.
-
-  Attributes:
-    left: The first operand.
-    right: The second operand.
-
-  Raises:
-    InstructionError: The instruction is not in the grammar.
-  """
+  """The base class of all instructions; use its subclasses."""
   left: Operand
   right: Operand
 
@@ -188,25 +162,16 @@ class Instruction(abc.ABC):
     _INSTRUCTIONS[cls.__name__] = cls
 
   def __post_init__(self):
-    if not hasattr(self, 'task'):
-      raise TypeError(f'{type(self).__name__} has no task, and cannot be '
-                      'built: use a word such as NorthFrom or Square.')
-    for expected in (self.left_problem(self.left),
-                     self.right_problem(self.left, self.right)):
-      if expected is not None:
-        raise InstructionError(
-            f'{expected} in {type(self).__name__}({self.left}, {self.right})')
+    if problem := self.problem():
+      operand, expected = problem
+      raise InstructionError(f'{expected} in {self}', operand)
 
   def __str__(self) -> str:
     return f'{type(self).__name__}({self.left}, {self.right})'
 
   @property
   def tree(self) -> Tree:
-    """The tokens as a nested tuple, without Color, Shape and SCENE.
-
-    Each token that remains is a module of section 3.1. Example: ('NorthFrom',
-    ('red', ('circle',)), ('AGENT',)).
-    """
+    """The tokens, each of which is a module of section 3.1 (see `Tree`)."""
     return (type(self).__name__, self.left.tree, self.right.tree)
 
   @property
@@ -224,15 +189,9 @@ class Instruction(abc.ABC):
     """This instruction or its twin: the same one for both."""
     return self
 
-  @classmethod
   @abc.abstractmethod
-  def left_problem(cls, left: Operand) -> str | None:
-    """Returns what is expected as first operand, or None if `left` is it."""
-
-  @classmethod
-  @abc.abstractmethod
-  def right_problem(cls, left: Operand, right: Operand) -> str | None:
-    """Returns what is expected after `left`, or None if `right` is it."""
+  def problem(self) -> tuple[int, str] | None:
+    """Returns which operand (0 or 1) is wrong and what is expected there."""
 
 
 class Relation(Instruction):
@@ -256,23 +215,16 @@ class Relation(Instruction):
       return self.twin
     return self
 
-  @classmethod
-  def left_problem(cls, left):
-    if isinstance(left, Agent | Shape | Color):
-      return None
-    return f'AGENT or {_EXPECTED_OBJECT}'
-
-  @classmethod
-  def right_problem(cls, left, right):
-    if isinstance(left, Agent):
-      if isinstance(right, Shape | Color):
-        return None
-      return f'{_EXPECTED_OBJECT} beside AGENT'
-    if isinstance(right, Agent):
-      return None
-    if not isinstance(right, Shape | Color):
-      return f'AGENT or {_EXPECTED_OBJECT}'
-    return f'an object other than {left}' if right == left else None
+  def problem(self) -> tuple[int, str] | None:
+    if not isinstance(self.left, Agent | Object):
+      return 0, f'AGENT or {_EXPECTED_OBJECT}'
+    if isinstance(self.left, Agent) and not isinstance(self.right, Object):
+      return 1, f'{_EXPECTED_OBJECT} beside AGENT'
+    if not isinstance(self.right, Agent | Object):
+      return 1, f'AGENT or {_EXPECTED_OBJECT}'
+    if self.right == self.left:
+      return 1, f'an object other than {self.left}'
+    return None
 
 
 class NorthFrom(Relation):
@@ -294,11 +246,10 @@ class WestFrom(Relation):
 class SameLocation(Relation):
   """The agent is in the object's cell."""
 
-  @classmethod
-  def right_problem(cls, left, right):
-    if isinstance(left, Shape | Color) and not isinstance(right, Agent):
-      return 'AGENT (SameLocation relates an object to AGENT alone)'
-    return super().right_problem(left, right)
+  def problem(self) -> tuple[int, str] | None:
+    if isinstance(self.left, Object) and not isinstance(self.right, Agent):
+      return 1, 'AGENT (SameLocation relates an object to AGENT alone)'
+    return super().problem()
 
 
 class Arrangement(Instruction):
@@ -306,17 +257,11 @@ class Arrangement(Instruction):
   task = 'arrangements'
   noun = 'an arrangement'
 
-  @classmethod
-  def left_problem(cls, left):
-    return None if isinstance(left, Agent) else 'AGENT'
-
-  @classmethod
-  def right_problem(cls, left, right):
-    if isinstance(right, Scene):
-      return None
-    if isinstance(right, Color) and isinstance(right.blocks, Scene):
-      return None
-    return 'SCENE or Color(..., SCENE)'
+  def problem(self) -> tuple[int, str] | None:
+    if not isinstance(self.left, Agent):
+      return 0, 'AGENT'
+    blocks = self.right.blocks if isinstance(self.right, Color) else self.right
+    return None if blocks == SCENE else (1, 'SCENE or Color(..., SCENE)')
 
 
 class Square(Arrangement):
@@ -383,11 +328,10 @@ def objects() -> tuple[Object, ...]:
 
 @functools.cache
 def relations_instructions() -> tuple[Instruction, ...]:
-  """Returns all 990 GridLU-Relations instructions.
+  """Returns all 990: 150 go-to instructions, then 840 bring-to ones.
 
-  First the 150 go-to instructions, relation by relation: AGENT on the left of
-  each of `objects()`, then on the right. Then the 840 bring-to instructions,
-  relation by relation: all ordered pairs of different objects.
+  Both are relation by relation, the former with AGENT on the left of each of
+  `objects()` and then on the right.
   """
   go_to: list[Instruction] = []
   for relation in _RELATIONS:
@@ -408,98 +352,9 @@ def arrangements_instructions() -> tuple[Instruction, ...]:
                for target in targets)
 
 
-def chosen(instructions: Sequence[Instruction] | None,
-           every: Sequence[Instruction]) -> Sequence[Instruction]:
-  """Returns the instructions to draw from: `every` if none are given."""
-  if instructions is None:
-    return every
-  if len(instructions) == 0:
-    raise ValueError('instructions is empty: expected at least one, or None '
-                     f'for all {len(every)}.')
-  return instructions
-
-
-_QUOTES = tuple('\'"`\u2018\u2019\u201c\u201d\u201e\u00b4')
-_TOKEN = re.compile(r'\s*([A-Za-z]+|\S|\Z)')
-
-
-class _Parser:
-  """Recursive descent over one text, no deeper than the grammar.
-
-  Attributes:
-    token: The next token, '' at the end of the text.
-    position: Its position.
-  """
-
-  def __init__(self, text: str):
-    self._text = text
-    self._end = 0
-    self._advance()
-
-  def _advance(self) -> None:
-    match = _TOKEN.match(self._text, self._end)
-    assert match is not None
-    self.token, self.position, self._end = match[1], match.start(1), match.end()
-
-  def read(self, tokens: Collection[str], expected: str) -> str:
-    """Reads one of some tokens; fails with `expected` at anything else."""
-    token = self.token
-    if token not in tokens:
-      raise InstructionError(expected, self._text, self.position)
-    self._advance()
-    return token
-
-  def symbol(self, symbol: str) -> None:
-    """Reads a bracket or a comma."""
-    self.read([symbol], repr(symbol))
-
-  def _attribute(self, words: Sequence[str], expected: str) -> str:
-    """Reads a colour or a shape, with or without quotes."""
-    quoted = self.token in _QUOTES
-    if quoted:
-      self._advance()
-    # The paper's text says `square` where its grammar says `rect`.
-    if self.token == 'square':
-      self.token = 'rect'
-    word = self.read(words, expected)
-    if quoted:
-      self.read(_QUOTES, 'a closing quote')
-    return word
-
-  def _term(self, names: Sequence[str], expected: str) -> Any:
-    name = self.read(names, expected)
-    if name == 'SCENE':
-      return SCENE
-    if name == 'AGENT':
-      return AGENT
-    self.symbol('(')
-    term: Object
-    if name == 'Shape':
-      shape = self._attribute(world.SHAPES, _EXPECTED_SHAPE)
-      self.symbol(',')
-      term = Shape(shape, self._term(['SCENE'], 'SCENE'))
-    else:
-      color = self._attribute(world.COLORS, _EXPECTED_COLOR)
-      self.symbol(',')
-      term = Color(
-          color, self._term(['Shape', 'SCENE'], 'Shape(...) or SCENE'))
-    self.symbol(')')
-    return term
-
-  def operand(self, problem: Callable[[Operand], str | None],
-              expected: str) -> Operand:
-    """Reads an operand.
-
-    Args:
-      problem: Of an operand, what the grammar expects if it is not allowed.
-      expected: What is expected if there is no operand.
-    """
-    position = self.position
-    operand = self._term(['SCENE', 'AGENT', 'Shape', 'Color'], expected)
-    other = problem(operand)
-    if other is not None:
-      raise InstructionError(other, self._text, position)
-    return operand
+# The paper's text has several quotes, and one means any other.
+_QUOTES = dict.fromkeys(map(ord, '"`\u2018\u2019\u201c\u201d\u201e\u00b4'), "'")
+_TERMS = {'Shape': Shape, 'Color': Color}
 
 
 def _expected_word() -> str:
@@ -513,33 +368,60 @@ def _expected_word() -> str:
 def parse(text: str) -> Instruction:
   """Reads an instruction; the inverse of `str`.
 
-  Spaces and line breaks may stand between any two tokens. Shapes and colours
-  may be in any quotes or in none, and `square` means `rect`.
-
-  Raises:
-    InstructionError: The text is not an instruction. The message shows where
-      and what was expected there.
+  Any quotes will do, or none, and `square` means `rect`, as in the paper's
+  text. An `InstructionError` shows the place.
   """
   if not isinstance(text, str):
     raise InstructionError(f'a string, not {type(text).__name__}: {text!r}')
   if len(text) > _LONGEST:
     raise InstructionError(
         f'at most {_LONGEST} characters, not {len(text)}: {text[:40]!r}...')
-  parser = _Parser(text)
-  cls = _INSTRUCTIONS[parser.read(_INSTRUCTIONS, _expected_word())]
-  parser.symbol('(')
-  # A rule says what it expects when it is asked for an operand that it does not
-  # allow: SCENE, or the same one twice.
-  left = parser.operand(
-      cls.left_problem, cls.left_problem(SCENE) or _EXPECTED_OPERAND)
-  parser.symbol(',')
-  right = parser.operand(
-      functools.partial(cls.right_problem, left),
-      cls.right_problem(left, SCENE) or cls.right_problem(left, left) or
-      _EXPECTED_OPERAND)
-  parser.symbol(')')
-  parser.read([''], 'the end of the instruction')
-  return cls(left, right)
+  # Line breaks and tabs would move the caret away from its place.
+  line = re.sub(r'\s', ' ', text)
+  source = line.translate(_QUOTES).lstrip()
+  start = len(line) - len(source)
+
+  def error(expected: str, position: int) -> InstructionError:
+    caret = ' ' * (start + position) + '^'
+    return InstructionError(
+        expected, place=f' at the caret:\n  {line}\n  {caret}')
+
+  def build(node: ast.expr, classes: Mapping[str, type]) -> Any:
+    """Returns what a part of the text means, or itself if it means nothing."""
+    match node:
+      case ast.Name('AGENT'):
+        return AGENT
+      case ast.Name('SCENE'):
+        return SCENE
+      case ast.Name(str(word)) | ast.Constant(str(word)):
+        return 'rect' if word.strip() == 'square' else word.strip()
+      case ast.Call(ast.Name(str(name)), arguments) if name in classes:
+        if len(arguments) != 2:
+          raise error(f'two operands in {name}(...)', node.col_offset)
+        operands = [build(each, _TERMS) for each in arguments]
+        try:
+          return classes[name](*operands)
+        except InstructionError as problem:
+          raise error(problem.expected,
+                      arguments[problem.operand].col_offset) from None
+    return source[node.col_offset:node.end_col_offset]
+
+  if unknown := re.search(r"[^A-Za-z0-9_ (),']", source):
+    raise error('letters, quotes, brackets and commas', unknown.start())
+  try:
+    # The language is a part of Python's expressions.
+    node = ast.parse(source, mode='eval').body
+  except SyntaxError as problem:
+    raise error(
+        f"an instruction such as NorthFrom(AGENT, Color('red', SCENE)) "
+        f'({problem.msg})',
+        min(max(0, (problem.offset or 1) - 1), len(source))) from None
+  except (MemoryError, RecursionError):
+    raise error('fewer brackets', 0) from None
+  instruction = build(node, _INSTRUCTIONS)
+  if not isinstance(instruction, Instruction):
+    raise error(_expected_word(), node.col_offset)
+  return instruction
 
 
 def checked(instruction: Instruction | str,
@@ -562,3 +444,15 @@ def checked_list(instructions: Iterable[Instruction | str]
   return tuple(
       checked(each, f'instructions[{i}]')
       for i, each in enumerate(instructions))
+
+
+def chosen(instructions: Iterable[Instruction | str] | None,
+           every: tuple[Instruction, ...]) -> tuple[Instruction, ...]:
+  """Returns the instructions to draw from: `every` if none are given."""
+  if instructions is None:
+    return every
+  found = checked_list(instructions)
+  if not found:
+    raise ValueError('instructions is empty: expected at least one, or None '
+                     f'for all {len(every)}.')
+  return found

@@ -2,9 +2,8 @@
 
   python -m gridlu.pictures --figure=6 --output=dynamics.png
 
-Figure 1 shows different goal states of one instruction, figure 3 the two tasks
-and the vocabulary of GridLU-Arrangements, figure 6 the dynamics of the world.
-`gridlu.rendering` draws them: they show what an agent sees.
+Figure 1 shows goal states of one instruction, 3 the tasks and the vocabulary of
+GridLU-Arrangements, 6 the dynamics of the world.
 """
 
 from collections.abc import Sequence
@@ -21,11 +20,9 @@ from gridlu import world
 
 
 def _draw(text: str) -> world.State:
-  """Returns the state that a text shows.
+  """Returns the state that a text shows, row by row.
 
-  Rows are separated by '/'. A cell is '..' or a block, written as the first
-  letters of its colour and shape ('rc' is a red circle). '@' follows the cell
-  of the free agent.
+  'rc' is a red circle, and '@' follows the cell of the free agent.
   """
   codes = {color[0] + shape[0]: world.block(shape, color)
            for color in world.COLORS for shape in world.SHAPES}
@@ -56,10 +53,7 @@ _FIGURE_1 = (
 )
 
 
-def figure_1_states() -> list[world.State]:
-  """Returns figure 1's states: four goal states of `FIGURE_1_INSTRUCTION`."""
-  return [_draw(text) for text in _FIGURE_1]
-
+FIGURE_1_STATES = [_draw(text) for text in _FIGURE_1]
 
 # Instruction, initial state and goal state: one episode of Relations, and two
 # of Arrangements with 4 and 8 blocks.
@@ -150,7 +144,7 @@ def figure_6_states() -> list[world.State]:
 
 def _figure_1() -> np.ndarray:
   return rendering.contact_sheet(
-      _render(figure_1_states()), [FIGURE_1_INSTRUCTION] * 4,
+      _render(FIGURE_1_STATES), [FIGURE_1_INSTRUCTION] * 4,
       columns=2, scale=4)
 
 
@@ -178,18 +172,14 @@ def _figure_6() -> np.ndarray:
       _render(figure_6_states()), captions, columns=3, scale=4)
 
 
-_FIGURES = {'1': _figure_1, '3': _figure_3, '6': _figure_6}
-
-
-def figure(number: str) -> np.ndarray:
-  """Draws one of the paper's figures, '1', '3' or '6'."""
-  return _FIGURES[number]()
+# By their numbers: what draws the paper's figures.
+FIGURES = {'1': _figure_1, '3': _figure_3, '6': _figure_6}
 
 
 def define_flags() -> None:
   """Defines the program's flags."""
   flags.DEFINE_enum(
-      'figure', None, tuple(_FIGURES), "Which of the paper's figures to draw.",
+      'figure', None, tuple(FIGURES), "Which of the paper's figures to draw.",
       required=True)
   flags.DEFINE_string(
       'output', None, 'The PNG file to write. An existing one is replaced.',
@@ -202,7 +192,7 @@ def main(argv: Sequence[str]) -> None:
   del argv
   number, output = flags.FLAGS.figure, flags.FLAGS.output
   files.check_output('output', output, '.png')
-  picture = figure(number)
+  picture = FIGURES[number]()
   try:
     Image.fromarray(picture).save(output)
   except OSError as error:

@@ -1,16 +1,12 @@
 """Program: play GridLU in the terminal, or record optimal solutions.
 
   python -m gridlu.play --task=arrangements
+  python -m gridlu.play --demonstrate=3 --record=expert.gif
 
 The arrow keys move, space lifts a block or puts it down, `.` or w waits, r
 starts a new instance and q quits. `gridlu.screen` explains how to read the
-board.
-
-  python -m gridlu.play --demonstrate=3 --record=expert.gif
-
-Records optimal solutions; needs no terminal.
+board. With --demonstrate no terminal is needed.
 """
-
 
 from collections.abc import Sequence
 
@@ -18,7 +14,6 @@ from absl import flags
 
 from gridlu import environment as environment_lib
 from gridlu import files
-from gridlu import language
 from gridlu import program
 from gridlu import recording as recording_lib
 from gridlu import screen
@@ -68,8 +63,7 @@ class Game:
   @property
   def reached(self) -> bool:
     """Whether the state is a goal state."""
-    return bool(tasks.satisfied(
-        self._environment.instruction, self._environment.state))
+    return self._environment.success
 
   @property
   def over(self) -> bool:
@@ -119,11 +113,7 @@ _KEY_OF = {chosen: key for key, chosen in ACTIONS.items()}
 
 def demonstrate(environment: environment_lib.GridLU, episodes: int,
                 recording: recording_lib.Recording) -> list[str]:
-  """Plays and records shortest solutions; returns a sentence about each.
-
-  The recording keeps nothing of an instance whose solution has no step or that
-  has no solution.
-  """
+  """Plays and records shortest solutions; returns a sentence about each."""
   game = Game(environment, recording)
   sentences = []
   for i in range(episodes):
@@ -140,20 +130,6 @@ def demonstrate(environment: environment_lib.GridLU, episodes: int,
             solution.steps, f'solved in {solution.steps} steps')
     sentences.append(f'{environment.instruction}: {result}')
   return sentences
-
-
-def _instruction(text: str, task: str) -> language.Instruction:
-  """Reads --instruction, which has to be one of the task."""
-  try:
-    parsed = language.parse(text)
-  except language.InstructionError as error:
-    raise program.UserError(f'--instruction: {error}') from error
-  if parsed.task != task:
-    raise program.UserError(
-        f'--instruction={text} is one of {parsed.task}, and --task={task}: '
-        f'expected one such as {tasks.find(task).instructions()[0]}. Give '
-        f'--task={parsed.task} with it, or another instruction.')
-  return parsed
 
 
 def define_flags() -> None:
@@ -182,9 +158,6 @@ def main(argv: Sequence[str]) -> None:
   """Lets a person play, or records optimal solutions."""
   del argv
   values = flags.FLAGS
-  instructions = None
-  if values.instruction is not None:
-    instructions = [_instruction(values.instruction, values.task)]
   recording = None
   if values.record is not None:
     files.check_output('record', values.record, '.gif')
@@ -192,11 +165,16 @@ def main(argv: Sequence[str]) -> None:
   if values.demonstrate and recording is None:
     raise program.UserError('--demonstrate needs a file to record to: give '
                             '--record=expert.gif with it.')
+  chosen = None if values.instruction is None else [values.instruction]
+  try:
+    environment = environment_lib.GridLU(
+        values.task, values.seed, instructions=chosen)
+  except ValueError as error:
+    raise program.UserError(
+        f'--instruction does not fit --task={values.task}: {error}') from error
   if not values.demonstrate:
     screen.check_terminal()
-  environment = environment_lib.GridLU(
-      values.task, values.seed, instructions=instructions)
-  if values.demonstrate and recording is not None:
+  elif recording is not None:
     print('\n'.join(demonstrate(environment, values.demonstrate, recording)))
     print(recording.save(values.record))
     return

@@ -13,25 +13,17 @@ flags.disclaim_key_flags()
 
 
 class UserError(ValueError):
-  """An error that the user can fix.
-
-  Its message names the value, what was expected and the fix. A program prints
-  the message without a traceback and exits with code 1.
-  """
+  """An error that the user can fix: a program prints only its message."""
 
 
 Main = Callable[[Sequence[str]], None]
 
 
 def main(arguments: bool = False) -> Callable[[Main], Main]:
-  """Returns a decorator for a program's main function: `@program.main()`.
+  """Decorates a program's main function of `sys.argv`: `@program.main()`.
 
-  Args:
-    arguments: Whether the program takes arguments that are not flags.
-
-  Returns:
-    A decorator for a function of `sys.argv`. The decorated function exits with
-    the message of a `UserError`, and refuses arguments if it takes none.
+  The program exits with the message of a `UserError`, and refuses arguments
+  that are not flags, unless it takes `arguments`.
   """
   def decorate(function: Main) -> Main:
     @functools.wraps(function)
@@ -52,10 +44,7 @@ def main(arguments: bool = False) -> Callable[[Main], Main]:
 
 def _parse(arguments: Sequence[str],
            expand: Callable[[Sequence[str]], Sequence[str]]) -> list[str]:
-  """Reads the flags; returns the program's name and its other arguments.
-
-  A flag that is missing or wrong ends the program with exit code 1.
-  """
+  """Reads the flags; returns the program's name and its other arguments."""
   try:
     return flags.FLAGS(expand(arguments))
   except flags.Error as error:
@@ -74,17 +63,9 @@ def _parse(arguments: Sequence[str],
 
 def run(function: Main, define_flags: Callable[[], None],
         expand: Callable[[Sequence[str]], Sequence[str]] = tuple) -> None:
-  """Starts a program.
-
-  Flags are defined here and not on import, because tests import several
-  programs, whose flags may have the same names. --help exits with code 1, as
-  in all programs of absl.
-
-  Args:
-    function: Its main function.
-    define_flags: Defines its flags. --help lists them.
-    expand: Returns the command line to read in place of the given one.
-  """
+  """Starts a program, whose command line `expand` may change."""
+  # Flags are not defined on import, because tests import several programs,
+  # whose flags may have the same names.
   known = {*flags.FLAGS}
   define_flags()
   for name in {*flags.FLAGS} - known:

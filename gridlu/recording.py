@@ -1,15 +1,9 @@
-"""Records episodes as animated GIFs.
-
-`save_gif` writes any images. A program that plays episodes calls
-`files.check_output` at its start, collects states in a `Recording`, and saves
-it at its end.
-"""
+"""Records episodes as animated GIFs."""
 
 import collections
 from collections.abc import Sequence
-import contextlib
 import os
-from typing import BinaryIO
+from typing import IO
 
 import numpy as np
 from PIL import Image
@@ -22,63 +16,34 @@ from gridlu import world
 RECORDED_EPISODES = 20  # How many episodes a `Recording` keeps by default.
 _STEP_SECONDS = .5
 _END_SECONDS = 2.
-# Of a frame, or of equal frames in a row, which become one: a GIF counts
-# hundredths of seconds in 16 bits.
-_LONGEST_SECONDS = 600.
 
 
-def save_gif(path: str | os.PathLike | BinaryIO, images: np.ndarray,
+def save_gif(file: IO[bytes], images: np.ndarray,
              captions: Sequence[str] | None = None,
              seconds: float | Sequence[float] = _STEP_SECONDS,
              scale: int = 4) -> None:
-  """Writes an animated GIF that loops forever.
+  """Writes images, uint8 [N, H, W, 3], as an animated GIF that loops forever.
 
-  Args:
-    path: The .gif file to write or replace, or an open file.
-    images: uint8 [N, H, W, 3], an image for each frame. Equal frames in a row
-      become one frame that lasts longer.
-    captions: A text below each image, wrapped to its width; None for no text.
-    seconds: How long a frame lasts: one number for all, or one for each. GIF
-      counts hundredths, and many programs show no frame for less than .02.
-    scale: Enlarges each pixel to a square of this many pixels on a side.
+  Captions stand below the images. A frame lasts some seconds (one number for
+  all, or one for each); equal frames in a row become one that lasts longer. The
+  scale enlarges each pixel to a square.
   """
   images = rendering.checked(images, captions)
-  count = len(images)
-  times = np.asarray(seconds, np.float64)
-  if times.ndim == 0:
-    times = np.full(count, times)
-  if times.shape != (count,):
-    raise ValueError(f'seconds has the shape {times.shape} for {count} images: '
-                     'expected one number, or one for each.')
-  wrong = ~((times >= .01) & (times <= _LONGEST_SECONDS))
-  if wrong.any():
-    raise ValueError(f'seconds has {times[wrong][0]}: expected .01 to '
-                     f'{_LONGEST_SECONDS:g}.')
+  times = np.broadcast_to(seconds, len(images))
+  if not np.all((times >= .01) & (times <= 600)):  # GIF's are up to 655.
+    raise ValueError(f'seconds is {seconds}: expected .01 to 600.')
   frames = [
       rendering.contact_sheet(
           images[i:i + 1], None if captions is None else captions[i:i + 1],
           scale=scale)
-      for i in range(count)]
-  lasted = 0.0
-  for i, time in enumerate(times):
-    if i and np.array_equal(frames[i], frames[i - 1]):
-      time += lasted
-    lasted = time
-    if lasted > _LONGEST_SECONDS:
-      raise ValueError(
-          f'the equal frames up to images[{i}] last {lasted:g} seconds: '
-          f'expected up to {_LONGEST_SECONDS:g}.')
+      for i in range(len(images))]
   # Captions differ in their numbers of lines; a GIF's frames have one size.
   height = max(len(frame) for frame in frames)
-  pictures = [
+  first, *others = (
       Image.fromarray(rendering.pad(frame, height, frame.shape[1]))
-      for frame in frames]
-  with (files.replacing(os.fspath(path), 'wb')
-        if isinstance(path, (str, os.PathLike)) else
-        contextlib.nullcontext(path)) as file:
-    pictures[0].save(
-        file, format='GIF', save_all=True, append_images=pictures[1:], loop=0,
-        duration=[int(x) for x in np.round(1000 * times)])
+      for frame in frames)
+  first.save(file, format='GIF', save_all=True, append_images=others, loop=0,
+             duration=[int(x) for x in np.round(1000 * times)])
 
 
 class Recording:
@@ -111,7 +76,8 @@ class Recording:
     images = rendering.render(
         world.unpack(np.stack([packed for packed, _ in frames])))
     try:
-      save_gif(path, images, [caption for _, caption in frames], seconds)
+      with files.replacing(os.fspath(path), 'wb') as file:
+        save_gif(file, images, [caption for _, caption in frames], seconds)
     except OSError as error:
       raise program.UserError(
           f'{os.fspath(path)} cannot be written ({error}).') from error

@@ -4,9 +4,6 @@ Implements section 3.3 and appendix F.1 of the paper. The ground truth looks at
 positions only: a carried block counts as being in its cell. Relations mean
 immediate adjacency: NorthFrom(a, b) holds if some block that fits a is in the
 cell directly above some block that fits b.
-
-`satisfied` takes any array module, like every function of `world`. The
-generators use NumPy. They draw whole batches and redraw what the paper rejects.
 """
 
 from collections.abc import Sequence
@@ -82,8 +79,7 @@ def encode(instructions: Sequence[language.Instruction]) -> np.ndarray:
   """Encodes instructions for `satisfied`, int32 [N, 3].
 
   A code has the relation (index into `language.RELATIONS`), then for the left
-  and for the right operand 4 * (1 + shape) + 1 + colour, with -1 for a shape or
-  colour that is not named, or 16 for AGENT.
+  and for the right operand its description (see `_FITS`).
   """
   codes = np.zeros((len(instructions), CODE_SIZE), np.int32)
   for i, instruction in enumerate(instructions):
@@ -102,7 +98,7 @@ def satisfied(codes: world.Array, states: world.State,
               xp: world.ArrayModule = np) -> world.Array:
   """Returns which states satisfy their instruction, bool: the ground truth.
 
-  The batch dimensions of codes (see `encode`) and states broadcast together.
+  Batch dimensions of codes (see `encode`) and states broadcast together.
   """
   codes = xp.asarray(codes, np.int32)
   cell = world.cell_index(xp.asarray(states.agent, np.int32))
@@ -133,29 +129,37 @@ def groups(instruction: language.Instruction,
           type(instruction).__name__)
 
 
-class _Blocks(NamedTuple):
-  """Instructions and the blocks on their boards, before they are placed."""
+class _Drawn(NamedTuple):
+  """Instances with free agents."""
   instruction: np.ndarray  # int32 [N]
   # int32 [N, 3], block codes: the two objects that the instruction names (0 in
   # place of AGENT) and the distractor.
   blocks: np.ndarray
-
-
-class _Places(NamedTuple):
-  """The cells of blocks and agents."""
   cells: np.ndarray  # int32 [N, 3], the blocks' cells, from 0 to 24.
   agent: np.ndarray  # int32 [N], the agent's cell.
 
+  def take(self, rows: np.ndarray) -> '_Drawn':
+    return _Drawn(*(x[rows] for x in self))
 
-def _codes_of(instructions: Sequence[language.Instruction] | None
-             ) -> np.ndarray:
-  """Returns the encoded instructions, all 990 for None."""
-  return encode(language.chosen(instructions, all_instructions()))
+  def clash(self) -> np.ndarray:
+    """Returns whether two blocks are in the same cell, bool [N]."""
+    clash = np.zeros(len(self.blocks), np.bool_)
+    for i, j in ((0, 1), (0, 2), (1, 2)):
+      clash |= ((self.cells[:, i] == self.cells[:, j]) &
+                (self.blocks[:, i] > 0) & (self.blocks[:, j] > 0))
+    return clash
+
+  def state(self) -> world.State:
+    """Returns the boards of blocks that do not clash."""
+    board = np.zeros((len(self.blocks), world.NUM_CELLS), np.int32)
+    for cells, blocks in zip(self.cells.T, self.blocks.T):
+      board[np.arange(len(board)), cells] += blocks
+    return world.free_agents(board, self.agent)
 
 
-def _propose_blocks(rng: np.random.Generator, count: int,
-                    codes: np.ndarray) -> _Blocks:
-  """Draws instructions and the blocks that they need (appendix F.1)."""
+def _propose_blocks(rng: np.random.Generator, count: int, codes: np.ndarray
+                   ) -> tuple[np.ndarray, np.ndarray]:
+  """Draws `instruction` and `blocks` of `_Drawn` (appendix F.1)."""
   names_agent = np.any(codes[:, 1:] == _AGENT_DESCRIPTION, axis=1)
   go_to = np.flatnonzero(names_agent)
   bring_to = np.flatnonzero(~names_agent)
@@ -182,68 +186,35 @@ def _propose_blocks(rng: np.random.Generator, count: int,
   color[:, :2] = np.where(named_color < 0, color[:, :2], named_color)
   blocks = 1 + len(world.COLORS) * shape + color
   blocks[:, :2][descriptions == _AGENT_DESCRIPTION] = 0  # AGENT is no block.
-  return _Blocks(instruction, blocks)
+  return instruction, blocks
 
 
-def _propose_places(rng: np.random.Generator, count: int) -> _Places:
-  """Draws cells uniformly, independently of each other."""
+def _propose_places(rng: np.random.Generator, count: int
+                   ) -> tuple[np.ndarray, np.ndarray]:
+  """Draws `cells` and `agent` of `_Drawn`, independently of each other."""
   draws = rng.integers(world.NUM_CELLS, size=(4, count), dtype=np.int32)
-  return _Places(draws[:3].T, draws[3])
+  return draws[:3].T, draws[3]
 
 
-def _share_a_cell(blocks: np.ndarray, cells: np.ndarray) -> np.ndarray:
-  """Returns whether two blocks are in the same cell, bool [N]."""
-  clash = np.zeros(len(blocks), np.bool_)
-  for i, j in ((0, 1), (0, 2), (1, 2)):
-    clash |= ((cells[:, i] == cells[:, j]) & (blocks[:, i] > 0) &
-              (blocks[:, j] > 0))
-  return clash
-
-
-def _all_identical(blocks: np.ndarray) -> np.ndarray:
-  """Returns whether all blocks are of one kind, bool [N]."""
-  first = np.max(blocks, axis=1, keepdims=True)
-  return np.all((blocks == 0) | (blocks == first), axis=1)
-
-
-def _board(blocks: np.ndarray, places: _Places) -> world.State:
-  """Puts blocks in different cells, and a free agent in its own."""
-  count = len(blocks)
-  cells = np.zeros((count, world.SIZE * world.SIZE), np.int32)
-  rows = np.arange(count)
-  for i in range(blocks.shape[1]):
-    cells[rows, places.cells[:, i]] += blocks[:, i]
-  agent = np.stack(np.divmod(places.agent, world.SIZE), axis=-1)
-  return world.State(cells.reshape(count, world.SIZE, world.SIZE),
-                     agent.astype(np.int32), np.zeros(count, np.bool_))
-
-
-def _draw(rng: np.random.Generator, count: int,
-          codes: np.ndarray) -> tuple[_Blocks, _Places]:
+def _draw(rng: np.random.Generator, count: int, codes: np.ndarray) -> _Drawn:
   """Draws instances, rejecting as the paper does."""
   if count < 0:
     raise ValueError(f'count is {count}: expected at least 0.')
-  accepted: list[tuple[_Blocks, _Places]] = []
+  accepted: list[_Drawn] = []
   missing = count
   # This ends: a proposal passes with probability 3/4 or more, whatever the list
   # of instructions.
   while missing > 0 or not accepted:
     proposals = missing + missing // 4 + 8
-    blocks = _propose_blocks(rng, proposals, codes)
-    places = _propose_places(rng, proposals)
-    passes = ~(_share_a_cell(blocks.blocks, places.cells) |
-               _all_identical(blocks.blocks))
-    keep = np.flatnonzero(passes)[:missing]
-    accepted.append((_Blocks(*(x[keep] for x in blocks)),
-                     _Places(*(x[keep] for x in places))))
+    drawn = _Drawn(*_propose_blocks(rng, proposals, codes),
+                   *_propose_places(rng, proposals))
+    blocks = drawn.blocks
+    first = np.max(blocks, axis=1, keepdims=True)
+    all_identical = np.all((blocks == 0) | (blocks == first), axis=1)
+    keep = np.flatnonzero(~(drawn.clash() | all_identical))[:missing]
+    accepted.append(drawn.take(keep))
     missing -= len(keep)
-  return (
-      _Blocks(
-          np.concatenate([blocks.instruction for blocks, _ in accepted]),
-          np.concatenate([blocks.blocks for blocks, _ in accepted])),
-      _Places(
-          np.concatenate([places.cells for _, places in accepted]),
-          np.concatenate([places.agent for _, places in accepted])))
+  return _Drawn(*map(np.concatenate, zip(*accepted)))
 
 
 def instances(
@@ -252,18 +223,17 @@ def instances(
 ) -> instances_lib.Instances:
   """Draws task instances: instructions and states to start from (F.1).
 
-  A quarter are go-to instructions (see `GO_TO_PROPOSAL`). Within go-to and
-  bring-to, instructions are uniform. The attributes of the named blocks that
-  the instruction leaves open are uniform, one distractor is uniform over the 9
-  kinds, and all blocks and the agent are placed uniformly over the 25 cells. An
-  instance is rejected as a whole if two blocks share a cell or all blocks are
-  identical. There is no other check here: a start may satisfy its instruction
-  (see `solved_starts` of `gridlu.GridLU`). The agent is free. If the given
-  instructions are all go-to or all bring-to, so are the instances.
+  A quarter are go-to instructions (see `GO_TO_PROPOSAL`), unless the given ones
+  are of one kind. Within go-to and bring-to, instructions are uniform. The
+  attributes of the named blocks that the instruction leaves open are uniform,
+  one distractor is uniform over the 9 kinds, and all blocks and the free agent
+  are placed uniformly over the 25 cells. An instance is rejected as a whole if
+  two blocks share a cell or all blocks are identical. A start may satisfy its
+  instruction (see `solved_starts` of `gridlu.GridLU`).
   """
-  blocks, places = _draw(rng, count, _codes_of(instructions))
-  return instances_lib.Instances(
-      blocks.instruction, _board(blocks.blocks, places))
+  drawn = _draw(
+      rng, count, encode(language.chosen(instructions, all_instructions())))
+  return instances_lib.Instances(drawn.instruction, drawn.state())
 
 
 # Placements that are tried at once: some 10 MB of boards and masks.
@@ -276,15 +246,11 @@ def goal_states(
 ) -> instances_lib.Instances:
   """Draws goal examples: pairs of an instruction and a goal state.
 
-  Each is an instance (see `instances`) whose blocks and agent are placed again,
-  uniformly, until no two blocks share a cell and the ground truth holds. The
-  agent is free.
+  Blocks and agent of an instance (see `instances`) are placed again, uniformly,
+  until no two blocks share a cell and the ground truth holds.
   """
-  codes = _codes_of(instructions)
-  drawn, _ = _draw(rng, count, codes)
-  instruction, blocks = drawn
-  cells = np.zeros((count, 3), np.int32)
-  agent = np.zeros(count, np.int32)
+  codes = encode(language.chosen(instructions, all_instructions()))
+  drawn = _draw(rng, count, codes)
   # Each round takes some of the pairs that are left and tries one placement for
   # each, or several when few are left. This ends: for every instruction some
   # 3 % of the placements or more satisfy it.
@@ -292,17 +258,16 @@ def goal_states(
   while len(left):
     tried = left[:_TRIES]
     tries = np.tile(tried, max(1, _TRIES // len(tried)))
-    places = _propose_places(rng, len(tries))
-    possible = np.flatnonzero(~_share_a_cell(blocks[tries], places.cells))
-    tries = tries[possible]
-    places = _Places(*(x[possible] for x in places))
+    cells, agent = _propose_places(rng, len(tries))
+    proposed = drawn.take(tries)._replace(cells=cells, agent=agent)
+    possible = np.flatnonzero(~proposed.clash())
+    tries, proposed = tries[possible], proposed.take(possible)
     hits = np.flatnonzero(
-        satisfied(codes[instruction[tries]], _board(blocks[tries], places)))
+        satisfied(codes[proposed.instruction], proposed.state()))
     # The first success of each counts.
     solved, first = np.unique(tries[hits], return_index=True)
-    cells[solved] = places.cells[hits[first]]
-    agent[solved] = places.agent[hits[first]]
+    drawn.cells[solved] = proposed.cells[hits[first]]
+    drawn.agent[solved] = proposed.agent[hits[first]]
     still = np.isin(tried, solved, invert=True)
     left = np.concatenate([tried[still], left[_TRIES:]])
-  return instances_lib.Instances(
-      instruction, _board(blocks, _Places(cells, agent)))
+  return instances_lib.Instances(drawn.instruction, drawn.state())

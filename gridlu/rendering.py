@@ -1,13 +1,9 @@
 """Renders states from a table of 8x8 tiles (appendix D, figures 3 and 6).
 
 An image is 56x56 pixels: 7x7 cells of 8x8, and the outer ring is the wall. The
-colours are those of the paper's figures: black floor, light grey wall, and pure
-red, green and blue blocks. The agent is a square that fills the cell behind the
-block, dark grey if it is free and white if it carries. An image thus shows the
-whole state. The sprites have the figures' proportions at 8 pixels a cell: the
-rect is a centred square of half the cell's side, the circle is inscribed in the
-cell, the triangle has its apex at the top centre and its base along the bottom
-edge.
+colours and the sprites' proportions are those of the paper's figures. The agent
+is a square that fills the cell behind the block, dark grey if it is free and
+white if it carries. An image thus shows the whole state.
 
 `render` and `tile_indices` take any array module, like every function of
 `world`. `contact_sheet` lays images out for people.
@@ -109,13 +105,15 @@ def render(state: world.State, xp: world.ArrayModule = np) -> world.Array:
       [strips[..., column, :, :] for column in range(GRID_SIZE)], axis=-2)
 
 
-def _wrap(text: str, font: ImageFont.FreeTypeFont | ImageFont.ImageFont,
-          width: int) -> list[str]:
+_FONT = ImageFont.load_default(size=11)  # Of all texts.
+
+
+def _wrap(text: str, width: int) -> list[str]:
   """Breaks text into lines of at most `width` pixels, if possible."""
   lines = ['']
   # Instructions have few spaces: a line may also end after a bracket.
   for piece in text.replace('(', '(\0').replace(' ', ' \0').split('\0'):
-    if lines[-1] and font.getlength((lines[-1] + piece).rstrip()) > width:
+    if lines[-1] and _FONT.getlength((lines[-1] + piece).rstrip()) > width:
       lines.append('')
     lines[-1] += piece
   return [line.rstrip() for line in lines]
@@ -136,34 +134,20 @@ def checked(images: np.ndarray, captions: Sequence[str] | None) -> np.ndarray:
   return images
 
 
-def _font() -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
-  """Returns the font of all texts."""
-  return ImageFont.load_default(size=11)
-
-
 def caption_lines(captions: Sequence[str], width: int) -> int:
   """Returns the lines of the longest caption, below images of this width."""
-  font = _font()
-  return max(len(_wrap(caption, font, width)) for caption in captions)
+  return max(len(_wrap(caption, width)) for caption in captions)
 
 
 def contact_sheet(images: np.ndarray, captions: Sequence[str] | None = None,
                   columns: int = 8, scale: int = 3, title: str = '',
                   lines: int = 1) -> np.ndarray:
-  """Arranges images in rows on one large image.
+  """Arranges images, uint8 [N, H, W, 3], in rows on one, [height, width, 3].
 
-  Args:
-    images: uint8 [N, H, W, 3].
-    captions: A text below each image, such as its instruction, wrapped to the
-      image's width; None for no text and no space for it.
-    columns: The number of images in a row.
-    scale: Enlarges each pixel to a square of this many pixels on a side.
-    title: A text above all images, wrapped to the width of them all; '' for no
-      text and no space for it.
-    lines: Captions have space for at least this many lines.
-
-  Returns:
-    uint8 [height, width, 3].
+  Captions below the images, such as their instructions, are wrapped to their
+  width, and have space for at least so many lines; without captions there is
+  none. The title stands above all images. The scale enlarges each pixel to a
+  square.
   """
   images = checked(images, captions)
   if columns < 1 or scale < 1:
@@ -174,13 +158,12 @@ def contact_sheet(images: np.ndarray, captions: Sequence[str] | None = None,
   height, width = images.shape[1] * scale, images.shape[2] * scale
   margin = 8
   cell_width = width + margin
-  font = _font()
   line_height = 14
-  texts = [_wrap(text, font, width)
+  texts = [_wrap(text, width)
            for text in (captions if captions is not None else ())]
   caption_height = (
       2 + line_height * max(lines, *map(len, texts)) if texts else 0)
-  titles = _wrap(title, font, columns * cell_width - margin) if title else []
+  titles = _wrap(title, columns * cell_width - margin) if title else []
   cell_height = height + caption_height + margin
   top = margin + line_height * len(titles) + (2 if titles else 0)
 
@@ -191,7 +174,7 @@ def contact_sheet(images: np.ndarray, captions: Sequence[str] | None = None,
 
   def write(text: Sequence[str], x: int, y: int) -> None:
     for i, line in enumerate(text):
-      draw.text((x, y + i * line_height), line, (0, 0, 0), font)
+      draw.text((x, y + i * line_height), line, (0, 0, 0), _FONT)
 
   write(titles, margin, margin)
   for i, image in enumerate(images):

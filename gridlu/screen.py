@@ -1,8 +1,6 @@
 r"""Shows boards on a terminal, for `gridlu.play` and `agile_tf.watch`.
 
-A screen is a list of `Line`s and a key is a word such as 'up' or 'q'. A program
-implements `View`, which needs no terminal. Only `show` talks to the terminal,
-with curses from the standard library.
+A program implements `View`. Only `show` needs a terminal and curses.
 
 The board can be read without colours: brackets show the shape, a letter shows
 the colour, and a frame is the agent.
@@ -17,6 +15,7 @@ All text is ASCII, for any locale.
 """
 
 from collections.abc import Sequence
+import contextlib
 import os
 import signal
 import sys
@@ -39,14 +38,8 @@ _BOARD_WIDTH = world.SIZE * _CELL_WIDTH + 2
 _INSTRUCTION_LINES = 2
 
 
-class TerminalError(program.UserError):
-  """There is no terminal, or it cannot show a screen."""
-
-
 class Style(NamedTuple):
-  """How a text looks, if the terminal supports it."""
-  # 'black', 'red', 'green', 'blue', 'dark', 'wall' or 'white'; None for the
-  # terminal's default.
+  """How a text looks: 'red' and so on; None for the terminal's default."""
   foreground: str | None = None
   background: str | None = None
   bold: bool = False
@@ -145,10 +138,9 @@ def compose(instruction: str, state: world.State, panel: Sequence[Line],
             keys: Sequence[str]) -> list[Line]:
   """Lays a screen out.
 
-  The instruction is at the top, in two lines; the panel to the right of the
-  board, at most 17 lines of at most `PANEL_WIDTH` characters; and what keys do
-  at the bottom. With at most two lines of `keys`, all fit 80 columns and 24
-  rows.
+  The panel, to the right of the board, has at most 17 lines of at most
+  `PANEL_WIDTH` characters. With at most two lines of `keys`, at the bottom, all
+  fit 80 columns and 24 rows.
   """
   lines = [line(text, bold=True) for text in textwrap.wrap(instruction, WIDTH)]
   while len(lines) < _INSTRUCTION_LINES:
@@ -165,10 +157,7 @@ def compose(instruction: str, state: world.State, panel: Sequence[Line],
 
 def fit(lines: Sequence[Line], width: int, height: int
        ) -> tuple[list[Line], bool]:
-  """Returns what a terminal of a given size shows, and whether lines fit it.
-
-  If they do not, it shows a message that says which size they need.
-  """
+  """Returns lines and whether they fit; if not, other lines that say so."""
   needed = size(lines)
   if needed[0] <= width and needed[1] <= height:
     return list(lines), True
@@ -179,20 +168,12 @@ def fit(lines: Sequence[Line], width: int, height: int
   return [line(text) for text in wrapped[:height]], False
 
 
-def key_name(key: int | str) -> str:
-  """Returns the name of a key that curses reads.
+def key_name(key: str) -> str:
+  """Returns 'up' for curses' 'KEY_UP', 'space', or a character in lower case.
 
-  It is 'up', 'down', 'left', 'right', 'space', 'resize' (the terminal's size
-  has changed), a lower-case character, or 'unknown'.
+  'resize' says that the terminal's size has changed.
   """
-  if isinstance(key, int):
-    names = {curses.KEY_UP: 'up', curses.KEY_DOWN: 'down',
-             curses.KEY_LEFT: 'left', curses.KEY_RIGHT: 'right',
-             curses.KEY_RESIZE: 'resize'}
-    return names.get(key, 'unknown')
-  if key == ' ':
-    return 'space'
-  return key.lower() if key.isprintable() else 'unknown'
+  return 'space' if key == ' ' else key.removeprefix('KEY_').lower()
 
 
 class View(Protocol):
@@ -213,14 +194,14 @@ class View(Protocol):
 
 
 def check_terminal() -> None:
-  """Raises a `TerminalError` if no terminal can show a screen."""
+  """Raises a `UserError` if no terminal can show a screen."""
   if curses is None:
-    raise TerminalError(
+    raise program.UserError(
         'this Python has no curses module, which shows the screen. Run the '
         'program on Linux or macOS, or in the Windows Subsystem for Linux.')
-  for name, stream in (('input', sys.stdin), ('output', sys.stdout)):
-    if stream is None or not stream.isatty():
-      raise TerminalError(
+  for number, name in enumerate(('input', 'output')):
+    if not os.isatty(number):
+      raise program.UserError(
           f'standard {name} is not a terminal. Run the program in a terminal, '
           'without a pipe or a redirection (in a container, with "docker run '
           '-it").')
@@ -228,16 +209,13 @@ def check_terminal() -> None:
   try:
     curses.setupterm()
     can_move = curses.tigetstr('cup')
-  except curses.error as error:
-    raise TerminalError(
-        f'TERM={term!r} is not known here ({error}). Set it to your '
-        "terminal's type, such as TERM=xterm-256color, or TERM=vt100 for one "
-        'without colours.') from error
+  except curses.error:
+    can_move = None
   if not can_move:
-    raise TerminalError(
-        f'TERM={term!r} is a terminal whose cursor cannot be moved. Use '
-        'another terminal, or set TERM to its real type, such as '
-        'TERM=xterm-256color.')
+    raise program.UserError(
+        f'TERM={term!r} is no terminal whose cursor can be moved. Set it to '
+        "your terminal's type, such as TERM=xterm-256color, or TERM=vt100 for "
+        'one without colours.')
 
 
 _LONGEST_WAIT = .25  # Seconds that curses waits for a key.
@@ -247,8 +225,6 @@ _LONGEST_WAIT = .25  # Seconds that curses waits for a key.
 _PALETTES = (
     (256, {'black': 16, 'red': 196, 'green': 46, 'blue': 21, 'dark': 238,
            'wall': 252, 'white': 231}),
-    (16, {'black': 0, 'red': 9, 'green': 10, 'blue': 12, 'dark': 8, 'wall': 7,
-          'white': 15}),
     (8, {'black': 0, 'red': 1, 'green': 2, 'blue': 4, 'dark': 0, 'wall': 7,
          'white': 7}),
 )
@@ -261,28 +237,21 @@ class _Painter:
     self._window = window
     self._attributes: dict[Style, int] = {}
     self._palette: dict[str, int] = {}
+    with contextlib.suppress(curses.error):  # If it has no colours.
+      curses.use_default_colors()
     # See https://no-color.org.
     if not os.environ.get('NO_COLOR') and curses.has_colors():
-      curses.start_color()
       self._palette = next(
           (palette for count, palette in _PALETTES if curses.COLORS >= count),
           {})
-    self._default = -1
-    if self._palette:
-      try:
-        curses.use_default_colors()
-      except curses.error:
-        self._default = self._palette['black']
 
   def _attribute(self, style: Style) -> int:
     if style not in self._attributes:
       attribute = curses.A_BOLD if style.bold else curses.A_NORMAL
-      if self._palette and (style.foreground or style.background):
+      if self._palette and style.foreground and style.background:
         pair = 1 + len(self._attributes)
-        white = self._palette['white'] if self._default >= 0 else -1
-        curses.init_pair(
-            pair, self._palette.get(style.foreground or '', white),
-            self._palette.get(style.background or '', self._default))
+        curses.init_pair(pair, self._palette[style.foreground],
+                         self._palette[style.background])
         attribute |= curses.color_pair(pair)
       self._attributes[style] = attribute
     return self._attributes[style]
@@ -296,39 +265,38 @@ class _Painter:
       x = 0
       for text, style in row:
         text = text.encode('ascii', 'replace').decode()
-        try:
+        # An error means that the text was written, but after the last cell
+        # there is no place for the cursor. Or the terminal has just become
+        # smaller, and a resize follows.
+        with contextlib.suppress(curses.error):
           self._window.addstr(y, x, text, self._attribute(style))
-        except curses.error:
-          # The text was written, but after the last cell there is no place for
-          # the cursor. Or the terminal has just become smaller, and a resize
-          # follows.
-          pass
         x += len(text)
     self._window.refresh()
     return fits
 
 
 def _read_key(window: Any, seconds: float | None) -> str | None:
-  """Waits for a key and returns its name, or None if the time is over.
-
-  The terminal sends a signal when its size changes. Curses misses a signal that
-  comes just before it waits until it waits again. So it waits many times.
-  """
+  """Waits for a key and returns its name, or None if the time is over."""
+  # Curses misses a signal of a new size that comes just before it waits, until
+  # it waits again. So it waits many times.
   end = None if seconds is None else time.monotonic() + seconds
   while True:
     left = _LONGEST_WAIT if end is None else end - time.monotonic()
     window.timeout(max(0, round(1000 * min(left, _LONGEST_WAIT))))
     try:
-      return key_name(window.get_wch())
+      return key_name(window.getkey())
     except curses.error:  # No key.
-      if not sys.stdin.isatty():
-        raise TerminalError('the terminal has been closed.') from None
+      if not os.isatty(0):
+        raise program.UserError('the terminal has been closed.') from None
     if end is not None and time.monotonic() >= end:
       return None
 
 
 def _loop(window: Any, view: View) -> None:
   """Shows a view until a key quits it."""
+  curses.set_escdelay(25)
+  with contextlib.suppress(curses.error):  # If it cannot hide its cursor.
+    curses.curs_set(0)
   painter = _Painter(window)
   delay = view.delay
   due = time.monotonic() + (delay or 0)
@@ -358,33 +326,14 @@ def _stop(number: int, frame: Any) -> None:
 
 
 def show(view: View) -> None:
-  """Shows a view on the terminal until a key or Ctrl-C quits it.
-
-  At the end it restores the terminal in every case. It uses colours if the
-  terminal has them and NO_COLOR is not set.
-  """
+  """Shows a view until a key or a signal quits it; restores the terminal."""
   check_terminal()
   signals = (signal.SIGTERM, signal.SIGHUP)
   handlers = [signal.signal(number, _stop) for number in signals]
   try:
-    window = curses.initscr()
-    try:
-      curses.noecho()
-      curses.cbreak()
-      window.keypad(True)
-      curses.set_escdelay(25)
-      try:
-        curses.curs_set(0)
-      except curses.error:
-        pass  # This terminal cannot hide its cursor.
-      _loop(window, view)
-    except KeyboardInterrupt:
-      pass  # Ctrl-C quits like a key.
-    finally:
-      window.keypad(False)
-      curses.nocbreak()
-      curses.echo()
-      curses.endwin()
+    curses.wrapper(_loop, view)
+  except KeyboardInterrupt:
+    pass  # Ctrl-C quits like a key.
   finally:
     for number, handler in zip(signals, handlers):
       signal.signal(number, handler)

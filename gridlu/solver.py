@@ -1,27 +1,16 @@
 """Shortest solutions of instances, by exact search.
 
-Finds whether an instance (a state to start from and an instruction) can be
-solved, in how many steps, and by which actions. This gives the ceiling of a
-success rate, and demonstrations by an expert.
-
-A solution is a sequence of actions that ends in a state where the instruction
-holds. Success is decided by an episode's last state only (section 3.2), and the
-episode goes on after the goal is reached. But INTERACT moves nothing and the
-ground truth looks at positions only: an agent at the goal can repeat INTERACT,
-or NOOP if it has it, until the end. Hence an episode of T steps can succeed
-exactly if the shortest solution has at most T steps. No shortest solution
-contains a NOOP.
+They give the ceiling of a success rate, and demonstrations by an expert. A
+solution is a sequence of actions that ends in a state where the instruction
+holds. INTERACT moves nothing and the ground truth looks at positions only: an
+agent at the goal can repeat it until the episode ends. Hence an episode of T
+steps can succeed exactly if the shortest solution has at most T.
 
 Two things matter of a block: which of the operands it fits, and whether it can
-be picked up. They are its role. Blocks of one role are interchangeable. A state
-is thus a set of cells for each role, the agent's cell, and whether it carries.
-
-Few blocks have few states. All instances of Relations, and those of
-Arrangements with four blocks, are read from a table of the steps from each
-state to the goal. Breadth-first search backwards from all goal states at once
-makes the table, and all instances with equivalent instructions and roles share
-it. More blocks need a search for each instance (see `_search`), which may be
-given up.
+be picked up. They are its role, and blocks of one role are interchangeable.
+Instances of Relations, and those of Arrangements with four blocks, are read
+from a table, which all with equivalent instructions and roles share. More
+blocks need a search for each instance (see `_search`), which may be given up.
 
 Instances of another task can be solved if its ground truth looks at positions
 only, and if its grammar allows Shape('circle', SCENE) on the left and
@@ -108,17 +97,11 @@ class _Graph(NamedTuple):
   after: np.ndarray
 
 
-def _next_cells() -> np.ndarray:
-  """Returns where each move leads from each cell, int32 [4, 25]."""
-  empty = world.State(
-      np.zeros((world.NUM_CELLS, world.SIZE, world.SIZE), np.int32),
-      np.stack(np.divmod(_CELLS, world.SIZE), axis=-1),
-      np.zeros(world.NUM_CELLS, np.bool_))
-  return np.stack([world.cell_index(world.step(empty, move).agent)
-                   for move in _MOVES])
-
-
-_NEXT_CELL = _next_cells()
+# Where each move leads from each cell, int32 [4, 25].
+_NEXT_CELL = np.stack([
+    world.cell_index(world.step(
+        world.free_agents(np.zeros([world.NUM_CELLS] * 2), _CELLS), move).agent)
+    for move in _MOVES])
 
 
 def _members(sets: np.ndarray) -> np.ndarray:
@@ -126,36 +109,29 @@ def _members(sets: np.ndarray) -> np.ndarray:
   return (sets & _BITS[:, None]) != 0
 
 
-# Sets of n cells are numbered from 0 in the order of their int32: a set's
-# number is the sum of C(cell, i) over its cells, where `cell` is its i-th. Two
-# tables give it: one by the set's cells among the lower 13, and one by its
-# other cells and the number of its lower ones.
-_LOWER = 13
-_CHOICES = np.array([[math.comb(cell, i) for i in range(world.NUM_CELLS + 1)]
-                     for cell in range(world.NUM_CELLS)])
-
-
-def _numbers(cells: np.ndarray, before: np.ndarray) -> np.ndarray:
-  """Returns what each set of `cells` adds after `before` others, int64."""
-  members = np.arange(2**len(cells))[:, None] >> np.arange(len(cells)) & 1
-  place = before[..., None, None] + np.cumsum(members, axis=1)
-  return np.sum(members * _CHOICES[cells, place], axis=-1)
-
-
-_COUNT_LOWER = np.bitwise_count(np.arange(2**_LOWER))
-_NUMBER_LOWER = _numbers(_CELLS[:_LOWER], np.array(0))
-_NUMBER_UPPER = _numbers(_CELLS[_LOWER:], np.arange(_LOWER + 1))
+@functools.cache
+def _choices(count: int) -> np.ndarray:
+  """Returns all sets of so many cells in order, int32 [N]."""
+  return np.sort(np.array(
+      [sum(1 << cell for cell in cells) for cells in
+       itertools.combinations(range(world.NUM_CELLS), count)], np.int32))
 
 
 def _position(sets: np.ndarray, counts: tuple[int, ...]) -> np.ndarray:
   """Returns the positions' numbers, int64 [S], of sets int32 [S, R]."""
-  lower, upper = sets & (2**_LOWER - 1), sets >> _LOWER
-  numbers = _NUMBER_LOWER[lower] + _NUMBER_UPPER[_COUNT_LOWER[lower], upper]
   position = np.zeros(len(sets), np.int64)
   for column, count in enumerate(counts):
-    position = position * math.comb(
-        world.NUM_CELLS, count) + numbers[:, column]
+    choices = _choices(count)
+    position = position * len(choices) + np.searchsorted(
+        choices, sets[:, column])
   return position
+
+
+def _keys(states: _States) -> np.ndarray:
+  """Returns strings of bytes [S] that are ordered like the states."""
+  rows = np.column_stack([states.sets, states.agent, states.carrying])
+  rows = np.ascontiguousarray(rows, '>i4')
+  return rows.view(f'S{rows.itemsize * rows.shape[1]}')[:, 0]
 
 
 def _after(states: _States, action: int, roles: tuple[int, ...]) -> _States:
@@ -177,10 +153,7 @@ def _after(states: _States, action: int, roles: tuple[int, ...]) -> _States:
 @functools.lru_cache(maxsize=16)
 def _graph(counts: tuple[int, ...]) -> _Graph:
   """Makes the graph of all positions, numbered as by `_position`."""
-  choices = [
-      np.sort(np.array([sum(1 << cell for cell in cells) for cells in
-                        itertools.combinations(range(world.NUM_CELLS), count)],
-                       np.int32)) for count in counts]
+  choices = [_choices(count) for count in counts]
   sizes = tuple(len(choice) for choice in choices)
   picks = np.unravel_index(np.arange(math.prod(sizes)), sizes) if sizes else ()
   sets = np.zeros((math.prod(sizes), len(counts)), np.int32)
@@ -207,10 +180,7 @@ def _satisfied(problem: _Problem, sets: np.ndarray, agent: np.ndarray
     # Not a sum: in some positions two blocks share a cell.
     np.maximum(blocks, _EXAMPLES[role // 2] * _members(sets[:, column]),
                out=blocks)
-  states = world.State(
-      blocks.T.reshape(len(sets), world.SIZE, world.SIZE),
-      np.stack(np.divmod(agent, world.SIZE), axis=-1),
-      np.zeros(len(sets), np.bool_))
+  states = world.free_agents(blocks.T, agent)
   return tasks.satisfied(problem.instruction, states)
 
 
@@ -229,9 +199,8 @@ def _table(problem: _Problem) -> np.ndarray:
   """Returns the steps from every state to the nearest goal, int8 [2, 25, P].
 
   They go by whether the agent carries, its cell and the position (see
-  `_position`), and are -1 where no goal can be reached. Searches breadth-first,
-  backwards from all goals at once: each frontier has the states from which an
-  action leads into the last frontier.
+  `_position`), and are -1 where no goal can be reached. Each frontier of the
+  search has the states from which an action leads into the last frontier.
   """
   graph = _graph(problem.counts)
   exists = graph.occupied.any(axis=0) | (sum(problem.counts) == 0)
@@ -263,9 +232,8 @@ def _table(problem: _Problem) -> np.ndarray:
 def _relaxed(problem: _Problem) -> _Problem | None:
   """Returns the problem whose table bounds the steps from below.
 
-  This is the problem itself if its table is small enough. If not, blocks that
-  fit neither operand are left out: they can only be in the way. None if that is
-  too large as well.
+  This is the problem itself or, if its table is too large, one without the
+  blocks that can only be in the way; None if that is too large as well.
   """
   if problem.num_positions <= _MAX_POSITIONS:
     return problem
@@ -301,25 +269,16 @@ def _search(problem: _Problem, start: _States, max_steps: int,
   The search goes layer by layer. It leaves out states whose solutions would, by
   `_lower_bound`, be longer in all than the bound. The bound begins as the lower
   bound of the start. If no state is left, it becomes the least that a state
-  left out would need, and the search begins again. Hence the first solution
-  found is a shortest one. (Zhou and Hansen, "Breadth-first heuristic search",
-  2006.)
+  left out would need, and the search begins again. Hence the first solution is
+  a shortest one. (Zhou and Hansen, "Breadth-first heuristic search", 2006.)
   """
-  if 2 * world.NUM_CELLS * problem.num_positions >= 2**63:
-    return Solution(UNKNOWN, None)  # Too many to number.
   actions = _MOVES + (world.Action.INTERACT,)
-
-  def numbers(states: _States) -> np.ndarray:
-    place = (_position(states.sets, problem.counts) * world.NUM_CELLS +
-             states.agent)
-    return 2 * place + states.carrying
-
   bound = int(_lower_bound(problem, start)[0])
   if bound == 0:
     return Solution(0, ())
   visited = 0
   while bound <= min(max_steps, _NO_BOUND - 1):
-    states, seen = start, numbers(start)
+    states, seen = start, _keys(start)
     history: list[tuple[np.ndarray, np.ndarray]] = []  # Parents and actions.
     next_bound = _NO_BOUND
     for step in range(1, bound + 1):
@@ -327,8 +286,8 @@ def _search(problem: _Problem, start: _States, max_steps: int,
       children = _States(*(
           np.concatenate(x) for x in
           zip(*[_after(states, action, problem.roles) for action in actions])))
-      number, index = np.unique(numbers(children), return_index=True)
-      index = index[np.isin(number, seen, assume_unique=True, invert=True)]
+      keys, index = np.unique(_keys(children), return_index=True)
+      index = index[np.isin(keys, seen, assume_unique=True, invert=True)]
       children = children.take(index)
       needed = _lower_bound(problem, children)
       fits = step + needed <= bound
@@ -348,7 +307,7 @@ def _search(problem: _Problem, start: _States, max_steps: int,
         return Solution(UNKNOWN, None)
       if not len(index):
         break
-      seen = np.concatenate([seen, numbers(states)])
+      seen = np.concatenate([seen, _keys(states)])
     bound = int(next_bound)
   return Solution(UNSOLVABLE, None)
 
@@ -366,10 +325,7 @@ def _fits(operand: language.Operand, code: int) -> bool:
 @functools.lru_cache(maxsize=4096)
 def _meaning(instruction: language.Instruction, physics: world.Physics
             ) -> tuple[language.Instruction, tuple[int, ...]]:
-  """Returns the instruction for `_Problem`, and every block code's role.
-
-  The role of code 0, no block, is -1.
-  """
+  """Returns `_Problem.instruction`, and each block code's role (-1 of none)."""
   instruction = instruction.canonical  # One table for both twins.
   roles = [4 * _fits(instruction.left, code) +
            2 * _fits(instruction.right, code) +
@@ -385,7 +341,7 @@ def _meaning(instruction: language.Instruction, physics: world.Physics
 
 def _checked_states(states: world.State, batch: tuple[int, ...], name: str
                    ) -> world.State:
-  """Checks states and returns them as NumPy arrays of the right dtypes."""
+  """Returns states as NumPy arrays of the right dtypes."""
   if not isinstance(states, world.State):
     raise ValueError(f'{name} is a {type(states).__name__}: expected a '
                      'world.State, such as world.unpack makes of packed ones.')
@@ -399,25 +355,8 @@ def _checked_states(states: world.State, batch: tuple[int, ...], name: str
           f'{name}.{field} is {x.dtype} {x.shape}, {np.unique(x)}: '
           f'expected whole numbers from 0 to {most} of shape {batch + shape}, '
           'one board for each instruction (see world.State).')
-  blocks, agent = (x.astype(np.int32) for x in arrays[:2])
-  carrying = arrays[2].astype(np.bool_)
-  here = world.block_at(blocks, world.cell_index(agent))
-  if np.any(carrying & (here == 0)):
-    raise ValueError(
-        f'{name}.carrying is true where the agent is in an empty cell: '
-        "expected a block there, the one carried; put it into the agent's "
-        'cell.')
-  return world.State(blocks, agent, carrying)
-
-
-def _limit(max_steps: int | None, max_states: int) -> int:
-  """Checks the limits and returns `max_steps` as a number."""
-  limit = _NO_BOUND if max_steps is None else max_steps
-  for name, value in (('max_steps', limit), ('max_states', max_states)):
-    if not hasattr(value, '__index__') or value < 0:
-      raise ValueError(f'{name} is {value!r}: expected a whole number from 0 '
-                       'up.')
-  return limit
+  return world.State(arrays[0].astype(np.int32), arrays[1].astype(np.int32),
+                     arrays[2].astype(np.bool_))
 
 
 def _problems(instructions: Sequence[language.Instruction],
@@ -452,23 +391,13 @@ def shortest(
     instructions: Sequence[language.Instruction | str], states: world.State,
     physics: world.Physics = world.NORMAL, max_steps: int | None = None,
     max_states: int = MAX_STATES) -> np.ndarray:
-  """Returns the steps of a shortest solution of each instance.
+  """Returns the steps of a shortest solution of each instance, int32 [N].
 
-  Args:
-    instructions: N instructions, or their texts, one for each state.
-    states: N states to start from, batch dimensions [N].
-    physics: Which blocks cannot be picked up.
-    max_steps: The most steps of a solution, such as an episode's.
-    max_states: The number of states after which the search for one instance is
-      given up. Instances of Relations as the task draws them (two or three
-      blocks) and of Arrangements with four blocks are never given up.
-
-  Returns:
-    int32 [N], 0 where the start satisfies its instruction; `UNSOLVABLE` where
-    there is no solution of at most `max_steps` steps; `UNKNOWN` where the
-    search was given up.
+  They are 0 where the start satisfies its instruction, `UNSOLVABLE` where there
+  is no solution of at most `max_steps` steps, and `UNKNOWN` where the search
+  was given up after `max_states` states. A table needs no search.
   """
-  limit = _limit(max_steps, max_states)
+  limit = _NO_BOUND if max_steps is None else max_steps
   checked = language.checked_list(instructions)
   states = _checked_states(states, (len(checked),), 'states')
   steps = np.zeros(len(checked), np.int32)
@@ -490,11 +419,8 @@ def solve(
     instruction: language.Instruction | str, state: world.State,
     physics: world.Physics = world.NORMAL, max_steps: int | None = None,
     max_states: int = MAX_STATES) -> Solution:
-  """Returns a shortest solution of one state; see `shortest`.
-
-  Of several shortest solutions it returns the same one each time.
-  """
-  limit = _limit(max_steps, max_states)
+  """Returns a shortest solution of one state, always the same one."""
+  limit = _NO_BOUND if max_steps is None else max_steps
   checked = language.checked(instruction)
   state = _checked_states(state, (), 'state')
   batch = world.State(*(np.asarray(x)[None] for x in state))

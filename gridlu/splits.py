@@ -1,9 +1,8 @@
 """Splits off held-out instructions, which an agent does not see in training.
 
-The paper holds out a tenth of the instructions (section 3.3). But every
-instruction of GridLU-Relations has a twin with the same meaning. The twins of
-most held-out instructions remain in training. A second way of splitting keeps
-twins together.
+The paper holds out a tenth of the instructions (section 3.3). But every one of
+GridLU-Relations has a twin with the same meaning, and most twins remain in
+training. The second way of splitting keeps them together.
 """
 
 from collections.abc import Sequence
@@ -20,20 +19,10 @@ def split(
     seed: int
 ) -> tuple[tuple[language.Instruction, ...],
            tuple[language.Instruction, ...]]:
-  """Splits instructions at random.
+  """Returns the instructions for training and the held-out ones, at random.
 
-  Args:
-    instructions: The instructions to split, or their texts, without
-      duplicates.
-    way: 'strings' draws single instructions; 'meanings' draws instructions
-      together with their twins.
-    share: The share of the instructions, or of their meanings, to hold out;
-      between 0 and 1.
-    seed: Determines which are held out.
-
-  Returns:
-    The instructions for training and the held-out ones, each in the order of
-    `instructions`.
+  'strings' draws single instructions, and 'meanings' draws them together with
+  their twins. `share` is what to hold out. Both sides keep the order.
   """
   if way not in WAYS:
     raise ValueError(f'way is {way!r}: expected one of {WAYS}.')

@@ -1,7 +1,6 @@
 """The tasks by name, and what a program has to know of each.
 
-To add a task, write a module with the names that `from_module` reads, like
-`relations` and `arrangements`, and give it a line in `TASKS`.
+A new one is a module with the names that `from_module` reads, and a line here.
 """
 
 from collections.abc import Callable, Sequence
@@ -80,10 +79,7 @@ def find(name: str) -> Task:
 
 def satisfied(instruction: language.Instruction | str,
               states: world.State) -> world.Array:
-  """Returns which states (NumPy) satisfy an instruction: the ground truth.
-
-  For a batch of different instructions see `Task.satisfied`.
-  """
+  """Returns which states (NumPy) satisfy an instruction: the ground truth."""
   instruction = language.checked(instruction)
   task = find(instruction.task)
   return task.satisfied(task.encode([instruction])[0], states)

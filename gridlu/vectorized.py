@@ -1,8 +1,4 @@
-"""Many GridLU boards at once, for learners that are written in NumPy.
-
-The rules are those of `gridlu.GridLU`: the functions of `world`, `rendering`
-and the tasks take whole batches.
-"""
+"""Many GridLU boards at once, by the rules of `gridlu.GridLU`, in NumPy."""
 
 from collections.abc import Sequence
 import operator
@@ -47,14 +43,7 @@ class VectorGridLU:
 
   Rewards and instances are as in `gridlu.GridLU`. All episodes have the same
   length and start together, hence they end together. The next ones start at
-  once.
-
-  Attributes:
-    num_boards: W, the number of boards.
-    instructions: The instructions that episodes are drawn from.
-    texts: The same instructions as strings.
-    physics: Which blocks can be moved.
-    episode_length: Steps of an episode.
+  once. `texts` are the instructions as strings.
   """
 
   def __init__(
@@ -63,11 +52,7 @@ class VectorGridLU:
       instructions: Sequence[str | language.Instruction] | None = None,
       physics: world.Physics = world.NORMAL, rewarded: bool | None = None,
       images: bool = True, solved_starts: bool = False):
-    """Makes the boards.
-
-    `images` says whether to render images, which takes most of the time. The
-    other arguments are those of `gridlu.GridLU`.
-    """
+    """Takes those of `gridlu.GridLU`; `images` take most of the time."""
     if not hasattr(num_boards, '__index__') or num_boards < 1:
       raise ValueError(f'num_boards is {num_boards!r}: expected a whole number '
                        'from 1 up.')
@@ -89,7 +74,7 @@ class VectorGridLU:
     self._num_steps = 0
 
   def _start(self) -> world.State:
-    """Starts an episode on each board and returns its states."""
+    """Starts an episode on each board; returns its states."""
     self._instruction, states = self._supply.take(self.num_boards)
     self._codes = self._setup.codes[self._instruction]
     self._num_steps = 0
@@ -114,10 +99,7 @@ class VectorGridLU:
         states, np.zeros(self.num_boards, np.float32), False, states)
 
   def step(self, actions: np.ndarray) -> Step:
-    """Takes an action on each board; at an episode's end, starts the next one.
-
-    The actions are int [W], each from 0 to 5 (see `world.Action`).
-    """
+    """Takes actions, int [W]; at an episode's end, starts the next one."""
     if self._states is None:
       raise RuntimeError('There is no episode yet: call reset() first.')
     actions = np.asarray(actions)

@@ -5,11 +5,10 @@ inside a wall, blocks of 3 shapes and 3 colours, at most one in a cell, and an
 agent that may carry one of them. A carried block stays in the agent's cell and
 moves with it.
 
-Every function here is pure, takes any number of leading batch dimensions and
-an array module: `xp=np`, or `xp=tf.experimental.numpy` to run the same lines
-inside a compiled TensorFlow program. That is why the code below keeps to masks
-and arithmetic with explicit dtypes: no assignment, no fancy indexing and no
-reshaping of unknown batch dimensions.
+Functions with an argument `xp` are pure and take any number of leading batch
+dimensions: `xp=np`, or `xp=tf.experimental.numpy` to run the same lines inside
+a compiled TensorFlow program. Hence the masks and arithmetic with explicit
+dtypes, without assignment, fancy indexing or reshaping of unknown dimensions.
 """
 
 from collections.abc import Iterable
@@ -89,11 +88,8 @@ def kind(code: int) -> tuple[str, str]:
 
 @dataclasses.dataclass(frozen=True)
 class Physics:
-  """What the world lets the agent do.
-
-  Attributes:
-    immovable: Codes (see `block`) of the blocks that cannot be picked up.
-  """
+  """What the world lets the agent do."""
+  # Codes (see `block`) of the blocks that cannot be picked up.
   immovable: tuple[int, ...] = ()
 
   def __post_init__(self):
@@ -118,21 +114,14 @@ PHYSICS = {'normal': NORMAL, 'immovable_red_rects': IMMOVABLE_RED_RECTS}
 
 def take(values: Array, indices: Array, axis: int,
          xp: ArrayModule = np) -> Array:
-  """Returns `xp.take(values, indices, axis)`.
-
-  For NumPy this calls the array's method, which takes half the time of NumPy's
-  function. The time of one board's step consists of such small calls.
-  """
+  """Returns `xp.take`; NumPy's method takes half the time of its function."""
   if xp is np:
     return values.take(indices, axis=axis)
   return xp.take(values, indices, axis=axis)
 
 
 def numbers(values: Array, dtype: Any, xp: ArrayModule = np) -> Array:
-  """Returns `xp.asarray(values, dtype)`; a NumPy scalar for a single number.
-
-  NumPy is ten times as fast with scalars as with arrays without dimensions.
-  """
+  """Returns `xp.asarray`; for a single number a NumPy scalar, which is fast."""
   return xp.asarray(values, dtype)[()]
 
 
@@ -154,6 +143,13 @@ def block_at(blocks: Array, cell: Array, xp: ArrayModule = np) -> Array:
   return xp.max(blocks * cell_mask(cell, xp), axis=(-2, -1))
 
 
+def free_agents(blocks: np.ndarray, cell: np.ndarray) -> State:
+  """Makes N states from blocks [N, 25] and the cells [N] of free agents."""
+  return State(
+      blocks.reshape(-1, SIZE, SIZE).astype(np.int32), _ROW_AND_COLUMN[cell],
+      np.zeros(len(blocks), np.bool_))
+
+
 def step(state: State, action: Array, physics: Physics = NORMAL,
          xp: ArrayModule = np) -> State:
   """Returns the state that an action leads to.
@@ -165,12 +161,7 @@ def step(state: State, action: Array, physics: Physics = NORMAL,
   (the paper's "in any non-empty cell" is a slip: a carrying agent's cell never
   holds another block). INTERACT in an empty cell and NOOP change nothing.
 
-  Args:
-    state: A batch of states.
-    action: int [...], each from 0 to 5 (see `Action`), not checked. Its batch
-      dimensions broadcast with those of `state`.
-    physics: Which blocks cannot be picked up.
-    xp: The array module.
+  Actions are from 0 to 5, not checked. Batch dimensions broadcast.
   """
   # Products with 0-or-1 masks rather than `where`, which is slow on one board.
   blocks = xp.asarray(state.blocks, np.int32)
@@ -201,7 +192,7 @@ def step(state: State, action: Array, physics: Physics = NORMAL,
 
 
 def pack(state: State, xp: ArrayModule = np) -> Array:
-  """Packs states into 27 bytes each, uint8 [..., 27] (an image takes 9,408).
+  """Packs states into 27 bytes each, uint8 [..., 27].
 
   They are the 25 cells row by row, the index of the agent's cell
   (5 * row + column), and 1 if the agent carries a block, else 0.

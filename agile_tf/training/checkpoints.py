@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 import contextlib
 import glob
 import hashlib
+import io
 import json
 import os
 import re
@@ -210,7 +211,7 @@ def _read(folder: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
   if manifest != _manifest(digests):
     raise ValueError(f'its files do not match its {_MANIFEST}')
   # Its arrays are not compressed.
-  arrays = archives.load(content[_ARRAYS], len(content[_ARRAYS]))
+  arrays = archives.load(io.BytesIO(content[_ARRAYS]), len(content[_ARRAYS]))
   return arrays, json.loads(content[_STATE])
 
 

@@ -117,14 +117,13 @@ class ArrangementsTest(parameterized.TestCase):
         np.sort(counts, 1), np.where(plain[:, None], [0, 0, 4], [0, 4, 4]))
     named = counts[np.arange(len(codes)), codes[:, 1]][~plain]
     np.testing.assert_array_equal(named, 4)
-    # Each colour as often, alone, and beside each that an instruction names.
+    # Each colour as often, alone and beside each that an instruction names.
     for color in range(3):
-      self.assertAlmostEqual(
-          (counts[plain, color] > 0).mean(), 1 / 3, delta=.05)
-      for named_color in {0, 1, 2} - {color}:
-        beside = counts[~plain & (codes[:, 1] == named_color), color]
-        self.assertAlmostEqual((beside > 0).mean(), 1 / 2, delta=.08)
-    agent = drawn.state.agent[:, 0] * 5 + drawn.state.agent[:, 1]
+      for named in {-1, 0, 1, 2} - {color}:
+        beside = counts[codes[:, 1] == named, color]
+        self.assertAlmostEqual(
+            (beside > 0).mean(), 1 / 3 if named < 0 else 1 / 2, delta=.08)
+    agent = world.cell_index(drawn.state.agent)
     np.testing.assert_array_equal(blocks[np.arange(len(agent)), agent], 0)
     self.assertFalse(drawn.state.carrying.any())
     # Uniform: 36 instructions; 27 have a colour; every cell.
@@ -145,7 +144,7 @@ class ArrangementsTest(parameterized.TestCase):
     blocks = drawn.state.blocks.reshape(-1, 25)
     self.assertAlmostEqual(
         ((blocks > 0).sum(1) == 4).mean(), .5, delta=.02)
-    agent = drawn.state.agent[:, 0] * 5 + drawn.state.agent[:, 1]
+    agent = world.cell_index(drawn.state.agent)
     np.testing.assert_allclose(
         np.bincount(agent) / len(agent), 1 / 25, atol=.01)
     # Connected: each of five forms as often, whatever its placements.

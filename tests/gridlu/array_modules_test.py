@@ -28,47 +28,39 @@ def _everything(state, action, codes, xp):
 
 class ArrayModulesTest(parameterized.TestCase):
 
-  def _check(self, compiled, state, action, codes):
-    expected = _everything(state, action, codes, np)
-    actual = compiled(tf.nest.map_structure(tf.constant, state),
-                      tf.constant(action), tf.constant(codes))
-    for a, b in zip(tf.nest.flatten(actual), tf.nest.flatten(expected),
-                    strict=True):
-      self.assertEqual(a.dtype.as_numpy_dtype, np.asarray(b).dtype)
-      np.testing.assert_array_equal(a.numpy(), b)
-    return expected['after']
+  def _check(self, signature, *batches):
+    rng = np.random.default_rng(0)
+    codes = relations.encode(language.relations_instructions())
+    compiled = tf.function(
+        lambda *args: _everything(*args, xp=tf.experimental.numpy),
+        input_signature=signature, jit_compile=True)
+    for batch in batches:
+      states = boards.random_states(rng, int(np.prod(batch)))
+      state = world.State(*(x.reshape(batch + x.shape[1:]) for x in states))
+      for _ in range(5):
+        action = np.asarray(rng.integers(0, 6, batch, dtype=np.int32))
+        code = codes[rng.integers(0, 990, batch)]
+        expected = _everything(state, action, code, np)
+        actual = compiled(tf.nest.map_structure(tf.constant, state),
+                          tf.constant(action), tf.constant(code))
+        for a, b in zip(tf.nest.flatten(actual), tf.nest.flatten(expected),
+                        strict=True):
+          self.assertEqual(a.dtype.as_numpy_dtype, np.asarray(b).dtype)
+          np.testing.assert_array_equal(a.numpy(), b)
+        state = expected['after']
 
   @parameterized.parameters(((),), ((4,),), ((2, 3),))
   def test_same_in_compiled_tensorflow(self, batch):
-    rng = np.random.default_rng(0)
-    count = int(np.prod(batch))
-    codes = relations.encode(language.relations_instructions())
-    compiled = tf.function(
-        lambda *args: _everything(*args, xp=tf.experimental.numpy),
-        jit_compile=True)
-    states = boards.random_states(rng, count)
-    state = world.State(*(x.reshape(batch + x.shape[1:]) for x in states))
-    for _ in range(10):
-      action = rng.integers(0, 6, batch, dtype=np.int32)
-      state = self._check(compiled, state, np.asarray(action),
-                          codes[rng.integers(0, 990, batch)])
+    self._check(None, batch)
 
   def test_batch_of_unknown_size(self):
-    rng = np.random.default_rng(0)
-    codes = relations.encode(language.relations_instructions())
-    compiled = tf.function(
-        lambda *args: _everything(*args, xp=tf.experimental.numpy),
-        input_signature=[
-            world.State(tf.TensorSpec([None, 5, 5], tf.int32),
-                        tf.TensorSpec([None, 2], tf.int32),
-                        tf.TensorSpec([None], tf.bool)),
-            tf.TensorSpec([None], tf.int32),
-            tf.TensorSpec([None, relations.CODE_SIZE], tf.int32),
-        ], jit_compile=True)
-    for count in (3, 200):
-      self._check(compiled, boards.random_states(rng, count),
-                  rng.integers(0, 6, count, dtype=np.int32),
-                  codes[rng.integers(0, 990, count)])
+    self._check([
+        world.State(tf.TensorSpec([None, 5, 5], tf.int32),
+                    tf.TensorSpec([None, 2], tf.int32),
+                    tf.TensorSpec([None], tf.bool)),
+        tf.TensorSpec([None], tf.int32),
+        tf.TensorSpec([None, relations.CODE_SIZE], tf.int32),
+    ], (3,), (200,))
 
 
 if __name__ == '__main__':

@@ -37,6 +37,12 @@ def draw(text: str) -> world.State:
                      np.array(carrying))
 
 
+def assert_equal(actual: world.State, expected: world.State) -> None:
+  """Fails unless two states, or batches of states, are equal."""
+  for field, a, b in zip(world.State._fields, actual, expected, strict=True):
+    np.testing.assert_array_equal(a, b, err_msg=field)
+
+
 def random_states(rng: np.random.Generator, count: int) -> world.State:
   """Returns `count` states with 0 to 22 blocks or so.
 
@@ -63,15 +69,10 @@ def scalar_step(state: world.State, action: int,
     elif blocks[row, column] != 0 and blocks[row, column] not in immovable:
       carrying = True
   elif action != world.Action.NOOP:
-    new_row, new_column = row, column
-    if action == world.Action.UP:
-      new_row -= 1
-    elif action == world.Action.DOWN:
-      new_row += 1
-    elif action == world.Action.LEFT:
-      new_column -= 1
-    elif action == world.Action.RIGHT:
-      new_column += 1
+    down, right = {
+        world.Action.UP: (-1, 0), world.Action.DOWN: (1, 0),
+        world.Action.LEFT: (0, -1), world.Action.RIGHT: (0, 1)}[action]
+    new_row, new_column = row + down, column + right
     inside = 0 <= new_row < 5 and 0 <= new_column < 5
     if inside and not (carrying and blocks[new_row, new_column]):
       if carrying:

@@ -22,15 +22,13 @@ class _Corner(language.Instruction):
   task = 'corners'
   noun = 'a corner'
 
-  @classmethod
-  def left_problem(cls, left):
-    return None if left == language.AGENT else 'AGENT'
-
-  @classmethod
-  def right_problem(cls, left, right):
-    if isinstance(right, language.Color) and right.blocks == language.SCENE:
+  def problem(self):
+    if self.left != language.AGENT:
+      return 0, 'AGENT'
+    if (isinstance(self.right, language.Color) and
+        self.right.blocks == language.SCENE):
       return None
-    return 'Color(..., SCENE)'
+    return 1, 'Color(..., SCENE)'
 
 
 class InCorner(_Corner):
@@ -63,11 +61,9 @@ def instances(rng, count, instructions=None):
   blocks = np.zeros((count, world.NUM_CELLS), np.int32)
   for column, color in enumerate(world.COLORS):
     blocks[np.arange(count), cells[:, column]] = world.block('rect', color)
-  agent = np.stack(np.divmod(cells[:, 3], world.SIZE), axis=-1)
   return instances_lib.Instances(
       rng.integers(len(chosen), size=count, dtype=np.int32),
-      world.State(blocks.reshape(count, world.SIZE, world.SIZE),
-                  agent.astype(np.int32), np.zeros(count, np.bool_)))
+      world.free_agents(blocks, cells[:, 3]))
 
 
 def goal_states(rng, count, instructions=None):

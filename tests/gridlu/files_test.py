@@ -33,11 +33,6 @@ class FilesTest(absltest.TestCase):
       file.flush()
       self.assertEqual(content(), b'old')
     self.assertEqual(content(), 'né\r\nw\n'.encode())
-    with files.replacing(path, 'wb') as file:
-      file.write(b'\xff')
-    self.assertEqual(content(), b'\xff')
-    self.assertEqual(os.listdir(os.path.dirname(path)),
-                     [os.path.basename(path)])
 
   def test_a_file_is_on_disk_before_it_has_its_name(self):
     path = self.create_tempdir().create_file('file').full_path

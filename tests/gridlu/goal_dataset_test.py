@@ -3,7 +3,6 @@
 import errno
 import os
 import tempfile
-import time
 from unittest import mock
 
 from absl.testing import absltest
@@ -14,7 +13,6 @@ from gridlu import goal_dataset
 from gridlu import language
 from gridlu import program
 from gridlu import world
-from tests.gridlu import boards
 from tests.gridlu import programs
 
 
@@ -32,18 +30,19 @@ def _arrays(**changes) -> dict[str, np.ndarray]:
 
 class GenerateTest(parameterized.TestCase):
 
-  def test_paper_sized_in_small(self):
-    dataset = goal_dataset.generate('relations', 3000, seed=0)
-    self.assertLen(dataset, 3000)
+  @parameterized.parameters('relations', 'arrangements')
+  def test_paper_sized_in_small(self, task):
+    dataset, again, other = (
+        goal_dataset.generate(task, 3000, seed) for seed in (0, 0, 1))
     self.assertEqual(dataset.states.shape, (3000, 27))
     self.assertIsNone(dataset.images)
-    self.assertEqual(goal_dataset.violations(dataset), 0)
     self.assertSetEqual(set(dataset.instruction),
                         set(range(len(dataset.instructions))))
-    again = goal_dataset.generate('relations', 3000, seed=0)
     np.testing.assert_array_equal(again.states, dataset.states)
-    other = goal_dataset.generate('relations', 3000, seed=1)
     self.assertFalse(np.array_equal(other.states, dataset.states))
+    self.assertEqual(goal_dataset.violations(dataset), 0)
+    dataset.states[7, :25] = 0
+    self.assertEqual(goal_dataset.violations(dataset), 1)
 
   def test_of_some_instructions(self):
     some = language.relations_instructions()[100:103]
@@ -53,58 +52,25 @@ class GenerateTest(parameterized.TestCase):
     self.assertEqual(dataset.instructions, tuple(map(str, some)))
     self.assertEqual(goal_dataset.violations(dataset), 0)
 
-  def test_violations_are_counted(self):
-    state = boards.draw('.@/rr')
-    states = np.stack([world.pack(state)] * 2)
-    dataset = goal_dataset.GoalDataset(
-        ("NorthFrom(AGENT, Shape('rect', SCENE))",
-         "SouthFrom(AGENT, Shape('rect', SCENE))"), np.array([0, 1]), states)
-    self.assertEqual(goal_dataset.violations(dataset), 1)
-    images = goal_dataset.GoalDataset(
-        dataset.instructions, dataset.instruction,
-        images=np.zeros((2, 8, 8, 3), np.uint8))
-    with self.assertRaisesRegex(ValueError, 'holds images'):
-      goal_dataset.violations(images)
-
-  def test_arrangements(self):
-    dataset = goal_dataset.generate('arrangements', 300, seed=0)
-    self.assertLen(dataset.instructions, 36)
-    self.assertEqual(goal_dataset.violations(dataset), 0)
-    dataset.states[7, :25] = 0
-    self.assertEqual(goal_dataset.violations(dataset), 1)
-
   def test_some_agents_carry(self):
-    free, half, all_ = (
-        goal_dataset.generate('relations', 4000, 0, carrying=share)
+    free, half, every = (
+        world.unpack(
+            goal_dataset.generate('relations', 4000, 0, carrying=share).states)
         for share in (0.0, 0.5, 1.0))
-    states = [world.unpack(dataset.states) for dataset in (free, half, all_)]
-    rows = np.arange(4000)
-    agent = states[0].agent
-    on_block = states[0].blocks[rows, agent[:, 0], agent[:, 1]] > 0
+    on_block = free.blocks[np.arange(4000), *free.agent.T] > 0
     self.assertBetween(on_block.sum(), 300, 3700)
-    self.assertFalse(states[0].carrying.any())
-    self.assertBetween(
-        states[1].carrying[on_block].mean(), 0.5 - 4 * 0.5 / 300**.5,
-        0.5 + 4 * 0.5 / 300**.5)
-    self.assertFalse(states[1].carrying[~on_block].any())
-    np.testing.assert_array_equal(states[2].carrying, on_block)
-    for dataset, state in zip((half, all_), states[1:]):
-      np.testing.assert_array_equal(state.blocks, states[0].blocks)
-      self.assertEqual(goal_dataset.violations(dataset), 0)
+    self.assertFalse(free.carrying.any())
+    self.assertAlmostEqual(
+        half.carrying[on_block].mean(), 0.5, delta=4 * 0.5 / 300**.5)
+    self.assertFalse(half.carrying[~on_block].any())
+    np.testing.assert_array_equal(every.carrying, on_block)
+    np.testing.assert_array_equal(every.blocks, free.blocks)
 
   def test_bad_arguments_are_named(self):
     with self.assertRaisesRegex(ValueError, 'carrying is 1.5'):
       goal_dataset.generate('relations', 1, 0, carrying=1.5)
-    with self.assertRaisesRegex(ValueError, "task is 'chess'"):
-      goal_dataset.generate('chess', 1, 0)
     with self.assertRaisesRegex(ValueError, 'count is 0'):
       goal_dataset.generate('relations', 0, 0)
-    with self.assertRaisesRegex(ValueError, 'instructions is empty'):
-      goal_dataset.generate('relations', 1, 0, [])
-    with self.assertRaisesRegex(ValueError, 'put it into one'):
-      goal_dataset.generate('relations', 1, 0, 'SameLocation')
-    with self.assertRaisesRegex(ValueError, 'seed is -1'):
-      goal_dataset.generate('relations', 1, -1)
 
 
 class FileTest(parameterized.TestCase):
@@ -114,42 +80,26 @@ class FileTest(parameterized.TestCase):
     folder = self.enter_context(tempfile.TemporaryDirectory())
     self._path = os.path.join(folder, 'goals.npz')
 
-  def test_states_round_trip(self):
-    dataset = goal_dataset.generate('relations', 200, seed=0)
+  @parameterized.parameters(
+      goal_dataset.generate('arrangements', 200, seed=0),
+      goal_dataset.GoalDataset(
+          ('\u00f6ffne', 'close'), np.array([1, 0]),
+          images=np.arange(210, dtype=np.uint8).reshape(2, 5, 7, 3)))
+  def test_round_trip(self, dataset):
     goal_dataset.save(self._path, dataset)
     loaded = goal_dataset.load(self._path)
     self.assertEqual(loaded.instructions, dataset.instructions)
-    np.testing.assert_array_equal(loaded.instruction, dataset.instruction)
-    np.testing.assert_array_equal(loaded.states, dataset.states)
-    self.assertIsNone(loaded.images)
+    for name in 'instruction', 'states', 'images':
+      np.testing.assert_array_equal(
+          getattr(loaded, name), getattr(dataset, name))
     self.assertEqual(loaded.instruction.dtype, np.int32)
 
-  def test_images_round_trip(self):
-    dataset = goal_dataset.GoalDataset(
-        ('\u00f6ffne', 'close'), np.array([1, 0]), images=np.random.default_rng(
-            0).integers(0, 256, (2, 5, 7, 3), dtype=np.uint8))
-    goal_dataset.save(self._path, dataset)
-    loaded = goal_dataset.load(self._path)
-    self.assertEqual(loaded.instructions, dataset.instructions)
-    np.testing.assert_array_equal(loaded.images, dataset.images)
-    self.assertIsNone(loaded.states)
-
-  def test_a_failed_save_leaves_the_old_file_alone(self):
-    dataset = goal_dataset.generate('relations', 5, seed=0)
-    goal_dataset.save(self._path, dataset)
-    with mock.patch.object(np, 'savez_compressed', side_effect=OSError):
-      with self.assertRaises(OSError):
-        goal_dataset.save(self._path, dataset)
-    self.assertLen(goal_dataset.load(self._path), 5)
-    self.assertEqual(
-        [f for f in os.listdir(os.path.dirname(self._path)) if 'part' in f], [])
-
   @parameterized.named_parameters(
-      ('no_format', dict(format=None), 'it has no format'),
-      ('no_instruction', dict(instruction=None), 'it has no instruction'),
-      ('unknown_array', dict(labels=np.zeros(3)), 'it has labels'),
-      ('other_format', dict(format=np.array('mnist')), 'format is mnist'),
-      ('other_version', dict(version=np.array(2)), 'version is 2'),
+      ('no_format', dict(format=None), 'it has images, inst.*: expected form'),
+      ('unknown_array', dict(labels=np.zeros(3)),
+       'it has .*, labels, version: expected format'),
+      ('other_version', dict(version=np.array(2)),
+       'version is 2: this program reads .* version 1'),
       ('bytes', dict(instructions=np.array([b'open', b'close'])),
        'instructions is .*expected strings'),
       ('twice', dict(instructions=np.array(['open', 'open'])),
@@ -163,19 +113,14 @@ class FileTest(parameterized.TestCase):
       ('negative_index', dict(instruction=np.array([0, 0, -1])),
        r'instruction\[2\] is -1'),
       ('empty', dict(instruction=np.zeros(0, int),
-                     images=np.zeros((0, 4, 6, 3), np.uint8)), 'is empty'),
+                     images=np.zeros((0, 4, 6, 3), np.uint8)),
+       r'int64 \[0\]: expected .* one example or more'),
       ('neither', dict(images=None), 'neither of states and images'),
       ('both', dict(states=np.zeros((3, 27), np.uint8)), 'both of states and'),
       ('float_images', dict(images=np.zeros((3, 4, 6, 3), np.float32)),
-       r'images is float32.*255 \* images'),
-      ('grey_images', dict(images=np.zeros((3, 4, 6), np.uint8)),
-       r'expected uint8 \[N, H, W, 3\]'),
-      ('too_few_images', dict(images=np.zeros((2, 4, 6, 3), np.uint8)),
-       'images has length 2 and instruction 3'),
+       r'images is float32 .*; expected uint8 \[3, None, None, 3\]'),
       ('state_shape', dict(images=None, states=np.zeros((3, 26), np.uint8)),
-       r'states is uint8 \[3, 26\]: expected uint8 \[3, 27\]'),
-      ('state_dtype', dict(images=None, states=np.zeros((3, 27), np.int32)),
-       'states is int32'),
+       r'states is uint8 \[3, 26\]; expected uint8 \[3, 27\]'),
       ('state_block', dict(images=None, states=np.full((3, 27), 10, np.uint8)),
        r'states\[0, 0\] is 10: expected less than 10'),
       ('state_carrying',
@@ -196,47 +141,14 @@ class FileTest(parameterized.TestCase):
                                 'goals.npz: there is no such file.*GridLU'):
       goal_dataset.load(self._path)
 
-  def test_files_that_are_no_archive(self):
-    np.savez(self._path, **_arrays())
-    with open(self._path, 'rb') as file:
-      whole = file.read()
-    middle = len(whole) // 2
-    # Truncated, empty, another kind of file, a damaged array.
-    for content in (whole[:middle], b'', b'not an archive',
-                    whole[:middle] + b'\xff' * 40 + whole[middle + 40:]):
-      with open(self._path, 'wb') as file:
-        file.write(content)
-      with self.assertRaisesRegex(program.UserError,
-                                  'goals.npz: not a whole .npz file'):
-        goal_dataset.load(self._path)
-
-  def test_pickles_are_not_loaded(self):
-    np.savez(self._path, **_arrays(
-        instructions=np.array(['open', 'close'], object)))
-    with self.assertRaisesRegex(program.UserError,
-                                'not a whole .npz file of plain arrays'):
-      goal_dataset.load(self._path)
-
-  def test_many_instructions_are_refused_at_once(self):
-    texts = [f'open door {i}' for i in range(40_000)] + ['open door 39999']
-    start = time.process_time()
-    with self.assertRaisesRegex(
-        program.UserError, "'open door 39999' more than once"):
-      goal_dataset.GoalDataset(
-          tuple(texts), np.arange(len(texts)),
-          images=np.zeros([len(texts), 1, 1, 3], np.uint8))
-    self.assertLess(time.process_time() - start, 5)
-
   @parameterized.parameters('.', '/dev/zero')
   def test_what_is_no_file(self, path):
-    with self.assertRaisesRegex(
-        program.UserError, f'{path}: this is no file'):
+    with self.assertRaisesRegex(program.UserError, f'^{path}: '):
       goal_dataset.load(path)
 
   def test_a_small_file_cannot_fill_the_memory(self):
     np.savez_compressed(
         self._path, **_arrays(instruction=np.zeros([10**7], int)))
-    self.assertLess(os.path.getsize(self._path), 100_000)
     with mock.patch.object(goal_dataset, '_MOST_BYTES', 10**6):
       with self.assertRaisesRegex(
           ValueError, r'goals.npz: .* take 80,\d+,\d+ bytes; expected at most'):
@@ -264,20 +176,13 @@ class FileTest(parameterized.TestCase):
     return programs.call(goal_dataset, *arguments)
 
   def test_program(self):
-    run = self._run(f'--output={self._path}', '--size=50', '--seed=3')
+    run = self._run(f'--output={self._path}', '--task=arrangements',
+                    '--size=50', '--seed=3', '--carrying=1')
     self.assertEqual(run.returncode, 0, run.stderr)
     self.assertIn('50 goal states', run.stdout)
-    self.assertEqual(run.stderr, '')
     np.testing.assert_array_equal(
         goal_dataset.load(self._path).states,
-        goal_dataset.generate('relations', 50, 3).states)
-    other = f'{self._path}.of_arrangements.npz'
-    run = self._run(f'--output={other}', '--size=20', '--seed=4',
-                    '--task=arrangements', '--carrying=1')
-    self.assertEqual(run.returncode, 0, run.stderr)
-    np.testing.assert_array_equal(
-        goal_dataset.load(other).states,
-        goal_dataset.generate('arrangements', 20, 4, carrying=1.0).states)
+        goal_dataset.generate('arrangements', 50, 3, carrying=1.0).states)
     # It does not overwrite.
     run = self._run(f'--output={self._path}', '--size=60')
     self.assertEqual(run.returncode, 1)

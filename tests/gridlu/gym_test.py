@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from unittest import mock
 import warnings
 
 from absl.testing import absltest
@@ -11,7 +12,9 @@ import pytest
 
 import gridlu
 from gridlu import language
+from gridlu import tasks
 from gridlu import world
+from tests.gridlu import corners
 
 gymnasium = pytest.importorskip('gymnasium')
 
@@ -33,25 +36,37 @@ class GridLUEnvTest(parameterized.TestCase):
       env_checker.check_env(environment)
 
   def test_is_found_where_gridlu_is_imported(self):
-    code = ('import gymnasium, gridlu; '
-            'gymnasium.make("GridLU-Relations-v0").reset(seed=0)')
-    subprocess.run([sys.executable, '-c', code], check=True)
+    for module, name in ('gridlu', ''), ('sys', 'gridlu.gym:'):
+      code = (f'import gymnasium, {module}; '
+              f'gymnasium.make("{name}GridLU-Relations-v0").reset(seed=0)')
+      subprocess.run([sys.executable, '-c', code], check=True)
 
-  def test_is_found_by_its_module(self):
-    environment = gymnasium.make('gridlu.gym:GridLU-Relations-v0')
-    self.assertIsInstance(environment.unwrapped, gridlu.gym.GridLUEnv)
+  def test_a_new_task_is_registered_once(self):
+    self.enter_context(mock.patch.dict(gymnasium.registry))
+    self.enter_context(mock.patch.dict(
+        tasks.TASKS, corners=tasks.from_module(corners)))
+    gridlu.gym.register()
+    spec = gymnasium.registry['GridLU-Corners-v0']
+    gridlu.gym.register()
+    self.assertIs(gymnasium.registry['GridLU-Corners-v0'], spec)
+    environment = gymnasium.make('GridLU-Corners-v0')
+    observation, _ = environment.reset(seed=0)
+    self.assertRegex(observation['instruction'], '^InCorner')
+    self.assertIn(observation, environment.observation_space)
 
   @parameterized.product(task=tuple(_NAMES), truncate=(False, True))
   def test_plays_as_gridlu(self, task, truncate):
-    environment = gymnasium.make(_NAMES[task], truncate=truncate, rewarded=True)
-    expected = gridlu.GridLU(task, seed=7, rewarded=True)
+    arguments = dict(rewarded=True, solved_starts=True)
+    environment = gymnasium.make(_NAMES[task], truncate=truncate, **arguments)
+    expected = gridlu.GridLU(task, seed=7, **arguments)
     rng = np.random.default_rng(0)
-    successes = 0
+    starts, successes = 0, 0
     for episode in range(20):
       observation, info = environment.reset(
           seed=None if episode else 7)
       step = expected.reset()
       self.assertEqual(info, {'is_success': expected.success})
+      starts += expected.success
       terminated = truncated = False
       while not step.last():
         self.assertFalse(terminated or truncated)
@@ -70,6 +85,7 @@ class GridLUEnvTest(parameterized.TestCase):
         successes += info['is_success']
       self.assertEqual((terminated, truncated), (not truncate, truncate))
     if task == 'relations':
+      self.assertGreater(starts, 0)
       self.assertGreater(successes, 0)
     self.assertEqual(environment.unwrapped.instruction, expected.instruction)
     np.testing.assert_array_equal(environment.unwrapped.state.blocks,
@@ -83,11 +99,6 @@ class GridLUEnvTest(parameterized.TestCase):
       space = environment.observation_space['instruction']
       for instruction in instructions:
         self.assertIn(str(instruction), space)
-      lengths = {len(str(i)) for i in instructions}
-      self.assertEqual((space.min_length, space.max_length),
-                       (min(lengths), max(lengths)))
-      self.assertEqual(space.character_set,
-                       frozenset(''.join(map(str, instructions))))
 
   def test_arguments_arrive(self):
     text = "SameLocation(AGENT, Color('red', Shape('rect', SCENE)))"
@@ -101,27 +112,6 @@ class GridLUEnvTest(parameterized.TestCase):
                        [False, False, True])
     self.assertEqual(
         environment.unwrapped._environment.physics, world.IMMOVABLE_RED_RECTS)
-
-  def test_solved_starts(self):
-    solved = []
-    for solved_starts in True, False:
-      environment = gymnasium.make(
-          'GridLU-Relations-v0', solved_starts=solved_starts)
-      solved.append(sum(
-          environment.reset(seed=seed)[1]['is_success'] for seed in range(100)))
-    self.assertGreater(solved[0], 0)
-    self.assertEqual(solved[1], 0)
-
-  def test_seeds(self):
-    def starts(seed):
-      environment = gymnasium.make('GridLU-Relations-v0')
-      observations = [environment.reset(seed=seed)[0]]
-      observations += [environment.reset()[0] for _ in range(3)]
-      return [(o['instruction'], o['image'].tobytes()) for o in observations]
-
-    self.assertEqual(starts(1), starts(1))
-    self.assertNotEqual(starts(1), starts(2))
-    self.assertNotEqual(starts(None), starts(None))
 
   @parameterized.parameters(*_NAMES.values())
   def test_renders_pictures_for_a_person(self, name):
@@ -141,13 +131,6 @@ class GridLUEnvTest(parameterized.TestCase):
     (height, width, _), = shapes
     self.assertEqual((height % 2, width % 2), (0, 0))  # Video codecs ask this.
 
-  def test_vectorises(self):
-    environments = gymnasium.make_vec(
-        'GridLU-Relations-v0', num_envs=2, vectorization_mode='sync')
-    observation, _ = environments.reset(seed=0)
-    self.assertEqual(observation['image'].shape, (2, 56, 56, 3))
-    self.assertLen(observation['instruction'], 2)
-
   @parameterized.parameters('sync', 'async')
   def test_vectorised_environments_have_instructions(self, mode):
     # Gymnasium's memory that processes share has no texts (see the module).
@@ -162,13 +145,6 @@ class GridLUEnvTest(parameterized.TestCase):
     expected = [gridlu.GridLU(seed=i).reset().observation['instruction']
                 for i in range(2)]
     self.assertEqual(list(texts), expected)
-
-  def test_a_list_of_instructions_is_copied(self):
-    texts = ["SameLocation(AGENT, Color('red', SCENE))"]
-    environment = gridlu.gym.GridLUEnv(instructions=iter(texts))
-    for _ in range(2):
-      observation, _ = environment.reset(seed=0)
-      self.assertEqual(observation['instruction'], texts[0])
 
   def test_tokens(self):
     environment = gridlu.gym.TokenInstruction(
@@ -202,16 +178,6 @@ class GridLUEnvTest(parameterized.TestCase):
     self.assertIn(observation, flat.observation_space)
     self.assertLen(flat.observation_space.shape, 1)
 
-  def test_passes_the_checker_of_stable_baselines3(self):
-    # PyTorch is too large for the extra `test`. To run this, install
-    # stable-baselines3 beside it; it passed with version 2.9.2.
-    checker = pytest.importorskip('stable_baselines3.common.env_checker')
-    with warnings.catch_warnings():
-      warnings.simplefilter('error')
-      for name in _NAMES.values():
-        checker.check_env(gridlu.gym.TokenInstruction(gymnasium.make(
-            name, render_mode='rgb_array').unwrapped))
-
   def test_misuse_is_named(self):
     environment = gridlu.gym.GridLUEnv(
         episode_length=1, render_mode='rgb_array')
@@ -227,8 +193,6 @@ class GridLUEnvTest(parameterized.TestCase):
       environment.step(0)
     with self.assertRaisesRegex(ValueError, "render_mode is 'human'"):
       gridlu.gym.GridLUEnv(render_mode='human')
-    with self.assertRaisesRegex(ValueError, "task is 'chess'"):
-      gridlu.gym.GridLUEnv(task='chess')
     with self.assertRaisesRegex(ValueError, 'is no GridLU environment'):
       gridlu.gym.TokenInstruction(gymnasium.make('CartPole-v1'))
 

@@ -19,9 +19,6 @@ class SurfaceTest(parameterized.TestCase):
        "NorthFrom(Color('red', Shape('circle', SCENE)), "
        "Color('blue', Shape('rect', SCENE)))",
        ('NorthFrom', ('red', ('circle',)), ('blue', ('rect',)))),
-      (language.SameLocation(AGENT, Shape('rect', SCENE)),
-       "SameLocation(AGENT, Shape('rect', SCENE))",
-       ('SameLocation', ('AGENT',), ('rect',))),
       (language.Connected(AGENT, SCENE), 'Connected(AGENT, SCENE)',
        ('Connected', ('AGENT',), ())),
       (language.Snake(AGENT, Color('red', SCENE)),
@@ -56,45 +53,38 @@ class ErrorTest(parameterized.TestCase):
   @parameterized.parameters(
       ("NorthFrm(AGENT, Color('red', SCENE))",
        '^', 'a relation'),
-      ("NorthFrom AGENT, Color('red', SCENE))",
-       '          ^', r"'\('"),
       ("NorthFrom(Color('yellow', SCENE), AGENT)",
-       '                 ^', r'a colour \(red, green or blue\)'),
+       '                ^', r'a colour \(red, green or blue\)'),
       ('NorthFrom(Color(SCENE), AGENT)',
-       '                ^', 'a colour'),
+       '          ^', r'two operands in Color'),
       ("NorthFrom(Shape('red', SCENE), AGENT)",
-       '                 ^', 'a shape'),
+       '                ^', 'a shape'),
       ("NorthFrom(Shape('rect', AGENT), AGENT)",
        '                        ^', 'SCENE'),
-      ("NorthFrom(Color('red', Color('red', SCENE)), AGENT)",
-       '                       ^', r'Shape\(...\) or SCENE'),
-      ("NorthFrom(Shape('rect, SCENE), AGENT)",
-       '                     ^', 'a closing quote'),
-      ("NorthFrom(Shape('rect', SCENE) AGENT)",
-       '                               ^', "','"),
+      ("  NorthFrom(Color('red', Color('red', SCENE)), AGENT)",
+       '                         ^', r'Shape\(...\) or SCENE'),
       ('NorthFrom(SCENE, AGENT)',
        '          ^', 'AGENT or an object'),
-      ('NorthFrom(AGENT, AGENT)',
+      ('NorthFrom(AGENT, "AGENT")',
        '                 ^', 'an object .* beside AGENT'),
-      ("NorthFrom(Shape('rect', SCENE), SCENE)",
-       '                                ^', 'AGENT or an object'),
       ("NorthFrom(Shape('rect', SCENE), Shape('square', SCENE))",
        '                                ^', 'an object other than'),
       ("SameLocation(Shape('rect', SCENE), Color('red', SCENE))",
        '                                   ^', 'AGENT .SameLocation'),
       ("Snake(Color('red', SCENE), AGENT)",
        '      ^', 'AGENT'),
-      ("Snake(AGENT, Shape('rect', SCENE))",
-       '             ^', r'SCENE or Color'),
       ('Snake(AGENT, foo)',
        '             ^', r'SCENE or Color'),
-      ('Snake(AGENT, SCENE',
-       '                  ^', r"'\)'"),
-      ('Snake(AGENT, SCENE))',
-       '                   ^', 'the end of the instruction'),
       ('Snake(AGENT;\nSCENE)',
-       '           ^', "','"),
-      ('', '^', 'a relation'),
+       '           ^', 'letters, quotes, brackets and commas'),
+      # Python finds these errors, and their places.
+      ("NorthFrom(Shape('rect, SCENE), AGENT)",
+       '                ^', 'unterminated string'),
+      ("NorthFrom(Shape('rect', SCENE) AGENT)",
+       '          ^', 'forgot a comma'),
+      ('Snake(AGENT, SCENE',
+       '     ^', r"'\(' was never closed"),
+      ('', '^', 'an instruction such as'),
   )
   def test_shows_the_place(self, text, caret, expected):
     with self.assertRaisesRegex(language.InstructionError, expected) as caught:
@@ -102,32 +92,17 @@ class ErrorTest(parameterized.TestCase):
     lines = str(caught.exception).split('\n')
     self.assertEqual(lines[1], '  ' + text.replace('\n', ' '))
     self.assertEqual(lines[2], '  ' + caret)
-    self.assertEqual(caught.exception.text, text)
-    self.assertEqual(caught.exception.position, len(caret) - 1)
 
   def test_not_a_string(self):
     with self.assertRaisesRegex(language.InstructionError, 'not NoneType'):
       language.parse(None)
 
-  @parameterized.parameters('(' * 100_000, 'Color(' * 100_000)
+  @parameterized.parameters('(', 'Color(', 'Color(SCENE,')
   def test_an_enormous_text(self, text):
     with self.assertRaisesRegex(language.InstructionError, 'at most 1000'):
-      language.parse(text)
-
-  @parameterized.parameters(
-      lambda: language.NorthFrom(AGENT, AGENT),
-      lambda: language.NorthFrom(SCENE, AGENT),
-      lambda: language.EastFrom(Color('red', SCENE), Color('red', SCENE)),
-      lambda: language.SameLocation(Color('red', SCENE), Shape('rect', SCENE)),
-      lambda: language.Snake(Color('red', SCENE), AGENT),
-      lambda: language.Snake(AGENT, Color('red', Shape('rect', SCENE))),
-      lambda: Color('yellow', SCENE),
-      lambda: Color('red', Color('red', SCENE)),
-      lambda: Shape('square', SCENE),
-      lambda: Shape('rect', AGENT))
-  def test_cannot_be_built_either(self, build):
-    with self.assertRaisesRegex(language.InstructionError, 'expected'):
-      build()
+      language.parse(text * 100_000)
+    with self.assertRaises(language.InstructionError):  # Too many brackets.
+      language.parse(text * (1000 // len(text)))
 
 
 class EnumerationTest(absltest.TestCase):
@@ -135,7 +110,6 @@ class EnumerationTest(absltest.TestCase):
   def test_relations(self):
     instructions = language.relations_instructions()
     self.assertLen(set(instructions), 990)
-    self.assertLen(set(map(str, instructions)), 990)
     self.assertLen([i for i in instructions if i.is_go_to], 150)
     self.assertTrue(all(i.is_go_to for i in instructions[:150]))
     self.assertEqual(str(instructions[0]),
@@ -161,38 +135,6 @@ class EnumerationTest(absltest.TestCase):
     self.assertEqual(' '.join(language.ARRANGEMENTS_TOKENS), (
         'Square Line Dline Triangle Circle Eel Snake Connected Disconnected '
         'red green blue AGENT'))
-
-  def test_vocabularies_are_what_trees_have(self):
-    def tokens(tree):
-      return {x for x in tree if isinstance(x, str)}.union(
-          *(tokens(x) for x in tree if isinstance(x, tuple)))
-
-    for instructions, vocabulary, size in (
-        (language.relations_instructions(), language.RELATIONS_TOKENS, 12),
-        (language.arrangements_instructions(), language.ARRANGEMENTS_TOKENS,
-         13)):
-      self.assertLen(vocabulary, size)
-      self.assertSetEqual(set(vocabulary),
-                          set().union(*(tokens(i.tree) for i in instructions)))
-
-
-class BaseTest(absltest.TestCase):
-
-  def test_only_words_of_a_task_can_be_built(self):
-    class Wordless(language.Instruction):
-
-      @classmethod
-      def left_problem(cls, left):
-        return None
-
-      @classmethod
-      def right_problem(cls, left, right):
-        return None
-
-    with self.assertRaisesRegex(TypeError, 'Instruction'):
-      language.Instruction(language.AGENT, language.AGENT)
-    with self.assertRaisesRegex(TypeError, 'Wordless has no task.*NorthFrom'):
-      Wordless(language.AGENT, language.AGENT)
 
 
 if __name__ == '__main__':

@@ -71,11 +71,9 @@ class ProgramTest(absltest.TestCase):
 
   def test_a_flagfile_that_is_no_text_is_named(self):
     path = self.create_tempfile('bin.flags', b'--number=\xff', 'wb').full_path
-    result = subprocess.run(
-        [sys.executable, '-c', textwrap.dedent(_PROGRAM), f'--flagfile={path}'],
-        capture_output=True, text=True, check=False)
-    self.assertEqual(result.returncode, 1)
-    self.assertStartsWith(result.stderr, 'Error: a flagfile is not text')
+    code, _, error = self._run(f'--flagfile={path}')
+    self.assertEqual(code, 1)
+    self.assertStartsWith(error, 'Error: a flagfile is not text')
 
   def test_help_has_the_programs_text_and_flags(self):
     code, text, _ = self._run('--help')

@@ -9,7 +9,6 @@ import tempfile
 from absl.testing import absltest
 import hypothesis
 from hypothesis import strategies as st
-import numpy as np
 
 from gridlu import goal_dataset
 from gridlu import language
@@ -19,23 +18,14 @@ _INSTRUCTIONS = (
     language.relations_instructions() + language.arrangements_instructions())
 _settings = hypothesis.settings(
     max_examples=200, deadline=None, derandomize=True)
-_WORDS = st.sampled_from([
-    'NorthFrom', 'SameLocation', 'Snake', 'AGENT', 'SCENE', 'Color', 'Shape',
-    "'red'", "'circle'", 'square', '(', ')', ',', ' ', '"', "'", 'purple',
-    '\n', 'é', ''])
 
 
 def _parse(text):
   """Parses; returns None for a text that is no instruction."""
-  problem = None
   try:
     return language.parse(text)
-  except language.InstructionError as error:
-    problem = error
-  assert problem.text == text
-  assert 0 <= problem.position <= len(text)
-  assert problem.expected in str(problem)
-  return None
+  except language.InstructionError:
+    return None
 
 
 class ParserTest(absltest.TestCase):
@@ -48,13 +38,6 @@ class ParserTest(absltest.TestCase):
       self.assertIn(instruction, _INSTRUCTIONS)
 
   @_settings
-  @hypothesis.given(st.lists(_WORDS, max_size=14).map(''.join))
-  def test_words_of_the_language_in_any_order(self, text):
-    instruction = _parse(text)
-    if instruction is not None:
-      self.assertIn(instruction, _INSTRUCTIONS)
-
-  @_settings
   @hypothesis.given(
       st.sampled_from(_INSTRUCTIONS).map(str), st.integers(0, 90),
       st.integers(0, 3), st.text(max_size=3))
@@ -62,16 +45,6 @@ class ParserTest(absltest.TestCase):
     instruction = _parse(text[:place] + inserted + text[place + cut:])
     if instruction is not None:
       self.assertEqual(language.parse(str(instruction)), instruction)
-
-  @_settings
-  @hypothesis.given(st.sampled_from(_INSTRUCTIONS).map(str),
-                    st.sampled_from(['"', '`', '\u2019', '']),
-                    st.sampled_from(['', ' ', '\t', '  \n']))
-  def test_any_quotes_and_spacing(self, text, quote, space):
-    changed = text.replace("'", quote)
-    for sign in '(),':
-      changed = changed.replace(sign, f'{space}{sign}{space}')
-    self.assertEqual(str(language.parse(changed)), text)
 
 
 class GoalDatasetTest(absltest.TestCase):
@@ -119,25 +92,6 @@ class GoalDatasetTest(absltest.TestCase):
   @hypothesis.given(st.binary(max_size=200))
   def test_any_bytes(self, content):
     self.assertIsNone(self._load(content))
-
-  @_settings
-  @hypothesis.given(
-      st.sampled_from(['format', 'version', 'instructions', 'instruction',
-                       'states', 'images']),
-      st.sampled_from([np.uint8, np.int32, np.float64, np.bool_, 'U5', 'S5']),
-      st.lists(st.integers(0, 4), max_size=4))
-  def test_an_array_of_another_kind(self, name, dtype, shape):
-    with np.load(self._path, allow_pickle=False) as archive:
-      arrays = dict(archive)
-    before = arrays.get(name)
-    arrays[name] = np.zeros(shape, dtype)
-    path = os.path.join(self._folder, 'kind.npz')
-    np.savez(path, **arrays)
-    hypothesis.assume(before is None or not (
-        before.dtype == arrays[name].dtype and
-        before.shape == arrays[name].shape))
-    with self.assertRaises(program.UserError):
-      goal_dataset.load(path)
 
 
 if __name__ == '__main__':

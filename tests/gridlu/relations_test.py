@@ -39,12 +39,6 @@ class SatisfiedTest(parameterized.TestCase):
       ("NorthFrom(AGENT, Shape('rect', SCENE))", '.@/bc', False),
       ("NorthFrom(Shape('rect', SCENE), AGENT)", 'br/.@', True),
       ("NorthFrom(Shape('rect', SCENE), AGENT)", '.@/br', False),
-      ("SouthFrom(AGENT, Color('blue', SCENE))", 'bt/.@', True),
-      ("SouthFrom(AGENT, Color('blue', SCENE))", 'gt/.@', False),
-      ("EastFrom(AGENT, Color('blue', SCENE))", 'bt .@', True),
-      ("EastFrom(AGENT, Color('blue', SCENE))", '.@ bt', False),
-      ("WestFrom(AGENT, Color('blue', SCENE))", '.@ bt', True),
-      ("WestFrom(AGENT, Color('blue', SCENE))", 'bt .@', False),
       ("SameLocation(AGENT, Color('blue', SCENE))", 'bt@', True),
       ("SameLocation(AGENT, Color('blue', SCENE))", 'bt!', True),
       ("SameLocation(AGENT, Color('blue', SCENE))", 'bt .@', False),
@@ -74,17 +68,6 @@ class SatisfiedTest(parameterized.TestCase):
     self.assertEqual(actual.dtype, np.bool_)
     self.assertBetween(np.mean(actual), .1, .9)
 
-  def test_broadcasts(self):
-    rng = np.random.default_rng(0)
-    states = boards.random_states(rng, 7)
-    instructions = language.relations_instructions()[::100]
-    codes = relations.encode(instructions)
-    both = relations.satisfied(codes[:, None], states)
-    self.assertEqual(both.shape, (10, 7))
-    for i, instruction in enumerate(instructions):
-      np.testing.assert_array_equal(
-          gridlu.satisfied(instruction, states), both[i])
-
   def test_encoding(self):
     codes = relations.encode([
         language.parse(f'WestFrom({_GREEN_TRIANGLE}, AGENT)'),
@@ -95,10 +78,6 @@ class SatisfiedTest(parameterized.TestCase):
     self.assertEqual(codes.dtype, np.int32)
     everything = relations.encode(language.relations_instructions())
     self.assertLen(np.unique(everything, axis=0), 990)
-
-  def test_other_instructions_are_refused(self):
-    with self.assertRaisesRegex(ValueError, 'expected a GridLU-Relations'):
-      relations.encode([language.parse('Snake(AGENT, SCENE)')])
 
 
 class InstancesTest(parameterized.TestCase):
@@ -159,13 +138,6 @@ class InstancesTest(parameterized.TestCase):
       drawn = relations.instances(np.random.default_rng(0), 1000, some)
       self.assertLen(set(drawn.instruction), 10)
       self.assertLess(np.max(drawn.instruction), 10)
-
-  def test_seeded(self):
-    first, again, other = (
-        relations.instances(np.random.default_rng(seed), 50)
-        for seed in (3, 3, 4))
-    np.testing.assert_array_equal(first.state.blocks, again.state.blocks)
-    self.assertFalse(np.array_equal(first.state.blocks, other.state.blocks))
 
   @parameterized.parameters(relations.instances, relations.goal_states)
   def test_counts(self, draw):

@@ -1,7 +1,5 @@
 """Tests for solver, against a plain search and the world itself."""
 
-import itertools
-
 from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
@@ -13,8 +11,6 @@ from gridlu import relations
 from gridlu import solver
 from gridlu import world
 from tests.gridlu import boards
-
-_RED_RECT = world.block('rect', 'red')
 
 
 def _one(states, i):
@@ -49,37 +45,6 @@ def _plain_steps(instruction, state, physics, most):
   return None
 
 
-def _within(steps, most):
-  """Returns the solver's steps as `_plain_steps` would."""
-  return None if steps < 0 or steps > most else steps
-
-
-def _can_hold(instruction, blocks):
-  """Whether it would if all but the red rect could be put anywhere."""
-  cells = np.flatnonzero(blocks)
-  things = [(blocks.flat[cell], cell) for cell in cells]
-  pairs = itertools.permutations(things, 2)
-  if instruction.is_go_to:
-    pairs = ((None, thing) for thing in things)
-  one, other = (x.reshape(-1) for x in np.indices((25, 25)))
-  for first, second in pairs:
-    boards_of_two = np.zeros((625, 25), np.int32)
-    possible = np.ones(625, bool)
-    for thing, place in ((first, one), (second, other)):
-      if thing is not None:
-        code, cell = thing
-        boards_of_two[np.arange(625), place] = code
-        possible &= (code != _RED_RECT) | (place == cell)
-    if first is not None:
-      possible &= one != other
-    states = world.State(boards_of_two.reshape(-1, 5, 5),
-                         np.stack(np.divmod(one, 5), axis=-1),
-                         np.zeros(625, bool))
-    if np.any(possible & gridlu.satisfied(instruction, states)):
-      return True
-  return False
-
-
 class SolverTest(parameterized.TestCase):
 
   def assert_solves(self, solution, instruction, state, physics=world.NORMAL):
@@ -97,10 +62,8 @@ class SolverTest(parameterized.TestCase):
   @parameterized.parameters(
       # Go there.
       ("NorthFrom(AGENT, Color('red', SCENE))", '. . ./. rc ./@', 3),
-      ("SameLocation(Shape('circle', SCENE), AGENT)", '. . ./. rc ./@', 2),
       # It holds from the start; a carried block is where the agent is.
       ("SameLocation(AGENT, Shape('circle', SCENE))", 'rc!', 0),
-      ("WestFrom(Shape('circle', SCENE), Shape('rect', SCENE))", 'rc@ br', 0),
       # Pick up, carry one cell; putting down is not needed.
       ("WestFrom(Shape('circle', SCENE), Shape('rect', SCENE))",
        'rc@ . br', 2),
@@ -125,7 +88,6 @@ class SolverTest(parameterized.TestCase):
   @parameterized.parameters(
       # Nothing fits; nothing is there.
       ("NorthFrom(AGENT, Color('blue', SCENE))", '@ rc', 'normal'),
-      ("NorthFrom(AGENT, Color('blue', SCENE))", '@', 'normal'),
       ("EastFrom(Color('red', SCENE), Shape('rect', SCENE))", 'rr@ bc',
        'normal'),
       ('Square(AGENT, SCENE)', 'rr rr rr@', 'normal'),
@@ -135,74 +97,39 @@ class SolverTest(parameterized.TestCase):
       # Both would have to move.
       ("NorthFrom(Color('red', SCENE), Shape('rect', SCENE))",
        'rr . rr/. @ ./rr', 'immovable_red_rects'),
-      ("Line(AGENT, Color('red', SCENE))", 'rr rr rr . rr/@',
-       'immovable_red_rects'),
   )
   def test_impossible_boards(self, text, board, physics):
     state = boards.draw(board)
     solution = solver.solve(text, state, world.PHYSICS[physics])
     self.assertEqual(solution, solver.Solution(solver.UNSOLVABLE, None))
 
-  def test_a_block_that_cannot_be_picked_up_can_be_carried_on(self):
-    text = "NorthFrom(Color('red', SCENE), Color('blue', SCENE))"
-    state = boards.draw('. . ./rr! . ./. . bt')
-    self.assertEqual(
-        solver.solve(text, state, world.IMMOVABLE_RED_RECTS).steps, 2)
-    free = state._replace(carrying=np.array(False))
-    solution = solver.solve(text, free, world.IMMOVABLE_RED_RECTS)
-    self.assertEqual(
-        solution.steps,
-        _plain_steps(text, free, world.IMMOVABLE_RED_RECTS, 10))
-    self.assert_solves(solution, text, free, world.IMMOVABLE_RED_RECTS)
-
-  @parameterized.parameters(*world.PHYSICS)
-  def test_plain_search_agrees_on_relations(self, physics):
-    physics = world.PHYSICS[physics]
-    drawn = relations.instances(np.random.default_rng(1), 24)
-    instructions = _chosen(language.relations_instructions(), drawn)
-    steps = solver.shortest(instructions, drawn.state, physics)
-    for i, instruction in enumerate(instructions):
-      self.assertEqual(
-          _within(steps[i], 5),
-          _plain_steps(instruction, _one(drawn.state, i), physics, 5))
-
-  @parameterized.parameters(*world.PHYSICS)
-  def test_plain_search_agrees_on_arrangements(self, physics):
-    # Start from goal states and walk away, so that a goal is near.
-    physics = world.PHYSICS[physics]
-    rng = np.random.default_rng(2)
-    drawn = arrangements.goal_states(rng, 24)
-    states = drawn.state
-    for _ in range(12):
-      states = world.step(states, rng.integers(0, 5, 24), physics)
-    instructions = _chosen(language.arrangements_instructions(), drawn)
-    steps = solver.shortest(instructions, states, physics)
-    self.assertTrue(np.any(steps > 0))
-    for i, instruction in enumerate(instructions):
-      self.assertEqual(
-          _within(steps[i], 4),
-          _plain_steps(instruction, _one(states, i), physics, 4))
-
-  def test_plain_search_agrees_on_any_board(self):
-    # Of 0 to 22 blocks: with a table, with a smaller one and with none.
-    physics = world.Physics(immovable=(1, 4, 5))
+  @parameterized.parameters(
+      ('relations', world.Physics((1, 4, 5)), 3),
+      ('arrangements', world.NORMAL, 4),
+      ('arrangements', world.IMMOVABLE_RED_RECTS, 4))
+  def test_plain_search_agrees(self, task, physics, most):
     rng = np.random.default_rng(3)
-    states = boards.random_states(rng, 40)
-    instructions = [language.relations_instructions()[i]
-                    for i in rng.integers(990, size=40)]
-    steps = solver.shortest(instructions, states, physics, max_steps=3)
-    num_known = 0
-    for i, instruction in enumerate(instructions):
-      if steps[i] == solver.UNKNOWN:
-        continue
-      num_known += 1
-      state = _one(states, i)
+    if task == 'relations':
+      # Of 0 to 22 blocks: with a table, with a smaller one and with none.
+      states = boards.random_states(rng, 40)
+      instructions = rng.choice(language.relations_instructions(), 40)
+    else:
+      # Start from goal states and walk away, so that a goal is near.
+      drawn = arrangements.goal_states(rng, 24)
+      instructions = _chosen(language.arrangements_instructions(), drawn)
+      states = drawn.state
+      for _ in range(12):
+        states = world.step(states, rng.integers(0, 5, 24), physics)
+    steps = solver.shortest(instructions, states, physics, max_steps=most)
+    known = np.flatnonzero(steps != solver.UNKNOWN)
+    self.assertGreater(len(known), len(steps) / 2)
+    self.assertTrue(np.any(steps > 0))
+    for i in known:
+      instruction, state = instructions[i], _one(states, i)
+      plain = _plain_steps(instruction, state, physics, most)
+      self.assertEqual(steps[i], solver.UNSOLVABLE if plain is None else plain)
       self.assertEqual(
-          _within(steps[i], 3), _plain_steps(instruction, state, physics, 3))
-      self.assertEqual(
-          solver.solve(instruction, state, physics, max_steps=3).steps,
-          steps[i])
-    self.assertGreater(num_known, 25)
+          solver.solve(instruction, state, physics, most).steps, steps[i])
 
   @parameterized.parameters(*world.PHYSICS)
   def test_a_state_needs_one_step_more_than_the_best_after_it(self, physics):
@@ -230,47 +157,22 @@ class SolverTest(parameterized.TestCase):
           steps[~holds],
           np.where(best < 10_000, best + 1, solver.UNSOLVABLE)[~holds])
 
-  @parameterized.parameters(*world.PHYSICS)
-  def test_solutions_of_relations(self, physics):
-    physics = world.PHYSICS[physics]
-    drawn = relations.instances(np.random.default_rng(5), 80)
-    instructions = _chosen(language.relations_instructions(), drawn)
+  @parameterized.parameters(
+      (relations, 80, world.NORMAL), (relations, 80, world.IMMOVABLE_RED_RECTS),
+      (arrangements, 24, world.NORMAL))
+  def test_solutions(self, task, count, physics):
+    drawn = task.instances(np.random.default_rng(5), count)
+    instructions = _chosen(task.all_instructions(), drawn)
     steps = solver.shortest(instructions, drawn.state, physics)
+    if physics == world.NORMAL:  # More blocks than four may be too many.
+      few = (drawn.state.blocks > 0).sum((1, 2)) <= 4
+      self.assertTrue(np.all(steps[few] >= 0))
     for i, instruction in enumerate(instructions):
       state = _one(drawn.state, i)
       solution = solver.solve(instruction, state, physics)
       self.assertEqual(solution.steps, steps[i])
-      if solution.steps != solver.UNSOLVABLE:
-        self.assert_solves(solution, instruction, state, physics)
-
-  def test_what_is_solvable_in_relations(self):
-    drawn = relations.instances(np.random.default_rng(6), 1000)
-    instructions = _chosen(language.relations_instructions(), drawn)
-    self.assertTrue(np.all(solver.shortest(instructions, drawn.state) >= 0))
-    steps = solver.shortest(
-        instructions, drawn.state, world.IMMOVABLE_RED_RECTS)
-    self.assertFalse(np.any(steps == solver.UNKNOWN))
-    red_rects = (drawn.state.blocks == _RED_RECT).sum((1, 2))
-    self.assertFalse(np.any(steps[red_rects == 0] == solver.UNSOLVABLE))
-    # Among few blocks, one that stays never bars all ways to a cell: it only
-    # matters whether any pair of cells where two things can be will do.
-    for i in np.flatnonzero(red_rects == 1):
-      self.assertEqual(
-          steps[i] != solver.UNSOLVABLE,
-          _can_hold(instructions[i], drawn.state.blocks[i]))
-
-  def test_solutions_of_arrangements(self):
-    drawn = arrangements.instances(np.random.default_rng(7), 24)
-    instructions = _chosen(language.arrangements_instructions(), drawn)
-    steps = solver.shortest(instructions, drawn.state)
-    self.assertFalse(np.any(steps[(drawn.state.blocks > 0).sum((1, 2)) == 4] ==
-                            solver.UNKNOWN))
-    for i, instruction in enumerate(instructions):
-      state = _one(drawn.state, i)
-      solution = solver.solve(instruction, state)
-      self.assertEqual(solution.steps, steps[i])
       if solution.steps >= 0:
-        self.assert_solves(solution, instruction, state)
+        self.assert_solves(solution, instruction, state, physics)
 
   def test_a_search_that_is_given_up_is_unknown(self):
     drawn = arrangements.instances(
@@ -286,29 +188,6 @@ class SolverTest(parameterized.TestCase):
     state = boards.draw('rr@ . ./. . ./. . br')
     text = "NorthFrom(Color('red', SCENE), Color('blue', SCENE))"
     self.assertEqual(solver.solve(text, state, max_states=0).steps, 4)
-
-  def test_max_steps(self):
-    state = boards.draw('rr@ . ./. . ./. . br')
-    text = "NorthFrom(Color('red', SCENE), Color('blue', SCENE))"
-    batch = world.State(*(np.asarray(x)[None] for x in state))
-    for most, expected in ((None, 4), (4, 4), (3, solver.UNSOLVABLE),
-                           (0, solver.UNSOLVABLE)):
-      self.assertEqual(
-          solver.solve(text, state, max_steps=most).steps, expected)
-      np.testing.assert_array_equal(
-          solver.shortest([text], batch, max_steps=most), [expected])
-
-  def test_an_expert_in_the_environment(self):
-    environment = gridlu.GridLU(seed=9)
-    for _ in range(5):
-      environment.reset()
-      solution = solver.solve(environment.instruction, environment.state)
-      waiting = [world.Action.INTERACT] * (
-          environment.episode_length - solution.steps)
-      for action in [*solution.actions, *waiting]:
-        timestep = environment.step(action)
-      self.assertTrue(timestep.last())
-      self.assertEqual(timestep.reward, 1.0)
 
   def test_batches(self):
     drawn = relations.instances(np.random.default_rng(10), 3)
@@ -327,13 +206,9 @@ class SolverTest(parameterized.TestCase):
     text = "NorthFrom(AGENT, Color('red', SCENE))"
     state = boards.draw('rr@')
     batch = world.State(*(np.asarray(x)[None] for x in state))
-    blocks, agent, carrying = state
+    blocks, agent, _ = state
     for message, call in (
         ('instruction is 3: expected', lambda: solver.solve(3, state)),
-        (r'instructions\[1\] is None: expected',
-         lambda: solver.shortest([text, None], batch)),
-        ('expected a list of instructions',
-         lambda: solver.shortest(text, batch)),
         (r'states.blocks is int32 \(1, 5, 5\).*of shape \(2, 5, 5\)',
          lambda: solver.shortest([text] * 2, batch)),
         (r'state.blocks is int32 \(1, 5, 5\)',
@@ -346,18 +221,10 @@ class SolverTest(parameterized.TestCase):
          lambda: solver.solve(text, state._replace(agent=agent + 5))),
         ('state.blocks is int32.*from 0 to 9',
          lambda: solver.solve(text, state._replace(blocks=blocks - 1))),
-        ('state.carrying is true where the agent is in an empty cell',
-         lambda: solver.solve(text, world.State(blocks, agent + 1, ~carrying))),
         ("physics is 'normal': expected a world.Physics",
-         lambda: solver.solve(text, state, 'normal')),
-        ('max_steps is -1: expected a whole number from 0 up',
-         lambda: solver.solve(text, state, max_steps=-1)),
-        ('max_states is None: expected a whole number from 0 up',
-         lambda: solver.solve(text, state, max_states=None))):
+         lambda: solver.solve(text, state, 'normal'))):
       with self.assertRaisesRegex(ValueError, message):
         call()
-    with self.assertRaises(language.InstructionError):
-      solver.solve('Fly', state)
 
 
 if __name__ == '__main__':

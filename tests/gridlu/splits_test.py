@@ -22,9 +22,6 @@ class TwinTest(absltest.TestCase):
     self.assertEqual(
         twins["SameLocation(Shape('rect', SCENE), AGENT)"],
         "SameLocation(AGENT, Shape('rect', SCENE))")
-    for name, twin in twins.items():
-      self.assertNotEqual(name, twin)
-      self.assertEqual(twins[twin], name)
     self.assertLen({frozenset(pair) for pair in twins.items()}, 495)
 
   def test_twins_are_satisfied_by_the_same_states(self):
@@ -55,12 +52,6 @@ class SplitTest(parameterized.TestCase):
       known = [i for i in held_out if i.twin in seen]
       self.assertEqual(bool(known), leaks, way)
 
-  def test_seed_decides(self):
-    one, other, again = (
-        splits.split(_ALL, 'meanings', 0.1, seed) for seed in (0, 1, 0))
-    self.assertEqual(one, again)
-    self.assertNotEqual(one, other)
-
   @parameterized.parameters(
       ('strings', ("NorthFrom(AGENT, Shape('triangle', SCENE))",
                    "NorthFrom(AGENT, Color('red', Shape('triangle', SCENE)))",
@@ -72,17 +63,6 @@ class SplitTest(parameterized.TestCase):
     """Runs made earlier are evaluated on what they were not trained on."""
     _, held_out = splits.split(_ALL, way, 0.1, seed=0)
     self.assertEqual(tuple(map(str, held_out[:3])), expected)
-
-  def test_arrangements(self):
-    seen, held_out = splits.split(
-        language.arrangements_instructions(), 'meanings', 0.25, seed=0)
-    self.assertLen(held_out, 9)
-    self.assertLen(seen, 27)
-
-  @parameterized.parameters(*splits.WAYS)
-  def test_texts(self, way):
-    self.assertEqual(splits.split([str(each) for each in _ALL], way, .1, 0),
-                     splits.split(_ALL, way, .1, 0))
 
   @parameterized.parameters(
       ('words', 0.1, "way is 'words': expected one of"),

