@@ -17,13 +17,11 @@ from typing import Any, TYPE_CHECKING
 from absl import flags
 import numpy as np
 from PIL import Image
-import tqdm
 
 from agile_tf import config as config_lib
 from agile_tf.evaluation import options
 from agile_tf.evaluation import played
 from agile_tf.reproduction import curves
-from agile_tf.training import machine
 from gridlu import files
 from gridlu import language
 from gridlu import program
@@ -59,11 +57,10 @@ def _order(group: str) -> tuple[int, str]:
 
 def solvable(episodes: Sequence[played.Episode], config: config_lib.Config
             ) -> np.ndarray | None:
-  """Returns which episodes can be solved, by exact search.
+  """Returns which episodes can be solved, by exact search, bool [episodes].
 
-  Returns:
-    bool [episodes], or None for a world other than GridLU. An episode on which
-    the solver gives up (see `gridlu.solver`) counts as solvable.
+  None for a world other than GridLU. An episode on which the solver gives up
+  (see `gridlu.solver`) counts as solvable.
   """
   if config.world not in tasks.TASKS:
     return None
@@ -78,19 +75,11 @@ def summarize(episodes: Sequence[played.Episode],
               possible: np.ndarray | None = None) -> dict[str, Any]:
   """Returns the report on played episodes.
 
-  Args:
-    episodes: The played episodes.
-    possible: bool [episodes], which can be solved; None if that is not known.
-
-  Returns:
-    A dictionary with these keys. Keys that cannot be computed are left out.
-    'episodes': how many there are.
-    'success': for each group ('all', and those of `tasks.Task.groups`)
-      `played.rate` and the share that is 'solvable' (None if not known).
-    'modelled_success': the share of final states that the reward model
-      accepts, with its 'modelled_interval'.
-    'reward_model': its accuracy, false positives and false negatives, as
-      shares of all decisions.
+  `possible`, bool [episodes], says which can be solved, if that is known. Keys
+  that cannot be computed are left out: 'success' has, for each group,
+  `played.rate` and the share that is 'solvable'; 'modelled_success' is the
+  share of final states that the reward model accepts, 'reward_model' the
+  shares of its errors in all decisions.
   """
   report: dict[str, Any] = {'episodes': len(episodes)}
   truth = [
@@ -176,6 +165,8 @@ def define_flags() -> None:
       'solved_starts', None, 'Whether an episode may begin in a goal state; '
       'default: as in the run. For GridLU tasks with a ground truth.')
   flags.DEFINE_string(
+      'output', None, 'Write the report as JSON to this file too.')
+  flags.DEFINE_string(
       'picture', None, 'Write the final states of 24 episodes to this PNG '
       'file.')
 
@@ -185,14 +176,14 @@ def main(argv: Sequence[str]) -> None:
   """Evaluates a run."""
   del argv
   values = flags.FLAGS
+  if values.output:
+    files.check_output('output', values.output)
   if values.picture:
     files.check_output('picture', values.picture, '.png')
-  machine.prepare(config_lib.Config())
-  from agile_tf.evaluation import trained as trained_lib
-  trained = trained_lib.load(
-      values.run_dir, values.checkpoint, values.held_out,
-      values.instructions, values.physics or '', values.solved_starts,
-      values.world)
+  trained = options.load(
+      values, held_out=values.held_out, only=values.instructions,
+      physics=values.physics or '', solved_starts=values.solved_starts,
+      world=values.world)
   if values.solved_starts is not None and not trained.world.has_ground_truth:
     raise program.UserError(
         f'--{"" if values.solved_starts else "no"}solved_starts: '
@@ -201,10 +192,7 @@ def main(argv: Sequence[str]) -> None:
   best = None
   if os.path.exists(os.path.join(values.run_dir, 'metrics.csv')):
     best = curves.best(curves.read(values.run_dir))
-  episodes = list(tqdm.tqdm(
-      trained.play(values.episodes, values.seed, values.greedy),
-      total=values.episodes, unit=' episodes', disable=values.json,
-      leave=False))
+  episodes = options.play(trained, values)
   report = {
       'run_dir': values.run_dir, 'steps': trained.steps,
       'greedy': values.greedy, 'seed': values.seed,
@@ -227,13 +215,17 @@ def main(argv: Sequence[str]) -> None:
     if best is not None:
       print(f'Best success rate in metrics.csv: {100 * best.rate:.1f} %, at '
             f'step {best.steps}.')
-  if values.picture:
-    try:
+  try:
+    if values.output:
+      with files.replacing(values.output) as file:
+        json.dump(report, file, indent=2)
+    if values.picture:
       Image.fromarray(picture(episodes[:24], trained.world)).save(
           values.picture)
-    except OSError as error:
-      raise program.UserError(
-          f'--picture={values.picture} cannot be written ({error}).') from error
+  except OSError as error:
+    raise program.UserError(
+        f'--output or --picture cannot be written ({error}). Free some disk '
+        'space, or name another file.') from error
 
 
 def start() -> None:

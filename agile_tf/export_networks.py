@@ -10,14 +10,13 @@ do --initial_policy and --reward_model. agile_tf.launch cannot resume it.
 """
 
 from collections.abc import Sequence
+import csv
 import os
 
 from absl import flags
-import numpy as np
 
 from agile_tf import config as config_lib
 from agile_tf.evaluation import options
-from agile_tf.reproduction import curves
 from agile_tf.training import checkpoints
 from agile_tf.training import machine
 from gridlu import files
@@ -26,13 +25,7 @@ from gridlu import program
 
 def export(run_dir: str, output: str, step: int | None = None,
            world: str = '') -> int:
-  """Copies a run with its networks alone; returns the checkpoint's step.
-
-  Raises:
-    ConfigError or CheckpointError: if there is no such run or checkpoint.
-    CurveError: if its metrics.csv cannot be read.
-    UserError: if `output` is not empty or cannot be written.
-  """
+  """Copies a run with its networks alone; returns the checkpoint's step."""
   # It needs TensorFlow, which --help does not.
   from agile_tf.evaluation import trained as trained_lib
   trained = trained_lib.load(run_dir, step, world=world)
@@ -40,7 +33,10 @@ def export(run_dir: str, output: str, step: int | None = None,
   # The directory's old name means nothing where the copy goes.
   settings = config_lib.read(os.path.join(run_dir, 'config.json')) | {
       'run_dir': ''}
-  metrics = _metrics(run_dir, trained.steps)
+  rows = []
+  if os.path.exists(path := os.path.join(run_dir, 'metrics.csv')):
+    rows = [row for row in files.read_rows(path)
+            if int(row['steps']) <= trained.steps]
   names = [f'policy:{name}' for name in trained.policy.layout.names]
   if trained.phi is not None:
     names += [f'discriminator:{name}'
@@ -51,9 +47,10 @@ def export(run_dir: str, output: str, step: int | None = None,
       raise program.UserError(
           f'--output={output} is not empty; remove it or name another '
           'directory.')
-    if metrics is not None:
-      with files.replacing(os.path.join(output, 'metrics.csv')) as copy:
-        copy.write(metrics)
+    with files.replacing(os.path.join(output, 'metrics.csv')) as file:
+      copy = csv.DictWriter(file, rows[0] if rows else ['steps'])
+      copy.writeheader()
+      copy.writerows(rows)
   except OSError as error:
     raise program.UserError(
         f'--output={output} cannot be written: {error}.') from error
@@ -63,17 +60,6 @@ def export(run_dir: str, output: str, step: int | None = None,
       {'config': settings, 'steps': trained.steps,
        'tokens': checkpoint.values['tokens'], 'networks_alone': True}), keep=1)
   return trained.steps
-
-
-def _metrics(run_dir: str, steps: int) -> str | None:
-  """Returns metrics.csv up to a step; None if there is none."""
-  path = os.path.join(run_dir, 'metrics.csv')
-  if not os.path.exists(path):
-    return None
-  known = curves.read(run_dir)['steps']  # Leaves out an incomplete last row.
-  with open(path, newline='', encoding='utf-8') as file:
-    rows = file.read().splitlines(keepends=True)
-  return ''.join(rows[:1 + np.count_nonzero(known <= steps)])
 
 
 def define_flags() -> None:

@@ -1,15 +1,13 @@
 """Draws the paper's figures from runs, over the published curves.
 
   python -m agile_tf.figures runs/*_seed* --out=figures
-  python -m agile_tf.figures figures/*.csv --out=figures --each_seed
+  python -m agile_tf.figures figures/*.csv --out=figures
 
 A run is a directory named NAME_seedN or NAME. If NAME is a variant of
 `agile_tf.reproduction.experiments`, as agile_tf.sweep names its runs, the run
-is in the figures of its experiments, if not in a figure "runs". To copy a run,
-copy its metrics.csv, config.json and evaluations.
-
-Each figure is written as PNG and SVG, and all that it shows as CSV, from which
-it can be drawn again. table.md has the numbers of all figures.
+is in the figures of its experiments, if not in a figure "runs". Each figure is
+written as PNG and SVG, and all that it shows as CSV, from which it can be drawn
+again. table.md has the numbers of all figures.
 
 The paper's curves are moving averages over 16 to 30 million steps. Our runs are
 also averaged in this way where they are long enough. The paper's curves are
@@ -18,6 +16,7 @@ to its first averages.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+import itertools
 import os
 import re
 import textwrap
@@ -82,6 +81,14 @@ _OTHER_COLORS = ('#CC79A7', _SKY, _VERMILION, _BLUE, _GREEN, '#8C510A',
                  '#999999', '#E69F00', '#000000')
 _MARKERS = 'osD^vPX*'
 _STYLES = {results.OURS: '-', results.AVERAGED: ':', results.PAPER: '--'}
+# A gray line of each style in the legend.
+_MEANINGS: tuple[tuple[str, str, dict[str, Any]], ...] = (
+    (results.OURS, 'ours, mean of seeds (thin: each)', {'linestyle': '-'}),
+    (results.AVERAGED, "ours, averaged as the paper's", {'linestyle': ':'}),
+    (results.PAPER, "the paper's, mean and s.d. of 5 seeds",
+     {'linestyle': '--'}),
+    (results.EVALUATED, 'ours, evaluated, 95 % interval',
+     {'linestyle': '', 'marker': 'o', 'markersize': 3.5}))
 _FONT: Any = {
     'font.size': 7, 'axes.linewidth': 0.6, 'legend.handlelength': 2.4,
     'legend.labelspacing': 0.25}
@@ -103,7 +110,6 @@ def lines_of(runs: _Runs) -> dict[str, list[results.Line]]:
         if name in runs)
     pairs = {(name, column) for name in names for column in columns}
     if pairs - shown:
-      _check_one_job([runs[name] for name in names])
       found[figure_name] = [
           line for column in columns for line in _curves(runs, names, column)]
     shown |= pairs
@@ -117,41 +123,54 @@ def lines_of(runs: _Runs) -> dict[str, list[results.Line]]:
                  for line in lines)}
 
 
-def _check_one_job(runs: Sequence[Sequence[results.Run]]) -> None:
-  """Raises ResultError unless all are of the paper's job, or none is."""
-  first = {of_variant[0].is_replica: of_variant[0] for of_variant in runs}
-  if len(first) > 1:
-    raise results.ResultError(
-        f'{first[True].path} has a smaller job than {first[False].path}, but '
-        'both belong in one figure. Draw them separately.')
-
-
 def _label(name: str, run: results.Run) -> str:
   """Returns an agent's name: AGILE-RP if AGILE learns to predict its reward."""
   label, config = experiments.variant(name).label, run.config
-  if config and config.reward_prediction and config.reward == 'discriminator':
+  if config.reward_prediction and config.reward == 'discriminator':
     return re.sub(r'^AGILE\b', 'AGILE-RP', label)
   return label
 
 
 def _curves(runs: _Runs, names: Collection[str], column: str
            ) -> Iterator[results.Line]:
+  """Yields the lines of variants in a column; all seeds have equal intervals.
+
+  With the paper's curve, runs that are long enough also have their averages
+  over its window.
+  """
   longest = max(
       (run.curve['steps'][-1] for name in names for run in runs[name]),
       default=0)
   for name in names:
-    label = _label(name, runs[name][0])
-    published = paper.curve(name, column)
-    if published is None or runs[name][0].is_replica or (
-        longest < published.steps[0]):
-      yield from results.curve_lines(label, runs[name], column)
-      continue
-    yield from results.curve_lines(label, runs[name], column, published)
-    shown = published.steps <= 2 * longest
-    yield results.Line.of(
-        label, results.PAPER, '', column, *(values[shown] for values in (
-            published.steps, published.mean, published.mean - published.band,
-            published.mean + published.band)))
+    of_variant, published = runs[name], paper.curve(name, column)
+    label = _label(name, of_variant[0])
+    if published is not None and (
+        not of_variant[0].has_papers_job or longest < published.steps[0]):
+      published = None
+    edges = curves.intervals(
+        max(run.curve['steps'][-1] for run in of_variant),
+        max(len(run.curve['steps']) for run in of_variant))
+    begins, ends = edges[:-1], edges[1:]
+    for run in of_variant:
+      yield results.Line.of(label, results.OURS, run.seed, column, ends,
+                            curves.averaged(run.curve, column, begins, ends))
+      if published is not None:
+        # 1 % may be missing: the first rows have no episode, and the last row
+        # ends where it can.
+        yield results.Line.of(
+            label, results.AVERAGED, run.seed, column, ends, curves.averaged(
+                run.curve, column, ends - published.window, ends, least=0.99))
+      evaluation = run.evaluations.get('evaluation', {})
+      if column == _SUCCESS and 'steps' in evaluation:
+        yield results.Line.of(
+            label, results.EVALUATED, run.seed, column, evaluation['steps'],
+            *results.rate(evaluation, 'all'))
+    if published is not None:
+      shown = published.steps <= 2 * longest
+      yield results.Line.of(
+          label, results.PAPER, '', column, *(values[shown] for values in (
+              published.steps, published.mean, published.mean - published.band,
+              published.mean + published.band)))
 
 
 def _data_efficiency(runs: _Runs) -> Iterator[results.Line]:
@@ -164,7 +183,7 @@ def _data_efficiency(runs: _Runs) -> Iterator[results.Line]:
              if run.seed == seed and (best := curves.best(run.curve))]
     if rates:
       yield results.Line.of('AGILE', results.OURS, seed, _BEST, *zip(*rates))
-  if sizes and not runs[sizes[0][1]][0].is_replica:
+  if sizes and runs[sizes[0][1]][0].has_papers_job:
     yield results.Line.of('AGILE', results.PAPER, '', _BEST,
                           *zip(*paper.data_efficiency().items()))
 
@@ -172,92 +191,75 @@ def _data_efficiency(runs: _Runs) -> Iterator[results.Line]:
 def _bars(runs: _Runs, name: str) -> Iterator[results.Line]:
   variant, column, bars = _BARS[name]
   measured = runs.get(variant, ())
-  for i, (label, (evaluation, group, rate)) in enumerate(bars.items()):
-    yield from results.bar_lines(label, i, measured, column, evaluation, group)
-    if measured and not measured[0].is_replica:
-      yield results.Line.of(label, results.PAPER, '', column, i, rate)
+  for i, (label, (evaluation, group, published)) in enumerate(bars.items()):
+    for run in measured:
+      if found := run.evaluations.get(evaluation):
+        solvable = found['success'].get(group, {}).get('solvable', np.nan)
+        for source, values in ((results.EVALUATED, results.rate(found, group)),
+                               (results.SOLVABLE, (solvable,))):
+          yield results.Line.of(label, source, run.seed, column, i, *values)
+    if measured and measured[0].has_papers_job:
+      yield results.Line.of(label, results.PAPER, '', column, i, published)
 
 
-def draw(lines: Sequence[results.Line], each_seed: bool = False
-        ) -> figure.Figure:
-  """Draws a figure in the width of a column, a panel for each column.
-
-  Args:
-    lines: What it shows.
-    each_seed: Whether each seed has a line; if not, their mean has.
-  """
+def draw(lines: Sequence[results.Line]) -> figure.Figure:
+  """Draws a figure in the width of a column, a panel for each column."""
   lines = [line for line in lines if len(line.points)]
   columns = list(dict.fromkeys(line.column for line in lines))
   looks = _looks(list(dict.fromkeys(line.agent for line in lines)))
-  labels = {
-      agent: f'{agent} ({len(ours)} seeds)' if len(ours) > 1 else agent
-      for agent, ours in _groups(lines, results.OURS, columns[0]).items()}
+  handles: dict[str, Any] = {}  # What the legend shows, by its text.
   with matplotlib.rc_context(_FONT):
     drawing = figure.Figure(layout='constrained', dpi=300)
-    handles: dict[str, Any] = {}  # What the legend shows, by its text.
-    grid = drawing.add_gridspec(len(columns))
-    panels = [drawing.add_subplot(grid[i]) for i in range(len(columns))]
+    panels = drawing.subplots(len(columns), squeeze=False)[:, 0]
     for ax, column in zip(panels, columns, strict=True):
       shown = [line for line in lines if line.column == column]
-      if column in _LABELS:
-        new = _draw_curves(ax, shown, looks, each_seed)
-        handles |= {name: new[name] for name in new if name not in handles}
-      else:
-        handles = _draw_bars(ax, shown)
-      highest = max(np.nanmax(line.points[:, 1:]) for line in shown)
-      ax.set_ylim(0, min(1.03, 1.15 * highest))
+      handles |= (_draw_curves(ax, shown, looks) if column in _LABELS else
+                  _draw_bars(ax, shown))
+      ax.set_ylim(0, min(1.03, 1.15 * max(
+          np.nanmax(line.points[:, 1:]) for line in shown)))
       ax.set_ylabel(_LABELS.get(column, column))
       ax.yaxis.set_major_formatter(lambda y, _: f'{100 * y:g} %')
       ax.grid(alpha=0.3, linewidth=0.4)
-    room = _add_legend(panels[0], {
-        labels.get(name, name): handle for name, handle in handles.items()})
-    drawing.set_size_inches(_WIDTH, _HEIGHT * len(panels) + room)
-    grid.set_height_ratios([_HEIGHT + room, *[_HEIGHT] * (len(panels) - 1)])
+    if columns[0] in _LABELS:
+      handles |= {
+          text: panels[0].plot([], [], color='gray', linewidth=0.9, **look)[0]
+          for source, text, look in _MEANINGS
+          if any(line.source == source for line in lines)}
+    # Matplotlib leaves out labels that begin with an underscore.
+    texts = [textwrap.fill(f' {text}' if text[0] == '_' else text, 46,
+                           break_on_hyphens=False, drop_whitespace=False)
+             for text in handles]
+    drawing.legend(handles.values(), texts, loc='outside upper left')
+    drawing.set_size_inches(_WIDTH, _HEIGHT * len(panels) + 0.15 + 0.142 * sum(
+        text.count('\n') + 1 for text in texts))
   return drawing
 
 
-def _add_legend(ax: axes.Axes, handles: dict[str, Any]) -> float:
-  """Adds the legend above all data; returns how many inches it takes."""
-  # Matplotlib leaves out labels that begin with an underscore.
-  texts = [textwrap.fill(f' {label}' if label[0] == '_' else label, 46,
-                         break_on_hyphens=False, drop_whitespace=False)
-           for label in handles]
-  room = 0.15 + 0.142 * sum(text.count('\n') + 1 for text in texts)
-  top = ax.get_ylim()[1]
-  ax.set_yticks([y for y in ax.get_yticks() if 0 <= y <= top])
-  ax.set_ylim(0, top * (1 + room / (_HEIGHT - 0.45)))
-  ax.legend(handles.values(), texts, loc='upper left')
-  return room
-
-
-def _groups(lines: Sequence[results.Line], source: str, column: str = ''
+def _groups(lines: Sequence[results.Line], source: str
            ) -> dict[str, list[results.Line]]:
-  """Returns the lines of a source by agent, in one column or in all."""
+  """Returns the lines of a source by agent."""
   found: dict[str, list[results.Line]] = {}
   for line in lines:
-    if line.source == source and column in ('', line.column):
+    if line.source == source:
       found.setdefault(line.agent, []).append(line)
   return found
 
 
 def _looks(agents: Sequence[str]) -> dict[str, dict[str, Any]]:
   """Returns a marker and a color for each agent: its own, or one not taken."""
-  looks: dict[str, dict[str, Any]] = {}
-  for i, agent in enumerate(agents):
-    key = re.sub(r'.*(rho \d+ %)$', r'\1', agent)
-    taken = [look['color'] for look in looks.values()]
-    free = [color for color in (_COLORS.get(key), *_OTHER_COLORS)
-            if color and color not in taken]
-    looks[agent] = {
-        'color': free[0] if free else _OTHER_COLORS[i % len(_OTHER_COLORS)],
-        'marker': _MARKERS[i % len(_MARKERS)]}
-  return looks
+  colors: list[str] = []
+  for agent in agents:
+    own = _COLORS.get(re.sub(r'.*(rho \d+ %)$', r'\1', agent))
+    colors.append(next(
+        color for color in (own, *_OTHER_COLORS, '#999999')
+        if color and (color not in colors or color == '#999999')))
+  return {agent: {'color': color, 'marker': marker} for agent, color, marker in
+          zip(agents, colors, itertools.cycle(_MARKERS))}
 
 
 def _draw_curves(ax: axes.Axes, lines: Sequence[results.Line],
-                 looks: Mapping[str, dict[str, Any]], each_seed: bool
-                ) -> dict[str, Any]:
-  """Draws a panel; returns the lines of agents and of styles for the legend."""
+                 looks: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+  """Draws a panel; returns the lines of agents, by what the legend says."""
   handles: dict[str, Any] = {}
   for source, style in _STYLES.items():
     for i, (agent, of_agent) in enumerate(_groups(lines, source).items()):
@@ -266,39 +268,22 @@ def _draw_curves(ax: axes.Axes, lines: Sequence[results.Line],
       if source == results.OURS:
         look |= looks[agent] | {
             'markersize': 2.5, 'markevery': (0.02 * (i % 5), 0.15)}
+        seeds = f' ({len(of_agent)} seeds)' if len(of_agent) > 1 else ''
+        handles[f'{agent}{seeds}'], = ax.plot([], [], **look)
+      x, y = results.stack(of_agent)
+      for line in of_agent[1:] and of_agent:
+        ax.plot(*line.points.T[:2], **(look | {'linewidth': 0.3, 'marker': ''}))
+      complete = np.isfinite(y).all(axis=0)
+      ax.plot(x[complete], y[:, complete].mean(axis=0), **look)
+      low, high = of_agent[0].points.T[2:]
       if source == results.PAPER:
-        x, y, low, high = of_agent[0].points.T
         ax.fill_between(x, low, high, color=look['color'], alpha=0.1,
                         linewidth=0)
-        ax.plot(x, y, **look)
-      elif each_seed:
-        for line in of_agent:
-          ax.plot(*line.points.T[:2], **look)
-          if len(of_agent) > 1:
-            ax.annotate(
-                line.seed, tuple(line.points[-1, :2]), fontsize=6, va='center',
-                xytext=(2, 0), textcoords='offset points')
-      else:
-        _draw_mean(ax, of_agent, look)
-      if source == results.OURS:
-        handles[agent], = ax.plot([], [], **look)
   for agent, of_agent in _groups(lines, results.EVALUATED).items():
-    for line in of_agent:
-      _draw_intervals(ax, line.points, **looks[agent])
+    _draw_intervals(
+        ax, np.concatenate([line.points for line in of_agent]), **looks[agent])
   _set_x(ax, lines)
-  return handles | _styles(ax, lines, each_seed)
-
-
-def _draw_mean(ax: axes.Axes, lines: Sequence[results.Line],
-               look: dict[str, Any]) -> None:
-  """Draws the mean of seeds, thin where some are missing."""
-  x, y = results.stack(lines)
-  mean, spread = np.nanmean(y, axis=0), results.deviation(y)
-  complete = np.isfinite(y).all(axis=0)
-  ax.plot(x, mean, **(look | {'linewidth': 0.4, 'marker': ''}))
-  ax.plot(x[complete], mean[complete], **look)
-  ax.fill_between(x, mean - spread, np.minimum(mean + spread, 1),
-                  color=look['color'], alpha=0.2, linewidth=0)
+  return handles
 
 
 def _draw_intervals(ax: axes.Axes, points: np.ndarray, color: str, marker: str
@@ -307,29 +292,6 @@ def _draw_intervals(ax: axes.Axes, points: np.ndarray, color: str, marker: str
   ax.errorbar(x, y, [y - low, high - y], color=color, marker=marker,
               markersize=3.5, markeredgecolor='black', markeredgewidth=0.4,
               linestyle='', capsize=2, elinewidth=0.7, clip_on=False)
-
-
-def _styles(ax: axes.Axes, lines: Sequence[results.Line], each_seed: bool
-           ) -> dict[str, Any]:
-  """Returns a gray line of each style that a panel has, by its meaning."""
-  sources = {line.source for line in lines}
-  several = any(len(of_agent) > 1
-                for of_agent in _groups(lines, results.OURS).values())
-  ours = 'ours'
-  if several:
-    ours = ('ours, a line for each seed' if each_seed else
-            'ours, mean and s.d. of seeds (thin: not all)')
-  meanings: dict[str, tuple[str, dict[str, Any]]] = {
-      results.OURS: (ours, {'linestyle': '-'}),
-      results.AVERAGED: ("ours, averaged as the paper's", {'linestyle': ':'}),
-      results.PAPER: ("the paper's, mean and s.d. of 5 seeds",
-                      {'linestyle': '--'}),
-      results.EVALUATED: ('ours, evaluated, 95 % interval',
-                          {'linestyle': '', 'marker': 'o', 'markersize': 3.5})}
-  if sources == {results.OURS} and not several:
-    return {}
-  return {text: ax.plot([], [], color='gray', linewidth=0.9, **look)[0]
-          for source, (text, look) in meanings.items() if source in sources}
 
 
 def _set_x(ax: axes.Axes, lines: Sequence[results.Line]) -> None:
@@ -375,22 +337,23 @@ def table(figures: Mapping[str, Sequence[results.Line]]) -> str:
   rows = [['figure', 'agent', 'column', 'steps', 'at the end', 'best',
            'evaluated', "averaged as the paper's", 'the paper'], ['---'] * 9]
   for name, lines in figures.items():
-    for agent, column in dict.fromkeys(
-        (line.agent, line.column) for line in lines):
-      ours, evaluated, averaged, published = (
-          [line.points for line in lines if len(line.points) and
-           (line.agent, line.column, line.source) == (agent, column, source)]
-          for source in (results.OURS, results.EVALUATED, results.AVERAGED,
-                         results.PAPER))
-      ends = [points[-1, 0] for points in ours or published]
-      rows.append([name, agent, column, ', '.join(
-          f'{end:,.0f}' for end in ends if ours), *map(_spread, (
-              [points[-5:, 1].mean() for points in ours],
-              [points[:, 1].max() for points in ours if 'false' not in column],
-              [points[-1, 1] for points in evaluated],
-              [points[-1, 1] for points in averaged],
-              [np.interp(max(ends), points[:, 0], points[:, 1], left=np.nan)
-               for points in published]))])
+    shown: dict[tuple[str, str], dict[str, list[np.ndarray]]] = {}
+    for line in lines:
+      if len(line.points):
+        shown.setdefault((line.agent, line.column), {}).setdefault(
+            line.source, []).append(line.points)
+    for (agent, column), points in shown.items():
+      ours, published = (
+          points.get(source, []) for source in (results.OURS, results.PAPER))
+      ends = [run[-1, 0] for run in ours or published]
+      rows.append([
+          name, agent, column, ', '.join(f'{end:,.0f}' for end in ends if ours),
+          _spread([run[-5:, 1].mean() for run in ours]),
+          _spread([run[:, 1].max() for run in ours if 'false' not in column]),
+          *(_spread([run[-1, 1] for run in points.get(source, [])])
+            for source in (results.EVALUATED, results.AVERAGED)),
+          _spread([np.interp(max(ends), curve[:, 0], curve[:, 1], left=np.nan)
+                   for curve in published])])
   return '\n'.join(f'| {" | ".join(row)} |' for row in rows)
 
 
@@ -398,35 +361,32 @@ def _spread(rates: Sequence[float]) -> str:
   """Returns mean and standard deviation over seeds as text."""
   if not np.isfinite(rates).any():
     return ''
-  spread = f' ± {100 * results.deviation(rates):.1f}' if len(rates) > 1 else ''
+  spread = f' ± {100 * np.std(rates, ddof=1):.1f}' if len(rates) > 1 else ''
   return f'{100 * np.mean(rates):.1f}{spread} %'
 
 
 def load(paths: Sequence[str]) -> dict[str, list[results.Line]]:
   """Returns the figures of runs, and those in CSV files."""
-  files = [path for path in paths if path.endswith('.csv') and
-           os.path.basename(path) != 'metrics.csv']
-  figures = lines_of(results.load(
-      [path for path in paths if path not in files]))
-  for path in files:
-    figures[os.path.basename(path).removesuffix('.csv')] = results.read(path)
-  return figures
+  drawn = [path for path in paths if path.endswith('.csv')]
+  return lines_of(results.load(
+      [path for path in paths if path not in drawn])) | {
+      os.path.basename(path).removesuffix('.csv'): results.read(path)
+      for path in drawn}
 
 
-def save(out: str, figures: Mapping[str, Sequence[results.Line]],
-         each_seed: bool = False) -> None:
+def save(out: str, figures: Mapping[str, Sequence[results.Line]]) -> None:
   """Writes figures, their CSV files and the table to a directory."""
   try:
     os.makedirs(out, exist_ok=True)
     for name, lines in figures.items():
-      drawing = draw(lines, each_seed)
+      drawing = draw(lines)
       for kind in 'png', 'svg':
         drawing.savefig(os.path.join(out, f'{name}.{kind}'))
       results.write(os.path.join(out, f'{name}.csv'), lines)
     with open(os.path.join(out, 'table.md'), 'w', encoding='utf-8') as file:
       file.write(f'{table(figures)}\n')
   except OSError as error:
-    raise results.ResultError(
+    raise program.UserError(
         f'--out={out} cannot be written: {error}. Name a directory that can '
         'be written.') from error
 
@@ -436,17 +396,15 @@ def define_flags() -> None:
   flags.DEFINE_string(
       'out', None, 'The directory for the figures and the table.',
       required=True)
-  flags.DEFINE_bool(
-      'each_seed', False, 'Draws a line for each seed, if not their mean.')
 
 
 @program.main(arguments=True)
 def main(argv: Sequence[str]) -> None:
   """Draws the figures of the runs, or CSV files, given as arguments."""
   if len(argv) < 2:
-    raise results.ResultError('Name the runs, such as runs/*_seed*.')
+    raise program.UserError('Name the runs, such as runs/*_seed*.')
   figures = load(argv[1:])
-  save(flags.FLAGS.out, figures, flags.FLAGS.each_seed)
+  save(flags.FLAGS.out, figures)
   print(table(figures))
   print(f'{", ".join(figures) or "No figure"}: in {flags.FLAGS.out}.')
 

@@ -5,7 +5,7 @@
 
 The same command skips finished runs and resumes stopped ones. A run that fails
 stops no other, and Ctrl-C lets all runs save. What a run prints is in its
-directory, in sweep.log; if there is only one, it prints to the terminal.
+directory, in sweep.log.
 """
 
 from collections.abc import Sequence
@@ -30,10 +30,6 @@ from gridlu import files
 from gridlu import program
 
 
-class SweepError(program.UserError):
-  """A sweep that cannot be carried out."""
-
-
 def _steps(run_dir: str) -> int:
   """Returns the step of a run's newest checkpoint, 0 without any."""
   return (checkpoints.steps(run_dir) or [0])[-1]
@@ -48,32 +44,26 @@ def is_trained(run_dir: str) -> bool:
 
 def _success(run_dir: str) -> str:
   """Returns the newest success rate in a run's metrics.csv, as text."""
-  if not os.path.exists(os.path.join(run_dir, 'metrics.csv')):
-    return ''
-  rates = curves.read(run_dir).get('success_rate', np.zeros(0))
+  rates = np.zeros(0)
+  with contextlib.suppress(program.UserError):  # No row yet.
+    rates = curves.read(run_dir).get('success_rate', rates)
   known = rates[np.isfinite(rates)]
   return f'{100 * known[-1]:.1f} %' if len(known) else ''
 
 
 def _total(job: experiments.Job) -> int:
-  """Returns the number of steps that a run should make.
-
-  Raises:
-    SweepError: if its directory has a run with other settings.
-    ConfigError: if its settings contradict each other or cannot be read.
-  """
+  """Returns how many steps a run should make; UserError for bad settings."""
   values = flags.FlagValues()
   for kind in config_lib.Config, settings.Recipe:
     config_lib.define_flags(kind, values)
   values(['launch', *presets.expand(job.launch)])
   config = config_lib.from_flags(values)
   recipe = config_lib.from_flags(values, settings.Recipe)
-  path = os.path.join(job.run_dir, 'config.json')
-  if os.path.exists(path):
-    differences = config_lib.differences(
-        config_lib.read(path), settings.saved(config, recipe))
-    if differences:
-      raise SweepError(
+  with contextlib.suppress(config_lib.MissingError):
+    there = config_lib.read(os.path.join(job.run_dir, 'config.json'))
+    if differences := config_lib.differences(
+        there, settings.saved(config, recipe)):
+      raise program.UserError(
           f'{job.run_dir} has a run with other settings ('
           f'{"; ".join(differences)}). Choose another --runs, or give the '
           'settings that it has.')
@@ -86,83 +76,34 @@ def _is_measured(path: str, arguments: Sequence[str]) -> bool:
              if argument.startswith('--run_dir=')][-1]
   try:
     with open(path, encoding='utf-8') as file:
-      steps = files.parse_json(file.read())['steps']
-    return steps == checkpoints.steps(run_dir)[-1]
-  except (OSError, ValueError, KeyError, IndexError, TypeError):
+      return files.parse_json(file.read())['steps'] == _steps(run_dir)
+  except (OSError, ValueError, KeyError, TypeError):
     return False
 
 
-def is_finished(job: experiments.Job) -> bool:
-  """Returns whether a run is trained and evaluated to its end.
-
-  Raises:
-    ConfigError or SweepError: as `_total` does.
-  """
-  return _steps(job.run_dir) >= _total(job) and all(
-      _is_measured(*evaluation) for evaluation in job.evaluations.items())
-
-
-def _call(name: str, arguments: Sequence[str], **options) -> None:
-  """Carries out a program; a signal lets it save and is raised afterwards."""
-  process = pools.start(['-m', f'agile_tf.{name}', *arguments], **options)
-  if pools.wait(process):
-    raise KeyboardInterrupt
-  if process.returncode:
-    raise SweepError(
-        f'agile_tf.{name} failed with exit code {process.returncode}.')
-
-
-def run(job: experiments.Job) -> None:
-  """Trains a run to its end and makes the evaluations that are missing.
-
-  Raises:
-    SweepError: if another run must finish first, the run has other settings,
-      a program failed, or an evaluation cannot be written.
-    ConfigError: if the run's settings cannot be read.
-    KeyboardInterrupt: if it was stopped.
-  """
-  if job.after and not is_trained(job.after):
-    raise SweepError(f'{job.run_dir} starts from the networks of {job.after}, '
-                     'which is not finished. Finish that run first.')
-  if _steps(job.run_dir) < _total(job):
-    _call('launch', job.launch)
-    if _steps(job.run_dir) < _total(job):
-      raise KeyboardInterrupt  # The signal reached the run alone.
-  for path, arguments in job.evaluations.items():
-    if _is_measured(path, arguments):
-      continue
-    try:
-      with files.replacing(path, 'wb') as file:
-        _call('evaluate', arguments, stdout=file)
-    except OSError as error:
-      raise SweepError(
-          f'{path} cannot be written ({error}). Free some disk space, or make '
-          'the directory writable.') from error
-
-
-_STATES = ('running', 'queued', 'failed', 'stopped', 'waiting', 'finished')
-_RUNNING, _QUEUED, _FAILED, _STOPPED, _WAITING, _FINISHED = _STATES
+# A run waits for a free place or for another run. One that was started with Ray
+# may still be queued there.
+_WAITING, _STARTED, _FINISHED, _FAILED, _STOPPED = (
+    'waiting', 'started', 'finished', 'failed', 'stopped')
 
 
 class Sweep:
-  """The runs of an experiment.
-
-  Attributes:
-    states: The state of each run, by its directory.
-    problems: Why runs have failed, or cannot be used, by their directories.
-  """
+  """The runs of an experiment."""
 
   def __init__(self, todo: Sequence[experiments.Job], again: Sequence[str]):
     """Takes the runs, and the arguments of this program that all share."""
+    # By directory: states, and why runs have failed or cannot be used.
     self.states = {job.run_dir: _WAITING for job in todo}
     self.problems: dict[str, str] = {}
     self._todo, self._again = todo, again
-    # What `show` has printed: states and times, and the lines in a terminal.
-    self._printed: dict[str, tuple[str, float]] = {}
-    self._height = 0
+    self._totals: dict[str, int] = {}
+    self._running: dict[str, pools.Running] = {}
+    self._made: dict[str, list[str]] = {}  # By run, what was started last.
+    self._printed: dict[str, str] = {}
     for job in todo:
       try:
-        if is_finished(job):
+        self._totals[job.run_dir] = _total(job)
+        if not self._next(job):
           self.states[job.run_dir] = _FINISHED
       except program.UserError as error:
         self._fail(job.run_dir, str(error))
@@ -173,43 +114,32 @@ class Sweep:
   def table(self) -> list[str]:
     """Returns the table's lines: its header, and a row for each run."""
     width = max(map(len, self.states))
-    rows = [f'{"run":{width}} {"steps":>12} {"of":>12} {"success":>8}  state']
-    for job in self._todo:
-      try:
-        rows.append(
-            f'{job.run_dir:{width}} {_steps(job.run_dir):12} {_total(job):12} '
-            f'{_success(job.run_dir):>8}  {self.states[job.run_dir]}')
-      except program.UserError as error:
-        rows.append(f'{job.run_dir:{width}} cannot be used: {error}')
-    return rows
+    return [f'{"run":{width}} {"steps":>12} {"of":>12} {"success":>8}  state',
+            *(f'{run_dir:{width}} {_steps(run_dir):12} '
+              f'{self._totals.get(run_dir, "?"):>12} {_success(run_dir):>8}  '
+              f'{state}' for run_dir, state in self.states.items())]
 
   def show(self) -> None:
-    """Prints the table, in a terminal over the one before.
-
-    In a log file, a run's row comes when its state changes, and every ten
-    minutes while it runs.
-    """
-    now = time.monotonic()
+    """Prints the table in a terminal; elsewhere the rows of new states."""
     header, *rows = self.table()
     if sys.stdout.isatty():
-      states = list(self.states.values())
-      order = sorted(range(len(rows)), key=lambda i: _STATES.index(states[i]))
-      width, height = shutil.get_terminal_size()
-      shown = [header, *(rows[i] for i in order)][:height - 1]
-      over = f'\x1b[{self._height}A\x1b[J' if self._height else ''
-      print(over + '\n'.join(row[:width - 1] for row in shown), flush=True)
-      self._height = len(shown)
+      rows.sort(key=lambda row: not row.endswith(_STARTED))
+      shown = [header, *rows][:shutil.get_terminal_size().lines - 1]
+      print('\x1b[H\x1b[J' + '\n'.join(shown), flush=True)
       return
     for row, (run_dir, state) in zip(rows, self.states.items(), strict=True):
-      before, then = self._printed.get(run_dir, ('', 0.0))
-      if state != before or state == _RUNNING and now > then + 600:
-        self._printed[run_dir] = state, now
+      if state != self._printed.get(run_dir):
+        self._printed[run_dir] = state
         print(time.strftime('%H:%M:%S'), row, flush=True)
 
-  def _arguments(self, job: experiments.Job) -> list[str]:
-    """Returns Python's arguments to make one run."""
-    return ['-m', 'agile_tf.sweep', *self._again, f'--only={job.name}',
-            f'--first_seed={job.seed}', '--seeds=1']
+  def _next(self, job: experiments.Job) -> list[str]:
+    """Returns Python's arguments for what a run needs next; [] at its end."""
+    if _steps(job.run_dir) < self._totals[job.run_dir]:
+      return ['-m', 'agile_tf.launch', *job.launch]
+    for path, arguments in job.evaluations.items():
+      if not _is_measured(path, arguments):
+        return ['-m', 'agile_tf.evaluate', *arguments]
+    return []
 
   def commands(self) -> list[str]:
     """Returns a shell command for each run that is not finished.
@@ -218,7 +148,9 @@ class Sweep:
     """
     lines: dict[str, str] = {}
     for job in self._todo:
-      line = shlex.join(['python', *self._arguments(job)])
+      line = shlex.join([
+          'python', '-m', 'agile_tf.sweep', *self._again, f'--only={job.name}',
+          f'--first_seed={job.seed}', '--seeds=1'])
       if self.states[job.run_dir] == _WAITING:
         if job.after in lines:
           lines[job.after] += f' && {line}'
@@ -226,33 +158,23 @@ class Sweep:
           lines[job.run_dir] = line
     return list(lines.values())
 
-  def carry_out(self, pool: pools.Local | pools.Cluster) -> None:
+  def carry_out(self, pool: pools.Pool) -> None:
     """Makes the runs, as many at a time as there is room for.
 
-    Raises:
-      KeyboardInterrupt: if there was a signal, after all runs have ended.
+    A signal stops them, and raises KeyboardInterrupt when all have ended.
     """
-    told = 0
-    logs = {job.run_dir: os.path.abspath(
-        os.path.join(job.run_dir, 'sweep.log')) for job in self._todo}
-    due = 0.0
-    with pools.handling(lambda: None) as arrived:
-      while not {_RUNNING, _QUEUED, _WAITING}.isdisjoint(self.states.values()):
+    told, due = 0, 0.0
+    with pools.signals() as arrived:
+      while self._running or _WAITING in self.states.values():
         for job in self._todo:
+          if job.run_dir in self._running:
+            self._check(job.run_dir, bool(arrived))
           if self.states[job.run_dir] == _WAITING:
-            self._begin(job, logs[job.run_dir], pool, bool(arrived))
+            self._advance(job, pool, bool(arrived))
         if len(arrived) > told:  # A second signal ends them at once.
           told = len(arrived)
-          pool.stop()
-        for run_dir, state in self.states.items():
-          if state == _QUEUED and os.path.exists(logs[run_dir]):
-            self.states[run_dir] = _RUNNING
-        for run_dir, problem in pool.ended().items():
-          self.states[run_dir] = _FINISHED
-          if problem and arrived:
-            self.states[run_dir] = _STOPPED
-          elif problem:
-            self._fail(run_dir, problem)
+          for running in self._running.values():
+            running.stop()
         begun = time.monotonic()
         if begun >= due:  # Reading long runs takes a twentieth of the time.
           self.show()
@@ -262,20 +184,39 @@ class Sweep:
     if arrived:
       raise KeyboardInterrupt
 
-  def _begin(self, job: experiments.Job, log: str,
-             pool: pools.Local | pools.Cluster, stopped: bool) -> None:
-    """Starts a run that waits, if that is possible now."""
-    before = self.states.get(job.after, _FINISHED)
-    if stopped:
-      self.states[job.run_dir] = _STOPPED
+  def _check(self, run_dir: str, stopped: bool) -> None:
+    """Takes note of a program that has ended."""
+    problem = self._running[run_dir].poll()
+    if problem is None:
+      return
+    del self._running[run_dir]
+    self.states[run_dir] = _STOPPED if problem and stopped else _WAITING
+    if problem and not stopped:
+      self._fail(run_dir, problem)
+
+  def _advance(self, job: experiments.Job, pool: pools.Pool, stopped: bool
+              ) -> None:
+    """Starts what a run that waits needs next, if that is possible now."""
+    run_dir, arguments = job.run_dir, self._next(job)
+    before = self.states.get(job.after)
+    if not arguments:
+      self.states[run_dir] = _FINISHED
+    elif stopped:
+      self.states[run_dir] = _STOPPED
     elif before == _FAILED:
-      self._fail(job.run_dir, f'{job.after}, which it starts from, has failed.')
-    elif before == _FINISHED and pool.has_room():
-      os.makedirs(job.run_dir, exist_ok=True)
-      if os.path.exists(log):
-        os.replace(log, f'{log}.before')
-      pool.start(pools.Task(job.run_dir, self._arguments(job), log))
-      self.states[job.run_dir] = _QUEUED
+      self._fail(run_dir, f'{job.after}, which it starts from, has failed.')
+    elif job.after and before is None and not is_trained(job.after):
+      self._fail(run_dir, f'it starts from the networks of {job.after}, which '
+                 'is not finished. Finish that run first.')
+    elif arguments == self._made.get(run_dir):
+      self._fail(run_dir, 'it was stopped; the same command resumes it.')
+    elif before in (None, _FINISHED):
+      log = os.path.abspath(os.path.join(run_dir, 'sweep.log'))
+      running = pool(pools.Task(run_dir, arguments, log))
+      if running is not None:
+        self._running[run_dir] = running
+        self._made[run_dir] = arguments
+        self.states[run_dir] = _STARTED
 
 
 def define_flags() -> None:
@@ -285,12 +226,13 @@ def define_flags() -> None:
       f"{experiments.RECIPE}.flags; a variant's own settings come after it. "
       'Evaluations have 1,000 episodes, of which none begins in a goal state.')
   flags.DEFINE_integer(
-      'jobs', 1, "How many runs to make at a time, each on its share of this "
+      'jobs', 1, 'How many runs to make at a time, each on its share of this '
       "machine's cores and GPUs.", lower_bound=1)
   flags.DEFINE_string(
       'ray', None, 'Make the runs in a Ray cluster: "auto" for the one of this '
       'machine, or an address. Run directories must be on a shared disk.')
-  flags.DEFINE_integer('cpus', 1, 'CPUs of a run with --ray.', lower_bound=1)
+  flags.DEFINE_integer(
+      'cpus', 1, 'CPUs of a run with --ray. It uses no others.', lower_bound=1)
   flags.DEFINE_float(
       'gpus', 0, 'GPUs of a run with --ray, such as 0.25.', lower_bound=0)
   flags.DEFINE_integer(
@@ -325,15 +267,16 @@ def _selected(name: str, values: flags.FlagValues, runs: str
   experiment = experiments.EXPERIMENTS[name]
   names = experiment.names(values.recipe)
   if not names:
-    raise SweepError(
+    raise program.UserError(
         f'--recipe: {name} has no runs with the recipe. Leave the flag out.')
   if values.only not in (None, *names):
-    raise SweepError(f'--only={values.only} is not a variant of {name}: '
-                     f'expected one of {", ".join(names)}.')
+    raise program.UserError(
+        f'--only={values.only} is not a variant of {name}: expected one of '
+        f'{", ".join(names)}.')
   for flag in values.set:
     own = flag.partition('=')[0].lstrip('-')
     if own in ('seed', 'run_dir'):
-      raise SweepError(
+      raise program.UserError(
           f'--set={flag}: each run has its own {own}. Give '
           f'{"--first_seed" if own == "seed" else "--runs"} instead.')
   first = values.first_seed
@@ -348,14 +291,6 @@ def _selected(name: str, values: flags.FlagValues, runs: str
       if values.only in (None, job.name)]
 
 
-def _make_folder(runs: str) -> None:
-  try:
-    os.makedirs(runs, exist_ok=True)
-  except OSError as error:
-    raise SweepError(f'--runs={runs} cannot be made ({error}). Name another '
-                     'directory.') from error
-
-
 @program.main(arguments=True)
 def main(argv: Sequence[str]) -> None:
   """Makes the runs of an experiment."""
@@ -363,8 +298,9 @@ def main(argv: Sequence[str]) -> None:
     known = '\n'.join(
         f'  {name:18} {experiment.title}'
         for name, experiment in experiments.EXPERIMENTS.items())
-    raise SweepError('Name one experiment, such as "python -m agile_tf.sweep '
-                     f'figure4_left". The experiments are:\n{known}')
+    raise program.UserError(
+        'Name one experiment, such as "python -m agile_tf.sweep figure4_left". '
+        f'The experiments are:\n{known}')
   values = flags.FLAGS
   runs = values.runs or ('runs/recipe' if values.recipe else 'runs')
   todo = _selected(argv[1], values, runs)
@@ -376,19 +312,21 @@ def main(argv: Sequence[str]) -> None:
     sweep = Sweep(todo, again)
     if values.status:
       print('\n'.join(sweep.table()))
-      return
-    if values.commands:
+    elif values.commands:
       print('\n'.join(sweep.commands()))
-    elif len(todo) == 1 and values.ray is None:
-      run(todo[0])
     else:
-      _make_folder(runs)
-      with (contextlib.nullcontext(pools.Local(values.jobs))
+      for job in todo:
+        os.makedirs(job.run_dir, exist_ok=True)
+      with (contextlib.nullcontext(pools.local(values.jobs))
             if values.ray is None else pools.cluster(
                 values.ray, values.cpus, values.gpus, runs)) as pool:
         sweep.carry_out(pool)
   except flags.Error as error:  # A flag of --set.
-    raise SweepError(str(error)) from error
+    raise program.UserError(str(error)) from error
+  except OSError as error:
+    raise program.UserError(
+        f'--runs={runs} cannot be used ({error}). Name another directory.'
+        ) from error
   except KeyboardInterrupt:
     sys.exit('Stopped; the same command resumes.')
   for run_dir, problem in sweep.problems.items():

@@ -17,7 +17,6 @@ import numpy as np
 
 from agile_tf import config as config_lib
 from agile_tf.evaluation import options
-from agile_tf.training import machine
 import gridlu
 from gridlu import files
 from gridlu import program
@@ -50,24 +49,12 @@ class Step(NamedTuple):
 
 
 class Show:
-  """A policy's episodes, one after another: a `screen.View`.
-
-  Attributes:
-    steps: The episode so far, from its first state on.
-  """
+  """A policy's episodes, one after another: a `screen.View`."""
 
   def __init__(self, trained: 'trained_lib.Trained', name: str,
                seed: int | None = None, greedy: bool = False,
                recording: recording_lib.Recording | None = None):
-    """Starts the first episode of a GridLU run, paused.
-
-    Args:
-      trained: The run.
-      name: Its name on the screen.
-      seed: Seeds instances and actions; None for a random seed.
-      greedy: Whether to take the likeliest action instead of sampling.
-      recording: Records every state.
-    """
+    """Starts the first episode of a GridLU run of this name, paused."""
     seeds = np.random.SeedSequence(seed).spawn(2)
     environment = trained.world.make_environment(
         int(seeds[0].generate_state(1)[0]))
@@ -77,6 +64,8 @@ class Show:
     self._policy = trained.as_policy()
     self._reward_model = (
         None if trained.phi is None else trained.as_reward_model())
+    if len(name) > screen.PANEL_WIDTH:
+      name = '...' + name[3 - screen.PANEL_WIDTH:]
     self._title = (name, f'{trained.steps:,} steps of training, '
                    f'{"greedy" if greedy else "sampled"}')
     self._recording = recording
@@ -87,7 +76,7 @@ class Show:
 
   def _begin(self) -> None:
     self._environment.reset()
-    self.steps: list[Step] = []
+    self.steps: list[Step] = []  # The episode so far.
     if self._recording is not None:
       self._recording.begin()
     self._keep('start')
@@ -157,11 +146,7 @@ class Show:
     """Returns the lines of the screen."""
     now = self.steps[-1]
     length = self._environment.episode_length
-    name, training = self._title
-    if len(name) > screen.PANEL_WIDTH:
-      name = '...' + name[3 - screen.PANEL_WIDTH:]
-    reward_model = 'this run has no reward model'
-    bar = ''
+    reward_model, bar = 'this run has no reward model', ''
     if now.probability is not None:
       verdict = 'accepted' if now.probability > .5 else 'rejected'
       reward_model = f'{now.probability:.3f}, {verdict}'
@@ -169,8 +154,7 @@ class Show:
       bar = '[' + '#' * filled + '.' * (_BAR - filled) + ']'
     speed = f'{_SPEEDS[self._speed]:g} steps a second'
     panel = [
-        screen.line(name),
-        screen.line(training),
+        *map(screen.line, self._title),
         screen.line(''),
         screen.line(f'Step     {len(self.steps) - 1} of {length}' +
                     (', the last' if self.over else '')),
@@ -223,12 +207,8 @@ def main(argv: Sequence[str]) -> None:
         'only the boards of GridLU. agile_tf.evaluate --picture draws final '
         'states of any world.')
   screen.check_terminal()
-  machine.prepare(config_lib.Config())
-  from agile_tf.evaluation import trained as trained_lib
-  show = Show(
-      trained_lib.load(values.run_dir, values.checkpoint,
-                       only=values.instructions),
-      values.run_dir, values.seed, values.greedy, recording)
+  show = Show(options.load(values, only=values.instructions), values.run_dir,
+              values.seed, values.greedy, recording)
   try:
     screen.show(show)
   finally:

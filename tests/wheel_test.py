@@ -51,7 +51,7 @@ class WheelTest(absltest.TestCase):
     for name in ('agile_tf/py.typed', 'gridlu/py.typed',
                  'agile_tf/evaluation/judge_page.html',
                  'agile_tf/flagfiles/quickstart.flags',
-                 'agile_tf/reproduction/paper_curves/fig4_right_rho25.csv'):
+                 'agile_tf/reproduction/paper_curves/relations.success_rate.csv'):
       self.assertIn(name, content)
     presets = subprocess.run(
         [sys.executable, '-c', 'from agile_tf import presets; '

@@ -57,12 +57,11 @@ def _legend() -> str:
 
 def make(episodes: Sequence[played.Episode], world: 'worlds.World'
         ) -> tuple[str, dict[str, Any]]:
-  """Returns the page, and what must not be on it.
+  """Returns the page as HTML, and what must not be on it, for `judge.report`.
 
-  Returns:
-    The HTML, and for `judge_report` 'page', a hash of all that is shown, and
-    'cases', each with its 'groups' and the 'verdicts' of the ground truth or
-    checker and of the reward model, as far as these exist.
+  This is 'page', a hash of all that is shown, and 'cases', each with its
+  'groups' and the 'verdicts' of the ground truth or checker and of the reward
+  model, as far as these exist.
   """
   has_board = world.observation_shape == (board.PACKED_SIZE,)
   judge = 'ground truth' if world.has_ground_truth else 'checker'

@@ -1,13 +1,24 @@
-"""Flags of the programs that play episodes with a run and report on them."""
+"""What the programs that play episodes with a run share: flags, and a start."""
+
+from typing import Any, TYPE_CHECKING
 
 from absl import flags
+import tqdm
+
+from agile_tf import config as config_lib
+from agile_tf.evaluation import played
+from agile_tf.training import machine
+
+# What needs TensorFlow is imported where it is used, after the flags are read.
+if TYPE_CHECKING:
+  from agile_tf.evaluation import trained as trained_lib
 
 # Lists the flags under the program that defines them, in its --help.
 flags.disclaim_key_flags()
 
 
 def define_run(required: bool = True) -> None:
-  """Defines --run_dir and --checkpoint."""
+  """Defines --run_dir and --checkpoint, for `load`."""
   flags.DEFINE_string(
       'run_dir', None if required else '', "The run's directory.",
       required=required)
@@ -16,7 +27,7 @@ def define_run(required: bool = True) -> None:
 
 
 def define_world() -> None:
-  """Defines --world, for `trained.load`."""
+  """Defines --world, for `load`."""
   flags.DEFINE_string(
       'world', '', "The run's --world. It must be named if it is not GridLU, "
       'because its code is imported.')
@@ -33,13 +44,32 @@ def define_episodes(episodes: int, seed: int = 1_000_003) -> None:
 
 
 def define_greedy() -> None:
-  """Defines --greedy."""
+  """Defines --greedy, for `play`."""
   flags.DEFINE_bool(
       'greedy', False, 'Take the likeliest action instead of sampling.')
 
 
 def define_instructions() -> None:
-  """Defines --instructions, for `trained.load`."""
+  """Defines --instructions, for `load`."""
   flags.DEFINE_string(
       'instructions', '', 'Play only instructions that match this regular '
       'expression (it may match any part of the text).')
+
+
+def load(values: flags.FlagValues, **how: Any) -> 'trained_lib.Trained':
+  """Sets TensorFlow up and loads the run that the flags name.
+
+  Other arguments are those of `trained.load`, which also has the errors.
+  """
+  machine.prepare(config_lib.Config())
+  from agile_tf.evaluation import trained
+  return trained.load(values.run_dir, values.checkpoint, **how)
+
+
+def play(trained: 'trained_lib.Trained', values: flags.FlagValues
+        ) -> list[played.Episode]:
+  """Plays as many episodes as the flags say, with a bar on stderr."""
+  return list(tqdm.tqdm(
+      trained.play(values.episodes, values.seed, values.greedy),
+      total=values.episodes, unit=' episodes', disable=values.json,
+      leave=False))

@@ -117,20 +117,18 @@ def load(run_dir: str, step: int | None = None, held_out: bool = False,
     held_out: Whether to play the instructions that the run held out.
     only: A regular expression that instructions must match.
     physics: A name of `gridlu.world.PHYSICS`; '' for the run's own.
-    solved_starts: Whether an episode may begin in a goal state; None for the
-      run's own.
+    solved_starts: Whether episodes may begin solved; None as in the run.
     world: The run's --world. It must be named if it is not GridLU.
 
   Raises:
-    ConfigError or CheckpointError: if there is no such run or checkpoint, the
-      settings do not fit the run's world, or `world` does not name it.
+    ConfigError or CheckpointError: if this does not fit the run.
   """
   config = config_lib.load(os.path.join(run_dir, 'config.json'))
   _check_world(config.world, world, run_dir)
-  if physics:
-    config = dataclasses.replace(config, physics=physics)
-  if solved_starts is not None:
-    config = dataclasses.replace(config, solved_starts=solved_starts)
+  config = dataclasses.replace(
+      config, physics=physics or config.physics,
+      solved_starts=(
+          config.solved_starts if solved_starts is None else solved_starts))
   made = building.make_world(config, held_out, only)
   policy, discriminator = building.make_networks(config, made)
   return at(
@@ -169,11 +167,7 @@ def _check_world(of_run: str, named: str, run_dir: str) -> None:
 
 
 def at(trained: Trained, run_dir: str, step: int | None = None) -> Trained:
-  """Returns the same programs with the parameters of another checkpoint.
-
-  Raises:
-    CheckpointError: if there is no such checkpoint, or its networks differ.
-  """
+  """Returns the same programs with the parameters of another checkpoint."""
   checkpoint = checkpoints.load(run_dir, step)
   building.check_tokens(checkpoint, trained.world)
 
@@ -199,8 +193,7 @@ def _prepare(world: worlds.World, images: Any, instructions: Sequence[str]
             ) -> tuple[tf.Tensor, np.ndarray] | None:
   """Returns float32 images in [0, 1] and int32 codes; None for an empty batch.
 
-  Raises:
-    ValueError: if images are not uint8 [N, H, W, 3] for N instructions.
+  ValueError if images are not uint8 [N, H, W, 3] for N instructions.
   """
   images = np.asarray(images)
   if isinstance(instructions, str):
@@ -223,19 +216,12 @@ def load_reward_model(run_dir: str, step: int | None = None, world: str = ''
                      ) -> Callable[[Any, Sequence[str]], np.ndarray]:
   """Returns the reward model of a run, its discriminator, as a function.
 
-  Args:
-    run_dir: The directory of the run.
-    step: The step of the checkpoint; None for the newest.
-    world: The run's --world. It must be named if it is not GridLU, because its
-      code is imported.
+  Arguments and errors are those of `load`, with an error if the run has no
+  discriminator.
 
   Returns:
     A function of images uint8 [N, H, W, 3] and N instructions that returns
     float32 [N], the probabilities D(c, s) that the images show goal states.
-
-  Raises:
-    ConfigError or CheckpointError: if there is no such run or checkpoint, or
-      the run has no discriminator.
   """
   trained = load(run_dir, step, world=world)
   if trained.phi is None:
@@ -247,7 +233,7 @@ def load_reward_model(run_dir: str, step: int | None = None, world: str = ''
 
 def load_policy(run_dir: str, step: int | None = None, world: str = ''
                ) -> Callable[..., np.ndarray]:
-  """Returns the policy of a run as a function; see `load_reward_model`.
+  """Returns the policy of a run as a function; see `load`.
 
   Returns:
     A function of images uint8 [N, H, W, 3], N instructions and an optional

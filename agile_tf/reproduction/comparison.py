@@ -1,121 +1,74 @@
-"""The paper's table of hyperparameters beside a run's values.
+"""A run's settings beside the paper's table of hyperparameters.
 
-Differences are marked with a star and listed. A second table has the settings
-that the paper's table does not state.
+A star marks a value that differs from the paper's or, where its table does not
+state one, from the default.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 import dataclasses
 import textwrap
-from typing import Any, NamedTuple
+from typing import Any
 
 from agile_tf import config as config_lib
 from agile_tf.reproduction import paper
 from gridlu import tasks
 
-_HEADERS = (
-    ' ', 'Group', 'Hyperparameter', 'paper pi', 'this run', 'paper D',
-    'this run')
-_OTHER_HEADERS = (' ', 'Setting', 'this run', 'default')
-_OTHER_TITLE = "Settings that the paper's table does not state"
-_MARK = '*'
-_UNUSED = 'unused'
+_HEADERS = ('', 'setting', 'this run', 'paper', 'default',
+            "in the paper's table (appendix C)")
+_MARK, _UNUSED = '*', 'unused'
 
 _OF_GENERATED_GOALS = ('dataset_size', 'dataset_seed')
-# Settings that only a run that trains a discriminator uses, apart from those in
-# the discriminator's column of the paper's table.
+# Settings that only a run that trains a discriminator uses.
 _OF_DISCRIMINATOR = (
     'anticipated_negative_rate', 'all_workers_write',
-    'steps_per_discriminator_update', 'dataset', *_OF_GENERATED_GOALS)
+    'steps_per_discriminator_update', 'dataset', *_OF_GENERATED_GOALS,
+    *(name for name, (_, place) in paper.HYPERPARAMETERS.items()
+      if place.startswith('D:')))
 _OF_REWARD_PREDICTION = (
     'reward_prediction_cost', 'reward_prediction_batch_size',
     'reward_prediction_replay_size')
 
 
-class Difference(NamedTuple):
-  """A setting whose value differs from the paper's table."""
-  setting: str
-  paper: str
-  this_run: str
-
-
-_COLUMNS = ([row.policy for row in paper.HYPERPARAMETERS],
-            [row.discriminator for row in paper.HYPERPARAMETERS])
-_IN_DISCRIMINATORS_COLUMN = [
-    cell.setting for cell in _COLUMNS[1] if cell and cell.setting]
-
-
-def differences(config: config_lib.Config) -> list[Difference]:
-  """Returns the settings in which a run differs from the paper's table.
-
-  Settings that the run does not use are left out.
-  """
+def _rows(config: config_lib.Config, recipe: Any) -> Iterator[list[str]]:
   unused = _unused(config)
-  return [
-      Difference(cell.setting, _text(paper.value(cell, config.world)),
-                 _text(getattr(config, cell.setting)))
-      for row in paper.HYPERPARAMETERS
-      for cell in (row.policy, row.discriminator)
-      if cell and cell.setting and cell.setting not in unused and
-      getattr(config, cell.setting) != paper.value(cell, config.world)]
+  for field in dataclasses.fields(config):
+    if field.metadata['of_run']:
+      continue
+    name, value = field.name, getattr(config, field.name)
+    expected, published, place = field.default, '-', ''
+    if name in paper.HYPERPARAMETERS:
+      expected, place = paper.HYPERPARAMETERS[name]
+      if config.world == 'arrangements':
+        expected = paper.ARRANGEMENTS_VALUES.get(name, expected)
+      published = _text(expected)
+    is_used = name not in unused
+    yield [_MARK if is_used and value != expected else '', name,
+           _text(value) if is_used else _UNUSED, published,
+           _text(field.default), place]
+  for field in dataclasses.fields(recipe) if recipe is not None else ():
+    value = getattr(recipe, field.name)
+    if value != field.default:
+      yield [_MARK, field.name, _text(value), '-', _text(field.default), '']
+
+
+def differences(config: config_lib.Config, recipe: Any = None) -> list[str]:
+  """Returns the settings that the table marks."""
+  return [row[1] for row in _rows(config, recipe) if row[0]]
 
 
 def table_text(config: config_lib.Config, recipe: Any = None) -> str:
-  """Returns both tables and the list of differences.
-
-  `recipe` is a dataclass of settings that the paper does not have, or None.
-  """
-  notes = [f'{_MARK} --{setting}: {here} here, {there} in the paper'
-           for setting, there, here in differences(config)]
+  """Returns the table; `recipe` is a dataclass of settings beyond the paper."""
+  rows = list(_rows(config, recipe))
   return '\n'.join([
-      "The paper's hyperparameters (appendix C) and this run's\n",
-      *_aligned(_HEADERS, _paper_rows(config)), '',
-      *(notes or ["Nothing differs from the paper's table."]),
-      f'\n{_OTHER_TITLE}\n',
-      *_aligned(_OTHER_HEADERS, _other_rows(config, recipe))])
+      "A run's settings and the paper's\n", *_aligned(_HEADERS, rows), '',
+      f'{_MARK} differs from the paper or, where its table has no value, from '
+      'the default.' if any(row[0] for row in rows) else
+      'Nothing differs from the paper and the defaults.'])
 
 
 def table_markdown(config: config_lib.Config, recipe: Any = None) -> str:
   """Returns the same as a block of Markdown, for TensorBoard."""
   return textwrap.indent(table_text(config, recipe), '    ', lambda _: True)
-
-
-def _paper_rows(config: config_lib.Config) -> list[list[str]]:
-  unused = _unused(config)
-  different = {difference.setting for difference in differences(config)}
-  rows = []
-  for group, hyperparameter, *cells in paper.HYPERPARAMETERS:
-    differs = any(cell and cell.setting in different for cell in cells)
-    rows.append([_MARK if differs else '', group, hyperparameter])
-    for cell, is_used in zip(
-        cells, (True, config.trains_discriminator), strict=True):
-      if cell is None:
-        rows[-1] += ['-', '-']
-        continue
-      here = getattr(config, cell.setting) if cell.setting else cell.value
-      rows[-1] += [
-          _text(paper.value(cell, config.world)),
-          _text(here) if is_used and cell.setting not in unused else _UNUSED]
-  return rows
-
-
-def _other_rows(config: config_lib.Config, recipe: Any) -> list[list[str]]:
-  unused = _unused(config)
-  in_table = {cell.setting for column in _COLUMNS for cell in column if cell}
-  rows = []
-  for field in dataclasses.fields(config):
-    if field.metadata['of_run'] or field.name in in_table:
-      continue
-    value = getattr(config, field.name)
-    is_used = field.name not in unused
-    rows.append([
-        _MARK if is_used and value != field.default else '', field.name,
-        _text(value) if is_used else _UNUSED, _text(field.default)])
-  for field in dataclasses.fields(recipe) if recipe is not None else ():
-    value = getattr(recipe, field.name)
-    if value != field.default:
-      rows.append([_MARK, field.name, _text(value), _text(field.default)])
-  return rows
 
 
 def _unused(config: config_lib.Config) -> set[str]:
@@ -124,7 +77,6 @@ def _unused(config: config_lib.Config) -> set[str]:
       tasks.find(config.world).has_ground_truth)
   groups: list[tuple[bool, Sequence[str]]] = [
       (not config.trains_discriminator, _OF_DISCRIMINATOR),
-      (not config.trains_discriminator, _IN_DISCRIMINATORS_COLUMN),
       (config.reward == 'environment', ['reward_form']),
       (not config.reward_prediction, _OF_REWARD_PREDICTION),
       (config.world not in tasks.TASKS, config_lib.of_gridlu()),
@@ -146,8 +98,6 @@ def _aligned(headers: Sequence[str],
   """Returns a table's lines with its columns aligned."""
   lines = [headers, *rows]
   widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-  lines.insert(1, [
-      '-' * width if header.strip() else ''
-      for header, width in zip(headers, widths, strict=True)])
+  lines.insert(1, ['-' * len(header) for header in headers])
   return [
       '  '.join(map(str.ljust, line, widths)).rstrip() for line in lines]

@@ -1,11 +1,11 @@
-"""Reads and averages the curves of runs, from `metrics.csv`."""
+"""The curves of runs: the columns of `metrics.csv`, and their averages."""
 
-import csv
 import os
 from typing import NamedTuple
 
 import numpy as np
 
+from gridlu import files
 from gridlu import program
 
 # The columns of a metrics.csv by name, each float64 [rows].
@@ -16,36 +16,28 @@ Curve = dict[str, np.ndarray]
 POINTS = 100
 
 
-class CurveError(program.UserError):
-  """A metrics.csv that cannot be read."""
-
-
 def read(path: str) -> Curve:
-  """Reads the metrics.csv at a path, or in a run's directory.
-
-  An empty value is NaN. A last row that is still being written is left out.
+  """Reads the metrics.csv at a path or in a run's directory; empty is NaN.
 
   Raises:
-    CurveError: There is no such file, or it is not a metrics.csv.
+    UserError: There is no such file, or it is not a metrics.csv.
   """
   if os.path.isdir(path):
     path = os.path.join(path, 'metrics.csv')
   try:
-    with open(path, encoding='utf-8', newline='') as file:
-      reader = csv.DictReader(line for line in file if line.endswith('\n'))
-      rows = list(reader)
-      names = reader.fieldnames or []
+    rows = files.read_rows(path)
+    names = rows[0] if rows else {'steps': ''}
     if 'steps' not in names:
       raise ValueError('its first line does not name a column "steps"')
     return {
         name: np.array([float(row[name] or 'nan') for row in rows], float)
         for name in names}
   except FileNotFoundError as error:
-    raise CurveError(
+    raise program.UserError(
         f'There is no {path}: expected the metrics.csv of a run, or its '
         'directory.') from error
-  except (OSError, ValueError, TypeError, csv.Error) as error:
-    raise CurveError(
+  except (OSError, ValueError, TypeError) as error:
+    raise program.UserError(
         f'{path} cannot be read ({error}): expected the metrics.csv of a '
         'run.') from error
 
@@ -55,40 +47,17 @@ def intervals(longest: float, rows: int) -> np.ndarray:
   return np.linspace(0, longest, min(POINTS, max(rows, 1)) + 1)
 
 
-def averaged(curve: Curve, column: str, edges: np.ndarray) -> np.ndarray:
-  """Returns the means of a column over intervals of steps.
+def averaged(curve: Curve, column: str, begins: np.ndarray, ends: np.ndarray,
+             least: float = 0.0) -> np.ndarray:
+  """Returns the means of a column over spans of steps, float64 [N].
 
-  A row is the mean since the previous row. Its weight in an interval is the
-  number of steps that the row and the interval share.
-
-  Args:
-    curve: From `read`.
-    column: The column to average.
-    edges: float64 [N + 1], the ends of the intervals, ascending.
-
-  Returns:
-    float64 [N], NaN where the curve has no value.
+  A row is the mean since the previous row. Its weight in a span is the number
+  of steps that the row and the span share. A mean is NaN unless the curve has
+  values for more than the share `least` of the span's steps.
   """
-  weight, total = np.diff(_totals(curve, column, edges))
-  return _ratio(total, weight, weight > 0)
-
-
-def moving_average(curve: Curve, column: str, ends: np.ndarray,
-                   window: float) -> np.ndarray:
-  """Returns the means of a column over the `window` steps before each end.
-
-  A mean is NaN where the curve has not all these steps. 1 % may be missing
-  because the first rows have no episode, and the last row ends where it can.
-  """
-  weight, total = (_totals(curve, column, ends) -
-                   _totals(curve, column, ends - window))
-  return _ratio(total, weight, weight > 0.99 * window)
-
-
-def _ratio(total: np.ndarray, weight: np.ndarray, known: np.ndarray
-          ) -> np.ndarray:
-  return np.divide(
-      total, weight, out=np.full(len(weight), np.nan), where=known)
+  weight, total = _totals(curve, column, ends) - _totals(curve, column, begins)
+  return np.divide(total, weight, out=np.full(len(weight), np.nan),
+                   where=weight > least * (ends - begins))
 
 
 def _totals(curve: Curve, column: str, at: np.ndarray) -> np.ndarray:
@@ -119,12 +88,11 @@ def best(curve: Curve, column: str = 'success_rate') -> Best | None:
 
   None if the curve has no value in this column.
   """
-  if not len(curve['steps']):
-    return None
-  edges = intervals(curve['steps'][-1], len(curve['steps']))
-  rates = averaged(curve, column, edges)
+  steps = curve['steps']
+  edges = intervals(max(steps, default=0), len(steps))
+  rates = averaged(curve, column, edges[:-1], edges[1:])
   if not np.isfinite(rates).any():
     return None
   part = int(np.nanargmax(rates))
-  row = np.searchsorted(curve['steps'], edges[part + 1] - 0.5)
-  return Best(int(curve['steps'][row]), float(rates[part]))
+  row = np.searchsorted(steps, edges[part + 1] - 0.5)
+  return Best(int(steps[row]), float(rates[part]))

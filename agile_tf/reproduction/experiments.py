@@ -16,31 +16,21 @@ from typing import NamedTuple
 
 
 class Evaluation(NamedTuple):
-  """An evaluation of the newest checkpoint of a finished run.
-
-  Its result is written to NAME.json in the run's directory.
-  """
-  name: str
+  """An evaluation of the newest checkpoint of a finished run."""
+  name: str  # Its report is NAME.json in the run's directory.
   flags: tuple[str, ...]  # For agile_tf.evaluate.
 
 
 class Variant(NamedTuple):
-  """What is run for each seed.
-
-  Attributes:
-    label: Its name in figures.
-    flagfile: The name of a flagfile in launch/, without '.flags'.
-    flags: Additional flags.
-    recipe: Further flags with the recipe: parts of it that do not apply.
-    after: Another variant that must be run first; '{after}' in the flags stands
-      for the directory of its run with the same seed.
-    evaluations: The evaluations of a finished run.
-  """
-  label: str
-  flagfile: str
-  flags: tuple[str, ...] = ()
-  recipe: tuple[str, ...] = ()
+  """What is run for each seed."""
+  label: str  # Its name in figures.
+  flagfile: str  # The name of a flagfile in launch/, without '.flags'.
+  flags: tuple[str, ...] = ()  # Additional flags.
+  recipe: tuple[str, ...] = ()  # With the recipe: parts that do not apply.
+  # Another variant that must be run first; '{after}' in the flags stands for
+  # the directory of its run with the same seed.
   after: str = ''
+  # Of a finished run.
   evaluations: tuple[Evaluation, ...] = (Evaluation('evaluation', ()),)
 
   def launch_flags(self, recipe: bool) -> list[str]:
@@ -50,24 +40,19 @@ class Variant(NamedTuple):
 
 
 class Experiment(NamedTuple):
-  """Settings that are compared.
-
-  Attributes:
-    title: What the experiment shows.
-    variants: The names of its variants.
-    recipe: The names of its variants with the recipe; empty if there are none.
-    seeds: How many seeds the paper ran.
-    recipe_seeds: The seeds with the recipe, from `FIRST_RECIPE_SEED`.
-  """
-  title: str
-  variants: tuple[str, ...]
-  recipe: tuple[str, ...] = ()
-  seeds: int = 5
-  recipe_seeds: int = 2
+  """Settings that are compared."""
+  title: str  # What it shows.
+  variants: tuple[str, ...]  # The names of its variants.
+  # Those with the recipe; None: the same ones.
+  recipe: tuple[str, ...] | None = None
+  seeds: int = 5  # As many as in the paper.
+  recipe_seeds: int = 2  # From `FIRST_RECIPE_SEED`.
 
   def names(self, recipe: bool) -> tuple[str, ...]:
     """Returns the names of the variants, without or with the recipe."""
-    return self.recipe if recipe else self.variants
+    if recipe and self.recipe is not None:
+      return self.recipe
+    return self.variants
 
 
 RECIPE = 'relations_evening'
@@ -146,40 +131,37 @@ def variant(name: str) -> Variant:
   return VARIANTS.get(name, Variant(name, ''))
 
 
-_FIGURE4_LEFT = ('relations_a3c', 'relations_a3c_rp', 'relations',
-                 'relations_rho50', 'relations_rho100')
-_FIGURE4_MIDDLE = ('relations', 'relations_a3c_rp', 'relations_lstm',
-                   'relations_lstm_a3c_rp')
-_FIGURE4_RIGHT = ('relations', 'relations_rho50', 'relations_rho75',
-                  'relations_rho100')
-_FIGURE5 = ('relations', 'immovable')
-_HELD_OUT = ('held_out_strings', 'held_out_meanings')
-
 EXPERIMENTS: dict[str, Experiment] = {
     'figure4_left': Experiment(
         'A3C, A3C-RP and AGILE on GridLU-Relations',
-        _FIGURE4_LEFT, _FIGURE4_LEFT, recipe_seeds=3),
+        ('relations_a3c', 'relations_a3c_rp', 'relations', 'relations_rho50',
+         'relations_rho100'), recipe_seeds=3),
     'figure4_middle': Experiment(
-        'FiLM-NMN and FiLM-LSTM', _FIGURE4_MIDDLE, _FIGURE4_MIDDLE),
+        'FiLM-NMN and FiLM-LSTM',
+        ('relations', 'relations_a3c_rp', 'relations_lstm',
+         'relations_lstm_a3c_rp')),
     'figure4_right': Experiment(
         "The reward model's accuracy, and figure 8: its errors",
-        _FIGURE4_RIGHT, _FIGURE4_RIGHT),
-    'figure5': Experiment('Red rects become immovable', _FIGURE5, _FIGURE5),
+        ('relations', 'relations_rho50', 'relations_rho75',
+         'relations_rho100')),
+    'figure5': Experiment(
+        'Red rects become immovable', ('relations', 'immovable')),
     'figure7': Experiment(
         'How many goal examples are needed',
         tuple(f'data_{size}' for size in DATA_SIZES),
         tuple(f'data_{size}' for size in RECIPE_DATA_SIZES)),
-    'held_out': Experiment('Held-out instructions', _HELD_OUT, _HELD_OUT),
+    'held_out': Experiment(
+        'Held-out instructions', ('held_out_strings', 'held_out_meanings')),
     'arrangements': Experiment(
-        'GridLU-Arrangements', ('arrangements',), seeds=10),
+        'GridLU-Arrangements', ('arrangements',), (), seeds=10),
     'remarks': Experiment(
         "The paper's side remarks, and other rewards from D",
         ('relations', 'remark_all_workers', 'remark_no_column_norms',
          'remark_probability', 'remark_log', 'remark_gail'),
         ('relations', 'remark_all_workers', 'remark_column_norms',
-         'remark_probability', 'remark_gail')),
+         'remark_probability', 'remark_log', 'remark_gail')),
     'evening': Experiment(
-        'Ours: all 990 instructions in an evening', ('relations_evening',),
+        'Ours: all 990 instructions in an evening', ('relations_evening',), (),
         seeds=2),
 }
 
@@ -190,7 +172,7 @@ class Job(NamedTuple):
   seed: int
   run_dir: str
   launch: list[str]  # Arguments of agile_tf.launch.
-  # Path of the JSON file to write: arguments of agile_tf.evaluate.
+  # Arguments of agile_tf.evaluate, by the path of the report that it writes.
   evaluations: dict[str, list[str]]
   after: str = ''  # The directory of a run that must finish first.
 
@@ -199,14 +181,8 @@ def jobs(experiment: str, runs: str, seeds: Sequence[int], recipe: bool,
          extra: Sequence[str] = (), vary_data: bool = False) -> list[Job]:
   """Returns the runs of an experiment, in an order in which they can be made.
 
-  Args:
-    experiment: A key of `EXPERIMENTS`.
-    runs: The directory that will contain the run directories.
-    seeds: The seeds of each variant.
-    recipe: Whether the runs have the recipe under the variant's settings.
-    extra: Flags for every run.
-    vary_data: Whether the goal examples and the held-out instructions vary
-      with the seed.
+  `runs` will contain their directories, and all have the `extra` flags. With
+  `vary_data`, goal examples and held-out instructions vary with the seed.
   """
   return [
       _job(name, seed, runs, recipe, [*extra, *(
@@ -224,11 +200,13 @@ def _job(name: str, seed: int, runs: str, recipe: bool, extra: Sequence[str]
   def filled(*arguments: str) -> list[str]:
     return [argument.replace('{after}', after) for argument in arguments]
 
+  evaluations = {
+      os.path.join(run_dir, f'{evaluation.name}.json'): evaluation.flags
+      for evaluation in VARIANTS[name].evaluations}
   return Job(
       name, seed, run_dir,
       filled(*VARIANTS[name].launch_flags(recipe), *extra,
              f'--run_dir={run_dir}', f'--seed={seed}'),
-      {os.path.join(run_dir, f'{evaluation.name}.json'): filled(
-          f'--run_dir={run_dir}', *evaluation.flags,
-          *(RECIPE_EVALUATION if recipe else ()), '--json')
-       for evaluation in VARIANTS[name].evaluations}, after)
+      {path: filled(f'--run_dir={run_dir}', *own,
+                    *(RECIPE_EVALUATION if recipe else ()), f'--output={path}')
+       for path, own in evaluations.items()}, after)

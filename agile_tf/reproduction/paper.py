@@ -5,68 +5,46 @@ al., ICLR 2019). The table is appendix C's, for GridLU-Relations; the curves are
 those of figures 4, 7 and 8, in `paper_curves/`.
 """
 
-import csv
 import os
 from typing import NamedTuple
 
 import numpy as np
 
+from gridlu import files
 
-class Cell(NamedTuple):
-  """A number in the table."""
-  value: float
-  # The field of `config.Config` with this default. '' where the algorithm
-  # leaves no choice: a policy worker's batch is one rollout, and one worker
-  # trains the discriminator.
-  setting: str = ''
+# A file for each curve, named by variant (see `experiments`) and column.
+_FOLDER = os.path.join(os.path.dirname(__file__), 'paper_curves')
 
 
-class Row(NamedTuple):
-  """A row of the table; None stands for its dash, 'not applicable'."""
-  group: str
-  hyperparameter: str
-  policy: Cell | None
-  discriminator: Cell | None
-
-
-HYPERPARAMETERS = (
-    Row('RMSProp', 'learning rate', Cell(3e-4, 'policy_learning_rate'),
-        Cell(5e-4, 'discriminator_learning_rate')),
-    Row('RMSProp', 'decay', Cell(0.99, 'policy_decay'),
-        Cell(0.9, 'discriminator_decay')),
-    Row('RMSProp', 'epsilon', Cell(0.1, 'policy_epsilon'),
-        Cell(1e-10, 'discriminator_epsilon')),
-    Row('RMSProp', 'grad. norm threshold', Cell(40, 'policy_gradient_norm'),
-        Cell(25, 'discriminator_gradient_norm')),
-    Row('RMSProp', 'batch size', Cell(1), Cell(256, 'batch_size')),
-    Row('RL', 'rollout length', Cell(15, 'rollout_length'), None),
-    Row('RL', 'episode length', Cell(30, 'episode_length'), None),
-    Row('RL', 'discount', Cell(0.99, 'discount'), None),
-    Row('RL', 'reward scale', Cell(0.1, 'reward_scale'), None),
-    Row('RL', 'baseline cost', Cell(1.0, 'baseline_cost'), None),
-    Row('RL', 'reward prediction cost (when used)',
-        Cell(1.0, 'reward_prediction_cost'), None),
-    Row('RL', 'reward prediction batch size',
-        Cell(4, 'reward_prediction_batch_size'), None),
-    # The paper prints a 1 in the discriminator's column of this row.
-    Row('RL', 'num. workers training pi', Cell(15, 'policy_workers'), Cell(1)),
-    Row('AGILE', 'size of replay buffer B', None, Cell(100_000, 'replay_size')),
-    Row('AGILE', 'num. workers training D', None, Cell(1)),
-    Row('Regularization', 'entropy weight alpha', Cell(0.01, 'entropy_weight'),
-        None),
-    Row('Regularization', 'max. column norm', None, Cell(1, 'max_column_norm')),
-)
-
-
+# The table of appendix C, for GridLU-Relations: the value of each setting of
+# `config.Config`, and its place. Where the algorithm leaves no choice there is
+# no setting: a policy worker's batch is one rollout, and one worker trains D.
+HYPERPARAMETERS: dict[str, tuple[float, str]] = {
+    'policy_learning_rate': (3e-4, 'policy: RMSProp, learning rate'),
+    'policy_decay': (0.99, 'policy: RMSProp, decay'),
+    'policy_epsilon': (0.1, 'policy: RMSProp, epsilon'),
+    'policy_gradient_norm': (40, 'policy: RMSProp, grad. norm threshold'),
+    'rollout_length': (15, 'policy: RL, rollout length'),
+    'episode_length': (30, 'policy: RL, episode length'),
+    'discount': (0.99, 'policy: RL, discount'),
+    'reward_scale': (0.1, 'policy: RL, reward scale'),
+    'baseline_cost': (1.0, 'policy: RL, baseline cost'),
+    'reward_prediction_cost': (
+        1.0, 'policy: RL, reward prediction cost (when used)'),
+    'reward_prediction_batch_size': (
+        4, 'policy: RL, reward prediction batch size'),
+    'policy_workers': (15, 'policy: RL, num. workers training pi'),
+    'entropy_weight': (0.01, 'policy: Regularization, entropy weight alpha'),
+    'discriminator_learning_rate': (5e-4, 'D: RMSProp, learning rate'),
+    'discriminator_decay': (0.9, 'D: RMSProp, decay'),
+    'discriminator_epsilon': (1e-10, 'D: RMSProp, epsilon'),
+    'discriminator_gradient_norm': (25, 'D: RMSProp, grad. norm threshold'),
+    'batch_size': (256, 'D: RMSProp, batch size'),
+    'replay_size': (100_000, 'D: AGILE, size of replay buffer B'),
+    'max_column_norm': (1, 'D: Regularization, max. column norm'),
+}
 # The values that differ for Arrangements (appendix C, in the text).
-_OF_ARRANGEMENTS = {'rollout_length': 30, 'episode_length': 45}
-
-
-def value(cell: Cell, world: str) -> float:
-  """Returns the number in a cell of the table, for a world."""
-  if world == 'arrangements':
-    return _OF_ARRANGEMENTS.get(cell.setting, cell.value)
-  return cell.value
+ARRANGEMENTS_VALUES = {'rollout_length': 30, 'episode_length': 45}
 
 
 class Curve(NamedTuple):
@@ -82,31 +60,6 @@ class Curve(NamedTuple):
   band: np.ndarray  # float64 [N], half the height of the shaded area
 
 
-# The files, by variant (see `experiments`) and column of metrics.csv.
-_CURVES = {
-    ('relations_a3c', 'success_rate'): 'fig4_left_A3C',
-    ('relations_a3c_rp', 'success_rate'): 'fig4_left_A3C-RP',
-    ('relations', 'success_rate'): 'fig4_left_AGILE-25',
-    ('relations_rho50', 'success_rate'): 'fig4_left_AGILE-50',
-    ('relations_rho100', 'success_rate'): 'fig4_left_AGILE-100',
-    ('relations_lstm', 'success_rate'): 'fig4_middle_AGILE-LSTM-25',
-    ('relations_lstm_a3c_rp', 'success_rate'): 'fig4_middle_A3C-RP-LSTM',
-    **{(f'relations{name}', column): f'{figure}_rho{rho}'
-       for name, rho in (('', 25), ('_rho50', 50), ('_rho75', 75),
-                         ('_rho100', 100))
-       for column, figure in (('reward_model_accuracy', 'fig4_right'),
-                              ('false_positives', 'fig8_FP'),
-                              ('false_negatives', 'fig8_FN'))},
-}
-
-# Rates from the paper's text, by variant and column. They are higher than the
-# ends of its curves.
-TEXT = {
-    ('relations_a3c_rp', 'success_rate'): .999,
-    ('relations', 'success_rate'): .995,
-    ('relations_lstm', 'success_rate'): .975,
-    ('relations', 'reward_model_accuracy'): .995}
-
 # Figure 5: success on instructions that name a red rect, before red rects
 # become immovable, after that, and after fine-tuning.
 IMMOVABLE = {'before': .98, 'changed': .52, 'tuned': .693}
@@ -117,10 +70,7 @@ ARRANGEMENTS = {'all': .58, '4 blocks': .92, '8 blocks': .24}
 
 
 def _read(name: str) -> dict[str, np.ndarray]:
-  path = os.path.join(
-      os.path.dirname(__file__), 'paper_curves', f'{name}.csv')
-  with open(path, encoding='utf-8', newline='') as file:
-    rows = list(csv.DictReader(file))
+  rows = files.read_rows(os.path.join(_FOLDER, f'{name}.csv'))
   return {key: np.array([float(row[key]) for row in rows]) for key in rows[0]}
 
 
@@ -130,12 +80,12 @@ def curve(variant: str, column: str) -> Curve | None:
   The figures draw a flat line from step 0 to the first average. The curve here
   begins with the last point of that line.
   """
-  name = _CURVES.get((variant, column))
-  if name is None:
+  try:
+    columns = _read(f'{variant}.{column}')
+  except FileNotFoundError:
     return None
-  columns = _read(name)
   scale = 1.0 if column == 'success_rate' else 0.01  # The others are percent.
-  mean = columns['mean'] if 'mean' in columns else columns['mean_pct']
+  mean = columns['mean']
   first = np.argmax(mean != mean[0]) - 1
   steps, mean = columns['env_steps'][first:], mean[first:]
   # The points are 4 million steps apart. Between the first two, the curve
@@ -148,6 +98,6 @@ def curve(variant: str, column: str) -> Curve | None:
 
 def data_efficiency() -> dict[int, float]:
   """Returns figure 7: the best success rate by the number of goal examples."""
-  columns = _read('fig7_data_efficiency')
+  columns = _read('data_efficiency')
   return {int(size): float(rate) for size, rate in zip(
       columns['dataset_size'], columns['best_success'])}

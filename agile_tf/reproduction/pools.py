@@ -5,6 +5,7 @@ Ray (https://docs.ray.io) is an optional extra, imported where it is used.
 
 from collections.abc import Callable, Iterator, Sequence
 import contextlib
+import fcntl
 import glob
 import logging
 import os
@@ -18,20 +19,15 @@ from typing import Any, NamedTuple
 
 from gridlu import program
 
-# Starts a program on the cores of its first argument (empty: all), which ends
-# with its parent, however that ends. Otherwise it would hold the lock of a run.
+# Starts a program on the cores of its first argument, which ends with its
+# parent, however that ends. Otherwise it would hold the lock of a run.
 _STARTER = """
 import ctypes, os, sys
 if sys.platform == 'linux':
   ctypes.CDLL(None).prctl(1, 9)  # PR_SET_PDEATHSIG, SIGKILL
-  if sys.argv[1]:
-    os.sched_setaffinity(0, map(int, sys.argv[1].split(',')))
+  os.sched_setaffinity(0, map(int, sys.argv[1].split(',')))
 os.execv(sys.executable, [sys.executable, *sys.argv[2:]])
 """
-
-
-class PoolError(program.UserError):
-  """Runs that cannot be carried out as the flags say."""
 
 
 class Task(NamedTuple):
@@ -41,33 +37,26 @@ class Task(NamedTuple):
   log: str  # An absolute path.
 
 
-def start(arguments: Sequence[str], cores: Sequence[int] = (),
-          **options: Any) -> subprocess.Popen:
-  """Starts a Python program that ends with this process, however that ends.
+class Running(NamedTuple):
+  """A task that was started."""
+  poll: Callable[[], str | None]  # Its problem, '' for none; None: it runs.
+  stop: Callable[[], None]  # Lets it save and end; the second time, at once.
 
-  Args:
-    arguments: Of the Python interpreter.
-    cores: The cores that the program may use; empty for all.
-    **options: For `subprocess.Popen`.
-  """
-  return subprocess.Popen(
-      [sys.executable, '-c', _STARTER, ','.join(map(str, cores)), *arguments],
-      **options)
+
+# Starts a task, or returns None where all places are taken.
+Pool = Callable[[Task], Running | None]
 
 
 @contextlib.contextmanager
-def handling(action: Callable[[], None]) -> Iterator[list[int]]:
-  """Calls a function at SIGINT, SIGTERM and SIGHUP; yields those so far."""
+def signals() -> Iterator[list[int]]:
+  """Handles SIGINT, SIGTERM and SIGHUP; yields those that have arrived."""
   arrived: list[int] = []
-
-  def handle(number: int, _: Any) -> None:
-    arrived.append(number)
-    action()
-
   numbers = [signal.SIGINT, signal.SIGTERM]
   if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup ignores it.
     numbers.append(signal.SIGHUP)
-  handlers = {number: signal.signal(number, handle) for number in numbers}
+  handlers = {
+      number: signal.signal(number, lambda number, _: arrived.append(number))
+      for number in numbers}
   try:
     yield arrived
   finally:
@@ -75,24 +64,17 @@ def handling(action: Callable[[], None]) -> Iterator[list[int]]:
       signal.signal(number, handler)
 
 
-def wait(process: subprocess.Popen) -> bool:
-  """Waits for a program; returns whether signals came and were passed on."""
-  with handling(process.terminate) as arrived:
-    while process.poll() is None:  # Ray's signals do not interrupt a wait.
-      with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(timeout=0.5)
-  return bool(arrived)
-
-
-def _begin(task: Task, cores: Sequence[int] = (), **options: Any
+def _begin(task: Task, cores: Sequence[int], **options: Any
           ) -> subprocess.Popen:
   """Starts a task in a session of its own, which no Ctrl-C reaches."""
   with open(task.log, 'ab') as log:
     log.write(f'{time.ctime()} on {socket.gethostname()}\n'.encode())
     log.flush()
-    return start(
-        task.arguments, cores, stdin=subprocess.DEVNULL, stdout=log,
-        stderr=subprocess.STDOUT, start_new_session=True, **options)
+    return subprocess.Popen(
+        [sys.executable, '-c', _STARTER, ','.join(map(str, cores)),
+         *task.arguments],
+        stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
+        start_new_session=True, **options)
 
 
 def _problem(task: Task, code: int) -> str:
@@ -104,10 +86,11 @@ def _problem(task: Task, code: int) -> str:
   return f'exit code {code}; {task.log} ends with:\n  {"  ".join(last)}'
 
 
-def _share(items: Sequence[Any], i: int, count: int) -> Sequence[Any]:
-  """Returns the i-th of equal shares; one item each if they are too few."""
-  share = items[i * len(items) // count:(i + 1) * len(items) // count]
-  return share or items[i % len(items):][:1]
+def _cores() -> list[int]:
+  """Returns the CPU cores that this process may use."""
+  if hasattr(os, 'sched_getaffinity'):
+    return sorted(os.sched_getaffinity(0))
+  return list(range(os.cpu_count() or 1))
 
 
 def _gpus() -> list[str]:
@@ -118,155 +101,148 @@ def _gpus() -> list[str]:
   return [str(i) for i in range(len(glob.glob('/dev/nvidia[0-9]*')))]
 
 
-class Local:
-  """Carries out tasks here, each on a share of the cores and GPUs."""
-
-  def __init__(self, count: int):
-    cores: Sequence[int] = range(os.cpu_count() or 1)
-    if hasattr(os, 'sched_getaffinity'):
-      cores = sorted(os.sched_getaffinity(0))
-    if count > len(cores):
-      raise PoolError(
-          f'--jobs={count}: this program may use {len(cores)} CPU cores, and a '
-          'run needs one. Make --jobs smaller.')
-    gpus = _gpus()
-    self._free = [
-        (_share(cores, i, count),
-         {'CUDA_VISIBLE_DEVICES': ','.join(_share(gpus, i, count))}
-         if len(gpus) > 1 else {})
-        for i in range(count)]
-    self._running: list[tuple[Task, subprocess.Popen, Any]] = []
-
-  def has_room(self) -> bool:
-    """Returns whether another task can be started."""
-    return bool(self._free)
-
-  def start(self, task: Task) -> None:
-    """Starts a task."""
-    place = self._free.pop(0)
-    process = _begin(task, place[0], env=os.environ | place[1])
-    self._running.append((task, process, place))
-
-  def ended(self) -> dict[str, str]:
-    """Returns the tasks that have ended: the problem, or '', by name."""
-    over = [each for each in self._running if each[1].poll() is not None]
-    for each in over:
-      self._running.remove(each)
-      self._free.append(each[2])
-    return {task.name: _problem(task, process.returncode)
-            for task, process, _ in over}
-
-  def stop(self) -> None:
-    """Lets all tasks save and end; a second call ends them at once."""
-    for _, process, _ in self._running:
-      process.terminate()
+def _share(items: Sequence[Any], i: int, count: int) -> Sequence[Any]:
+  """Returns the i-th of equal shares; one item each if they are too few."""
+  share = items[i * len(items) // count:(i + 1) * len(items) // count]
+  return share or items[i % len(items):][:1]
 
 
-class Cluster:
-  """Carries out tasks by Ray, as it has room; has the methods of `Local`."""
+def local(count: int) -> Pool:
+  """Returns this machine as places for tasks, with equal cores and GPUs."""
+  cores, gpus = _cores(), _gpus()
+  if count > len(cores):
+    raise program.UserError(
+        f'--jobs={count}: this program may use {len(cores)} CPU cores, and a '
+        'run needs one. Make --jobs smaller.')
+  free = [*range(count)]
 
-  def __init__(self, ray: Any, carry_out: Any):
-    """Takes the module of Ray and the remote function of a task."""
-    self._ray, self._carry_out = ray, carry_out
-    self._tasks: dict[Any, Task] = {}  # By the reference to their result.
+  def begin(task: Task) -> Running | None:
+    if not free:
+      return None
+    place = free.pop(0)
+    own = ({'CUDA_VISIBLE_DEVICES': ','.join(_share(gpus, place, count))}
+           if len(gpus) > 1 else {})
+    process = _begin(
+        task, _share(cores, place, count), env=os.environ | own)
 
-  def has_room(self) -> bool:
-    return True  # Tasks wait in Ray.
+    def poll() -> str | None:
+      if process.poll() is None:
+        return None
+      free.append(place)
+      return _problem(task, process.returncode)
 
-  def start(self, task: Task) -> None:
-    self._tasks[self._carry_out.options(name=task.name).remote(task)] = task
+    return Running(poll, process.terminate)
 
-  def ended(self) -> dict[str, str]:
-    over, problems = [], {}
-    if self._tasks:
-      over, _ = self._ray.wait(
-          list(self._tasks), num_returns=len(self._tasks), timeout=0)
-    for result in over:
-      name = self._tasks.pop(result).name
+  return begin
+
+
+@contextlib.contextmanager
+def _reserved(count: int) -> Iterator[list[int]]:
+  """Yields cores that no other task of a sweep by Ray has on this machine.
+
+  Ray counts CPUs, but does not say which ones a task may use. A lock on a file
+  reserves a core until this process ends. If Ray was told of more cores than
+  there are, tasks share some.
+  """
+  folder = os.path.join(tempfile.gettempdir(), f'agile_tf_cores_{os.getuid()}')
+  os.makedirs(folder, exist_ok=True)
+  free: list[int] = []
+  taken: list[int] = []
+  with contextlib.ExitStack() as locks:
+    for core in _cores():
+      lock = locks.enter_context(open(os.path.join(folder, str(core)), 'wb'))
       try:
-        problems[name] = self._ray.get(result)
-      except self._ray.exceptions.RayError as error:
-        problems[name] = f'{type(error).__name__}: {error}'
-    return problems
-
-  def stop(self) -> None:
-    for result in self._tasks:
-      self._ray.cancel(result)
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        free.append(core)
+      except BlockingIOError:
+        taken.append(core)
+      if len(free) == count:
+        break
+    yield (free + taken)[:count]
 
 
 @contextlib.contextmanager
 def cluster(address: str, cpus: int, gpus: float, runs: str
-           ) -> Iterator[Cluster]:
+           ) -> Iterator[Pool]:
   """Connects to a Ray cluster, whose nodes must see this directory and `runs`.
 
-  Args:
-    address: "auto", or the address of the cluster.
-    cpus: The CPUs of a task.
-    gpus: Its GPUs, such as 0.5.
-    runs: An existing directory.
-
-  Raises:
-    PoolError: if there is no Ray, no cluster, or none with such nodes.
+  A task gets so many CPUs, and uses no others, and GPUs, such as 0.5. Raises
+  UserError if there is no Ray, no cluster, or none with such nodes.
   """
   try:
     import ray
   except ImportError as error:
-    raise PoolError(f'--ray={address} needs Ray ({error}): pip install '
-                    '"agile-tf[ray]".') from error
+    raise program.UserError(
+        f'--ray={address} needs Ray ({error}): pip install "agile-tf[ray]".'
+        ) from error
   try:
     ray.init(address=address, log_to_driver=False,
              logging_level=logging.WARNING)
   except (ConnectionError, RuntimeError, ValueError) as error:
-    raise PoolError(f'--ray={address}: no cluster answers ({error}). "ray '
-                    'start --head" starts one on this machine.') from error
+    raise program.UserError(
+        f'--ray={address}: no cluster answers ({error}). "ray start --head" '
+        'starts one on this machine.') from error
   folder = os.getcwd()
+
+  def carry_out(task: Task) -> str:
+    told = 0
+    with _reserved(cpus) as cores, signals() as arrived:
+      process = _begin(task, cores, cwd=folder)
+      while process.poll() is None:
+        if len(arrived) > told:  # Ray interrupts a task to stop it.
+          told = len(arrived)
+          process.terminate()
+        time.sleep(0.5)
+    return _problem(task, process.returncode)
+
+  def begin(task: Task) -> Running:  # Ray has a queue.
+    result = ray.remote(
+        num_cpus=cpus, num_gpus=gpus, max_retries=3, name=task.name
+        )(carry_out).remote(task)
+
+    def poll() -> str | None:
+      if not ray.wait([result], timeout=0)[0]:
+        return None
+      try:
+        return ray.get(result)
+      except ray.exceptions.RayError as error:
+        return f'{type(error).__name__}: {error}'
+
+    return Running(poll, lambda: ray.cancel(result))
+
   try:
-    with tempfile.NamedTemporaryFile(
-        dir=os.path.abspath(runs), prefix='.sweep_') as mark:
-
-      def carry_out(task: Task) -> str:
-        if not _sees(folder, mark_path):  # On a node that came later.
-          return f'{socket.gethostname()} does not see {folder} and {runs}.'
-        process = _begin(task, cwd=folder)
-        wait(process)
-        return _problem(task, process.returncode)
-
-      mark_path = mark.name
-      _check_nodes(ray, cpus, gpus, folder, mark.name)
-      yield Cluster(ray, ray.remote(
-          num_cpus=cpus, num_gpus=gpus, max_retries=3)(carry_out))
+    _check_nodes(ray, cpus, gpus, folder, os.path.abspath(runs))
+    yield begin
   finally:
     ray.shutdown()
 
 
-def _sees(folder: str, mark: str) -> bool:
-  return os.path.isdir(folder) and os.path.exists(mark)
-
-
-def _check_nodes(ray: Any, cpus: int, gpus: float, folder: str, mark: str
-                ) -> None:
-  """Raises PoolError unless there are nodes for a task, and they see files."""
+def _check_nodes(ray: Any, cpus: int, gpus: float, *folders: str) -> None:
+  """Raises UserError unless there are nodes for a task, and all see folders."""
   from ray.util import scheduling_strategies
   nodes = [node for node in ray.nodes()
            if node['Alive'] and node['Resources'].get('CPU', 0) >= cpus and
            node['Resources'].get('GPU', 0) >= gpus]
   if not nodes:
-    raise PoolError(
+    raise program.UserError(
         f'--cpus={cpus} --gpus={gpus:g}: no node of the cluster has so many. '
         'Make these smaller, or add such a node.')
-  answers = [
-      ray.remote(_sees).options(
-          num_cpus=0, max_retries=0, scheduling_strategy=scheduling_strategies
-          .NodeAffinitySchedulingStrategy(node['NodeID'], soft=False)
-      ).remote(folder, mark) for node in nodes]
-  for node, answer in zip(nodes, answers, strict=True):
-    problem = ''
-    try:
-      if ray.get(answer, timeout=300):
-        continue
-    except ray.exceptions.RayError as error:  # No agile_tf there, perhaps.
-      problem = f' ({str(error).strip().splitlines()[-1]})'
-    raise PoolError(
-        f'--ray: {node["NodeManagerAddress"]} cannot use {folder} and '
-        f'{os.path.dirname(mark)}{problem}. All nodes need agile_tf, and the '
-        'current directory and --runs on a disk that they share.')
+  on = scheduling_strategies.NodeAffinitySchedulingStrategy
+  with tempfile.NamedTemporaryFile(dir=folders[-1], prefix='.sweep_') as mark:
+    answers = {
+        node['NodeManagerAddress']: ray.remote(_all_exist).options(
+            num_cpus=0, max_retries=0,
+            scheduling_strategy=on(node['NodeID'], soft=False)
+        ).remote(*folders, mark.name) for node in nodes}
+    for address, answer in answers.items():
+      with contextlib.suppress(ray.exceptions.RayError):  # Without agile_tf.
+        if ray.get(answer, timeout=300):
+          continue
+      raise program.UserError(
+          f'--ray: {address} cannot use {" and ".join(folders)}. All nodes '
+          'need agile_tf, and the current directory and --runs on a disk that '
+          'they share.')
+
+
+def _all_exist(*paths: str) -> bool:
+  return all(map(os.path.exists, paths))

@@ -1,6 +1,6 @@
 """Runs by variant, and the lines that figures show of them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 import csv
 import itertools
 import os
@@ -13,13 +13,8 @@ import numpy as np
 from agile_tf import config as config_lib
 from agile_tf.reproduction import curves
 from agile_tf.reproduction import experiments
-from agile_tf.reproduction import paper
 from gridlu import files
 from gridlu import program
-
-
-class ResultError(program.UserError):
-  """Runs that cannot be read, or cannot be averaged or drawn together."""
 
 
 class Run(NamedTuple):
@@ -28,50 +23,31 @@ class Run(NamedTuple):
   name: str  # The name of its variant.
   seed: int
   curve: curves.Curve
-  evaluations: dict[str, Any]  # By name, output of agile_tf.evaluate --json.
-  config: config_lib.Config | None  # None without a config.json.
+  evaluations: dict[str, Any]  # By name, from agile_tf.evaluate --output.
+  config: config_lib.Config
 
   @property
-  def is_replica(self) -> bool:
-    """Whether it has other instructions than the paper's; False if unknown."""
-    return (self.config is not None and
-            self.config.instructions not in experiments.PAPERS_INSTRUCTIONS)
+  def has_papers_job(self) -> bool:
+    """Whether its instructions are those of the paper."""
+    return self.config.instructions in experiments.PAPERS_INSTRUCTIONS
 
 
 def load(paths: Sequence[str]) -> dict[str, list[Run]]:
   """Returns runs by variant. Runs without a row of metrics are left out.
 
-  A variant is a key of `experiments.VARIANTS` or, for a run of the user's own,
-  the name of its directory without `_seedN`.
-
-  Args:
-    paths: Run directories, or the metrics.csv in them.
-
-  Raises:
-    ResultError, ConfigError or CurveError: A path is not a run, or two runs of
-      a variant cannot be averaged.
+  A directory has the name of its variant, or one of the user's own, and may end
+  in `_seedN`. Raises UserError if a path is not a run, or if two runs of a
+  variant cannot be averaged.
   """
   runs: dict[str, list[Run]] = {}
   for path in paths:
-    if os.path.basename(path) == 'metrics.csv':
-      path = os.path.dirname(os.path.abspath(path))
-    config_path = os.path.join(path, 'config.json')
-    config = (
-        config_lib.load(config_path) if os.path.exists(config_path) else None)
-    name = os.path.basename(os.path.abspath(path))
-    seed = config.seed if config else 0
-    if match := re.fullmatch(r'(.+)_seed(\d+)', name):
-      name, seed = match[1], int(match[2])
-    if not os.path.exists(os.path.join(path, 'metrics.csv')) and (
-        config is not None or
-        name in experiments.VARIANTS and os.path.isdir(path)):
-      logging.warning('Left out: %s has no metrics.csv yet.', path)
+    config = config_lib.load(os.path.join(path, 'config.json'))
+    name = re.sub(r'_seed\d+$', '', os.path.basename(os.path.abspath(path)))
+    if not os.path.exists(os.path.join(path, 'metrics.csv')) or not len(
+        (curve := curves.read(path))['steps']):
+      logging.warning('Left out: %s has no row of metrics yet.', path)
       continue
-    curve = curves.read(path)
-    if not len(curve['steps']):
-      logging.warning('Left out: the metrics.csv of %s has no row yet.', path)
-      continue
-    run = Run(path, name, seed, curve,
+    run = Run(path, name, config.seed, curve,
               _evaluations(path, experiments.variant(name)), config)
     for other in runs.setdefault(name, []):
       _check_belongs(run, other)
@@ -94,20 +70,18 @@ def _evaluations(run_dir: str, variant: experiments.Variant
       if not isinstance(rate, (int, float)):
         raise TypeError(f'its rate is {rate!r}')
     except (OSError, ValueError, TypeError, KeyError) as error:
-      raise ResultError(
+      raise program.UserError(
           f'{path} has no success rate ({type(error).__name__}: {error}): '
-          'expected what agile_tf.evaluate --json prints.') from error
+          'expected what agile_tf.evaluate --output writes.') from error
   return found
 
 
 def _check_belongs(run: Run, other: Run) -> None:
-  """Raises ResultError if a run cannot be averaged with another."""
+  """Raises UserError if a run cannot be averaged with another."""
   if other.seed == run.seed:
-    raise ResultError(
+    raise program.UserError(
         f'{run.path} and {other.path} have the same variant and seed. Name '
         'only one of them.')
-  if run.config is None or other.config is None:
-    return
   # Each seed of fine-tuning starts from a different run.
   own = ('--seed:', '--reward_model:', '--initial_policy:')
   differences = [
@@ -116,7 +90,7 @@ def _check_belongs(run: Run, other: Run) -> None:
           for each in (other, run)))
       if not line.startswith(own)]
   if differences:
-    raise ResultError(
+    raise program.UserError(
         f'{run.path} cannot be averaged with {other.path}, which has other '
         f'settings: {"; ".join(differences)}. Draw them separately.')
 
@@ -148,57 +122,10 @@ class Line(NamedTuple):
                points[np.isfinite(points[:, 1])])
 
 
-def curve_lines(agent: str, runs: Sequence[Run], column: str,
-                published: paper.Curve | None = None) -> Iterator[Line]:
-  """Yields the lines of a variant's runs in a column of metrics.csv.
-
-  All seeds have the same intervals. With the published curve, runs that are
-  long enough also have their averages over its window.
-  """
-  edges = curves.intervals(
-      max(run.curve['steps'][-1] for run in runs),
-      max(len(run.curve['steps']) for run in runs))
-  for run in runs:
-    yield Line.of(agent, OURS, run.seed, column, edges[1:],
-                  curves.averaged(run.curve, column, edges))
-    if published is not None:
-      yield Line.of(agent, AVERAGED, run.seed, column, edges[1:],
-                    curves.moving_average(
-                        run.curve, column, edges[1:], published.window))
-    evaluation = run.evaluations.get('evaluation', {})
-    if column == 'success_rate' and 'steps' in evaluation:
-      yield Line.of(agent, EVALUATED, run.seed, column, evaluation['steps'],
-                    *_rate(evaluation, 'all'))
-
-
-def bar_lines(label: str, position: int, runs: Sequence[Run], column: str,
-              evaluation: str, group: str) -> Iterator[Line]:
-  """Yields a bar for each run: a group of episodes of an evaluation."""
-  for run in runs:
-    if evaluation in run.evaluations:
-      found = run.evaluations[evaluation]
-      yield Line.of(
-          label, EVALUATED, run.seed, column, position, *_rate(found, group))
-      yield Line.of(
-          label, SOLVABLE, run.seed, column, position,
-          found['success'].get(group, {}).get('solvable', np.nan))
-
-
-def _rate(evaluation: dict[str, Any], group: str) -> tuple[float, ...]:
+def rate(evaluation: dict[str, Any], group: str) -> tuple[float, ...]:
   """Returns a group's success rate and its interval, NaN where unknown."""
   success = evaluation['success'].get(group, {})
   return success.get('rate', np.nan), *success.get('interval', [np.nan] * 2)
-
-
-def deviation(values: np.ndarray | Sequence[float]) -> np.ndarray:
-  """Returns the standard deviation over seeds (axis 0), 0 for one.
-
-  NaNs are ignored.
-  """
-  values = np.asarray(values, float)
-  count = np.isfinite(values).sum(axis=0)
-  squares = np.nansum((values - np.nanmean(values, axis=0))**2, axis=0)
-  return np.sqrt(squares / np.maximum(count - 1, 1))
 
 
 def stack(lines: Sequence[Line]) -> tuple[np.ndarray, np.ndarray]:
@@ -222,17 +149,11 @@ def write(path: str, lines: Sequence[Line]) -> None:
 
 
 def read(path: str) -> list[Line]:
-  """Reads what `write` wrote.
-
-  Raises:
-    ResultError: It is another file.
-  """
+  """Reads what `write` wrote; UserError if it is another file."""
   try:
-    with open(path, encoding='utf-8', newline='') as file:
-      reader = csv.DictReader(file)
-      if reader.fieldnames != _FIELDS:
-        raise ValueError(f'its first line is not {",".join(_FIELDS)}')
-      rows = list(reader)
+    rows = files.read_rows(path)
+    if not rows or [*rows[0]] != _FIELDS:
+      raise ValueError(f'its first line is not {",".join(_FIELDS)}')
     lines = []
     for (agent, source, seed, column), points in itertools.groupby(
         rows, lambda row: tuple(row[name] for name in _FIELDS[:4])):
@@ -243,7 +164,7 @@ def read(path: str) -> list[Line]:
               float(row[name] or 'nan') for name in ('y', 'low', 'high'))]
           for row in points])))
     return lines
-  except (OSError, ValueError, TypeError, csv.Error) as error:
-    raise ResultError(
+  except (OSError, ValueError, TypeError) as error:
+    raise program.UserError(
         f'{path} cannot be read ({error}): expected the CSV file of a figure, '
         'from agile_tf.figures.') from error

@@ -156,7 +156,7 @@ class Writer:
     try:
       there = self._read()
       rows = [row for row in there if int(row['steps']) <= steps]
-    except (KeyError, TypeError, ValueError, csv.Error) as error:
+    except (KeyError, TypeError, ValueError) as error:
       raise program.UserError(
           f'{self._path} is not what a run writes ({error}); move it away, and '
           'the run will begin a new one.') from error
@@ -192,12 +192,9 @@ class Writer:
 
   def _read(self) -> list[dict[str, str]]:
     try:
-      with open(self._path, newline='', encoding='utf-8') as file:
-        # A row without an end of line was not written completely.
-        lines = [line for line in file if line.endswith('\n')]
+      rows = files.read_rows(self._path)
     except FileNotFoundError:
       return []
-    rows = list(csv.DictReader(lines))
     strange = set().union(*rows) - set(COLUMNS)
     if strange:
       raise ValueError('it has values in columns that no run writes: '

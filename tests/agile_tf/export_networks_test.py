@@ -11,6 +11,7 @@ from agile_tf import config as config_lib
 from agile_tf import export_networks
 from agile_tf.training import checkpoints
 from agile_tf.training import run as run_lib
+from gridlu import files
 from gridlu import program
 from tests.agile_tf import tiny
 from tests.gridlu import programs
@@ -61,19 +62,18 @@ class ExportNetworksTest(absltest.TestCase):
       result = programs.call(
           export_networks, f'--run_dir={run_dir}', f'--output={output}', *flags)
       self.assertEqual(result.returncode, 0, result.stderr)
-      copy = checkpoints.load(output)
+      copy, there = checkpoints.load(output), checkpoints.load(
+          run_dir, expected)
       self.assertEqual(copy.values['steps'], expected)
       for name, value in copy.arrays.items():
-        np.testing.assert_array_equal(
-            value, checkpoints.load(run_dir, expected).arrays[name], name)
+        np.testing.assert_array_equal(value, there.arrays[name], name)
 
   def test_rows_after_the_checkpoint_are_left_out(self):
     with open(os.path.join(self.run_dir, 'metrics.csv'), 'a',
               encoding='utf-8') as file:
       file.write('0,1\r\n16,2\r\n0')  # The last is being written.
-    with open(os.path.join(self._export(), 'metrics.csv'),
-              encoding='utf-8') as file:
-      self.assertEqual(file.read().splitlines()[1:], ['0,1'])
+    rows = files.read_rows(os.path.join(self._export(), 'metrics.csv'))
+    self.assertEqual([row['steps'] for row in rows], ['0'])
 
   def test_copy_cannot_be_resumed_but_begins_other_runs(self):
     output = self._export()

@@ -10,6 +10,7 @@ import numpy as np
 from agile_tf import figures
 from agile_tf.reproduction import paper
 from agile_tf.reproduction import results
+from gridlu import program
 from tests.agile_tf import finished
 
 
@@ -30,7 +31,7 @@ def _drawn(drawing, style='-'):
 
 def _legend(drawing):
   return [text.get_text() for text in
-          drawing.axes[0].get_legend().get_texts()]
+          drawing.legends[0].get_texts()]
 
 
 class LinesTest(parameterized.TestCase):
@@ -103,11 +104,6 @@ class LinesTest(parameterized.TestCase):
         np.testing.assert_allclose(
             line.points[:, :2].T, [steps[1:], [.2, .4, .7]])
 
-  def test_refuses_two_jobs_in_one_figure(self):
-    with self.assertRaisesRegex(results.ResultError, 'Draw them separately'):
-      figures.lines_of({'relations': [_run(instructions='^North')],
-                        'relations_a3c': [_run('relations_a3c')]})
-
   def test_agile_that_predicts_rewards_is_called_agile_rp(self):
     lines = figures.lines_of({
         name: [_run(name, changes={'reward_prediction': True, **changes})]
@@ -118,6 +114,44 @@ class LinesTest(parameterized.TestCase):
         [line.agent for line in lines], ['A3C-RP', 'AGILE-RP, rho 50 %'])
 
 
+class CurvesTest(absltest.TestCase):
+
+  def _curves(self, *runs, column='entropy'):
+    return list(figures._curves({'mine': runs}, ['mine'], column))
+
+  def test_seeds_have_the_same_intervals(self):
+    rng = np.random.default_rng(0)
+    steps = [10 * np.arange(1, 41) + rng.integers(0, 5, 40) for _ in range(3)]
+    lines = self._curves(*(
+        finished.run(seed=i, steps=steps[i], entropy=[value] * 40)
+        for i, value in enumerate((.2, .5, .8))))
+    x, y = results.stack(lines)
+    np.testing.assert_allclose(x, np.linspace(0, max(map(max, steps)), 41)[1:])
+    np.testing.assert_allclose(y.T, [[.2, .5, .8]] * 40)
+
+  def test_a_seed_is_missing_where_it_has_no_value(self):
+    x, y = results.stack(self._curves(
+        finished.run(entropy=[1, 2, 3, 4]), finished.run(entropy=[3, np.nan])))
+    np.testing.assert_allclose(x, [10, 20, 30, 40])
+    np.testing.assert_allclose(
+        y, [[1, 2, 3, 4], [3, np.nan, np.nan, np.nan]])
+
+  def test_evaluations_have_their_interval_if_it_is_known(self):
+    success = {'all': {'rate': .5, 'interval': [.4, .7]}}
+    for evaluations, expected in (
+        ({'evaluation': {'steps': 30, 'success': success}}, [30, .5, .4, .7]),
+        ({'evaluation': {'steps': 30, 'success': {'all': {'rate': .5}}}},
+         [30, .5, np.nan, np.nan]),
+        ({'evaluation': {'success': success}}, None), ({}, None)):
+      lines = self._curves(
+          finished.run(success_rate=[.1])._replace(evaluations=evaluations),
+          column='success_rate')
+      found = [line.points for line in lines
+               if line.source == results.EVALUATED]
+      np.testing.assert_array_equal(found, [] if expected is None else [
+          [expected]])
+
+
 class DrawTest(parameterized.TestCase):
 
   def _lines(self, *rates, agent='AGILE', source=results.OURS, low=np.nan):
@@ -125,16 +159,15 @@ class DrawTest(parameterized.TestCase):
         agent, source, i, 'success_rate', np.arange(1, len(y) + 1), y, low,
         np.add(y, .1)) for i, y in enumerate(rates)]
 
-  def test_mean_over_seeds_or_a_line_for_each(self):
+  def test_mean_of_seeds_and_each(self):
     lines = self._lines([.1, .2, .6], [.3, .6])
-    thin, thick = _drawn(figures.draw(lines))
-    np.testing.assert_allclose(thin[:, 1], [.2, .4, .6])
-    np.testing.assert_allclose(thick[:, 1], [.2, .4])
-    drawing = figures.draw(lines, each_seed=True)
-    for line, points in zip(_drawn(drawing), lines, strict=True):
-      np.testing.assert_allclose(line, points.points[:, :2])
-    self.assertEqual(
-        _legend(drawing), ['AGILE (2 seeds)', 'ours, a line for each seed'])
+    drawing = figures.draw(lines)
+    one, other, mean = _drawn(drawing)
+    np.testing.assert_allclose(one, lines[0].points[:, :2])
+    np.testing.assert_allclose(other, lines[1].points[:, :2])
+    np.testing.assert_allclose(mean, [[1, .2], [2, .4]])  # Where both are.
+    self.assertEqual(_legend(drawing), [
+        'AGILE (2 seeds)', 'ours, mean of seeds (thin: each)'])
 
   def test_each_style_has_one_meaning_that_the_legend_says(self):
     lines = (
@@ -148,39 +181,26 @@ class DrawTest(parameterized.TestCase):
     np.testing.assert_allclose(
         dot.lines[2][0].get_segments(), [[[1, .2], [1, .35]]])
     self.assertEqual(_legend(drawing), [
-        'AGILE', 'ours', "ours, averaged as the paper's",
+        'AGILE', 'ours, mean of seeds (thin: each)',
+        "ours, averaged as the paper's",
         "the paper's, mean and s.d. of 5 seeds",
         'ours, evaluated, 95 % interval'])
 
   def test_an_agent_has_the_same_color_in_every_figure(self):
-    agents = ('A3C', 'A3C-RP', 'AGILE, rho 25 %', 'AGILE, rho 50 %', 'mine')
-    together = figures.draw(
-        [line for agent in agents for line in self._lines([.1], agent=agent)])
-    colors = [line.get_color() for line in together.axes[0].lines
-              if line.get_marker() not in ('', 'None') and
-              len(line.get_xdata())]
-    self.assertLen(set(colors), len(agents))
-    for agent, color in zip(agents[:4], colors):
-      alone = figures.draw(self._lines([.1], agent=agent))
-      self.assertEqual(alone.axes[0].lines[0].get_color(), color)
+    agents = ['A3C', 'A3C-RP', 'AGILE, rho 25 %', 'AGILE, rho 50 %', 'mine']
+    together = figures._looks(agents)
+    self.assertLen({look['color'] for look in together.values()}, len(agents))
+    for agent in agents[:4]:
+      self.assertEqual(figures._looks(['mine', agent])[agent]['color'],
+                       together[agent]['color'])
 
   @parameterized.parameters(
-      ('_old', [' _old']),
+      ('_old', ' _old'),
       ('mine with one more setting and another one more setting',
-       ['mine with one more setting and another one \nmore setting']))
+       'mine with one more setting and another one \nmore setting'))
   def test_every_name_is_in_the_legend(self, name, expected):
     self.assertEqual(
-        _legend(figures.draw(self._lines([.1], agent=name))), expected)
-
-  def test_the_legend_hides_no_data(self):
-    lines = [line for i in range(12)
-             for line in self._lines([.9, 1], agent=f'agent {i}')]
-    drawing = figures.draw(lines)
-    drawing.canvas.draw()
-    ax = drawing.axes[0]
-    box = ax.get_legend().get_window_extent()
-    self.assertGreater(box.y0, ax.transData.transform([1, 1])[1])
-    self.assertLess(box.y1, ax.bbox.y1)
+        _legend(figures.draw(self._lines([.1], agent=name)))[0], expected)
 
   def test_bars_have_the_interval_of_each_seed(self):
     column = 'success rate'
@@ -215,6 +235,7 @@ class SaveTest(parameterized.TestCase):
   def _evaluated(self, name, evaluation, success):
     run_dir = self.create_tempdir(name)
     run_dir.create_file('metrics.csv', 'steps,success_rate\n10,0.5\n')
+    run_dir.create_file('config.json', '{}')
     run_dir.create_file(
         f'{evaluation}.json', json.dumps({'success': success}))
     return run_dir.full_path
@@ -241,7 +262,7 @@ class SaveTest(parameterized.TestCase):
     bars = results.read(os.path.join(out, 'figure5.csv'))
     rates = {(line.agent, line.source): line.points[0, 1] for line in bars
              if len(line.points)}
-    with self.assertRaisesRegex(results.ResultError, 'cannot be written'):
+    with self.assertRaisesRegex(program.UserError, 'cannot be written'):
       figures.save(os.path.join(out, files[0]), {})
     self.assertEqual(rates, {
         ('before', 'paper'): .98, ('immovable', 'paper'): .52,

@@ -1,13 +1,17 @@
 """Tests for agile_tf.judge, the program."""
 
+import contextlib
 import json
 import os
 from unittest import mock
 
 from absl.testing import absltest
+from absl.testing import parameterized
+import numpy as np
 
 from agile_tf import judge
 from agile_tf.evaluation import trained
+from gridlu import program
 from tests.agile_tf import tiny
 from tests.gridlu import programs
 
@@ -22,7 +26,7 @@ class JudgeTest(absltest.TestCase):
         rollout_length=4)
 
   def _call(self, *arguments):
-    with mock.patch.object(judge.machine, 'prepare'):
+    with mock.patch.object(judge.options.machine, 'prepare'):
       return programs.call(judge, *arguments)
 
   def test_writes_a_page_once_and_reports_on_its_answers(self):
@@ -69,6 +73,95 @@ class JudgeTest(absltest.TestCase):
       self.assertEqual(result.returncode, 1)
       self.assertStartsWith(result.stderr, 'Error: ')
       self.assertIn(message, result.stderr)
+
+
+class ReportTest(parameterized.TestCase):
+
+  def setUp(self):
+    super().setUp()
+    folder = self.create_tempdir().full_path
+    self.enter_context(contextlib.chdir(folder))
+    self._write('cases.json', {'page': 'p', 'cases': [
+        {'groups': ['all', f'{blocks} blocks'],
+         'verdicts': {'checker': checker, 'reward model': True}}
+        for blocks, checker in (
+            (4, True), (4, True), (4, False), (8, False), (8, False))]})
+
+  def _write(self, name, content):
+    with open(name, 'w', encoding='utf-8') as file:
+      file.write(content if isinstance(content, str) else json.dumps(content))
+
+  def _answer(self, name, answers, page='p'):
+    self._write(name, {'page': page, 'rater': name, 'answers': answers})
+
+  def test_rates_and_agreement(self):
+    self._answer('a.json', 'yyyyn')
+    self._answer('b.json', 'yynnn')
+    report = judge.report('cases.json', ['a.json', 'b.json'])
+    rates = {(name, group): (row['episodes'], row['rate'])
+             for name, groups in report['success'].items()
+             for group, row in groups.items()}
+    self.assertEqual(rates, {
+        ('a.json', 'all'): (5, .8), ('a.json', '4 blocks'): (3, 1),
+        ('a.json', '8 blocks'): (2, .5),
+        ('b.json', 'all'): (5, .4), ('b.json', '4 blocks'): (3, 2 / 3),
+        ('b.json', '8 blocks'): (2, 0),
+        ('checker', 'all'): (5, .4), ('checker', '4 blocks'): (3, 2 / 3),
+        ('checker', '8 blocks'): (2, 0),
+        ('reward model', 'all'): (5, 1), ('reward model', '4 blocks'): (3, 1),
+        ('reward model', '8 blocks'): (2, 1)})
+    # (r + z^2 / 2n) / (1 + z^2 / n) for r = 4/5 and its half width, z = 1.96.
+    np.testing.assert_allclose(
+        report['success']['a.json']['all']['interval'], (.3755, .9638),
+        atol=5e-5)
+    agreement = {tuple(row['judges']): row for row in report['agreement']}
+    self.assertLen(agreement, 6)
+    # They agree on 3 of 5. By chance on .8 * .4 + .2 * .6 = .44.
+    row = agreement['a.json', 'b.json']
+    self.assertEqual((row['rate'], row['episodes']), (.6, 5))
+    self.assertAlmostEqual(row['kappa'], (.6 - .44) / (1 - .44))
+    self.assertAlmostEqual(agreement['b.json', 'checker']['kappa'], 1)
+    self.assertEqual(agreement['a.json', 'reward model']['rate'], .8)
+    # One who always says yes agrees with others no more than by chance.
+    self.assertAlmostEqual(agreement['a.json', 'reward model']['kappa'], 0)
+    lines = judge.table(report).splitlines()
+    self.assertIn('a.json                  all    5    80.0 %   37.6 to 96.4 %',
+                  lines)
+    self.assertIn('a.json and b.json agree in 60.0 % (23.1 to 88.2 %), kappa '
+                  '0.29', lines)
+
+  def test_kappa_of_two_who_always_say_yes_is_not_defined(self):
+    self._answer('a.json', 'yyyyy')
+    report = judge.report('cases.json', ['a.json'])
+    row = report['agreement'][1]
+    self.assertEqual(row['judges'], ['a.json', 'reward model'])
+    self.assertEqual((row['rate'], row['kappa']), (1, None))
+    self.assertIn('kappa -', judge.table(report))
+
+  @parameterized.parameters(
+      ('', 'b.json cannot be read'), ('{"answers"', 'b.json cannot be read'),
+      ('[]', 'answers, page, rater'), ('3', 'b.json cannot be read'),
+      ({'page': 'p', 'answers': 'yyyyy'}, 'answers, page, rater'),
+      ({'page': 'q', 'rater': 1, 'answers': 'yyyyy'}, 'another page'),
+      ({'page': 'p', 'rater': 1, 'answers': 'yyy'}, '3 answers; .* 5 epi'),
+      ({'page': 'p', 'rater': 1, 'answers': 'yyyyx'}, 'expected y or n'),
+      ({'page': 'p', 'rater': 1, 'answers': None}, 'expected y or n'),
+      ({'page': 'p', 'rater': 'a.json', 'answers': 'nnnnn'},
+       'a.json and b.json have the answers of one person'))
+  def test_files_that_cannot_be_used(self, content, message):
+    self._answer('a.json', 'yyyyy')
+    self._write('b.json', content)
+    with self.assertRaisesRegex(program.UserError, message):
+      judge.report('cases.json', ['a.json', 'b.json'])
+
+  @parameterized.parameters(
+      ('cases.json', 'a.json', 'answers of one person'),
+      ('cases.json', 'c.json', 'c.json cannot be read'),
+      ('a.json', 'b.json', 'cases, page'))
+  def test_files_that_do_not_belong(self, cases, other, message):
+    self._answer('a.json', 'yyyyy')
+    with self.assertRaisesRegex(program.UserError, message):
+      judge.report(cases, ['a.json', other])
 
 
 if __name__ == '__main__':

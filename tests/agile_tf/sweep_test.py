@@ -3,10 +3,8 @@
 import contextlib
 import dataclasses
 import io
-import json
 import os
 import shlex
-import shutil
 import signal
 import subprocess
 import time
@@ -22,47 +20,49 @@ from agile_tf import sweep
 from agile_tf.reproduction import experiments
 from agile_tf.reproduction import pools
 from agile_tf.reproduction import results
-from gridlu import program
 from tests.agile_tf import tiny
 from tests.gridlu import programs
 
 
 class _Pool:
-  """Says that each run has ended as soon as it was asked once before."""
+  """Has room for some programs, each of which has ended when asked twice.
+
+  Attributes:
+    started: The tasks that were started.
+    over: The runs that have ended.
+    before: By run, the runs that had ended before it was started.
+    stops: How often a program was stopped.
+  """
 
   def __init__(self, room, bad='', signals=False):
-    self._room, self._bad, self._signals = room, bad, signals
-    self._running = {}
-    self.started, self.stops = [], 0
-    self.before = {}  # The runs that had ended when a run was started.
-    self._over = []
+    self._free, self._bad, self._signals = room, bad, signals
+    self.started, self.before, self.stops = [], {}, 0
+    self.over = []
 
-  def has_room(self):
-    return len(self._running) < self._room
-
-  def start(self, task):
+  def __call__(self, task):
+    if not self._free:
+      return None
+    self._free -= 1
     self.started.append(task)
-    self._running[task.name] = 0
-    self.before[task.name] = ' '.join(self._over)
-    with open(task.log, 'x', encoding='utf-8'):
-      pass
+    self.before[os.path.basename(task.name)] = [*self.over]
+    answers = iter([None, ''])
+    if self._signals or self._bad and task.name.endswith(self._bad):
+      answers = iter([None, 'broken'])
 
-  def ended(self):
-    if self._signals and self.stops < 2:
-      os.kill(os.getpid(), signal.SIGTERM)
-      return {}
-    ended = {}
-    for name, asked in list(self._running.items()):
-      self._running[name] += 1
-      if asked:
-        del self._running[name]
-        self._over.append(name)
-        fails = self._signals or self._bad and name.endswith(self._bad)
-        ended[name] = 'broken' if fails else ''
-    return ended
+    def poll():
+      if self._signals and self.stops < 2:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return None
+      answer = next(answers)
+      if answer is not None:
+        self._free += 1
+        self.over.append(os.path.basename(task.name))
+      return answer
 
-  def stop(self):
-    self.stops += 1
+    def stop():
+      self.stops += 1
+
+    return pools.Running(poll, stop)
 
 
 class SweepTest(parameterized.TestCase):
@@ -70,11 +70,9 @@ class SweepTest(parameterized.TestCase):
   def setUp(self):
     super().setUp()
     self._runs = self.create_tempdir().full_path
-    run_dir = os.path.join(self._runs, 'relations_seed0')
-    self._job = experiments.Job(
-        'relations', 0, run_dir, tiny.flags(run_dir=run_dir),
-        {os.path.join(run_dir, 'all.json'): [
-            f'--run_dir={run_dir}', '--episodes=4', '--json']})
+
+  def _call(self, *arguments):
+    return programs.call(sweep, *arguments, f'--runs={self._runs}')
 
   @pytest.mark.slow
   def test_figure_5_from_training_to_its_bars(self):
@@ -88,14 +86,15 @@ class SweepTest(parameterized.TestCase):
             flags=('--reward_model={after}', '--initial_policy={after}',
                    *tiny.flags(instructions='.*red.*rect.*')),
             evaluations=(few, few._replace(name='tuned', flags=few.flags[2:])))}
-    with mock.patch.object(experiments, 'VARIANTS', variants):
-      todo = experiments.jobs('figure5', self._runs, [0], recipe=False)
-      base, tuned = todo
-      with self.assertRaisesRegex(sweep.SweepError, 'Finish that run first'):
-        sweep.run(tuned)
-      for job in todo:
-        sweep.run(job)
-      runs = results.load([job.run_dir for job in todo])
+    self.enter_context(
+        mock.patch.object(experiments, 'VARIANTS', variants))
+    alone = self._call('figure5', '--seeds=1', '--only=immovable')
+    self.assertIn('Finish that run first', alone.stderr)
+    made = self._call('figure5', '--seeds=1')
+    self.assertEqual(made.returncode, 0, made.stderr)
+    base, tuned = experiments.jobs('figure5', self._runs, [0], recipe=False)
+    self.assertTrue(sweep.is_trained(base.run_dir))
+    runs = results.load([base.run_dir, tuned.run_dir])
     measured = runs['immovable'][0].evaluations
     self.assertEqual(measured['changed']['run_dir'], base.run_dir)
     self.assertEqual(measured['tuned']['run_dir'], tuned.run_dir)
@@ -103,35 +102,23 @@ class SweepTest(parameterized.TestCase):
       self.assertEqual(report['physics'], 'immovable_red_rects')
       self.assertEqual(report['episodes'], 4)
     self.assertIn('figure5', figures.lines_of(runs))
-
-  @pytest.mark.slow
-  def test_runs_and_measures_once(self):
-    self.assertFalse(sweep.is_trained(self._job.run_dir))
-    _, row = sweep.Sweep([self._job], []).table()
-    self.assertEqual(row.split(), [self._job.run_dir, '0', '64', 'waiting'])
-    sweep.run(self._job)
-    self.assertTrue(sweep.is_trained(self._job.run_dir))
-    path, = self._job.evaluations
-    with open(path, encoding='utf-8') as file:
-      self.assertEqual(json.load(file)['episodes'], 4)
+    # All is there, so nothing is made again.
     with mock.patch.object(subprocess, 'Popen') as popen:
-      sweep.run(self._job)
-      self.assertTrue(sweep.is_finished(self._job))
-      again = sweep.Sweep([self._job], [])
-      self.assertRegex(again.table()[1], r'66 +64 +\d.* %  finished')
-      self.assertEmpty(again.commands())
-      again.carry_out(pools.Local(1))
+      self.assertEqual(self._call('figure5', '--seeds=1').returncode, 0)
+      self.assertEmpty(
+          self._call('figure5', '--seeds=1', '--commands').stdout.strip())
+      status = self._call('figure5', '--seeds=1', '--status').stdout
     popen.assert_not_called()
+    self.assertRegex(status, r'66 +64 +\d.* %  finished')
     # An evaluation that is incomplete or of another step does not count.
-    for text in ('', '{"steps": 64', '{"steps": 60}'):
+    path = os.path.join(tuned.run_dir, 'tuned.json')
+    for text in ('', '{"steps": 66', '{"steps": 60}'):
       with open(path, 'w', encoding='utf-8') as file:
         file.write(text)
-      self.assertFalse(sweep.is_finished(self._job))
-    # With more --steps the run is not finished.
-    self.assertFalse(sweep.is_finished(self._job._replace(
-        launch=[*self._job.launch, '--steps=80'], evaluations={})))
+      status = self._call('figure5', '--seeds=1', '--status').stdout
+      self.assertIn('waiting', status)
 
-  def _pretend(self, name, changes=None, rates='0.5'):
+  def _pretend(self, name, changes=None):
     """Writes a finished run of a variant."""
     run_dir = os.path.join(self._runs, f'{name}_seed0')
     os.makedirs(os.path.join(run_dir, 'checkpoints'))
@@ -142,7 +129,7 @@ class SweepTest(parameterized.TestCase):
         dataclasses.asdict(config), os.path.join(run_dir, 'config.json'))
     with open(os.path.join(run_dir, 'metrics.csv'), 'w',
               encoding='utf-8') as file:
-      file.write(f'steps,success_rate\n10,{rates}\n20,\n')
+      file.write('steps,success_rate\n10,0.5\n20,\n')
     return job._replace(evaluations={})
 
   def test_a_run_with_other_settings_is_not_the_same(self):
@@ -155,11 +142,8 @@ class SweepTest(parameterized.TestCase):
     todo = [other, broken, same,
             *experiments.jobs('figure5', self._runs, [1], False)]
     with mock.patch.object(
-        sweep.checkpoints, 'steps', return_value=[10**9]):
-      self.assertTrue(sweep.is_finished(same))
-      for job in other, broken:
-        with self.assertRaises(program.UserError):
-          sweep.is_finished(job)
+        sweep.checkpoints, 'steps',
+        side_effect=lambda path: [] if path.endswith('1') else [10**9]):
       checked = sweep.Sweep(todo, [])
       shown = '\n'.join(checked.table())
     self.assertLen(checked.commands(), 1)  # Of seed 1, which has begun nothing.
@@ -170,91 +154,81 @@ class SweepTest(parameterized.TestCase):
                   checked.problems[other.run_dir])
     self.assertIn('is not a configuration', checked.problems[broken.run_dir])
     self.assertRegex(shown, r'relations_seed0 +10{9} +50{8} +50.0 %  finished')
-    self.assertEqual(shown.count('cannot be used'), 2)
+    self.assertRegex(shown, r'relations_a3c_seed0 +10{9} +\? .* failed')
 
-  @parameterized.parameters(
-      ('seed=3', '--first_seed'), ('--run_dir=runs', '--runs'))
-  def test_what_a_run_has_of_its_own_cannot_be_set(self, flag, instead):
-    result = programs.call(sweep, 'figure5', '--commands', f'--set={flag}')
-    self.assertEqual(result.returncode, 1)
-    self.assertStartsWith(result.stderr, f'Error: --set={flag}: each run has')
-    self.assertIn(f'Give {instead} instead', result.stderr)
+  def _carry_out(self, pool, seeds=(0, 1)):
+    """Makes figure 5's runs, each of which needs one program."""
+    made = sweep.Sweep(
+        experiments.jobs('figure5', self._runs, seeds, False), [])
 
-  def test_a_program_that_fails_is_named(self):
-    bad = self._job._replace(launch=['--dataset=/nowhere/goals.npz'])
-    with self.assertRaisesRegex(
-        sweep.SweepError, 'agile_tf.launch failed with exit code 1'):
-      sweep.run(bad)
+    def needed(job):
+      over = os.path.basename(job.run_dir) in pool.over
+      return [] if over else ['-c', '']
 
-  def _carry_out(self, todo, pool):
-    made = sweep.Sweep(todo, ['figure5', '--set=discount=0'])
     with (contextlib.redirect_stdout(io.StringIO()) as output,
+          mock.patch.object(made, '_next', needed),
           mock.patch.object(time, 'sleep')):
-      made.carry_out(pool)
+      try:
+        made.carry_out(pool)
+      except KeyboardInterrupt:
+        self.assertGreater(pool.stops, 0)
     return made, output.getvalue()
 
   def test_runs_wait_for_room_and_for_the_run_that_they_start_from(self):
-    todo = experiments.jobs('figure5', self._runs, [1, 0], False)
     pool = _Pool(room=2)
-    made, output = self._carry_out(todo, pool)
+    made, output = self._carry_out(pool, seeds=(1, 0))
     self.assertEqual(set(made.states.values()), {'finished'})
-    names = [os.path.basename(task.name) for task in pool.started]
-    self.assertCountEqual(names, ['relations_seed0', 'relations_seed1',
-                                  'immovable_seed0', 'immovable_seed1'])
+    self.assertCountEqual(pool.before, [
+        f'{name}_seed{seed}' for name in ('relations', 'immovable')
+        for seed in (0, 1)])
     for seed in '01':
-      self.assertIn(f'relations_seed{seed}', pool.before[
-          os.path.join(self._runs, f'immovable_seed{seed}')])
-    self.assertEqual(
-        pool.started[0].arguments,
-        ['-m', 'agile_tf.sweep', 'figure5', '--set=discount=0',
-         '--only=relations', '--first_seed=1', '--seeds=1'])
+      self.assertIn(
+          f'relations_seed{seed}', pool.before[f'immovable_seed{seed}'])
     states = [line.split()[-1] for line in output.splitlines()
               if 'immovable_seed0' in line]
-    self.assertEqual(states[0], 'waiting')
-    self.assertEqual(states[-1], 'finished')
-    self.assertLen(states, len(set(states)))  # A row for each change.
+    self.assertEqual(states, ['waiting', 'finished'])  # A row for each change.
 
   def test_a_failure_stops_only_the_runs_that_need_it(self):
-    todo = experiments.jobs('figure5', self._runs, [0, 1], False)
-    made, _ = self._carry_out(todo, _Pool(1, bad='relations_seed0'))
+    made, _ = self._carry_out(_Pool(1, bad='relations_seed0'))
     self.assertEqual(
         list(made.states.values()), ['failed', 'failed'] + 2 * ['finished'])
-    self.assertEqual(made.problems[todo[0].run_dir], 'broken')
-    self.assertIn('seed0, which it starts from, has failed',
-                  made.problems[todo[1].run_dir])
+    one, other = made.problems.values()
+    self.assertEqual(one, 'broken')
+    self.assertIn('seed0, which it starts from, has failed', other)
 
   def test_a_signal_lets_runs_end_and_starts_no_other(self):
-    todo = experiments.jobs('figure5', self._runs, [0, 1], False)
     pool = _Pool(1, signals=True)
-    made = sweep.Sweep(todo, [])
-    with (contextlib.redirect_stdout(io.StringIO()),
-          mock.patch.object(time, 'sleep'),
-          self.assertRaises(KeyboardInterrupt)):
-      made.carry_out(pool)
+    made, _ = self._carry_out(pool)
     self.assertEqual(pool.stops, 2)
     self.assertLen(pool.started, 1)
     self.assertEqual(set(made.states.values()), {'stopped'})
 
+  def test_a_run_that_something_else_stops_is_not_made_forever(self):
+    job, _ = experiments.jobs('figure5', self._runs, [0], False)
+    made = sweep.Sweep([job], [])
+    pool = _Pool(1)
+    with (contextlib.redirect_stdout(io.StringIO()),
+          mock.patch.object(time, 'sleep')):
+      made.carry_out(pool)
+    self.assertLen(pool.started, 1)
+    self.assertIn('the same command resumes it', made.problems[job.run_dir])
+
   def test_in_a_terminal_the_table_is_drawn_in_place(self):
-    todo = experiments.jobs('figure5', self._runs, [0], False)
-    made = sweep.Sweep(todo, [])
-    made.states[todo[1].run_dir] = 'running'
+    made = sweep.Sweep(
+        experiments.jobs('figure5', self._runs, [0], False), [])
+    made.states[f'{self._runs}/immovable_seed0'] = 'started'
     with (contextlib.redirect_stdout(io.StringIO()) as output,
-          mock.patch.object(output, 'isatty', return_value=True),
-          mock.patch.object(shutil, 'get_terminal_size',
-                            return_value=(len(self._runs) + 80, 24))):
+          mock.patch.object(output, 'isatty', return_value=True)):
       made.show()
       made.show()
-    first, second = output.getvalue().split('\x1b[3A\x1b[J')
+    _, first, second = output.getvalue().split('\x1b[H\x1b[J')
     self.assertEqual(first, second)
     self.assertEqual([line.split()[-1] for line in first.splitlines()],
-                     ['state', 'running', 'waiting'])
+                     ['state', 'started', 'waiting'])
 
   def test_prints_lines_for_a_shell(self):
-    result = programs.call(
-        sweep, 'figure5', '--seeds=2', '--first_seed=3',
-        f'--runs={self._runs}', '--recipe', '--commands',
-        '--set=policy_threads=3')
+    result = self._call('figure5', '--seeds=2', '--first_seed=3', '--recipe',
+                        '--commands', '--set=policy_threads=3')
     lines = result.stdout.splitlines()
     # Fine-tuning follows the run that it starts from, on one line.
     self.assertLen(lines, 2)
@@ -279,24 +253,22 @@ class SweepTest(parameterized.TestCase):
       (['figure5', '--seeds=2', '--first_seed=7'], (7, 8)),
       (['figure5', '--recipe', '--first_seed=0'], (0, 1)))
   def test_as_many_seeds_as_planned(self, arguments, expected):
-    lines = programs.call(
-        sweep, *arguments, f'--runs={self._runs}', '--status'
-        ).stdout.splitlines()
+    lines = self._call(*arguments, '--status').stdout.splitlines()
     self.assertEqual(
         {int(line.split()[0].rpartition('_seed')[2]) for line in lines[1:]},
         set(expected))
 
-  def test_unknown_experiments_are_explained(self):
-    result = programs.call(sweep, 'figure9')
+  @parameterized.parameters(
+      (['figure9'], 'Name one experiment, .*figure4_left'),
+      (['arrangements', '--recipe'], '--recipe: arrangements has no runs with'),
+      (['figure5', '--only=relation'], '--only=relation is not a variant of'),
+      (['figure5', '--set=seed=3'], '--set=seed=3: .* Give --first_seed'),
+      (['figure5', '--set=--run_dir=a'], '--set=--run_dir=a: .* Give --runs'),
+      (['figure5', '--set=sede=3'], 'Unknown command line flag .sede'))
+  def test_bad_flags_are_explained(self, arguments, message):
+    result = self._call(*arguments, '--commands')
     self.assertEqual(result.returncode, 1)
-    self.assertStartsWith(result.stderr, 'Error: Name one experiment')
-    self.assertIn('figure4_left', result.stderr)
-
-  def test_an_experiment_without_the_recipe_says_so(self):
-    result = programs.call(sweep, 'arrangements', '--recipe')
-    self.assertEqual(result.returncode, 1)
-    self.assertStartsWith(
-        result.stderr, 'Error: --recipe: arrangements has no runs with')
+    self.assertRegex(result.stderr, f'(?s)^Error: .*{message}')
 
 
 if __name__ == '__main__':

@@ -4,6 +4,7 @@ from absl.testing import absltest
 import numpy as np
 
 from agile_tf.reproduction import curves
+from gridlu import program
 
 
 class CurvesTest(absltest.TestCase):
@@ -11,12 +12,11 @@ class CurvesTest(absltest.TestCase):
   def test_reads_a_file_and_a_run_without_an_unfinished_row(self):
     folder = self.create_tempdir()
     file = folder.create_file(
-        'metrics.csv', 'steps,success_rate,entropy\n10,,1.5\n20,0.25,1\n30,0.')
+        'metrics.csv', 'steps,success_rate\n10,\n20,0.25\n30,0.')
     for path in folder.full_path, file.full_path:
       curve = curves.read(path)
       np.testing.assert_array_equal(curve['steps'], [10, 20])
       np.testing.assert_array_equal(curve['success_rate'], [np.nan, .25])
-      np.testing.assert_array_equal(curve['entropy'], [1.5, 1])
 
   def test_best_is_at_the_step_of_a_row(self):
     steps = np.array([10_020., 20_010., 30_015.])
@@ -46,34 +46,33 @@ class CurvesTest(absltest.TestCase):
     each = np.repeat(curve['x'], np.diff(steps, prepend=0).astype(int))
     edges = np.arange(0, steps[-1] + 30, 7)
     np.testing.assert_allclose(
-        curves.averaged(curve, 'x', edges),
+        curves.averaged(curve, 'x', edges[:-1], edges[1:]),
         [each[int(a):int(b)].mean() if a < len(each) else np.nan
          for a, b in zip(edges[:-1], edges[1:])])
     np.testing.assert_allclose(
-        curves.moving_average(curve, 'x', edges, 100),
+        curves.averaged(curve, 'x', edges - 100, edges, .99),
         [each[int(end) - 100:int(end)].mean()
          if 100 <= end <= steps[-1] else np.nan for end in edges])
 
   def test_a_moving_average_may_lack_a_hundredth_of_its_steps(self):
     steps, values = np.array([1., 100, 150]), np.array([np.nan, .5, 1])
+    ends = np.array([99., 100.5, 150])
     np.testing.assert_allclose(
-        curves.moving_average({'steps': steps, 'x': values}, 'x',
-                              np.array([99., 100.5, 150]), 100),
-        [np.nan, (99 * .5 + .5) / 99.5, .75])
-    self.assertTrue(np.isnan(curves.moving_average(
-        {'steps': steps}, 'x', np.array([100.]), 10)).all())
+        curves.averaged({'steps': steps, 'x': values}, 'x', ends - 100, ends,
+                        .99), [np.nan, (99 * .5 + .5) / 99.5, .75])
+    self.assertTrue(np.isnan(curves.averaged(
+        {'steps': steps}, 'x', ends - 10, ends)).all())
 
   def test_refuses(self):
     folder = self.create_tempdir()
-    with self.assertRaisesRegex(curves.CurveError, 'There is no .*metrics.csv'):
+    with self.assertRaisesRegex(program.UserError, 'There is no .*metrics.csv'):
       curves.read(folder.full_path)
     for content, problem in (
-        ('', 'does not name a column "steps"'),
         ('a,b\n1,2\n', 'does not name a column "steps"'),
         ('steps,entropy\n1,many\n', "could not convert string .*'many'"),
     ):
       path = folder.create_file('file.csv', content).full_path
-      with self.assertRaisesRegex(curves.CurveError, problem):
+      with self.assertRaisesRegex(program.UserError, problem):
         curves.read(path)
 
 

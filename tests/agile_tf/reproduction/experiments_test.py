@@ -19,19 +19,42 @@ _OTHERS = {'own_world', 'quickstart'}
 # The paper's experiments: all others have flagfiles of our own.
 _PAPERS = [name for name in experiments.EXPERIMENTS if name != 'evening']
 _WITH_RECIPE = [name for name, experiment in experiments.EXPERIMENTS.items()
-                if experiment.recipe]
+                if experiment.names(recipe=True)]
 _RATE = 'anticipated_negative_rate'
+# How the settings of variants differ from AGILE's with rho 25 %, in the paper
+# and with the recipe.
+_CHANGES: dict[str, dict[str, Any]] = {
+    'relations': {},  # The recipe's rho falls to the paper's.
+    'relations_a3c': dict(reward='environment', reward_prediction=False),
+    'relations_a3c_rp': dict(reward='environment', reward_prediction=True),
+    'relations_rho50': {_RATE: .5},
+    'relations_rho75': {_RATE: .75},
+    'relations_rho100': {_RATE: 1.0},
+    'relations_lstm': dict(model='lstm'),
+    'relations_lstm_a3c_rp': dict(
+        model='lstm', reward='environment', reward_prediction=True),
+    'held_out_strings': dict(held_out='strings', held_out_share=.1),
+    'held_out_meanings': dict(held_out='meanings', held_out_share=.1),
+    'immovable': dict(
+        reward='frozen', physics='immovable_red_rects',
+        instructions=r"Color\('red', Shape\('rect', SCENE\)\)"),
+    'remark_all_workers': dict(all_workers_write=True),
+    'remark_probability': dict(reward_form='probability'),
+    'remark_log': dict(reward_form='log'),
+    'remark_gail': dict(reward_form='gail'),
+}
+# Rates from the paper's text. They are higher than the ends of its curves.
+_TEXT = {
+    ('relations_a3c_rp', 'success_rate'): .999,
+    ('relations', 'success_rate'): .995,
+    ('relations_lstm', 'success_rate'): .975,
+    ('relations', 'reward_model_accuracy'): .995}
 
 
 def _configs(experiment: str, recipe: bool = False, seed: int = 2
             ) -> dict[str, dict[str, Any]]:
   return {job.name: tiny.read_all(job.launch)
           for job in experiments.jobs(experiment, 'runs', [seed], recipe)}
-
-
-def _changes(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-  """Returns the settings in which two runs differ, with their new values."""
-  return {name: value for name, value in new.items() if old[name] != value}
 
 
 def _last(arguments: list[str]) -> dict[str, str]:
@@ -101,33 +124,15 @@ class ExperimentsTest(parameterized.TestCase):
 
   def test_the_papers_values(self):
     """Settings that a flagfile does not name keep their defaults."""
-    changes: dict[str, dict[str, Any]] = {
-        'relations': {},
-        'relations_a3c': dict(reward='environment', reward_prediction=False),
-        'relations_a3c_rp': dict(reward='environment', reward_prediction=True),
-        'relations_rho50': {_RATE: .5},
-        'relations_rho75': {_RATE: .75},
-        'relations_rho100': {_RATE: 1.0},
-        'relations_lstm': dict(model='lstm'),
-        'relations_lstm_a3c_rp': dict(
-            model='lstm', reward='environment', reward_prediction=True),
+    changes = _CHANGES | {
         'data_efficiency': dict(dataset_size=8192),
-        'held_out_strings': dict(held_out='strings', held_out_share=.1),
-        'held_out_meanings': dict(held_out='meanings', held_out_share=.1),
-        'immovable': dict(
-            reward='frozen', physics='immovable_red_rects',
-            instructions=r"Color\('red', Shape\('rect', SCENE\)\)",
-            reward_model='runs/relations', initial_policy='runs/relations'),
         'arrangements': dict(
             world='arrangements', episode_length=45, rollout_length=30,
             dataset_size=100_000, steps=100_000_000, checkpoint_minutes=30.0,
             checkpoints_kept=100),
-        'remark_all_workers': dict(all_workers_write=True),
-        'remark_no_column_norms': dict(max_column_norm=0.0),
-        'remark_probability': dict(reward_form='probability'),
-        'remark_log': dict(reward_form='log'),
-        'remark_gail': dict(reward_form='gail'),
-    }
+        'remark_no_column_norms': dict(max_column_norm=0.0)}
+    changes['immovable'] = changes['immovable'] | dict(
+        reward_model='runs/relations', initial_policy='runs/relations')
     self.assertEqual(
         set(changes), {experiments.VARIANTS[variant].flagfile
                        for name in _PAPERS
@@ -137,71 +142,41 @@ class ExperimentsTest(parameterized.TestCase):
         anticipated_negative_rate=.25, dataset_size=131_072, policy_threads=15,
         policy_workers=15, steps=500_000_000, episode_length=30)
     for name, changed in changes.items():
-      expected = dataclasses.replace(
-          paper_values, run_dir=f'runs/{name}', **changed)
-      self.assertEqual(tiny.read([f'--flagfile=launch/{name}.flags']), expected)
+      self.assertEqual(
+          tiny.read([f'--flagfile=launch/{name}.flags']),
+          dataclasses.replace(
+              paper_values, run_dir=f'runs/{name}', **changed))
 
   def test_a_run_with_the_recipe_has_the_variants_own_settings_on_top(self):
     evening = tiny.read_all(['--preset=relations_evening'])
-    baseline: dict[str, Any] = dict(
-        reward='environment', discriminator_head_start=0)
-    changes: dict[str, dict[str, Any]] = {
-        'relations': {},  # The recipe's rho falls to the paper's.
-        'relations_a3c': dict(
-            baseline, reward_prediction=False, reward_prediction_goals=0),
-        'relations_a3c_rp': baseline,
-        'relations_rho50': {_RATE: .5},
-        'relations_rho75': {_RATE: .75},
-        'relations_rho100': {_RATE: 1.0},
-        'relations_lstm': dict(model='lstm'),
-        'relations_lstm_a3c_rp': dict(baseline, model='lstm'),
-        **{f'data_{size}': dict(dataset_size=size)
-           for size in (2048, 8192, 32768, 524_288)},
-        'data_131072': {},
-        'held_out_strings': dict(held_out='strings'),
-        'held_out_meanings': dict(held_out='meanings'),
-        'immovable': dict(
-            baseline, reward='frozen', physics='immovable_red_rects',
-            instructions=r"Color\('red', Shape\('rect', SCENE\)\)",
-            reward_model='runs/relations_seed2',
-            initial_policy='runs/relations_seed2', reward_prediction_goals=0,
-            near_goal_steps=0),
-        'remark_all_workers': dict(all_workers_write=True),
-        'remark_column_norms': dict(max_column_norm=1.0),
-        'remark_probability': dict(reward_form='probability'),
-        'remark_gail': dict(reward_form='gail'),
-    }
+    changes = {name: {**changed} for name, changed in (_CHANGES | {
+        f'data_{size}': dict(dataset_size=size)
+        for size in (2048, 8192, 32768, 131_072, 524_288)} | {
+            'remark_column_norms': dict(max_column_norm=1.0)}).items()}
+    for name in ('relations_a3c', 'relations_a3c_rp', 'relations_lstm_a3c_rp',
+                 'immovable'):
+      changes[name]['discriminator_head_start'] = 0
+    changes['relations_a3c']['reward_prediction_goals'] = 0
+    changes['immovable'] |= dict(
+        reward_model='runs/relations_seed2', reward_prediction_goals=0,
+        initial_policy='runs/relations_seed2', near_goal_steps=0)
     configs = {name: config for experiment in _WITH_RECIPE
                for name, config in _configs(experiment, recipe=True).items()}
-    self.assertEqual(
-        {name: _changes(evening, config) for name, config in configs.items()},
-        {name: changed | dict(run_dir=f'runs/{name}_seed2', seed=2)
-         for name, changed in changes.items()})
+    self.assertEqual(configs, {
+        name: evening | changed | dict(run_dir=f'runs/{name}_seed2', seed=2)
+        for name, changed in changes.items()})
 
-  def test_what_the_agents_of_figure_4_differ_in(self):
-    for config in _configs('figure4_left').values():
-      self.assertContainsSubset(
-          _changes(tiny.read_all(['--seed=2']), config),
-          ('reward', 'reward_prediction', _RATE, 'run_dir', 'world'))
-    self.assertEqual(
-        [config[_RATE]
-         for config in _configs('figure4_right').values()], [.25, .5, .75, 1])
-
-  @parameterized.parameters(
-      ('relations', 'success_rate'), ('relations_a3c', 'success_rate'),
-      ('relations_a3c_rp', 'success_rate'), ('relations_rho50', 'success_rate'),
-      ('relations_rho100', 'success_rate'), ('relations_lstm', 'success_rate'),
-      ('relations_lstm_a3c_rp', 'success_rate'),
-      ('relations', 'reward_model_accuracy'),
-      ('relations_rho50', 'reward_model_accuracy'),
-      ('relations_rho75', 'reward_model_accuracy'),
-      ('relations_rho100', 'reward_model_accuracy'))
+  @parameterized.parameters(*(
+      (name, column) for name in experiments.VARIANTS
+      for column in ('success_rate', 'reward_model_accuracy')
+      if paper.curve(name, column)))
   def test_headers_have_the_papers_numbers(self, name, column):
     with open(f'launch/{name}.flags', encoding='utf-8') as file:
       header = ' '.join(line[2:].strip() for line in file if line[0] == '#')
     rates = [paper.curve(name, column).mean[-1]]
-    if (name, column) in paper.TEXT:
-      rates.append(paper.TEXT[name, column])
+    if (name, column) in _TEXT:
+      rates.append(_TEXT[name, column])
+      self.assertGreater(rates[1], rates[0])
     for rate in rates:
       self.assertIn(f'{100 * rate:.1f} %', header)
 
@@ -213,19 +188,6 @@ class ExperimentsTest(parameterized.TestCase):
     self.assertEqual({config.seed for config in configs}, {4, 5})
     for name in ('dataset_seed', 'held_out_seed'):
       self.assertEqual({getattr(config, name) for config in configs}, expected)
-
-  def test_sizes_of_figure_7(self):
-    self.assertEqual(
-        [config['dataset_size'] for config in _configs('figure7').values()],
-        [2**n for n in range(9, 20)])
-
-  @parameterized.parameters(False, True)
-  def test_fine_tuning_follows_its_own_seed(self, recipe):
-    first, tuned = experiments.jobs('figure5', 'runs', [3], recipe)
-    config = tiny.read(tuned.launch)
-    self.assertEqual(config.reward_model, first.run_dir)
-    self.assertEqual(config.initial_policy, first.run_dir)
-    self.assertEqual(config.reward, 'frozen')
 
 
 if __name__ == '__main__':

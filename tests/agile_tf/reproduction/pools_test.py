@@ -1,6 +1,5 @@
 """Tests for pools: where the runs of a sweep are carried out."""
 
-import csv
 import glob
 import importlib.util
 import os
@@ -8,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from unittest import mock
@@ -17,7 +17,9 @@ from absl.testing import parameterized
 import pytest
 
 from agile_tf import sweep
+from agile_tf.reproduction import curves
 from agile_tf.reproduction import pools
+from gridlu import program
 from tests.agile_tf import tiny
 from tests.gridlu import programs
 
@@ -25,12 +27,13 @@ _HAS_RAY = importlib.util.find_spec('ray') is not None
 
 # A program that saves for a moment when it is asked to end.
 _SAVES = """
-import signal, sys, time
+import os, signal, sys, time
 def save(*_):
   time.sleep(1)
   open(sys.argv[1] + '.saved', 'w').close()
   sys.exit(3)
 signal.signal(signal.SIGTERM, save)
+print(*os.sched_getaffinity(0), flush=True)
 open(sys.argv[1] + '.begun', 'w').close()
 time.sleep(60)
 """
@@ -44,57 +47,76 @@ def _wait_for(condition, seconds=60):
     time.sleep(0.05)
 
 
-class PoolsTest(parameterized.TestCase):
+class _Case(parameterized.TestCase):
 
   def setUp(self):
     super().setUp()
-    self._folder = self.create_tempdir().full_path
+    self._runs = self.create_tempdir().full_path
 
   def _path(self, name):
-    return os.path.join(self._folder, name)
+    return os.path.join(self._runs, name)
 
   def _task(self, name, code):
     return pools.Task(name, ['-c', code, self._path(name)],
                       self._path(f'{name}.log'))
 
-  def _ended(self, pool, count):
-    ended = {}
+  def _printed(self, name):
+    """Returns the last line of what a task has printed."""
+    with open(self._path(f'{name}.log'), encoding='utf-8') as file:
+      return file.read().splitlines()[-1]
+
+  def _ends(self, *started):
+    """Waits for tasks; returns their problems."""
+    problems = {}
 
     def all_have():
-      ended.update(pool.ended())
-      return len(ended) >= count
+      for i, running in enumerate(started):
+        if problems.get(i) is None:
+          problems[i] = running.poll()
+      return None not in problems.values()
 
     _wait_for(all_have)
-    return ended
+    return [problems[i] for i in range(len(started))]
 
-  @parameterized.parameters(signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-  def test_a_signal_lets_the_program_save(self, number):
-    path = self._path('run')
+  def _check_that_runs_save(self, number, *flags):
+    """Starts a sweep of two runs and sends it a signal."""
+    settings = tiny.flags(steps=10**6, instructions='')
+    sweeping = subprocess.Popen(
+        [sys.executable, '-m', 'agile_tf.sweep', 'figure4_right',
+         '--only=relations', '--seeds=2', f'--runs={self._runs}', *flags,
+         *(flag.replace('--', '--set=', 1) for flag in settings)],
+        stderr=subprocess.PIPE, text=True)
 
-    def interrupt():
-      _wait_for(lambda: os.path.exists(f'{path}.begun'))
-      os.kill(os.getpid(), number)
+    def runs_are_under_way():
+      return len(glob.glob(f'{self._runs}/*/metrics.csv')) == 2 and all(
+          len(curves.read(path)['steps'])
+          for path in glob.glob(f'{self._runs}/*'))
 
-    before = signal.getsignal(number)
-    thread = threading.Thread(target=interrupt, daemon=True)
-    process = pools.start(['-c', _SAVES, path])
-    thread.start()
-    self.assertTrue(pools.wait(process))
-    thread.join()
-    self.assertTrue(os.path.exists(f'{path}.saved'))
-    self.assertEqual(process.returncode, 3)
-    self.assertEqual(signal.getsignal(number), before)
+    _wait_for(runs_are_under_way, 300)
+    sweeping.send_signal(number)
+    _, errors = sweeping.communicate(timeout=120)
+    self.assertEqual(sweeping.returncode, 1)
+    self.assertEndsWith(errors, 'Stopped; the same command resumes.\n')
+    for seed in range(2):
+      self.assertIn('everything is saved',
+                    self._printed(f'relations_seed{seed}/sweep'))
+      self.assertNotEmpty(os.listdir(
+          self._path(f'relations_seed{seed}/checkpoints')))
+
+
+class LocalTest(_Case):
 
   def test_a_program_does_not_outlive_its_parent(self):
     code = ('from agile_tf.reproduction import pools\n'
-            'import os, signal, time\n'
-            'print(pools.start(["-c", "import time; time.sleep(60)"]).pid,'
-            ' flush=True)\n'
+            'import os, signal, sys, time\n'
+            'pools.local(1)(pools.Task("", ["-c", "import os, time\\n'
+            'print(os.getpid(), flush=True)\\ntime.sleep(60)"],'
+            ' sys.argv[1]))\n'
             'time.sleep(1)\n'
             'os.kill(os.getpid(), signal.SIGKILL)\n')
-    parent = subprocess.run([sys.executable, '-c', code],
-                            stdout=subprocess.PIPE, text=True, check=False)
-    path = f'/proc/{int(parent.stdout)}/stat'
+    subprocess.run(
+        [sys.executable, '-c', code, self._path('it.log')], check=False)
+    path = f'/proc/{int(self._printed("it"))}/stat'
 
     def has_ended():
       try:
@@ -111,23 +133,18 @@ class PoolsTest(parameterized.TestCase):
             ' os.environ["CUDA_VISIBLE_DEVICES"])\n'
             'sys.exit(sys.argv[1].endswith("bad"))\n')
     cores = sorted(os.sched_getaffinity(0))[:2]
+    names = ('bad', 'good')[:len(cores)]
     with (mock.patch.object(os, 'sched_getaffinity', return_value=cores),
           mock.patch.dict(os.environ, CUDA_VISIBLE_DEVICES='3,5,8')):
-      pool = pools.Local(len(cores))
-    for name in ('bad', 'good')[:len(cores)]:
-      self.assertTrue(pool.has_room())
-      pool.start(self._task(name, code))
-    self.assertFalse(pool.has_room())
-    ended = self._ended(pool, len(cores))
-    self.assertTrue(pool.has_room())
-    self.assertEmpty(pool.ended())
-    self.assertRegex(ended['bad'], 'exit code 1; .*bad.log ends with:\n')
-    if len(cores) == 2:
-      self.assertEqual(ended['good'], '')
-      for name, core, gpus in ('bad', cores[0], '3'), ('good', cores[1], '5,8'):
-        with open(self._path(f'{name}.log'), encoding='utf-8') as file:
-          self.assertEqual(
-              file.read().splitlines()[-1], f'[{core}] {gpus}')
+      pool = pools.local(len(cores))
+    started = [pool(self._task(name, code)) for name in names]
+    self.assertIsNone(pool(self._task('late', code)))
+    problems = self._ends(*started)
+    self.assertLen(self._ends(pool(self._task('late', code))), 1)
+    self.assertRegex(problems[0], 'exit code 1; .*bad.log ends with:\n')
+    self.assertEqual(problems[1:], [''] * (len(cores) - 1))
+    for name, core, gpus in zip(names, cores, ('3', '5,8')):
+      self.assertEqual(self._printed(name), f'[{core}] {gpus}')
 
   @parameterized.parameters(
       (8, 3, [2, 3, 3]), (2, 3, [1, 1, 1]), (4, 4, [1, 1, 1, 1]),
@@ -138,29 +155,52 @@ class PoolsTest(parameterized.TestCase):
     self.assertEqual({i for share in shares for i in share}, {*range(items)})
 
   def test_more_runs_than_cores_are_refused(self):
-    with self.assertRaisesRegex(pools.PoolError, '--jobs=9999: this program'):
-      pools.Local(9999)
+    with self.assertRaisesRegex(program.UserError, '--jobs=9999: this program'):
+      pools.local(9999)
 
-  def test_stopped_tasks_save(self):
-    pool = pools.Local(1)
-    pool.start(self._task('run', _SAVES))
+  def test_reserved_cores_are_ones_own_as_long_as_there_are_enough(self):
+    folder = self.create_tempdir().full_path
+    with (mock.patch.object(os, 'sched_getaffinity', return_value={2, 5, 7}),
+          mock.patch.object(tempfile, 'gettempdir', return_value=folder)):
+      with pools._reserved(2) as one, pools._reserved(1) as other:
+        self.assertEqual((one, other), ([2, 5], [7]))
+        with pools._reserved(1) as shared:
+          self.assertEqual(shared, [2])
+      with pools._reserved(3) as again:
+        self.assertEqual(again, [2, 5, 7])
+
+  @parameterized.parameters(signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+  def test_signals_are_counted_and_handlers_restored(self, number):
+    before = signal.getsignal(number)
+    with pools.signals() as arrived:
+      os.kill(os.getpid(), number)
+      self.assertEqual(arrived, [number])
+    self.assertEqual(signal.getsignal(number), before)
+
+  def test_a_stopped_task_saves(self):
+    running = pools.local(1)(self._task('run', _SAVES))
     _wait_for(lambda: os.path.exists(self._path('run.begun')))
-    pool.stop()
-    self.assertIn('exit code 3', self._ended(pool, 1)['run'])
+    running.stop()
+    self.assertIn('exit code 3', self._ends(running)[0])
     self.assertTrue(os.path.exists(self._path('run.saved')))
+
+  @pytest.mark.slow
+  def test_ctrl_c_lets_runs_save(self):
+    self._check_that_runs_save(
+        signal.SIGINT, f'--jobs={min(2, len(os.sched_getaffinity(0)))}')
 
   def test_without_ray_the_extra_is_named(self):
     with mock.patch.dict(sys.modules, ray=None):
       with self.assertRaisesRegex(
-          pools.PoolError, r'pip install "agile-tf\[ray\]"'):
-        with pools.cluster('auto', 1, 0, self._folder):
+          program.UserError, r'pip install "agile-tf\[ray\]"'):
+        with pools.cluster('auto', 1, 0, self._runs):
           pass
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not _HAS_RAY, reason='Ray is not installed: pip install '
                     '"agile-tf[ray]"')
-class ClusterTest(absltest.TestCase):
+class ClusterTest(_Case):
 
   @classmethod
   def setUpClass(cls):
@@ -171,42 +211,37 @@ class ClusterTest(absltest.TestCase):
     cls.addClassCleanup(cls._cluster.shutdown)
     cls._nodes = [cls._cluster.add_node(num_cpus=1) for _ in range(3)]
 
-  def setUp(self):
-    super().setUp()
-    self._runs = self.create_tempdir().full_path
-
   def _connected(self, cpus=1):
     return pools.cluster(self._cluster.address, cpus, 0, self._runs)
 
   def test_stopped_tasks_save_and_others_never_start(self):
     with self._connected() as pool:
-      tasks = [pools.Task(str(i), ['-c', _SAVES, f'{self._runs}/{i}'],
-                          f'{self._runs}/{i}.log') for i in range(4)]
-      for task in tasks:
-        pool.start(task)
+      started = [pool(self._task(str(i), _SAVES)) for i in range(4)]
 
       def begun():
-        return glob.glob(f'{self._runs}/*.begun')
+        return sorted(glob.glob(f'{self._runs}/*.begun'))
 
       _wait_for(lambda: len(begun()) == len(self._nodes))
-      pool.stop()
-      ended = {}
-
-      def all_have_ended():
-        ended.update(pool.ended())
-        return len(ended) == len(tasks)
-
-      _wait_for(all_have_ended)
-      self.assertTrue(all(ended.values()))
+      for running in started:
+        running.stop()
+      self.assertTrue(all(self._ends(*started)))
       self.assertLen(glob.glob(f'{self._runs}/*.saved'), len(begun()))
-      self.assertLess(len(begun()), len(tasks))
+      self.assertLess(len(begun()), len(started))
+    # Each had a core of its own, as far as there are enough.
+    cores = [int(self._printed(os.path.basename(path).removesuffix('.begun')))
+             for path in begun()]
+    self.assertLen({*cores}, min(len(cores), len(os.sched_getaffinity(0))))
+
+  def test_sigterm_lets_runs_save(self):
+    self._check_that_runs_save(signal.SIGTERM, f'--ray={self._cluster.address}')
 
   def test_nodes_must_have_room_and_see_the_runs(self):
-    with self.assertRaisesRegex(pools.PoolError, '--cpus=2 --gpus=0: no node'):
+    with self.assertRaisesRegex(
+        program.UserError, '--cpus=2 --gpus=0: no node'):
       with self._connected(cpus=2):
         pass
     with mock.patch.object(os, 'getcwd', return_value='/nowhere'):
-      with self.assertRaisesRegex(pools.PoolError, 'cannot use /nowhere'):
+      with self.assertRaisesRegex(program.UserError, 'cannot use /nowhere'):
         with self._connected():
           pass
     self.assertEmpty(os.listdir(self._runs))
@@ -240,13 +275,12 @@ class ClusterTest(absltest.TestCase):
       with open(f'{run_dir}/sweep.log', encoding='utf-8') as file:
         log = file.read()
       begun.append(len(re.findall(r'(?m)^.* \d{4} on \S+$', log)))
-      with open(f'{run_dir}/metrics.csv', encoding='utf-8') as file:
-        steps = [int(row['steps']) for row in csv.DictReader(file)]
+      steps = curves.read(run_dir)['steps'].tolist()
       self.assertEqual(steps, sorted(set(steps)))
-      if begun[-1] > 1:
+      if begun[-1] > 2:
         self.assertRegex(log, 'Resuming from step [1-9]')
-    # Each began once, and the one of the dead node again.
-    self.assertEqual(sorted(begun), [1, 1, 1, 2])
+    # Training and evaluation began once, and the dead node's run again.
+    self.assertEqual(sorted(begun), [2, 2, 2, 3])
 
 
 if __name__ == '__main__':

@@ -7,9 +7,8 @@ from absl.testing import absltest
 import numpy as np
 
 from agile_tf import config as config_lib
-from agile_tf.reproduction import curves
 from agile_tf.reproduction import results
-from tests.agile_tf import finished
+from gridlu import program
 
 
 class LoadTest(absltest.TestCase):
@@ -22,24 +21,24 @@ class LoadTest(absltest.TestCase):
     run_dir = self._folder.mkdir(name)
     if metrics:
       run_dir.create_file('metrics.csv', metrics)
-    if config:
-      config_lib.save(dataclasses.asdict(config),
-                      os.path.join(run_dir.full_path, 'config.json'))
+    config_lib.save(dataclasses.asdict(config or config_lib.Config()),
+                    os.path.join(run_dir.full_path, 'config.json'))
     return run_dir.full_path
 
   def test_runs_are_taken_from_anywhere(self):
     paths = [
         self._run('relations', config_lib.Config(seed=7)),
-        os.path.join(self._run('relations_seed2', config_lib.Config(seed=2)),
-                     'metrics.csv'),
+        self._run('relations_seed2', config_lib.Config(seed=2)),
         self._run('relations_seed5', metrics=''),
+        self._run('relations_seed6', metrics='steps,entropy\n'),
         self._run('my-run.2'), self._run('chess_seed3')]
     with self.assertLogs('absl', 'WARNING') as logs:
       runs = results.load(paths)
-    self.assertIn('relations_seed5 has no metrics.csv yet', logs.output[0])
+    for seed, line in zip((5, 6), logs.output, strict=True):
+      self.assertIn(f'relations_seed{seed} has no row of metrics yet', line)
     self.assertEqual(
         {name: [run.seed for run in found] for name, found in runs.items()},
-        {'relations': [7, 2], 'my-run.2': [0], 'chess': [3]})
+        {'relations': [7, 2], 'my-run.2': [0], 'chess': [0]})
 
   def test_seeds_differ_in_where_they_begin_alone(self):
     def config(seed, **changes):
@@ -52,13 +51,13 @@ class LoadTest(absltest.TestCase):
     self.assertLen(results.load(paths)['immovable'], 2)
     paths.append(self._run('immovable_seed2', config(2, episode_length=9)))
     with self.assertRaisesRegex(
-        results.ResultError, 'other settings: --episode_length: 30 there, 9'):
+        program.UserError, 'other settings: --episode_length: 30 there, 9'):
       results.load(paths)
 
   def test_refuses(self):
-    with self.assertRaisesRegex(curves.CurveError, 'expected the metrics.csv'):
-      results.load([self._run('empty', metrics='')])
-    with self.assertRaisesRegex(results.ResultError, 'same variant and seed'):
+    with self.assertRaisesRegex(program.UserError, 'There is no .*config.json'):
+      results.load([os.path.join(self._folder.full_path, 'no_run')])
+    with self.assertRaisesRegex(program.UserError, 'same variant and seed'):
       results.load([self._run('relations'), self._run('relations_seed0')])
 
   def test_refuses_what_is_no_evaluation(self):
@@ -68,56 +67,11 @@ class LoadTest(absltest.TestCase):
       with open(os.path.join(run_dir, 'tuned.json'), 'w') as file:
         file.write(text)
       with self.assertRaisesRegex(
-          results.ResultError, 'tuned.json has no success rate'):
+          program.UserError, 'tuned.json has no success rate'):
         results.load([run_dir])
 
 
 class LinesTest(absltest.TestCase):
-
-  def _curves(self, *runs, column='entropy'):
-    return list(results.curve_lines('AGILE', runs, column))
-
-  def test_seeds_have_the_same_intervals(self):
-    rng = np.random.default_rng(0)
-    steps = [10 * np.arange(1, 41) + rng.integers(0, 5, 40) for _ in range(3)]
-    lines = self._curves(*(
-        finished.run(seed=i, steps=steps[i], entropy=[value] * 40)
-        for i, value in enumerate((.2, .5, .8))))
-    x, y = results.stack(lines)
-    np.testing.assert_allclose(x, np.linspace(0, max(map(max, steps)), 41)[1:])
-    np.testing.assert_allclose(y.T, [[.2, .5, .8]] * 40)
-
-  def test_a_seed_is_missing_where_it_has_no_value(self):
-    x, y = results.stack(self._curves(
-        finished.run(entropy=[1, 2, 3, 4]), finished.run(entropy=[3, np.nan])))
-    np.testing.assert_allclose(x, [10, 20, 30, 40])
-    np.testing.assert_allclose(
-        y, [[1, 2, 3, 4], [3, np.nan, np.nan, np.nan]])
-
-  def test_close_rows_are_averaged(self):
-    values = np.random.default_rng(0).uniform(size=10_000)
-    line, = self._curves(finished.run(entropy=values))
-    np.testing.assert_allclose(
-        line.points[:, 1], values.reshape(100, 100).mean(axis=1))
-
-  def test_deviation_is_that_of_a_sample(self):
-    np.testing.assert_allclose(
-        results.deviation([[1, 2, 5], [3, 2, np.nan]]), [2**.5, 0, 0])
-
-  def test_evaluations_have_their_interval_if_it_is_known(self):
-    success = {'all': {'rate': .5, 'interval': [.4, .7]}}
-    for evaluations, expected in (
-        ({'evaluation': {'steps': 30, 'success': success}}, [30, .5, .4, .7]),
-        ({'evaluation': {'steps': 30, 'success': {'all': {'rate': .5}}}},
-         [30, .5, np.nan, np.nan]),
-        ({'evaluation': {'success': success}}, None), ({}, None)):
-      lines = self._curves(
-          finished.run(success_rate=[.1])._replace(evaluations=evaluations),
-          column='success_rate')
-      found = [line.points for line in lines
-               if line.source == results.EVALUATED]
-      np.testing.assert_array_equal(found, [] if expected is None else [
-          [expected]])
 
   def test_lines_are_written_and_read(self):
     path = os.path.join(self.create_tempdir().full_path, 'figure.csv')
@@ -134,7 +88,7 @@ class LinesTest(absltest.TestCase):
     for text in ('', 'run,seed\na,1\n', head + 'A,theirs,0,x,1,2,,\n',
                  head + 'A,ours,0,x,many,2,,\n', head + 'A,ours\n'):
       path = self.create_tempfile(content=text).full_path
-      with self.assertRaisesRegex(results.ResultError, 'the CSV file of a fig'):
+      with self.assertRaisesRegex(program.UserError, 'the CSV file of a fig'):
         results.read(path)
 
 
