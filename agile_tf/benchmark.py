@@ -136,7 +136,6 @@ def discriminator_iteration(config: config_lib.Config, seconds: float
 
 def _drive(trainer: 'trainer_lib.Trainer', seconds: float) -> Result:
   """Trains until everything is compiled, and then for a while longer."""
-  from agile_tf.training import threads
   schedule, built = trainer.schedule, time.perf_counter()
   first: list[float] = []
   start: list[tuple[float, int]] = []
@@ -154,7 +153,7 @@ def _drive(trainer: 'trainer_lib.Trainer', seconds: float) -> Result:
       start.append((now, schedule.steps))
       schedule.stop()
 
-  threads.drive(trainer, tick)
+  trainer.drive(tick)
   (begin, before), (end, after) = start[0], start[-1]
   return {
       'steps_per_second': (after - before) / (end - begin),

@@ -31,7 +31,6 @@ import tqdm
 
 from agile_tf.reproduction import curves
 from agile_tf.training import checkpoints
-from agile_tf.training import schedule as schedule_lib
 from agile_tf.training import threads
 from agile_tf.training import trainer as trainer_lib
 from tests.agile_tf import tiny
@@ -170,15 +169,15 @@ def survive_starts(count: int, rng: np.random.Generator) -> str:
   with tempfile.TemporaryDirectory() as folder:
     trainer = trainer_lib.Trainer(tiny.builder(
         run_dir=folder, policy_workers=15, policy_threads=15))
-    trainer.schedule = schedule_lib.Schedule(500, 8)
-    threads.drive(trainer, lambda: None)  # Compiles.
+    trainer.schedule = threads.Schedule(500, 8)
+    trainer.drive(lambda: None)  # Compiles.
     seconds = []
     for _ in tqdm.trange(count, unit=' starts'):
-      trainer.schedule = schedule_lib.Schedule(10**9, 8)
+      trainer.schedule = threads.Schedule(10**9, 8)
       stopper = threading.Timer(rng.uniform(0, 0.2), trainer.schedule.stop)
       start = time.monotonic()
       stopper.start()
-      threads.drive(trainer, lambda: None)
+      trainer.drive(lambda: None)
       stopper.join()
       seconds.append(time.monotonic() - start)
       left = [thread.name for thread in threading.enumerate()

@@ -180,8 +180,7 @@ def at(trained: Trained, run_dir: str, step: int | None = None) -> Trained:
   def constant(network: functional.Network, group: str) -> tf.Tensor:
     return tf.constant(building.parameters(checkpoint, network, group))
 
-  has_discriminator = bool(
-      checkpoints.group(checkpoint.arrays, 'discriminator'))
+  has_discriminator = bool(checkpoint.group('discriminator'))
   return trained._replace(
       steps=checkpoint.values['steps'],
       theta=constant(trained.policy, 'policy'),

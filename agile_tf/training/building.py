@@ -41,15 +41,13 @@ def make_world(config: config_lib.Config, held_out: bool = False,
 
   Args:
     config: The run's settings.
-    held_out: Whether episodes have the held-out instructions instead of those
-      that the run trains on.
+    held_out: Whether episodes have the held-out instructions.
     only: A regular expression. Instructions without a match are left out.
     draw: Draws the instances of a GridLU task; None for the task's own.
 
   Raises:
-    WorldError: if there is no world of this name.
-    ConfigError: if GridLU's settings are changed for another world, or leave
-      no instruction.
+    WorldError: if there is no such world.
+    ConfigError: if its settings contradict it, or leave no instruction.
   """
   if config.world not in tasks.TASKS:
     default = config_lib.Config()
@@ -120,22 +118,21 @@ def make_goal_examples(config: config_lib.Config, world: worlds.World,
                        carrying: float = 0.0) -> worlds.GoalExamples:
   """Loads or generates the goal examples of a run.
 
-  Args:
-    config: The run's settings.
-    world: The run's world.
-    carrying: Of generated states with the agent on a block, the share in which
-      it carries that block.
+  `carrying` is the share of generated states with the agent on a block in which
+  it carries that block.
 
   Raises:
-    UserError or WorldError: if they cannot be read, or are from another
-      world.
+    UserError: if they cannot be read, or are from another world.
   """
   if config.dataset:
     dataset = goal_dataset.load(config.dataset, world.observation_shape)
     if config.world in tasks.TASKS:
       dataset = _of_this_run(config, dataset)
-      if dataset.states is not None:
-        _check_goals(config, dataset)
+      if dataset.states is not None and (
+          wrong := goal_dataset.violations(dataset)):
+        logging.warning(
+            '%s: %d of %d goal states do not satisfy their instruction by the '
+            'ground truth.', config.dataset, wrong, len(dataset))
   else:
     dataset = world.load_goal_examples(
         config.dataset_size, config.dataset_seed, carrying)
@@ -156,8 +153,7 @@ def _of_this_run(config: config_lib.Config, dataset: goal_dataset.GoalDataset
     belongs = np.array([
         str(language.parse(text)) in texts for text in dataset.instructions])
   except ValueError as error:
-    raise program.UserError(
-        f'{config.dataset}: {error}') from error
+    raise program.UserError(f'{config.dataset}: {error}') from error
   keep = np.flatnonzero(belongs[dataset.instruction])
   if not len(keep):
     raise program.UserError(
@@ -176,15 +172,6 @@ def _of_this_run(config: config_lib.Config, dataset: goal_dataset.GoalDataset
       None if images is None else images[keep])
 
 
-def _check_goals(config: config_lib.Config,
-                 dataset: goal_dataset.GoalDataset) -> None:
-  """Warns of goal examples that are wrong."""
-  if count := goal_dataset.violations(dataset):
-    logging.warning(
-        '%s: %d of %d goal states do not satisfy their instruction by the '
-        'ground truth.', config.dataset, count, len(dataset))
-
-
 def make_networks(config: config_lib.Config, world: worlds.World,
                   initialization: modules.Initialization = _PAPER
                  ) -> tuple[functional.Network, functional.Network]:
@@ -200,8 +187,7 @@ def check_tokens(checkpoint: checkpoints.Checkpoint,
                  world: worlds.World) -> None:
   """Checks that a checkpoint's networks know the tokens of a world.
 
-  The parameters depend only on the tokens, not on their possible positions in
-  an instruction.
+  The parameters do not depend on where a token may be in an instruction.
 
   Raises:
     CheckpointError: if the tokens differ.
@@ -215,20 +201,14 @@ def check_tokens(checkpoint: checkpoints.Checkpoint,
 
 def parameters(checkpoint: checkpoints.Checkpoint,
                network: functional.Network, group: str) -> np.ndarray:
-  """Returns the parameters of a network from a checkpoint.
+  """Returns a network's parameters from a checkpoint, float32 [P].
 
-  Args:
-    checkpoint: The checkpoint of a run.
-    network: The network that the parameters are for.
-    group: 'policy' or 'discriminator'.
-
-  Returns:
-    float32 [P].
+  `group` is 'policy' or 'discriminator'.
 
   Raises:
     CheckpointError: if the checkpoint does not have them.
   """
-  arrays = checkpoints.group(checkpoint.arrays, group)
+  arrays = checkpoint.group(group)
   missing = sorted(set(network.layout.names) - set(arrays))
   if missing:
     raise checkpoints.CheckpointError(
@@ -241,21 +221,6 @@ def parameters(checkpoint: checkpoints.Checkpoint,
           f'{list(arrays[name].shape)}; here it is float32 {list(shape)}: its '
           'run had other actions.')
   return network.layout.join(arrays).numpy()
-
-
-def policy_updates(config: config_lib.Config) -> optimizers.Updates:
-  """Returns the settings of the policy's updates."""
-  return optimizers.Updates(
-      config.policy_learning_rate, config.policy_decay, config.policy_epsilon,
-      config.policy_gradient_norm)
-
-
-def discriminator_updates(config: config_lib.Config) -> optimizers.Updates:
-  """Returns the settings of the discriminator's updates."""
-  return optimizers.Updates(
-      config.discriminator_learning_rate, config.discriminator_decay,
-      config.discriminator_epsilon, config.discriminator_gradient_norm,
-      config.max_column_norm or None)
 
 
 def steps_per_discriminator_update(config: config_lib.Config) -> int:
@@ -291,24 +256,13 @@ class Builder:
   """Makes the parts of a run as the paper has them.
 
   `agile_tf.recipe.builder` overrides what our recipe changes.
-
-  Attributes:
-    config: The run's settings.
-    initialization: How the weights of networks start.
-    programs: The class of the compiled programs.
-    parameters: The class of shared parameters.
-    discriminator_actors: Episodes that the discriminator's worker plays.
-    head_start: Its iterations before the first policy step.
-    carrying: See `make_goal_examples`.
-    entropy_weight: alpha.
-    learning_rate: The policy's.
   """
   initialization = _PAPER
   programs = programs_lib.Programs
   parameters = optimizers.SharedParameters
-  discriminator_actors = 1
-  head_start = 0
-  carrying = 0.0
+  discriminator_actors = 1  # Episodes that the discriminator's worker plays.
+  head_start = 0  # Its iterations before the first policy step.
+  carrying = 0.0  # See `make_goal_examples`.
 
   def __init__(self, config: config_lib.Config):
     self.config = config
@@ -334,9 +288,8 @@ class Builder:
 
   def num_candidates(self) -> int:
     """Returns the most pairs that one update of D draws from B."""
-    config = self.config
     return workers.num_candidates(
-        config.batch_size // 2, config.anticipated_negative_rate)
+        self.config.batch_size // 2, self.config.anticipated_negative_rate)
 
   def negatives(self, buffer: replay.ReplayBuffer, goals: worlds.GoalExamples
                ) -> workers.AnticipatedNegatives:
@@ -386,26 +339,8 @@ class Builder:
     self._check(world)
     networks_seed, policy_seed, discriminator_seed, prediction_seed = (
         np.random.SeedSequence(config.seed).spawn(4))
-    pi, d = make_networks(config, world, self.initialization)
-    theta, phi = (
-        network.initial(int(seed)) for network, seed in zip(
-            (pi, d), networks_seed.generate_state(2, np.uint32)))
-    if initial is not None:
-      check_tokens(initial, world)
-      theta = parameters(initial, pi, 'policy')
-    if frozen is not None:
-      check_tokens(frozen, world)
-      phi = parameters(frozen, d, 'discriminator')
-    policy = self.parameters(pi.layout, theta, policy_updates(config))
-    discriminator = None
-    if config.reward != 'environment':
-      discriminator = self.parameters(
-          d.layout, phi, discriminator_updates(config))
-    programs = self.programs(
-        pi, d, world, programs_lib.Loss(
-            config.discount, config.td_lambda, config.baseline_cost,
-            config.reward_prediction_cost),
-        config.reward_form, config.reward_scale)
+    policy, discriminator, programs = self._networks(
+        world, networks_seed, frozen, initial)
     goals = buffer = predictions = discriminator_worker = None
     if self.needs_goal_examples():
       goals = make_goal_examples(config, world, self.carrying)
@@ -413,8 +348,16 @@ class Builder:
       assert discriminator is not None
       assert goals is not None
       buffer = _buffer(config.replay_size, world)
-      discriminator_worker = self._discriminator_worker(
-          policy, discriminator, programs, goals, buffer, discriminator_seed)
+      actor_seed, draw_seed = discriminator_seed.spawn(2)
+      count = self.discriminator_actors
+      discriminator_worker = workers.DiscriminatorWorker(
+          self._actor(
+              programs, world.make_environment,
+              actor_seed.spawn(count) if count > 1 else [actor_seed],
+              range(count)),
+          policy, discriminator, programs, goals, buffer,
+          self.negatives(buffer, goals), config.batch_size,
+          np.random.default_rng(draw_seed))
     if config.reward_prediction:
       predictions = _buffer(config.reward_prediction_replay_size, world)
     make_environment = self.environments(world, goals)
@@ -423,12 +366,9 @@ class Builder:
     policy_workers = []
     for thread, draw_seed in enumerate(
         prediction_seed.spawn(config.policy_threads)):
-      rows = range(thread * width, (thread + 1) * width)
-      # Half of the workers begin a rollout later, so that not all of them are
-      # in the same part of their episodes.
-      actor = _actor(
-          programs, make_environment, [seeds[w] for w in rows],
-          config.rollout_length, [w % 2 == 1 for w in rows])
+      numbers = range(thread * width, (thread + 1) * width)
+      actor = self._actor(
+          programs, make_environment, [seeds[w] for w in numbers], numbers)
       policy_workers.append(workers.PolicyWorker(
           actor, policy, discriminator, programs,
           None if predictions is None else self.prediction(
@@ -438,22 +378,53 @@ class Builder:
     return Parts(world, policy, discriminator, buffer, predictions,
                  tuple(policy_workers), discriminator_worker)
 
-  def _discriminator_worker(
-      self, policy: optimizers.SharedParameters,
-      discriminator: optimizers.SharedParameters,
-      programs: programs_lib.Programs, goals: worlds.GoalExamples,
-      buffer: replay.ReplayBuffer, seed: np.random.SeedSequence
-  ) -> workers.DiscriminatorWorker:
-    actor_seed, draw_seed = seed.spawn(2)
-    count = self.discriminator_actors
-    actor = _actor(
-        programs, programs.world.make_environment,
-        actor_seed.spawn(count) if count > 1 else [actor_seed],
-        self.config.rollout_length, [i % 2 == 1 for i in range(count)])
-    return workers.DiscriminatorWorker(
-        actor, policy, discriminator, programs, goals, buffer,
-        self.negatives(buffer, goals), self.config.batch_size,
-        np.random.default_rng(draw_seed))
+  def _networks(self, world: worlds.World, seed: np.random.SeedSequence,
+                frozen: checkpoints.Checkpoint | None,
+                initial: checkpoints.Checkpoint | None
+               ) -> tuple[optimizers.SharedParameters,
+                          optimizers.SharedParameters | None,
+                          programs_lib.Programs]:
+    """Returns theta, phi and the programs; see `make`."""
+    config = self.config
+    pi, d = make_networks(config, world, self.initialization)
+    theta, phi = (
+        network.initial(int(number)) for network, number in zip(
+            (pi, d), seed.generate_state(2, np.uint32)))
+    if initial is not None:
+      check_tokens(initial, world)
+      theta = parameters(initial, pi, 'policy')
+    if frozen is not None:
+      check_tokens(frozen, world)
+      phi = parameters(frozen, d, 'discriminator')
+    policy = self.parameters(pi.layout, theta, optimizers.Updates(
+        config.policy_learning_rate, config.policy_decay,
+        config.policy_epsilon, config.policy_gradient_norm))
+    discriminator = None
+    if config.reward != 'environment':
+      discriminator = self.parameters(d.layout, phi, optimizers.Updates(
+          config.discriminator_learning_rate, config.discriminator_decay,
+          config.discriminator_epsilon, config.discriminator_gradient_norm,
+          config.max_column_norm or None))
+    programs = self.programs(
+        pi, d, world, programs_lib.Loss(
+            config.discount, config.td_lambda, config.baseline_cost,
+            config.reward_prediction_cost),
+        config.reward_form, config.reward_scale)
+    return policy, discriminator, programs
+
+  def _actor(self, programs: programs_lib.Programs,
+             make_environment: Callable[[int], dm_env.Environment],
+             seeds: Sequence[np.random.SeedSequence], numbers: range
+            ) -> rollouts.Actor:
+    """Returns what plays the episodes of the workers of these numbers."""
+    pairs = [seed.spawn(2) for seed in seeds]
+    environments = [
+        make_environment(int(seed.generate_state(1)[0])) for seed, _ in pairs]
+    # Half of them begin a rollout later, so that not all of them are in the
+    # same part of their episodes.
+    return actors.make(
+        programs, environments, [np.random.default_rng(s) for _, s in pairs],
+        self.config.rollout_length, [number % 2 == 1 for number in numbers])
 
   def _check(self, world: worlds.World) -> None:
     """Raises ConfigError if the settings do not fit world or machine."""
@@ -474,14 +445,3 @@ class Builder:
 def _buffer(capacity: int, world: worlds.World) -> replay.ReplayBuffer:
   return replay.ReplayBuffer(
       capacity, len(world.grammar.slots), world.observation_shape)
-
-
-def _actor(programs: programs_lib.Programs,
-           make_environment: Callable[[int], dm_env.Environment],
-           seeds: Sequence[np.random.SeedSequence], rollout_length: int,
-           delayed: Sequence[bool]) -> rollouts.Actor:
-  pairs = [seed.spawn(2) for seed in seeds]
-  environments = [
-      make_environment(int(seed.generate_state(1)[0])) for seed, _ in pairs]
-  rngs = [np.random.default_rng(seed) for _, seed in pairs]
-  return actors.make(programs, environments, rngs, rollout_length, delayed)

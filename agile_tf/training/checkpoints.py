@@ -9,7 +9,7 @@ A checkpoint is called damaged only if a file is missing or its contents are
 wrong. A system error, such as too many open files, says nothing about it.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 import contextlib
 import glob
 import hashlib
@@ -17,7 +17,7 @@ import json
 import os
 import re
 import shutil
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from absl import logging
 import numpy as np
@@ -41,9 +41,15 @@ class DamagedError(CheckpointError):
 
 class Checkpoint(NamedTuple):
   """The state of a run."""
-  arrays: dict[str, np.ndarray]
+  arrays: dict[str, np.ndarray]  # By names such as 'policy:policy/stem/w'.
   values: dict[str, Any]  # Values that JSON can represent.
   path: str = 'An unsaved checkpoint'  # Where it was read.
+
+  def group(self, name: str) -> dict[str, np.ndarray]:
+    """Returns the arrays of one part of the run; {} if there are none."""
+    return {
+        key.removeprefix(f'{name}:'): value
+        for key, value in self.arrays.items() if key.startswith(f'{name}:')}
 
 
 def _folder(run_dir: str) -> str:
@@ -80,7 +86,7 @@ def save(run_dir: str, step: int, checkpoint: Checkpoint, keep: int) -> None:
     CheckpointError: if it cannot be written. Earlier checkpoints stay.
   """
   path = _path(run_dir, step)
-  temporary = f'{path}.part'
+  temporary, replaced = f'{path}.part', f'{path}{_OLD}'
   try:
     for left_over in glob.glob(f'{glob.escape(_folder(run_dir))}/step_*.part'):
       shutil.rmtree(left_over)  # The run was killed while it saved.
@@ -89,7 +95,6 @@ def save(run_dir: str, step: int, checkpoint: Checkpoint, keep: int) -> None:
       os.mkdir(_folder(run_dir))
     _write(temporary, checkpoint)
     # During the discriminator's head start several have the same step.
-    replaced = f'{path}{_OLD}'
     if os.path.exists(path):
       os.rename(path, replaced)
     os.rename(temporary, path)
@@ -108,14 +113,6 @@ def save(run_dir: str, step: int, checkpoint: Checkpoint, keep: int) -> None:
         f'{path} cannot be saved ({error}). Earlier checkpoints are intact. '
         'Free some disk space, or make the directory writable; the same '
         'command then resumes the run.') from error
-
-
-def _rescue(run_dir: str) -> None:
-  """Undoes the first half of a replacement whose second half did not happen."""
-  for replaced in glob.glob(f'{glob.escape(_folder(run_dir))}/step_*{_OLD}'):
-    path = replaced.removesuffix(_OLD)
-    if not os.path.exists(path):
-      os.rename(replaced, path)
 
 
 def _write(folder: str, checkpoint: Checkpoint) -> None:
@@ -139,7 +136,6 @@ def _write(folder: str, checkpoint: Checkpoint) -> None:
 
 
 def _manifest(digests: Mapping[str, str]) -> bytes:
-  """Returns the content of the manifest for these SHA-256 by file name."""
   return json.dumps(digests, indent=2).encode()
 
 
@@ -164,18 +160,18 @@ def load(run_dir: str, step: int | None = None) -> Checkpoint:
     raise CheckpointError(
         f'{run_dir!r} has no checkpoints; expected the --run_dir of a run '
         'that has saved one.')
-  if step is None:
-    step = known[-1]
+  step = known[-1] if step is None else step
   if step not in known:
     raise CheckpointError(
         f'{run_dir!r} has no checkpoint of step {step}; it has '
         f'{", ".join(map(str, known))}.')
   path = _path(run_dir, step)
   try:
-    arrays, values = _read(path)
-    if values.get('steps') != step:
-      raise ValueError(
-          f'it is of step {values.get("steps")} and has been renamed')
+    checkpoint = _read(path)
+    if checkpoint.values.get('steps') != step:
+      raise ValueError(f'it is of step {checkpoint.values.get("steps")} and '
+                       'has been renamed')
+    return checkpoint
   except (FileNotFoundError, NotADirectoryError, IsADirectoryError,
           ValueError) as error:
     advice = ''
@@ -187,11 +183,10 @@ def load(run_dir: str, step: int | None = None) -> Checkpoint:
         f'{path} cannot be read: {str(error) or type(error).__name__}. This is '
         'a system error; the checkpoint may be intact and was not changed. '
         'Remove the cause and try again.') from error
-  return Checkpoint(arrays, values, path)
 
 
-def _read(folder: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-  """Returns a checkpoint's contents; ValueError unless they are intact."""
+def _read(folder: str) -> Checkpoint:
+  """Returns a checkpoint; ValueError unless its files are intact."""
   content = {}
   for name in _ARRAYS, _STATE, _MANIFEST:
     try:
@@ -204,14 +199,14 @@ def _read(folder: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
           f'it has no {_MANIFEST}; if an earlier version saved it, commit '
           'ad1cf9b reads it') from None
   manifest = content.pop(_MANIFEST)
-  digests = {name: hashlib.sha256(part).hexdigest()
-             for name, part in content.items()}
   # Byte for byte, so that the manifest itself cannot change either.
-  if manifest != _manifest(digests):
+  if manifest != _manifest({
+      name: hashlib.sha256(part).hexdigest()
+      for name, part in content.items()}):
     raise ValueError(f'its files do not match its {_MANIFEST}')
   # Its arrays are not compressed.
   arrays = archives.load(content[_ARRAYS], len(content[_ARRAYS]))
-  return arrays, json.loads(content[_STATE])
+  return Checkpoint(arrays, json.loads(content[_STATE]), folder)
 
 
 def recover(run_dir: str, restore: Callable[[Checkpoint], None]) -> bool:
@@ -229,11 +224,15 @@ def recover(run_dir: str, restore: Callable[[Checkpoint], None]) -> bool:
     CheckpointError: if all checkpoints are damaged, or one cannot be read. Then
       none is renamed.
   """
-  if os.path.lexists(_folder(run_dir)) and not os.path.isdir(_folder(run_dir)):
+  folder = _folder(run_dir)
+  if os.path.lexists(folder) and not os.path.isdir(folder):
     raise CheckpointError(
-        f'{_folder(run_dir)} is no directory, or a link to one that is not '
-        'there. Make it one, or remove it to begin the run again.')
-  _rescue(run_dir)
+        f'{folder} is no directory, or a link to one that is not there. Make '
+        'it one, or remove it to begin the run again.')
+  for replaced in glob.glob(f'{glob.escape(folder)}/step_*{_OLD}'):
+    path = replaced.removesuffix(_OLD)
+    if not os.path.exists(path):  # The new one did not get its name.
+      os.rename(replaced, path)
   errors: dict[int, DamagedError] = {}
   for step in reversed(steps(run_dir)):
     try:
@@ -242,7 +241,7 @@ def recover(run_dir: str, restore: Callable[[Checkpoint], None]) -> bool:
       errors[step] = error
       continue
     for damaged, problem in errors.items():
-      _set_aside(_path(run_dir, damaged), str(problem))
+      _set_aside(_path(run_dir, damaged), problem)
       logging.warning('The run resumes from step %d.', step)
     return True
   if errors:
@@ -252,7 +251,7 @@ def recover(run_dir: str, restore: Callable[[Checkpoint], None]) -> bool:
   return False
 
 
-def _set_aside(path: str, problem: str) -> None:
+def _set_aside(path: str, problem: DamagedError) -> None:
   """Renames a damaged checkpoint, so that it is not used."""
   aside = f'{path}.damaged'
   try:
@@ -262,85 +261,3 @@ def _set_aside(path: str, problem: str) -> None:
     raise CheckpointError(
         f'{problem} It cannot be renamed: {error}.') from error
   logging.warning('%s It was renamed to %s.', problem, aside)
-
-
-class Saveable(Protocol):
-  """A part of a run whose state a checkpoint contains."""
-
-  def state(self) -> Any:
-    """Returns a dict of arrays, or a value that JSON can represent."""
-
-  def load(self, state: Any) -> None:
-    """Restores what `state` returned."""
-
-
-class Each:
-  """Several parts in a fixed order, saved as one."""
-
-  def __init__(self, parts: Sequence[Saveable]):
-    self._parts = tuple(parts)
-
-  def state(self) -> list[Any]:
-    return [part.state() for part in self._parts]
-
-  def load(self, state: list[Any]) -> None:
-    for part, its_state in zip(self._parts, state, strict=True):
-      part.load(its_state)
-
-
-class Generator:
-  """The state of a NumPy generator."""
-
-  def __init__(self, rng: np.random.Generator):
-    self._rng = rng
-
-  def state(self) -> dict[str, Any]:
-    return dict(self._rng.bit_generator.state)
-
-  def load(self, state: dict[str, Any]) -> None:
-    self._rng.bit_generator.state = state
-
-
-def gather(parts: Mapping[str, Saveable], values: dict[str, Any]) -> Checkpoint:
-  """Returns a checkpoint of a run's parts, with copies of their values.
-
-  Args:
-    parts: The parts by name. A state that is a dict of arrays goes to `arrays`,
-      under names such as 'part:name'. Any other state goes to `values`.
-    values: Further values for the checkpoint.
-
-  Raises:
-    CheckpointError: if a value is none that JSON can represent.
-  """
-  arrays: dict[str, np.ndarray] = {}
-  values = dict(values)
-  for name, part in parts.items():
-    state = part.state()
-    if isinstance(state, dict) and all(
-        isinstance(value, np.ndarray) for value in state.values()):
-      arrays.update({f'{name}:{key}': value for key, value in state.items()})
-    else:
-      values[name] = state
-  try:
-    return Checkpoint(arrays, json.loads(json.dumps(values)))
-  except (TypeError, ValueError) as error:
-    raise CheckpointError(
-        f'The run cannot be saved: its state is not JSON ({error}).') from error
-
-
-def restore(parts: Mapping[str, Saveable], checkpoint: Checkpoint) -> None:
-  """Restores each part to the state that `gather` saved.
-
-  Raises:
-    KeyError: if the checkpoint lacks a part's state.
-  """
-  for name, part in parts.items():
-    part.load(group(checkpoint.arrays, name) or checkpoint.values[name])
-
-
-def group(arrays: Mapping[str, np.ndarray], name: str) -> dict[str, np.ndarray]:
-  """Returns the arrays of one part; {} if there are none."""
-  prefix = f'{name}:'
-  return {
-      key.removeprefix(prefix): value
-      for key, value in arrays.items() if key.startswith(prefix)}

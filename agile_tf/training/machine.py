@@ -4,6 +4,7 @@ This module imports TensorFlow only when it is asked to, so that programs can
 read their flags before that.
 """
 
+import atexit
 from collections.abc import Iterator
 import contextlib
 import faulthandler
@@ -86,7 +87,7 @@ def import_tensorflow() -> Any:
 def keep_programs(threads: int) -> None:
   """Lets XLA keep the programs that it compiles for the CPU, for a month.
 
-  It has an effect only before TensorFlow is imported, and none where
+  This has an effect only before TensorFlow is imported, and none where
   TF_XLA_FLAGS names a directory already or nothing can be written.
   """
   options = os.environ.get('TF_XLA_FLAGS', '')
@@ -100,16 +101,33 @@ def keep_programs(threads: int) -> None:
   folder = os.path.join(root, hashlib.sha256(key.encode()).hexdigest()[:16])
   with contextlib.suppress(OSError):
     os.makedirs(folder, mode=0o700, exist_ok=True)
-    for path in glob.glob(f'{glob.escape(root)}/*/*.pb'):
-      # A power failure can leave empty ones, which XLA refuses.
-      if (not os.path.getsize(path) or
-          time.time() - os.path.getmtime(path) > _KEPT_SECONDS):
-        os.remove(path)
+    _check_programs(root)
+    atexit.register(_check_programs, root)
     with tempfile.TemporaryFile(dir=folder) as file:
       file.write(bytes(2**20))
     os.environ['TF_XLA_FLAGS'] = (
         f"{options} --tf_xla_persistent_cache_directory='{folder}' "
         '--tf_xla_persistent_cache_device_types=CPU').strip()
+
+
+def _check_programs(root: str) -> None:
+  """Removes old and damaged programs, and writes the SHA-256 of new ones.
+
+  XLA would stop at some damaged ones, at each start, and run others.
+  """
+  for path in glob.glob(f'{glob.escape(root)}/*/*.pb'):
+    with contextlib.suppress(OSError):  # Another process removes it too.
+      with open(path, 'rb') as file:
+        digest = hashlib.file_digest(file, 'sha256').hexdigest()
+      with open(f'{path}.sha256', 'a+', encoding='utf-8') as file:
+        file.seek(0)
+        known = file.read()
+        if not known:
+          file.write(digest)
+      if (known not in ('', digest) or not os.path.getsize(path) or
+          time.time() - os.path.getmtime(path) > _KEPT_SECONDS):
+        os.remove(path)
+        os.remove(f'{path}.sha256')
 
 
 def _processor() -> str:
@@ -169,11 +187,7 @@ def select(devices: str) -> Selection:
 
 
 def prepare(config: config_lib.Config) -> Machine:
-  """Sets TensorFlow up for this machine and returns what it will use.
-
-  TensorFlow reserves the memory of GPUs as needed, and multiplies in float32 as
-  on a CPU, not in TensorFloat-32. These settings cannot be changed once
-  TensorFlow has begun to compute.
+  """Sets TensorFlow up for this machine, before it begins to compute.
 
   Raises:
     ConfigError: if --devices names a device that does not exist.
@@ -187,6 +201,7 @@ def prepare(config: config_lib.Config) -> Machine:
   selection = select(config.devices)
   there = tf.config.list_physical_devices('GPU')
   gpus = [there[i] for i in selection.gpus]
+  # Float32 is then multiplied as on a CPU.
   tf.config.experimental.enable_tensor_float_32_execution(False)
   try:
     tf.config.set_visible_devices(gpus, 'GPU')

@@ -17,7 +17,8 @@ import numpy as np
 from tensorboard.plugins.hparams import summary_v2 as hparams
 import tensorflow as tf
 
-from agile_tf.training import progress as progress_lib
+from agile_tf import metrics_csv
+from agile_tf.training import progress
 from gridlu import files
 from gridlu import program
 
@@ -57,6 +58,12 @@ _CHECKER_TAGS = {
     'false_negatives': 'checker_reward/false_negatives',
 }
 
+# Below this share of the maximum entropy, a policy hardly explores.
+_COLLAPSED = 0.01
+# A discriminator that accepts (or rejects) more than this share of both the
+# goals and the negatives makes the same decision for every state.
+_SAME = 0.99
+
 
 class Tally:
   """Weighted means of the values that workers report between two rows."""
@@ -85,12 +92,10 @@ class Tally:
     return means
 
   def state(self) -> dict[str, dict[str, float]]:
-    """Returns the sums so far, for a checkpoint."""
     with self._lock:
       return {'sums': dict(self._sums), 'weights': dict(self._weights)}
 
   def load(self, state: dict[str, dict[str, float]]) -> None:
-    """Restores what `state` returned."""
     with self._lock:
       self._sums = dict(state['sums'])
       self._weights = dict(state['weights'])
@@ -115,7 +120,6 @@ class Totals:
       return dict(self._counts)
 
   def load(self, state: dict[str, int]) -> None:
-    """Restores what `state` returned."""
     with self._lock:
       self._counts.update(state)
 
@@ -133,6 +137,27 @@ def decision_errors(decisions: np.ndarray, truth: np.ndarray
       'false_positives': float(np.mean(decisions & ~truth)),
       'false_negatives': float(np.mean(~decisions & truth)),
   }
+
+
+def warnings(row: Mapping[str, Any], num_actions: int) -> dict[str, str]:
+  """Returns warnings about suspicious metrics by kind, such as 'entropy'."""
+  found = {}
+  if row.get('entropy', np.inf) < _COLLAPSED * np.log(num_actions):
+    found['entropy'] = (
+        f"The policy's entropy is {row['entropy']:.2g}, and its maximum "
+        f'{np.log(num_actions):.2g}: the policy hardly explores any more. A '
+        'larger --entropy_weight keeps it exploring.')
+  goals = row.get('goals_accepted', np.nan)
+  negatives = row.get('negatives_rejected', np.nan)
+  if goals > _SAME and negatives < 1 - _SAME:
+    found['discriminator'] = (
+        'The discriminator accepts every state as a goal state. If this lasts, '
+        'update it more often (a smaller --steps_per_discriminator_update).')
+  elif goals < 1 - _SAME and negatives > _SAME:
+    found['discriminator'] = (
+        'The discriminator accepts no state as a goal state. If this lasts, '
+        'use a smaller --anticipated_negative_rate.')
+  return found
 
 
 class Writer:
@@ -153,10 +178,35 @@ class Writer:
     """
     self._tags = _TAGS | (_CHECKER_TAGS if checked else {})
     self._path = os.path.join(run_dir, 'metrics.csv')
+    there = self._read()
     try:
-      there = self._read()
-      rows = [row for row in there if int(row['steps']) <= steps]
-    except (KeyError, TypeError, ValueError, csv.Error) as error:
+      if there and not steps:
+        self._keep_old(there[-1]['steps'])
+      with files.replacing(self._path) as file:
+        writer = csv.DictWriter(file, COLUMNS)
+        writer.writeheader()
+        writer.writerows(row for row in there if int(row['steps']) <= steps)
+      self._file = open(self._path, 'a', newline='', encoding='utf-8')
+    except OSError as error:
+      raise self._unwritable(error) from error
+    self._csv = csv.DictWriter(self._file, COLUMNS)
+    self._summaries = tf.summary.create_file_writer(run_dir)
+    self._warned = False
+    self._progress = progress.Progress(steps, total_steps)
+
+  def _read(self) -> list[dict[str, str]]:
+    """Returns the rows that are there."""
+    try:
+      rows = metrics_csv.read(self._path)
+      for row in rows:
+        int(row['steps'])
+        if strange := row.keys() - set(COLUMNS):
+          raise ValueError('it has values in columns that no run writes: '
+                           f'{", ".join(sorted(strange))}')
+      return rows
+    except FileNotFoundError:
+      return []
+    except ValueError as error:
       raise program.UserError(
           f'{self._path} is not what a run writes ({error}); move it away, and '
           'the run will begin a new one.') from error
@@ -164,20 +214,6 @@ class Writer:
       raise program.UserError(
           f'{self._path} cannot be read: {error}. It was not changed. Remove '
           'the cause and try again.') from error
-    try:
-      if there and not steps:
-        self._keep_old(there[-1]['steps'])
-      with files.replacing(self._path) as file:
-        writer = csv.DictWriter(file, COLUMNS)
-        writer.writeheader()
-        writer.writerows(rows)
-      self._file = open(self._path, 'a', newline='', encoding='utf-8')
-    except OSError as error:
-      raise self._unwritable(error) from error
-    self._csv = csv.DictWriter(self._file, COLUMNS)
-    self._summaries = tf.summary.create_file_writer(run_dir)
-    self._warned = False
-    self._progress = progress_lib.Progress(steps, total_steps)
 
   def _keep_old(self, steps: str) -> None:
     """Renames the file of a run that has no checkpoint to resume from."""
@@ -189,20 +225,6 @@ class Writer:
         'Its rows up to step %s are now in %s. If its checkpoints have been '
         'moved, stop the run, put them back and rename the file again.', steps,
         old)
-
-  def _read(self) -> list[dict[str, str]]:
-    try:
-      with open(self._path, newline='', encoding='utf-8') as file:
-        # A row without an end of line was not written completely.
-        lines = [line for line in file if line.endswith('\n')]
-    except FileNotFoundError:
-      return []
-    rows = list(csv.DictReader(lines))
-    strange = set().union(*rows) - set(COLUMNS)
-    if strange:
-      raise ValueError('it has values in columns that no run writes: '
-                       f'{", ".join(sorted(map(str, strange)))}')
-    return rows
 
   def _unwritable(self, error: OSError) -> program.UserError:
     return program.UserError(
@@ -243,10 +265,7 @@ class Writer:
       tf.summary.text(name, markdown, step=0)
 
   def settings(self, name: str, values: Mapping[str, Any]) -> None:
-    """Writes a run's settings to TensorBoard, whose table compares runs.
-
-    Runs of equal names share a row of it.
-    """
+    """Writes settings to TensorBoard's table, where runs are rows by name."""
     with self._tensorboard():
       hparams.hparams(dict(values), trial_id=name)
 

@@ -21,7 +21,7 @@ _CHANNELS = 64
 class Need(NamedTuple):
   """The memory that one part of a run needs."""
   what: str
-  size: int  # In bytes.
+  size: int  # Bytes.
   flags: tuple[str, ...]  # The settings that determine it.
 
 
@@ -29,11 +29,7 @@ def needs(config: config_lib.Config, world: worlds.World,
           num_candidates: int, goal_examples: bool) -> list[Need]:
   """Returns the memory that each part of a run needs.
 
-  Args:
-    config: The run's settings.
-    world: The run's world.
-    num_candidates: The pairs that one update of D draws from B.
-    goal_examples: Whether the run needs goal examples.
+  `num_candidates` pairs are drawn from B for one update of D.
   """
   slots = len(world.grammar.slots)
   pair = _FLOAT * slots + math.prod(world.observation_shape)
@@ -75,18 +71,10 @@ def needs(config: config_lib.Config, world: worlds.World,
 
 def check(config: config_lib.Config, world: worlds.World,
           num_candidates: int, goal_examples: bool, available: int) -> None:
-  """Checks that there is enough memory for a run.
-
-  Args:
-    config: The run's settings.
-    world: The run's world.
-    num_candidates: The pairs that one update of D draws from B.
-    goal_examples: Whether the run needs goal examples.
-    available: The available memory, in bytes.
+  """Checks that a run needs no more than the available memory, in bytes.
 
   Raises:
-    ConfigError: if the run needs more. The message names the largest part, in
-      bytes, and the settings that determine it.
+    ConfigError: if it does. The message names the largest part.
   """
   parts = needs(config, world, num_candidates, goal_examples)
   total = sum(part.size for part in parts)

@@ -14,7 +14,7 @@ from typing import Any
 
 from absl import logging
 
-from agile_tf.training import schedule as schedule_lib
+from agile_tf.training import threads
 
 # Wrappers such as timeout(1) send a signal to the process and to its group, so
 # that it arrives twice. Within this time, it counts as the same signal.
@@ -22,19 +22,18 @@ _SAME_SIGNAL_SECONDS = 1.0
 
 
 class Signals:
-  """Handles the signals from its creation until `restore`.
+  """Handles the signals in a `with` block: they raise KeyboardInterrupt.
 
   Attributes:
-    schedule: What a signal stops. While it is None, a signal raises
-      KeyboardInterrupt in the main thread.
     compiling: Whether the run compiles its programs, which it must end first.
-    stopped: Whether a signal has arrived.
   """
 
   def __init__(self):
-    self.schedule: schedule_lib.Schedule | None = None
     self.compiling = False
-    self.stopped = False
+    self._schedule: threads.Schedule | None = None
+    self._stopped = False
+
+  def __enter__(self) -> 'Signals':
     numbers = [signal.SIGINT, signal.SIGTERM]
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup ignores it.
       numbers.append(signal.SIGHUP)
@@ -46,6 +45,21 @@ class Signals:
     threading.Thread(
         target=self._listen, args=(reader,), name='signals', daemon=True
         ).start()
+    return self
+
+  def __exit__(self, *_: object) -> None:
+    if self._stopped:  # The signal's second copy must not disturb the exit.
+      return
+    for number, handler in self._handlers.items():
+      signal.signal(number, handler)
+    signal.set_wakeup_fd(self._wakeup)
+    self._writer.close()  # Ends the thread.
+
+  def stop_instead(self, schedule: threads.Schedule) -> None:
+    """Lets signals stop a schedule instead, from now on."""
+    self._schedule = schedule
+    if self._stopped:  # Python has swallowed the exception.
+      raise KeyboardInterrupt
 
   def _listen(self, reader: socket.socket) -> None:
     """Logs the first signal and ends the process at the second."""
@@ -62,7 +76,7 @@ class Signals:
           os._exit(128 + number[0])
 
   def _answer(self, number: int) -> None:
-    schedule, what = self.schedule, 'stopping before the run begins'
+    schedule, what = self._schedule, 'stopping before the run begins'
     if schedule is not None:
       schedule.stop()
       what = 'saving and stopping'
@@ -73,18 +87,9 @@ class Signals:
 
   def _stop(self, *_: Any) -> None:
     """Stops the run, from the main thread."""
-    if self.stopped:
+    if self._stopped:
       return
-    self.stopped = True
-    if self.schedule is None:
+    self._stopped = True
+    if self._schedule is None:
       raise KeyboardInterrupt
-    self.schedule.stop()
-
-  def restore(self) -> None:
-    """Restores the previous handlers."""
-    if self.stopped:  # The signal's second copy must not disturb the exit.
-      return
-    for number, handler in self._handlers.items():
-      signal.signal(number, handler)
-    signal.set_wakeup_fd(self._wakeup)
-    self._writer.close()  # Ends the thread.
+    self._schedule.stop()

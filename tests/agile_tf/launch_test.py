@@ -193,7 +193,7 @@ class LaunchTest(parameterized.TestCase):
     with mock.patch.object(
         run_lib.time, 'monotonic', side_effect=lambda: seconds[0]):
       trainer = trainer_lib.Trainer(building.Builder(config))
-      run = run_lib.Run(building.Builder(config), trainer, lambda: None)
+      run = run_lib.RunFiles(building.Builder(config), trainer, lambda: None)
       self.addCleanup(run.close)
       with (mock.patch.object(trainer, 'row') as row,
             mock.patch.object(run_lib.logging, 'warning') as warning):
@@ -221,7 +221,7 @@ class LaunchTest(parameterized.TestCase):
         run_lib.time, 'monotonic', side_effect=lambda: seconds[0]),
           mock.patch.object(run_lib, '_IMAGE_MINUTES', 1.0)):
       trainer = trainer_lib.Trainer(building.Builder(config))
-      run = run_lib.Run(building.Builder(config), trainer, lambda: None)
+      run = run_lib.RunFiles(building.Builder(config), trainer, lambda: None)
       self.addCleanup(run.close)
       episodes = iter([None, None] + ['an episode'] * 1000)
       save = run.save
@@ -247,7 +247,7 @@ class LaunchTest(parameterized.TestCase):
     config = tiny.config(run_dir=self.create_tempdir().full_path,
                          steps_per_discriminator_update=100)
     trainer = trainer_lib.Trainer(building.Builder(config))
-    run = run_lib.Run(building.Builder(config), trainer, lambda: None)
+    run = run_lib.RunFiles(building.Builder(config), trainer, lambda: None)
     self.addCleanup(run.close)
     while trainer.schedule.steps < 20:  # There is a row every 16.
       trainer.schedule.begin('policy')
@@ -257,7 +257,7 @@ class LaunchTest(parameterized.TestCase):
     steps = trainer.schedule.steps
     self.assertEqual(int(row['steps']), steps)
     resumed = trainer_lib.Trainer(building.Builder(config))
-    other = run_lib.Run(building.Builder(config), resumed, lambda: None)
+    other = run_lib.RunFiles(building.Builder(config), resumed, lambda: None)
     self.addCleanup(other.close)
     self.assertEqual(resumed.schedule.steps, steps)
     other.tick()
@@ -309,7 +309,7 @@ class LaunchTest(parameterized.TestCase):
                            discriminator_head_start=4)
     config = builder.config
     trainer = trainer_lib.Trainer(builder)
-    run = run_lib.Run(builder, trainer, lambda: None)
+    run = run_lib.RunFiles(builder, trainer, lambda: None)
     self.addCleanup(run.close)
     for count in range(1, 4):
       self.assertFalse(trainer.schedule.may('policy'))
@@ -345,7 +345,7 @@ class LaunchTest(parameterized.TestCase):
   def test_nothing_is_saved_once_a_worker_has_failed(self):
     config = tiny.config(run_dir=self.create_tempdir().full_path)
     trainer = trainer_lib.Trainer(building.Builder(config))
-    run = run_lib.Run(building.Builder(config), trainer, lambda: None)
+    run = run_lib.RunFiles(building.Builder(config), trainer, lambda: None)
     self.addCleanup(run.close)
     trainer.schedule.begin('policy')
     trainer.schedule.abandon(RuntimeError('injected'))
@@ -355,7 +355,7 @@ class LaunchTest(parameterized.TestCase):
   def test_what_is_not_finite_is_not_saved(self):
     config = tiny.config(run_dir=self.create_tempdir().full_path)
     trainer = trainer_lib.Trainer(building.Builder(config))
-    run = run_lib.Run(building.Builder(config), trainer, lambda: None)
+    run = run_lib.RunFiles(building.Builder(config), trainer, lambda: None)
     self.addCleanup(run.close)
     state = trainer.policy.state()
     name = trainer.policy.layout.names[0]

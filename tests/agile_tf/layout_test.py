@@ -17,11 +17,12 @@ _FOLDER = os.path.dirname(agile_tf.__file__)
 # programs at the top may import all of them.
 _MAY_IMPORT = {
     'agent': set(),
-    'training': {'agent', 'config'},
+    'training': {'agent', 'config', 'metrics_csv'},
     'evaluation': {'training', 'agent', 'config'},
     'recipe': {'training', 'agent', 'config'},
-    'reproduction': {'config'},
+    'reproduction': {'config', 'metrics_csv'},
     'config': set(),
+    'metrics_csv': set(),
     'presets': set(),
 }
 _PROGRAMS = {

@@ -1,6 +1,5 @@
 """A run that is small enough for a test."""
 
-import csv
 import dataclasses
 import os
 import tempfile
@@ -10,6 +9,7 @@ from absl import flags as absl_flags
 from absl.testing import absltest
 
 from agile_tf import config as config_lib
+from agile_tf import metrics_csv
 from agile_tf import presets
 from agile_tf.recipe import builder as builder_lib
 from agile_tf.recipe import settings
@@ -87,8 +87,7 @@ def save_for(test_class: type[absltest.TestCase], **changes) -> str:
 
 def rows(run_dir: str) -> list[dict[str, str]]:
   """Returns the rows of a run's metrics.csv."""
-  with open(os.path.join(run_dir, 'metrics.csv'), encoding='utf-8') as file:
-    return list(csv.DictReader(file))
+  return metrics_csv.read(os.path.join(run_dir, 'metrics.csv'))
 
 
 def train_for(test_class: type[absltest.TestCase], **changes) -> str:

@@ -10,7 +10,6 @@ import tensorflow as tf
 
 from agile_tf import config as config_lib
 from agile_tf.training import machine
-from agile_tf.training import threads
 from agile_tf.training import trainer as trainer_lib
 from tests.agile_tf import tiny
 
@@ -21,7 +20,7 @@ _CPUS = ('/device:CPU:0', '/device:CPU:1')
 def _trained(devices, **changes):
   trainer = trainer_lib.Trainer(
       tiny.builder(**changes), devices=devices)
-  threads.drive(trainer, lambda: None)
+  trainer.drive(lambda: None)
   return trainer
 
 
@@ -54,7 +53,7 @@ class DevicesTest(absltest.TestCase):
     one = trainer_lib.Trainer(tiny.builder(
         policy_threads=2, steps=96, devices='CPU:0'))
     one.load(two.checkpoint())
-    threads.drive(one, lambda: None)
+    one.drive(lambda: None)
     self.assertGreaterEqual(one.schedule.steps, 96)
 
 

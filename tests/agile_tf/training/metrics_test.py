@@ -1,6 +1,5 @@
 """Tests for metrics: means, decisions and the rows of metrics.csv."""
 
-import csv
 import errno
 import os
 import threading
@@ -11,6 +10,7 @@ from absl.testing import parameterized
 import numpy as np
 import tensorflow as tf
 
+from agile_tf import metrics_csv
 from agile_tf.training import metrics
 from gridlu import program
 
@@ -80,6 +80,35 @@ class DecisionsTest(parameterized.TestCase):
     self.assertLen(actual, 3)
 
 
+class WarningsTest(parameterized.TestCase):
+
+  @parameterized.parameters(
+      (dict(entropy=1.5, goals_accepted=.9, negatives_rejected=.9), ()),
+      (dict(entropy=.015), ('entropy',)),
+      (dict(entropy=.017), ()),
+      (dict(goals_accepted=1., negatives_rejected=.0), ('discriminator',)),
+      (dict(goals_accepted=.0, negatives_rejected=1.), ('discriminator',)),
+      (dict(goals_accepted=.995, negatives_rejected=.005), ('discriminator',)),
+      (dict(goals_accepted=.98, negatives_rejected=.005), ()),
+      (dict(goals_accepted=.995, negatives_rejected=.02), ()),
+      (dict(goals_accepted=.005, negatives_rejected=.995), ('discriminator',)),
+      (dict(goals_accepted=.02, negatives_rejected=.995), ()),
+      (dict(goals_accepted=.005, negatives_rejected=.98), ()),
+      (dict(goals_accepted=1., negatives_rejected=1.), ()),
+      (dict(goals_accepted=0., negatives_rejected=0.), ()),
+      (dict(goals_accepted=1.), ()),
+      (dict(negatives_rejected=1.), ()),
+      (dict(), ()))
+  def test_warnings(self, row, kinds):
+    found = metrics.warnings(row, num_actions=5)
+    self.assertEqual(tuple(found), kinds)
+    for text in found.values():
+      accepts = 'accepts every state', '(a smaller --steps_per_discriminator'
+      self.assertEqual(
+          [part in text for part in accepts],
+          [row.get('goals_accepted', 0.0) > .5] * 2, text)
+
+
 class WriterTest(parameterized.TestCase):
 
   def setUp(self):
@@ -94,8 +123,7 @@ class WriterTest(parameterized.TestCase):
     writer.close()
 
   def _rows(self):
-    with open(self._path, newline='', encoding='utf-8') as file:
-      return list(csv.DictReader(file))
+    return metrics_csv.read(self._path)
 
   def _row(self, steps, **values):
     return {'steps': steps, 'seconds': steps / 8, 'episodes': 2 * steps,
@@ -143,8 +171,7 @@ class WriterTest(parameterized.TestCase):
       with self.assertLogs('absl', 'WARNING') as logs:
         self._write(0, self._row(100), self._row(200))
       self.assertIn('up to step 200 are now in', logs.output[0])
-      with open(f'{self._path}.{number}', newline='', encoding='utf-8') as file:
-        self.assertEqual(list(csv.DictReader(file)), before)
+      self.assertEqual(metrics_csv.read(f'{self._path}.{number}'), before)
     self._write(100)
     self.assertLen([name for name in os.listdir(self._dir)
                     if name.startswith('metrics.csv')], 3)
@@ -176,7 +203,7 @@ class WriterTest(parameterized.TestCase):
 
   @parameterized.parameters(
       ('steps,success\n16,0.5\n', 'no run writes: success'),
-      ('steps,success_rate\n16,0.5,7\n', 'no run writes: None'),
+      ('steps,success_rate\n16,0.5,7\n', 'more or fewer values'),
       ('steps,success_rate\nmany,0.5\n', 'many'),
       ('rate\n0.5\n', 'move it away'))
   def test_other_tables_are_refused_and_stay(self, text, problem):

@@ -15,7 +15,6 @@ from agile_tf.agent import numerics
 from agile_tf.agent import rollouts
 from agile_tf.agent import workers
 from agile_tf.training import checkpoints
-from agile_tf.training import threads
 from agile_tf.training import trainer as trainer_lib
 from gridlu import tasks
 from tests.agile_tf import tiny
@@ -28,7 +27,7 @@ def _no_tick():
 def _run(**changes) -> trainer_lib.Trainer:
   """A run in lockstep from its start to its end."""
   trainer = trainer_lib.Trainer(tiny.builder(**changes))
-  threads.drive(trainer, _no_tick)
+  trainer.drive(_no_tick)
   return trainer
 
 
@@ -51,7 +50,7 @@ class TrainingTest(parameterized.TestCase):
     saved = _saved(_run(reward_prediction=True, steps=32))
     resumed = trainer_lib.Trainer(tiny.builder(reward_prediction=True))
     resumed.load(saved)
-    threads.drive(resumed, _no_tick)
+    resumed.drive(_no_tick)
     end = _saved(resumed)
     self.assertEqual(end.values, self.end.values)
     self.assertEqual(end.arrays.keys(), self.end.arrays.keys())
@@ -59,8 +58,8 @@ class TrainingTest(parameterized.TestCase):
       np.testing.assert_array_equal(value, self.end.arrays[name], name)
     # The equality is not trivial: both networks have changed since.
     for group in ('policy', 'discriminator'):
-      before = checkpoints.group(saved.arrays, group)
-      after = checkpoints.group(end.arrays, group)
+      before = saved.group(group)
+      after = end.group(group)
       for name in before:
         self.assertTrue((before[name] != after[name]).any(), name)
 
@@ -242,15 +241,14 @@ class TrainingTest(parameterized.TestCase):
     row = trainer.row()
     self.assertIn('success_rate', row)
     self.assertNotIn('reward_model_accuracy', row)
-    self.assertFalse(checkpoints.group(
-        trainer.checkpoint().arrays, 'discriminator'))
+    self.assertFalse(trainer.checkpoint().group('discriminator'))
 
   def test_a_frozen_reward_model_stays_as_it_is(self):
-    arrays = checkpoints.group(self.end.arrays, 'discriminator')
+    arrays = self.end.group('discriminator')
     trainer = trainer_lib.Trainer(tiny.builder(
         reward='frozen', reward_model='elsewhere', steps=16), self.end)
-    threads.drive(trainer, _no_tick)
-    frozen = checkpoints.group(trainer.checkpoint().arrays, 'discriminator')
+    trainer.drive(_no_tick)
+    frozen = trainer.checkpoint().group('discriminator')
     for name in ('discriminator/logit/w',
                  'discriminator/features/film_nmn/gamma'):
       np.testing.assert_array_equal(frozen[name], arrays[name])
@@ -275,7 +273,7 @@ class TrainingTest(parameterized.TestCase):
     counts = [p.experimental_get_tracing_count() for p in programs]
     self.assertGreaterEqual(sum(count > 0 for count in counts), 6)
     trainer.schedule._total_steps = 120  # pylint: disable=protected-access
-    threads.drive(trainer, _no_tick)
+    trainer.drive(_no_tick)
     self.assertEqual(
         [p.experimental_get_tracing_count() for p in programs], counts)
 
@@ -384,7 +382,7 @@ class TrainingTest(parameterized.TestCase):
         trainer = trainer_lib.Trainer(tiny.builder(
             world='arrangements', instructions='Snake', rollout_length=4,
             episode_length=6, reward_prediction=True, all_workers_write=True))
-        threads.drive(trainer, _no_tick)
+        trainer.drive(_no_tick)
         row = trainer.row()
       self.assertEqual(row['success_rate'], verdict)
       self.assertEqual(row['true_reward'], verdict)
