@@ -149,41 +149,29 @@ class Machine(NamedTuple):
   devices: tuple[str, ...] = ('',)
 
 
-class Selection(NamedTuple):
-  """The devices that --devices selects."""
-  gpus: tuple[int, ...]  # Their numbers, the first first; empty: the CPU.
-  cpus: int = 1  # Logical CPU devices, which share the cores.
-
-
-def select(devices: str) -> Selection:
-  """Returns the devices of this machine that --devices selects.
+def select(devices: str) -> tuple[int, ...]:
+  """Returns the numbers of the GPUs that --devices selects; () for the CPU.
 
   Raises:
-    ConfigError: if there is no such device.
+    ConfigError: if this machine does not have them.
   """
   there = len(import_tensorflow().config.list_physical_devices('GPU'))
-  if devices == 'auto':
-    return Selection(tuple(range(there)))
-  names = [name.strip() for name in devices.split(',')]
-  matches = [re.fullmatch(r'(GPU|CPU):(\d{1,4})', name) for name in names]
-  numbers = [int(match[2]) for match in matches if match]
-  on_gpus = names[0].startswith('GPU')
-  missing = [f'GPU:{i}' for i in numbers if i >= there]
+  if devices in ('auto', 'CPU:0'):
+    return tuple(range(there)) if devices == 'auto' else ()
+  matches = [re.fullmatch(r'GPU:(\d{1,4})', name.strip())
+             for name in devices.split(',')]
+  numbers = tuple(int(match[1]) for match in matches if match)
   problem = ''
-  if not all(matches):
-    problem = 'expected "auto" or a list such as GPU:0,GPU:1'
-  elif len({name[:3] for name in names}) > 1 or len(set(numbers)) < len(names):
-    problem = 'expected GPUs alone or CPUs alone, each once'
-  elif on_gpus and missing:
+  if len(set(numbers)) < len(matches):
+    problem = ('expected "auto", CPU:0, or a list of GPUs such as GPU:0,GPU:1, '
+               'each once')
+  elif missing := [f'GPU:{i}' for i in numbers if i >= there]:
     problem = (f'this machine has no {" and no ".join(missing)}. TensorFlow '
                f'finds {there} GPUs here. Choose among them, or use '
                '--devices=auto')
-  elif not on_gpus and sorted(numbers) != list(range(len(numbers))):
-    problem = ('expected CPU:0, CPU:1 and so on without a gap. They share the '
-               'cores of this machine')
   if problem:
     raise config_lib.ConfigError(f'--devices={devices}: {problem}.')
-  return Selection(tuple(numbers)) if on_gpus else Selection((), len(numbers))
+  return numbers
 
 
 def prepare(config: config_lib.Config) -> Machine:
@@ -198,37 +186,27 @@ def prepare(config: config_lib.Config) -> Machine:
       for name in ('TF_NUM_INTRAOP_THREADS', 'TF_NUM_INTEROP_THREADS'))
   keep_programs(intra_op)
   tf = import_tensorflow()
-  selection = select(config.devices)
   there = tf.config.list_physical_devices('GPU')
-  gpus = [there[i] for i in selection.gpus]
+  gpus = [there[i] for i in select(config.devices)]
   # Float32 is then multiplied as on a CPU.
   tf.config.experimental.enable_tensor_float_32_execution(False)
   try:
     tf.config.set_visible_devices(gpus, 'GPU')
     for gpu in gpus:
       tf.config.experimental.set_memory_growth(gpu, True)
-    if selection.cpus > 1:
-      tf.config.set_logical_device_configuration(
-          tf.config.list_physical_devices('CPU')[0],
-          [tf.config.LogicalDeviceConfiguration()] * selection.cpus)
     tf.config.threading.set_intra_op_parallelism_threads(intra_op)
     tf.config.threading.set_inter_op_parallelism_threads(inter_op)
   except RuntimeError:
     logging.warning(
         'TensorFlow has already begun to compute. The settings of its threads '
         'and devices cannot be changed any more.')
-  if gpus:
-    details = tf.config.experimental.get_device_details
-    return Machine(' and '.join(
-        f'GPU {gpu.name} ({details(gpu).get("device_name", "unknown")})'
-        for gpu in gpus), len(gpus), _names('GPU', len(gpus)))
-  description = f'{cores()} CPU cores'
-  if selection.cpus > 1:
-    description += f' as {selection.cpus} devices'
-  return Machine(description, cores(), _names('CPU', selection.cpus))
-
-
-def _names(kind: str, count: int) -> tuple[str, ...]:
-  if count == 1:
-    return ('',)
-  return tuple(f'/device:{kind}:{i}' for i in range(count))
+  if not gpus:
+    return Machine(f'{cores()} CPU cores', cores())
+  details = tf.config.experimental.get_device_details
+  description = ' and '.join(
+      f'GPU {gpu.name} ({details(gpu).get("device_name", "unknown")})'
+      for gpu in gpus)
+  if len(gpus) == 1:
+    return Machine(description, 1)
+  return Machine(description, len(gpus), tuple(
+      f'/device:GPU:{i}' for i in range(len(gpus))))

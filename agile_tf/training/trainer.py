@@ -12,7 +12,6 @@ import tensorflow as tf
 from agile_tf import config as config_lib
 from agile_tf.agent import numerics
 from agile_tf.agent import rollouts
-from agile_tf.agent import worlds
 from agile_tf.training import building
 from agile_tf.training import checkpoints
 from agile_tf.training import metrics

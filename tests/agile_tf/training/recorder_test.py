@@ -10,7 +10,6 @@ from PIL import Image
 from agile_tf.agent import rollouts
 from agile_tf.training import recorder
 
-
 _GREEN = (0, 160, 0)
 _TEXT = ("NorthFrom(Color('green', Shape('triangle', SCENE)), "
          "Color('blue', Shape('triangle', SCENE)))")
