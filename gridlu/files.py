@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 import contextlib
+import csv
 import glob
 import json
 import os
@@ -89,3 +90,17 @@ def parse_json(text: str | bytes) -> Any:
     return json.loads(text)
   except RecursionError:
     raise ValueError('it is nested too deeply') from None
+
+
+def read_rows(path: str) -> list[dict[str, str]]:
+  """Returns the rows of a CSV file by column, without an incomplete last one.
+
+  Raises:
+    OSError or ValueError: it cannot be read, or is not CSV.
+  """
+  with open(path, encoding='utf-8', newline='') as file:
+    try:
+      return list(csv.DictReader(
+          line for line in file if line.endswith('\n')))
+    except csv.Error as error:
+      raise ValueError(str(error)) from error

@@ -1,11 +1,11 @@
 """Reads and averages the curves of runs, from `metrics.csv`."""
 
+import csv
 import os
 from typing import NamedTuple
 
 import numpy as np
 
-from agile_tf import metrics_csv
 from gridlu import program
 
 # The columns of a metrics.csv by name, each float64 [rows].
@@ -31,15 +31,20 @@ def read(path: str) -> Curve:
   if os.path.isdir(path):
     path = os.path.join(path, 'metrics.csv')
   try:
-    rows = metrics_csv.read(path)
+    with open(path, encoding='utf-8', newline='') as file:
+      reader = csv.DictReader(line for line in file if line.endswith('\n'))
+      rows = list(reader)
+      names = reader.fieldnames or []
+    if 'steps' not in names:
+      raise ValueError('its first line does not name a column "steps"')
     return {
         name: np.array([float(row[name] or 'nan') for row in rows], float)
-        for name in (rows[0] if rows else ['steps'])}
+        for name in names}
   except FileNotFoundError as error:
     raise CurveError(
         f'There is no {path}: expected the metrics.csv of a run, or its '
         'directory.') from error
-  except (OSError, ValueError) as error:
+  except (OSError, ValueError, TypeError, csv.Error) as error:
     raise CurveError(
         f'{path} cannot be read ({error}): expected the metrics.csv of a '
         'run.') from error

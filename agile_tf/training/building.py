@@ -49,31 +49,29 @@ def make_world(config: config_lib.Config, held_out: bool = False,
     WorldError: if there is no such world.
     ConfigError: if its settings contradict it, or leave no instruction.
   """
-  if config.world not in tasks.TASKS:
-    default = config_lib.Config()
-    for name in config_lib.of_gridlu():
-      if getattr(config, name) != getattr(default, name):
-        raise config_lib.ConfigError(
-            f'--{name}={getattr(config, name)} is a setting of GridLU, but '
-            f'--world={config.world} is another world. Remove this flag, and '
-            'configure the world in the function that makes it.')
-    if held_out or only:
+  if config.world in tasks.TASKS:
+    known, instructions = _instructions(config, held_out)
+    return worlds.gridlu_world(
+        config.world, matching(only, instructions),
+        board.PHYSICS[config.physics], config.episode_length, config.truncate,
+        known, draw, config.solved_starts)
+  default = config_lib.Config()
+  for name in config_lib.of_gridlu():
+    if getattr(config, name) != getattr(default, name):
       raise config_lib.ConfigError(
-          f'--world={config.world} is not GridLU: only the instructions of '
-          'GridLU can be selected.')
-    return worlds.load(config.world)
-  known, instructions = _sides(config, held_out)
-  return worlds.gridlu_world(
-      config.world, matching(only, instructions),
-      board.PHYSICS[config.physics],
-      config.episode_length, config.truncate, known, draw, config.solved_starts)
+          f'--{name}={getattr(config, name)} is a setting of GridLU, but '
+          f'--world={config.world} is another world. Remove this flag, and '
+          'configure the world in the function that makes it.')
+  if held_out or only:
+    raise config_lib.ConfigError(
+        f'--world={config.world} is not GridLU: only the instructions of '
+        'GridLU can be selected.')
+  return worlds.load(config.world)
 
 
-_Instructions = tuple[language.Instruction, ...]
-
-
-def _sides(config: config_lib.Config, held_out: bool = False
-          ) -> tuple[_Instructions, _Instructions]:
+def _instructions(config: config_lib.Config, held_out: bool = False
+                 ) -> tuple[tuple[language.Instruction, ...],
+                            tuple[language.Instruction, ...]]:
   """Returns all instructions of a GridLU run, and one side of their split."""
   known = matching(
       config.instructions, tasks.find(config.world).instructions())
@@ -105,13 +103,12 @@ def matching(pattern: str, instructions: tuple[language.Instruction, ...]
     raise config_lib.ConfigError(
         f'--instructions={pattern} is not a regular expression: {error}.'
         ) from error
-  matching = tuple(
-      instruction for instruction in instructions if found(str(instruction)))
-  if not matching:
+  chosen = tuple(each for each in instructions if found(str(each)))
+  if not chosen:
     raise config_lib.ConfigError(
         f'--instructions={pattern} matches none of the {len(instructions)} '
         f'instructions. One of them is {instructions[0]}.')
-  return matching
+  return chosen
 
 
 def make_goal_examples(config: config_lib.Config, world: worlds.World,
@@ -147,8 +144,7 @@ def make_goal_examples(config: config_lib.Config, world: worlds.World,
 def _of_this_run(config: config_lib.Config, dataset: goal_dataset.GoalDataset
                 ) -> goal_dataset.GoalDataset:
   """Returns the goal examples whose instructions the run trains on."""
-  _, instructions = _sides(config)
-  texts = set(map(str, instructions))
+  texts = set(map(str, _instructions(config)[1]))
   try:
     belongs = np.array([
         str(language.parse(text)) in texts for text in dataset.instructions])
@@ -185,13 +181,7 @@ def make_networks(config: config_lib.Config, world: worlds.World,
 
 def check_tokens(checkpoint: checkpoints.Checkpoint,
                  world: worlds.World) -> None:
-  """Checks that a checkpoint's networks know the tokens of a world.
-
-  The parameters do not depend on where a token may be in an instruction.
-
-  Raises:
-    CheckpointError: if the tokens differ.
-  """
+  """Raises CheckpointError unless a checkpoint has the tokens of a world."""
   there, here = checkpoint.values.get('tokens'), list(world.grammar.tokens)
   if there != here:
     raise checkpoints.CheckpointError(
@@ -201,12 +191,10 @@ def check_tokens(checkpoint: checkpoints.Checkpoint,
 
 def parameters(checkpoint: checkpoints.Checkpoint,
                network: functional.Network, group: str) -> np.ndarray:
-  """Returns a network's parameters from a checkpoint, float32 [P].
-
-  `group` is 'policy' or 'discriminator'.
+  """Returns the 'policy' or 'discriminator' of a checkpoint, float32 [P].
 
   Raises:
-    CheckpointError: if the checkpoint does not have them.
+    CheckpointError: if the checkpoint does not have the network's parameters.
   """
   arrays = checkpoint.group(group)
   missing = sorted(set(network.layout.names) - set(arrays))
@@ -224,10 +212,7 @@ def parameters(checkpoint: checkpoints.Checkpoint,
 
 
 def steps_per_discriminator_update(config: config_lib.Config) -> int:
-  """Returns the policy steps for each iteration of the discriminator's worker.
-
-  0 means that threads run free.
-  """
+  """Returns the ratio of a run's schedule; 0 lets threads run free."""
   if not config.trains_discriminator:
     return 0
   if config.steps_per_discriminator_update or config.policy_threads > 1:

@@ -1,7 +1,7 @@
 """Metrics as rows of named values: in `metrics.csv`, TensorBoard and terminal.
 
-`Tally` and `Totals` collect what workers report, from any thread. `Writer`
-writes rows, from one thread.
+A `Tally` collects what workers report, from any thread. A `Writer` writes rows,
+from one thread.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,7 +17,6 @@ import numpy as np
 from tensorboard.plugins.hparams import summary_v2 as hparams
 import tensorflow as tf
 
-from agile_tf import metrics_csv
 from agile_tf.training import progress
 from gridlu import files
 from gridlu import program
@@ -66,12 +65,13 @@ _SAME = 0.99
 
 
 class Tally:
-  """Weighted means of the values that workers report between two rows."""
+  """Weighted means of values since the last row, and counts of the run."""
 
-  def __init__(self):
+  def __init__(self, *counted: str):
     self._lock = threading.Lock()
     self._sums: dict[str, float] = {}
     self._weights: dict[str, float] = {}
+    self._counts = dict.fromkeys(counted, 0)
 
   def add(self, values: Mapping[str, float], weight: float = 1.0) -> None:
     """Adds values, each with this weight in its mean."""
@@ -82,6 +82,12 @@ class Tally:
         self._sums[name] = self._sums.get(name, 0.0) + weight * value
         self._weights[name] = self._weights.get(name, 0.0) + weight
 
+  def count(self, **counts: int) -> None:
+    """Increases counts by name."""
+    with self._lock:
+      for name, count in counts.items():
+        self._counts[name] += count
+
   def take(self) -> dict[str, float]:
     """Returns the weighted means and resets them."""
     with self._lock:
@@ -91,37 +97,24 @@ class Tally:
       self._sums, self._weights = {}, {}
     return means
 
-  def state(self) -> dict[str, dict[str, float]]:
-    with self._lock:
-      return {'sums': dict(self._sums), 'weights': dict(self._weights)}
-
-  def load(self, state: dict[str, dict[str, float]]) -> None:
-    with self._lock:
-      self._sums = dict(state['sums'])
-      self._weights = dict(state['weights'])
-
-
-class Totals:
-  """Counts since the start of the run."""
-
-  def __init__(self, *names: str):
-    self._lock = threading.Lock()
-    self._counts = dict.fromkeys(names, 0)
-
-  def add(self, **counts: int) -> None:
-    """Increases counts by name."""
-    with self._lock:
-      for name, count in counts.items():
-        self._counts[name] += count
-
-  def state(self) -> dict[str, int]:
-    """Returns the counts by name."""
+  @property
+  def counts(self) -> dict[str, int]:
+    """The counts since the start of the run."""
     with self._lock:
       return dict(self._counts)
 
-  def load(self, state: dict[str, int]) -> None:
+  def state(self) -> dict[str, dict[str, float]]:
+    """Returns the sums so far, for a checkpoint."""
     with self._lock:
-      self._counts.update(state)
+      return {'sums': dict(self._sums), 'weights': dict(self._weights)}
+
+  def load(self, state: dict[str, dict[str, float]], counts: dict[str, int]
+          ) -> None:
+    """Restores `state` and `counts`."""
+    with self._lock:
+      self._sums = dict(state['sums'])
+      self._weights = dict(state['weights'])
+      self._counts.update(counts)
 
 
 def decision_errors(decisions: np.ndarray, truth: np.ndarray
@@ -167,11 +160,8 @@ class Writer:
                checked: bool = False):
     """Opens a run's files, and removes rows that it will write again.
 
-    Args:
-      run_dir: The run's directory.
-      steps: The step at which the run begins or resumes.
-      total_steps: The step at which the run will end.
-      checked: Whether success comes from a checker, not from a ground truth.
+    The run begins or resumes at `steps`. If it is `checked`, success comes from
+    a checker, not from a ground truth.
 
     Raises:
       UserError: if metrics.csv cannot be read or written.
@@ -197,16 +187,16 @@ class Writer:
   def _read(self) -> list[dict[str, str]]:
     """Returns the rows that are there."""
     try:
-      rows = metrics_csv.read(self._path)
+      rows = files.read_rows(self._path)
       for row in rows:
         int(row['steps'])
-        if strange := row.keys() - set(COLUMNS):
-          raise ValueError('it has values in columns that no run writes: '
-                           f'{", ".join(sorted(strange))}')
+      if strange := set().union(*rows) - set(COLUMNS):
+        raise ValueError('it has values in columns that no run writes: '
+                         f'{", ".join(sorted(map(str, strange)))}')
       return rows
     except FileNotFoundError:
       return []
-    except ValueError as error:
+    except (KeyError, TypeError, ValueError) as error:
       raise program.UserError(
           f'{self._path} is not what a run writes ({error}); move it away, and '
           'the run will begin a new one.') from error
@@ -273,19 +263,6 @@ class Writer:
     """Writes pictures, uint8 [N, H, W, 3], to TensorBoard, side by side."""
     with self._tensorboard():
       tf.summary.image(name, images, step=steps, max_outputs=len(images))
-
-  def animation(self, name: str, gif: bytes, size: tuple[int, int],
-                steps: int) -> None:
-    """Writes a GIF of this width and height to TensorBoard."""
-    # The same as tf.summary.image writes, with a GIF instead of a PNG.
-    width, height = map(str, size)
-    metadata = tf.compat.v1.SummaryMetadata(
-        plugin_data=tf.compat.v1.SummaryMetadata.PluginData(
-            plugin_name='images'))
-    with self._tensorboard():
-      tf.summary.write(
-          name, tf.constant([width.encode(), height.encode(), gif]),
-          step=steps, metadata=metadata)
 
   @contextlib.contextmanager
   def _tensorboard(self) -> Iterator[None]:

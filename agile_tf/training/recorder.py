@@ -1,14 +1,11 @@
 """Records episodes of a run and draws them for TensorBoard."""
 
-import io
 from typing import NamedTuple
 
 import numpy as np
-from PIL import Image
 
 from agile_tf.agent import rollouts
 from gridlu import archives
-from gridlu import recording
 from gridlu import rendering
 
 # A longer episode is recorded in parts: an endless one would fill the memory.
@@ -88,30 +85,12 @@ class Recorder:
     self._finished = None
 
 
-def _framed(images: np.ndarray, decisions: np.ndarray) -> np.ndarray:
-  """Returns images, [n + 1, H, W, 3], framed in green where a goal is decided.
-
-  Other frames are white. The first image has no decision; they are bool [n].
-  """
-  count, height, width, _ = images.shape
-  framed = np.full(
-      [count, height + 2 * _FRAME, width + 2 * _FRAME, 3], 255, np.uint8)
-  framed[1:][decisions] = _GOAL_COLOR
-  framed[:, _FRAME:-_FRAME, _FRAME:-_FRAME] = images
-  return framed
-
-
-def _captions(decisions: np.ndarray) -> list[str]:
-  return ['start'] + [
-      f'{i} {"goal" if decision else "no goal"}'
-      for i, decision in enumerate(decisions, 1)]
-
-
 def sheets(episode: RecordedEpisode, images: np.ndarray, judge: str
           ) -> np.ndarray:
   """Returns an episode's states in sheets of ten, [N, height, width, 3].
 
-  If there are more than five sheets, states are left out at equal distances.
+  Goal states have green frames. If there are more than five sheets, states are
+  left out at equal distances.
 
   Args:
     episode: An episode of n steps.
@@ -119,30 +98,24 @@ def sheets(episode: RecordedEpisode, images: np.ndarray, judge: str
     judge: What made its decisions, such as 'the reward model'.
   """
   size = _COLUMNS * _ROWS
-  count = len(images)
+  count, height, width, _ = images.shape
+  framed = np.full(
+      [count, height + 2 * _FRAME, width + 2 * _FRAME, 3], 255, np.uint8)
+  framed[1:][episode.decisions] = _GOAL_COLOR
+  framed[:, _FRAME:-_FRAME, _FRAME:-_FRAME] = images
+  captions = ['start'] + [
+      f'{i} {"goal" if decision else "no goal"}'
+      for i, decision in enumerate(episode.decisions, 1)]
   shown = np.unique(np.linspace(
       0, count - 1, min(count, _MOST_SHEETS * size)).round().astype(int))
-  framed = _framed(images, episode.decisions)
-  captions = _captions(episode.decisions)
   drawn = []
   for part in np.split(shown, range(size, len(shown), size)):
     empty = size - len(part)
     drawn.append(rendering.contact_sheet(
         np.pad(framed[part], ((0, empty), *3 * [(0, 0)]), constant_values=255),
         [captions[i] for i in part] + empty * [''], _COLUMNS,
-        scale=max(1, round(_WIDTH / images.shape[2])),
+        scale=max(1, round(_WIDTH / width)),
         title=f'{episode.instruction}, judged by {judge}'))
-  height = max(len(sheet) for sheet in drawn)
+  highest = max(len(sheet) for sheet in drawn)
   return np.stack([
-      rendering.pad(sheet, height, sheet.shape[1]) for sheet in drawn])
-
-
-def animation(episode: RecordedEpisode, images: np.ndarray
-             ) -> tuple[bytes, tuple[int, int]]:
-  """Returns an episode as a GIF, with its width and height; see `sheets`."""
-  gif = io.BytesIO()
-  recording.save_gif(gif, _framed(images, episode.decisions), [
-      f'{episode.instruction}: {caption}'
-      for caption in _captions(episode.decisions)])
-  with Image.open(gif) as picture:
-    return gif.getvalue(), picture.size
+      rendering.pad(sheet, highest, sheet.shape[1]) for sheet in drawn])

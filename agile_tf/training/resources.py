@@ -37,18 +37,16 @@ def needs(config: config_lib.Config, world: worlds.World,
   features = _CHANNELS * (height // 8 - 2) * (width // 8 - 2)
   # An image in float32, and the output of each module.
   seen = _FLOAT * (math.prod(world.image_shape) + (1 + slots) * features)
-  steps = config.policy_workers * config.rollout_length
-  found = [Need(
-      'rollouts', steps * (seen + pair),
-      ('policy_workers', 'rollout_length'))]
+  num_workers = config.policy_workers
+  found = [Need('rollouts', num_workers * config.rollout_length * (seen + pair),
+                ('policy_workers', 'rollout_length'))]
   if config.reward_prediction:
     found += [
         Need("reward prediction's replay buffer and its copy in a checkpoint",
              2 * config.reward_prediction_replay_size * pair,
              ('reward_prediction_replay_size',)),
         Need("reward prediction's batches",
-             config.policy_workers * seen * (
-                 config.reward_prediction_batch_size),
+             num_workers * config.reward_prediction_batch_size * seen,
              ('policy_workers', 'reward_prediction_batch_size'))]
   if config.trains_discriminator:
     found += [
@@ -59,23 +57,17 @@ def needs(config: config_lib.Config, world: worlds.World,
              ('batch_size', 'anticipated_negative_rate'))]
   if goal_examples and config.dataset:
     if os.path.exists(config.dataset):  # If not, loading it says so.
-      found.append(Need(
-          'the goal examples, the whole file and its arrays',
-          2 * os.path.getsize(config.dataset), ('dataset',)))
+      found.append(Need('the goal examples, the whole file and its arrays',
+                        2 * os.path.getsize(config.dataset), ('dataset',)))
   elif goal_examples and world.compiled is not None:
-    found.append(Need(
-        'the goal examples', config.dataset_size * _GENERATED,
-        ('dataset_size',)))
+    found.append(Need('the goal examples', config.dataset_size * _GENERATED,
+                      ('dataset_size',)))
   return found
 
 
 def check(config: config_lib.Config, world: worlds.World,
           num_candidates: int, goal_examples: bool, available: int) -> None:
-  """Checks that a run needs no more than the available memory, in bytes.
-
-  Raises:
-    ConfigError: if it does. The message names the largest part.
-  """
+  """Raises ConfigError if a run needs more than these bytes of memory."""
   parts = needs(config, world, num_candidates, goal_examples)
   total = sum(part.size for part in parts)
   if total <= available:

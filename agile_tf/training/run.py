@@ -141,14 +141,12 @@ class RunFiles:
     self._warned = set(warnings)
 
   def _show(self, episode: recorder.RecordedEpisode, steps: int) -> None:
-    """Writes an episode to TensorBoard as pictures and as an animation."""
+    """Writes an episode to TensorBoard."""
     images = self._trainer.world.pixels(episode.observations)
     judge = ('the ground truth' if self._trainer.discriminator is None else
              'the reward model')
     self._writer.images('episode/contact_sheet',
                         recorder.sheets(episode, images, judge), steps)
-    gif, size = recorder.animation(episode, images)
-    self._writer.animation('episode/in_motion', gif, size, steps)
 
   def save(self) -> None:
     """Saves a checkpoint, unless a worker has failed.

@@ -43,27 +43,18 @@ class Turn(NamedTuple):
 
 
 class Schedule:
-  """Counts and paces the iterations of a run's workers.
-
-  Attributes:
-    steps: Policy steps made.
-    iterations: Iterations of the discriminator's worker.
-    error: The first exception of any thread, if there was one.
-  """
+  """Counts and paces the iterations of workers: 'policy', 'discriminator'."""
 
   def __init__(self, total_steps: int, ratio: int, head_start: int = 0):
     """Begins at step 0 of a run that ends at `total_steps`.
 
-    Args:
-      total_steps: The step at which the run ends.
-      ratio: Policy steps for each iteration of the discriminator's worker;
-        0 sets no ratio.
-      head_start: Iterations of the discriminator's worker before the first
-        policy step. The ratio holds for those that follow.
+    `ratio` is the policy steps for each iteration of the discriminator's
+    worker, after the `head_start` iterations before the first policy step. 0
+    sets no ratio.
     """
-    self.steps = 0
-    self.iterations = 0
-    self.error: BaseException | None = None
+    self.steps = 0  # Policy steps made.
+    self.iterations = 0  # Of the discriminator's worker.
+    self.error: BaseException | None = None  # The first one of any thread.
     self._total_steps = total_steps
     self._ratio = ratio
     self._head_start = head_start
@@ -78,7 +69,7 @@ class Schedule:
     return self.iterations - self._head_start
 
   def may(self, kind: str) -> bool:
-    """Returns whether the ratio lets 'policy' or 'discriminator' iterate."""
+    """Returns whether the ratio lets a worker of this kind iterate."""
     iterations = self.iterations_after_head_start
     if iterations < 0:
       return kind == _DISCRIMINATOR
@@ -111,11 +102,7 @@ class Schedule:
       self._changed.wait_for(lambda: self.finished, seconds)
 
   def begin(self, kind: str) -> bool:
-    """Waits until this thread's worker may iterate; False if the run is over.
-
-    Args:
-      kind: 'policy' or 'discriminator'.
-    """
+    """Waits until this thread's worker may; False if the run is over."""
     thread = threading.current_thread()
     in_main = thread is threading.main_thread()
     with self._changed:
@@ -150,11 +137,8 @@ class Schedule:
   def paused(self, seconds: float = math.inf) -> Iterator[None]:
     """Pauses all workers between two iterations.
 
-    Args:
-      seconds: How long to wait for iterations in progress.
-
     Raises:
-      StalledError: if one of them takes longer.
+      StalledError: if an iteration in progress takes longer than this.
     """
     with self._changed:
       self._paused = True
@@ -179,13 +163,13 @@ def drive(schedule: Schedule, policy: Sequence[Callable[[], int]],
 
   Args:
     schedule: The run's clock.
-    policy: For each policy thread, what iterates its worker and returns the
-      policy steps made.
-    discriminator: What iterates the discriminator's worker, if there is one.
-    tick: A function that this thread calls repeatedly.
+    policy: Iterate the policy's workers, each in a thread of its own if there
+      are several; they return the policy steps made.
+    discriminator: Iterates the discriminator's worker, if there is one.
+    tick: Is called repeatedly in this thread.
     num_devices: How many devices the policy threads are dealt over.
-    stall_minutes: The minutes in one iteration after which a worker is
-      reported, and that the end of the run waits for a worker.
+    stall_minutes: After these in one iteration a worker is reported. The end
+      of the run waits as long for a worker.
 
   Raises:
     StalledError: if a worker hangs when the run must save or end.
@@ -297,11 +281,7 @@ def _in_threads(threads: Sequence[threading.Thread], schedule: Schedule,
 
 def _end(schedule: Schedule, threads: Sequence[threading.Thread],
          seconds: float) -> None:
-  """Stops all threads and waits for them.
-
-  Raises:
-    StalledError: if a last iteration takes longer than this.
-  """
+  """Stops all threads; StalledError if a last iteration takes longer."""
   schedule.stop()
   with schedule.paused(seconds):
     for thread in threads:

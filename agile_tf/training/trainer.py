@@ -50,8 +50,7 @@ class Trainer:
         builder.config.steps,
         building.steps_per_discriminator_update(builder.config),
         builder.head_start)
-    self._tally = metrics.Tally()
-    self._totals = metrics.Totals(
+    self._tally = metrics.Tally(
         'episodes', 'discriminator_steps', 'discriminator_updates')
     self._recorder = recorder.Recorder(from_start=True)
     # What a checkpoint contains, besides the metrics.
@@ -109,7 +108,7 @@ class Trainer:
       counted = rollout.successes(truth)[iteration.counted[rollout.ended]]
       if counted.size:
         self._tally.add({'success_rate': float(np.mean(counted))}, counted.size)
-    self._totals.add(episodes=int(rollout.ended.sum()))
+    self._tally.count(episodes=int(rollout.ended.sum()))
     if thread == 0:
       self._recorder.add(rollout, iteration.decisions)
     return rollout.steps
@@ -140,8 +139,8 @@ class Trainer:
     except numerics.NumericsError as error:
       raise self._broken(error, "the discriminator's worker") from error
     self._tally.add(iteration.metrics)
-    self._totals.add(discriminator_steps=iteration.rollout.steps,
-                     discriminator_updates=int(bool(iteration.metrics)))
+    self._tally.count(discriminator_steps=iteration.rollout.steps,
+                      discriminator_updates=int(bool(iteration.metrics)))
     if self.schedule.iterations_after_head_start == -1:
       # The last of the head start. No policy worker runs before its end.
       self._builder.after_head_start(self._parts)
@@ -158,7 +157,7 @@ class Trainer:
   @property
   def discriminator_updates(self) -> int:
     """The number of updates of the discriminator."""
-    return self._totals.state()['discriminator_updates']
+    return self._tally.counts['discriminator_updates']
 
   def take_episode(self) -> recorder.RecordedEpisode | None:
     """Returns the first worker's last finished episode; None if not new."""
@@ -167,10 +166,10 @@ class Trainer:
   def row(self) -> dict[str, Any]:
     """Returns the metrics since the last row."""
     values = {'steps': self.schedule.steps, **self._tally.take()}
-    totals = self._totals.state()
-    values['episodes'] = totals['episodes']
+    counts = self._tally.counts
+    values['episodes'] = counts['episodes']
     if self.discriminator_worker is not None:
-      values.update(totals)
+      values.update(counts)
       values['steps_per_discriminator_update'] = (
           self.schedule.steps / max(
               1, self.schedule.iterations_after_head_start))
@@ -199,7 +198,7 @@ class Trainer:
           'actors': [actor.state() for actor in self._actors],
           'generators': [rng.bit_generator.state for rng in self._generators],
           'tally': self._tally.state(),
-          'totals': self._totals.state()})))
+          'totals': self._tally.counts})))
     except (TypeError, ValueError) as error:
       raise checkpoints.CheckpointError(
           f'The run cannot be saved: its state is not JSON ({error}).'
@@ -235,8 +234,7 @@ class Trainer:
       for rng, state in zip(
           self._generators, values['generators'], strict=True):
         rng.bit_generator.state = state
-      self._tally.load(values['tally'])
-      self._totals.load(values['totals'])
+      self._tally.load(values['tally'], values['totals'])
       self.schedule.steps = values['steps']
       self.schedule.iterations = values['iterations']
       # An environment that cannot be saved begins a new episode.

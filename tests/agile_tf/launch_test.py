@@ -70,7 +70,7 @@ class LaunchTest(parameterized.TestCase):
         os.path.join(self.run_dir, events[0])):
       tags |= {value.tag for value in event.summary.value}
     self.assertContainsSubset(
-        {'hyperparameters', 'episode/contact_sheet', 'episode/in_motion',
+        {'hyperparameters', 'episode/contact_sheet',
          'at_a_glance/success_rate', 'reward/false_positives',
          'policy/entropy', 'discriminator/loss',
          '_hparams_/session_start_info'}, tags)

@@ -17,12 +17,11 @@ _FOLDER = os.path.dirname(agile_tf.__file__)
 # programs at the top may import all of them.
 _MAY_IMPORT = {
     'agent': set(),
-    'training': {'agent', 'config', 'metrics_csv'},
+    'training': {'agent', 'config'},
     'evaluation': {'training', 'agent', 'config'},
     'recipe': {'training', 'agent', 'config'},
-    'reproduction': {'config', 'metrics_csv'},
+    'reproduction': {'config'},
     'config': set(),
-    'metrics_csv': set(),
     'presets': set(),
 }
 _PROGRAMS = {

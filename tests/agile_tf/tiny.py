@@ -9,12 +9,12 @@ from absl import flags as absl_flags
 from absl.testing import absltest
 
 from agile_tf import config as config_lib
-from agile_tf import metrics_csv
 from agile_tf import presets
 from agile_tf.recipe import builder as builder_lib
 from agile_tf.recipe import settings
 from agile_tf.training import building
 from agile_tf.training import run as run_lib
+from gridlu import files
 
 # Functions whose results runs share, see conftest.py.
 SHARED: list[Any] = []
@@ -87,7 +87,7 @@ def save_for(test_class: type[absltest.TestCase], **changes) -> str:
 
 def rows(run_dir: str) -> list[dict[str, str]]:
   """Returns the rows of a run's metrics.csv."""
-  return metrics_csv.read(os.path.join(run_dir, 'metrics.csv'))
+  return files.read_rows(os.path.join(run_dir, 'metrics.csv'))
 
 
 def train_for(test_class: type[absltest.TestCase], **changes) -> str:

@@ -68,6 +68,7 @@ class CurvesTest(absltest.TestCase):
     with self.assertRaisesRegex(curves.CurveError, 'There is no .*metrics.csv'):
       curves.read(folder.full_path)
     for content, problem in (
+        ('', 'does not name a column "steps"'),
         ('a,b\n1,2\n', 'does not name a column "steps"'),
         ('steps,entropy\n1,many\n', "could not convert string .*'many'"),
     ):

@@ -1,11 +1,8 @@
 """Tests for recorder: recorded episodes and their pictures."""
 
-import io
-
 from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
-from PIL import Image
 
 from agile_tf.agent import rollouts
 from agile_tf.training import recorder
@@ -151,13 +148,6 @@ class PicturesTest(parameterized.TestCase):
     sheets = recorder.sheets(episode, images, 'the ground truth')
     self.assertLen(sheets, count)
     self.assertEqual(sheets.dtype, np.uint8)
-
-  def test_animation_has_every_state(self):
-    episode, images = _episode(7)
-    gif, size = recorder.animation(episode, images)
-    with Image.open(io.BytesIO(gif)) as picture:
-      self.assertEqual(picture.n_frames, 8)
-      self.assertEqual(picture.size, size)
 
 
 if __name__ == '__main__':
