@@ -1,10 +1,7 @@
 """The settings of a run: the name, default, help and limits of each.
 
-Flags, a run's `config.json` and the comparison with the paper's table are all
-made from `Config`. Where the paper states a value for AGILE on
-GridLU-Relations, that is the default (lambda is the exception). The other
-defaults are our choices; launch/README.md lists them. Only `define_flags`
-defines these flags, and only `from_flags` reads them.
+The defaults are the paper's for AGILE on GridLU-Relations, except for lambda,
+or our choices where it states none; launch/README.md lists these.
 """
 
 from collections.abc import Callable
@@ -70,13 +67,12 @@ class Config:
       'agile_tf.worlds.World.')
   instructions: str = setting(
       '', 'Restricts GridLU to the instructions that contain a match of this '
-      'regular expression. "AGENT" selects the 150 go-to instructions, '
-      '"SameLocation.*AGENT" 30 of them.', of_gridlu=True)
+      'regular expression. "AGENT" selects the 150 go-to instructions.',
+      of_gridlu=True)
   held_out: str = setting(
-      'none', 'Which GridLU instructions to keep out of the episodes and goal '
-      'examples of training, for evaluation: "none"; a share of all "strings" '
-      '(as in the paper); or a share of all "meanings", each with every string '
-      'that has this meaning.',
+      'none', 'Which GridLU instructions to keep out of training, for '
+      'evaluation: "none"; a share of all "strings" (as in the paper); or a '
+      'share of all "meanings", each with every string that has it.',
       choices=('none', 'strings', 'meanings'), of_gridlu=True)
   held_out_share: float = setting(
       0.1, 'The share that --held_out keeps out of training.', above=0, high=1,
@@ -92,8 +88,7 @@ class Config:
       30, 'Steps in a GridLU episode.', low=1, high=2**31 - 1, of_gridlu=True)
   solved_starts: bool = setting(
       False, 'Whether an episode of a GridLU task with a ground truth may '
-      "begin in a goal state. If not, as the paper's curves suggest, such "
-      'instances are drawn again.',
+      "begin in a goal state; the paper's curves suggest that none does.",
       of_gridlu=True)
   truncate: bool = setting(
       False, 'Whether the end of a GridLU episode is a truncation, where '
@@ -109,9 +104,8 @@ class Config:
   reward: str = setting(
       'discriminator', "Where the policy's reward comes from: "
       '"discriminator", which is trained at the same time (AGILE); '
-      '"environment", the ground truth (the A3C baselines); or "frozen", the '
-      'discriminator of another run (--reward_model), which is not trained '
-      'further.',
+      '"environment", the ground truth (A3C); or "frozen", the discriminator '
+      'of another run (--reward_model), not trained further.',
       choices=('discriminator', 'environment', 'frozen'))
   reward_model: str = setting(
       '', 'The run directory whose discriminator --reward=frozen uses.')
@@ -122,19 +116,17 @@ class Config:
       'multiplies it.',
       choices=('decision', 'probability', 'log', 'gail'))
   reward_scale: float = setting(
-      0.1, 'The factor of all rewards. With a reward of 0 or 1, this is the '
-      'reward of a goal state.', above=0)
+      0.1, 'The factor of all rewards.', above=0)
   reward_prediction: bool = setting(
-      False, 'Whether the policy also learns to predict rewards (A3C-RP). With '
-      "--reward=discriminator it predicts the discriminator's decisions, which "
-      'the paper does not do.')
+      False, "Whether the policy also learns to predict rewards: A3C-RP's, or "
+      "the discriminator's decisions, which the paper does not do.")
   reward_prediction_cost: float = setting(
       1.0, 'The weight of the reward prediction loss.', above=0)
   reward_prediction_batch_size: int = setting(
       4, 'Replayed states for each rollout of a worker.', low=2)
   reward_prediction_replay_size: int = setting(
-      30_000, 'The capacity of the replay buffer of reward prediction, in '
-      'states. All workers share it.', low=1)
+      30_000, 'The capacity of the replay buffer of reward prediction, which '
+      'all workers share, in states.', low=1)
 
   # The policy.
   initial_policy: str = setting(
@@ -279,11 +271,7 @@ def _shown(value: Any) -> str:
 
 
 def check(settings: Any) -> None:
-  """Checks the type and the limits of each setting of a dataclass.
-
-  Raises:
-    ConfigError: for the first that has another type or is out of range.
-  """
+  """Raises ConfigError for a setting of another type or out of its range."""
   for field in dataclasses.fields(settings):
     value = getattr(settings, field.name)
     if expected := _expected(field, value):
@@ -351,22 +339,14 @@ def define_flags(kind: type = Config,
 
 
 def from_flags(values: flags.FlagValues, kind: type = Config) -> Any:
-  """Reads the settings of a dataclass from parsed flags.
-
-  Raises:
-    ConfigError: if a value is out of range or contradicts another.
-  """
+  """Reads the settings of a dataclass from parsed flags, or ConfigError."""
   return kind(**{
       field.name: getattr(values, field.name)
       for field in dataclasses.fields(kind)})
 
 
 def save(settings: dict[str, Any], path: str) -> None:
-  """Writes a run's settings by name as JSON.
-
-  Raises:
-    ConfigError: if they cannot be written.
-  """
+  """Writes a run's settings by name as JSON, or raises ConfigError."""
   try:
     with files.replacing(path) as file:
       json.dump(settings, file, indent=2)
@@ -384,8 +364,7 @@ def restored(values: Any, kind: type = Config) -> Any:
   """Returns the settings of a dataclass that a run saved by name.
 
   Raises:
-    ConfigError: if a value is out of range, contradicts another, or there is
-      no such setting.
+    ConfigError: if there is no such setting, or a value is refused.
   """
   if not isinstance(values, dict):
     raise ConfigError('Expected settings by name.')

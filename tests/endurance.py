@@ -101,12 +101,6 @@ def survive_kills(count: int, rng: np.random.Generator) -> str:
   """Kills a run repeatedly; it must end like a run without kills.
 
   Every second kill waits until a save has begun.
-
-  Returns:
-    The measurements as text.
-
-  Raises:
-    RuntimeError: if something was lost, or the last checkpoints differ.
   """
   in_a_save = 0
   with tempfile.TemporaryDirectory() as folder:
@@ -145,7 +139,6 @@ def survive_kills(count: int, rng: np.random.Generator) -> str:
 
 def _require_equal(one: checkpoints.Checkpoint,
                    other: checkpoints.Checkpoint) -> None:
-  """Raises RuntimeError unless two checkpoints are equal to the last bit."""
   for checkpoint in one, other:
     checkpoint.values['config']['run_dir'] = ''
   if one.arrays.keys() != other.arrays.keys() or one.values != other.values:
@@ -158,14 +151,7 @@ def _require_equal(one: checkpoints.Checkpoint,
 
 
 def survive_starts(count: int, rng: np.random.Generator) -> str:
-  """Starts and stops a run's threads repeatedly.
-
-  Returns:
-    The measurements as text.
-
-  Raises:
-    RuntimeError: if a thread is still running after a stop.
-  """
+  """Starts and stops a run's threads repeatedly; none may be left."""
   with tempfile.TemporaryDirectory() as folder:
     trainer = trainer_lib.Trainer(tiny.builder(
         run_dir=folder, policy_workers=15, policy_threads=15))
@@ -198,18 +184,8 @@ def hold_memory_and_speed(minutes: float, run_dir: str,
                           arguments: Sequence[str]) -> str:
   """Trains, and measures memory and steps a second.
 
-  Args:
-    minutes: How long to train.
-    run_dir: The run's directory.
-    arguments: Flags of agile_tf.launch.
-
-  Returns:
-    The measurements as text, with the slopes of a line that is fitted to all
-    but the first fifth.
-
-  Raises:
-    RuntimeError: if the run ended, traced a program again, or changed its
-      memory or speed by more than 5 % in an hour.
+  Neither may change by more than 5 % in an hour, by a line that is fitted to
+  all but the first fifth. No program may be traced again.
   """
   times, megabytes = [], []
   with _training(run_dir, arguments) as process:

@@ -175,10 +175,10 @@ def at(trained: Trained, run_dir: str, step: int | None = None) -> Trained:
     CheckpointError: if there is no such checkpoint, or its networks differ.
   """
   checkpoint = checkpoints.load(run_dir, step)
-  building.check_tokens(checkpoint, trained.world)
 
   def constant(network: functional.Network, group: str) -> tf.Tensor:
-    return tf.constant(building.parameters(checkpoint, network, group))
+    return tf.constant(building.parameters(
+        checkpoint, trained.world, network, group))
 
   has_discriminator = bool(checkpoint.group('discriminator'))
   return trained._replace(

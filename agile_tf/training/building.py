@@ -23,6 +23,7 @@ from agile_tf.agent.fast import functional
 from agile_tf.training import checkpoints
 from agile_tf.training import machine
 from agile_tf.training import resources
+from gridlu import archives
 from gridlu import environment as environment_lib
 from gridlu import goal_dataset
 from gridlu import language
@@ -189,26 +190,24 @@ def check_tokens(checkpoint: checkpoints.Checkpoint,
         f'world has {here}. Use a checkpoint from the same world.')
 
 
-def parameters(checkpoint: checkpoints.Checkpoint,
+def parameters(checkpoint: checkpoints.Checkpoint, world: worlds.World,
                network: functional.Network, group: str) -> np.ndarray:
   """Returns the 'policy' or 'discriminator' of a checkpoint, float32 [P].
 
   Raises:
-    CheckpointError: if the checkpoint does not have the network's parameters.
+    CheckpointError: if it is from another world, or of another network.
   """
-  arrays = checkpoint.group(group)
-  missing = sorted(set(network.layout.names) - set(arrays))
-  if missing:
+  check_tokens(checkpoint, world)
+  found = checkpoint.group(group)
+  try:
+    return network.layout.join({
+        name: archives.expect(found, name, np.float32, shape)
+        for name, shape in zip(network.layout.names, network.layout.shapes)
+    }).numpy()
+  except ValueError as error:
     raise checkpoints.CheckpointError(
-        f'{checkpoint.path} lacks the parameters {", ".join(missing)}: its '
-        f'run had no {group}, or had another --model.')
-  for name, shape in zip(network.layout.names, network.layout.shapes):
-    if arrays[name].shape != shape or arrays[name].dtype != np.float32:
-      raise checkpoints.CheckpointError(
-          f'{name} of {checkpoint.path} is {arrays[name].dtype} '
-          f'{list(arrays[name].shape)}; here it is float32 {list(shape)}: its '
-          'run had other actions.')
-  return network.layout.join(arrays).numpy()
+        f'{checkpoint.path} does not fit ({error}): its run had no {group}, or '
+        'had another --model or other actions.') from error
 
 
 def steps_per_discriminator_update(config: config_lib.Config) -> int:
@@ -279,7 +278,6 @@ class Builder:
   def negatives(self, buffer: replay.ReplayBuffer, goals: worlds.GoalExamples
                ) -> workers.AnticipatedNegatives:
     """Returns what draws the negatives of the discriminator."""
-    del goals
     return workers.AnticipatedNegatives(
         buffer, self.config.batch_size // 2,
         self.config.anticipated_negative_rate)
@@ -288,19 +286,16 @@ class Builder:
                    goals: worlds.GoalExamples | None
                   ) -> Callable[[int], dm_env.Environment]:
     """Returns what makes the policy workers' environments from seeds."""
-    del goals
     return world.make_environment
 
   def prediction(self, buffer: replay.ReplayBuffer, rng: np.random.Generator,
                  goals: worlds.GoalExamples | None) -> replay.RewardPrediction:
     """Returns what draws the samples of reward prediction."""
-    del goals
     return replay.RewardPrediction(
         buffer, self.config.reward_prediction_batch_size, rng)
 
   def follow(self, actor: rollouts.Actor) -> workers.Follow:
     """Returns what a policy worker tells each rollout of its actor."""
-    del actor
     return workers.nothing_follows
 
   def after_head_start(self, parts: Parts) -> None:
@@ -324,8 +319,28 @@ class Builder:
     self._check(world)
     networks_seed, policy_seed, discriminator_seed, prediction_seed = (
         np.random.SeedSequence(config.seed).spawn(4))
-    policy, discriminator, programs = self._networks(
-        world, networks_seed, frozen, initial)
+    pi, d = make_networks(config, world, self.initialization)
+    theta, phi = (
+        network.initial(int(seed)) for network, seed in zip(
+            (pi, d), networks_seed.generate_state(2, np.uint32)))
+    if initial is not None:
+      theta = parameters(initial, world, pi, 'policy')
+    if frozen is not None:
+      phi = parameters(frozen, world, d, 'discriminator')
+    policy = self.parameters(pi.layout, theta, optimizers.Updates(
+        config.policy_learning_rate, config.policy_decay,
+        config.policy_epsilon, config.policy_gradient_norm))
+    discriminator = None
+    if config.reward != 'environment':
+      discriminator = self.parameters(d.layout, phi, optimizers.Updates(
+          config.discriminator_learning_rate, config.discriminator_decay,
+          config.discriminator_epsilon, config.discriminator_gradient_norm,
+          config.max_column_norm or None))
+    programs = self.programs(
+        pi, d, world, programs_lib.Loss(
+            config.discount, config.td_lambda, config.baseline_cost,
+            config.reward_prediction_cost),
+        config.reward_form, config.reward_scale)
     goals = buffer = predictions = discriminator_worker = None
     if self.needs_goal_examples():
       goals = make_goal_examples(config, world, self.carrying)
@@ -362,40 +377,6 @@ class Builder:
           self.entropy_weight, self.learning_rate, self.follow(actor)))
     return Parts(world, policy, discriminator, buffer, predictions,
                  tuple(policy_workers), discriminator_worker)
-
-  def _networks(self, world: worlds.World, seed: np.random.SeedSequence,
-                frozen: checkpoints.Checkpoint | None,
-                initial: checkpoints.Checkpoint | None
-               ) -> tuple[optimizers.SharedParameters,
-                          optimizers.SharedParameters | None,
-                          programs_lib.Programs]:
-    """Returns theta, phi and the programs; see `make`."""
-    config = self.config
-    pi, d = make_networks(config, world, self.initialization)
-    theta, phi = (
-        network.initial(int(number)) for network, number in zip(
-            (pi, d), seed.generate_state(2, np.uint32)))
-    if initial is not None:
-      check_tokens(initial, world)
-      theta = parameters(initial, pi, 'policy')
-    if frozen is not None:
-      check_tokens(frozen, world)
-      phi = parameters(frozen, d, 'discriminator')
-    policy = self.parameters(pi.layout, theta, optimizers.Updates(
-        config.policy_learning_rate, config.policy_decay,
-        config.policy_epsilon, config.policy_gradient_norm))
-    discriminator = None
-    if config.reward != 'environment':
-      discriminator = self.parameters(d.layout, phi, optimizers.Updates(
-          config.discriminator_learning_rate, config.discriminator_decay,
-          config.discriminator_epsilon, config.discriminator_gradient_norm,
-          config.max_column_norm or None))
-    programs = self.programs(
-        pi, d, world, programs_lib.Loss(
-            config.discount, config.td_lambda, config.baseline_cost,
-            config.reward_prediction_cost),
-        config.reward_form, config.reward_scale)
-    return policy, discriminator, programs
 
   def _actor(self, programs: programs_lib.Programs,
              make_environment: Callable[[int], dm_env.Environment],

@@ -1,9 +1,9 @@
 """Checkpoints: everything that a run needs to resume as if never stopped.
 
 A checkpoint is a directory `checkpoints/step_000000050000` with `arrays.npz`,
-`state.json` and `manifest.json`, which has the SHA-256 of both. It is written
-under a temporary name and renamed when it is complete. Its contents are used
-only if they match the manifest, and none of them can contain code.
+`state.json` and `manifest.json`, which has the SHA-256 of both. It gets its
+name when it is complete. Its contents are used only if they match the manifest,
+and none of them can contain code.
 
 A checkpoint is called damaged only if a file is missing or its contents are
 wrong. A system error, such as too many open files, says nothing about it.
@@ -212,10 +212,7 @@ def _read(folder: str) -> Checkpoint:
 def recover(run_dir: str, restore: Callable[[Checkpoint], None]) -> bool:
   """Restores the newest intact checkpoint, and renames damaged ones after it.
 
-  Args:
-    run_dir: The run's directory.
-    restore: Restores a checkpoint. It raises DamagedError if the contents are
-      not what a run with these settings writes.
+  `restore` raises DamagedError if the contents are not what the run writes.
 
   Returns:
     Whether the run has a checkpoint.

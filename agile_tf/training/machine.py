@@ -1,7 +1,6 @@
 """The machine that TensorFlow computes on: its cores, memory and GPUs.
 
-This module imports TensorFlow only when it is asked to, so that programs can
-read their flags before that.
+TensorFlow is imported when it is asked for, after programs have read flags.
 """
 
 import atexit
@@ -87,8 +86,8 @@ def import_tensorflow() -> Any:
 def keep_programs(threads: int) -> None:
   """Lets XLA keep the programs that it compiles for the CPU, for a month.
 
-  This has an effect only before TensorFlow is imported, and none where
-  TF_XLA_FLAGS names a directory already or nothing can be written.
+  Call this before TensorFlow is imported. It has no effect where TF_XLA_FLAGS
+  names a directory already, or nothing can be written.
   """
   options = os.environ.get('TF_XLA_FLAGS', '')
   if 'tf_xla_persistent_cache_directory' in options:

@@ -1,9 +1,8 @@
-"""Carries out a run: its directory, metrics, pictures and checkpoints.
+"""Carries out a run in one directory, where it resumes.
 
-A run lives in one directory: `config.json`, `metrics.csv`, TensorBoard events
-and `checkpoints/`. It resumes there. Ctrl-C, SIGTERM and SIGHUP (sent when a
-terminal closes) save and end it; an exception in any thread ends it with its
-traceback.
+It has `config.json`, `metrics.csv`, TensorBoard events and `checkpoints/`.
+Ctrl-C, SIGTERM and SIGHUP (sent when a terminal closes) save and end the run;
+an exception in any thread ends it with its traceback.
 """
 
 from collections.abc import Callable
@@ -31,9 +30,7 @@ STALL_MINUTES = 10.0
 
 
 def check_same_run(builder: building.Builder) -> str:
-  """Returns the path of a run's `config.json`, after checking its settings.
-
-  Neither the file nor the directory is changed.
+  """Returns the path of a run's `config.json`; changes nothing.
 
   Raises:
     ConfigError: if the directory contains a run with other settings, or
@@ -59,22 +56,14 @@ def check_same_run(builder: building.Builder) -> str:
 
 
 class RunFiles:
-  """Writes the metrics, pictures and checkpoints of a run when they are due.
-
-  Attributes:
-    compiling: Whether programs of the first steps are still being compiled.
-  """
+  """Writes the metrics, pictures and checkpoints of a run when they are due."""
 
   def __init__(self, builder: building.Builder, trainer: trainer_lib.Trainer,
                check_lock: Callable[[], None], table: str = ''):
     """Opens the files and resumes from the newest checkpoint, if there is one.
 
-    Args:
-      builder: The run's settings.
-      trainer: The run's trainer, at step 0.
-      check_lock: What `run_lock.hold` yields. It is called before each row and
-        each checkpoint.
-      table: The run's hyperparameters beside the paper's, in Markdown.
+    The trainer is at step 0. `check_lock` is what `run_lock.hold` yields, and
+    `table` has the hyperparameters beside the paper's, in Markdown.
     """
     self._config = config = builder.config
     self._check_lock = check_lock
@@ -96,7 +85,7 @@ class RunFiles:
         if name not in config_lib.of_run()})
     self._start_steps, self._start_time = steps, time.monotonic()
     self._in_head_start = self._schedule.iterations_after_head_start < 0
-    self.compiling = True
+    self.compiling = True  # Until the first policy steps are made.
     self._row_steps, self._row_time = steps, self._start_time
     self._saved = steps, self._schedule.iterations
     self._save_time = self._image_due = self._start_time
@@ -194,10 +183,8 @@ def build(builder: building.Builder, check_lock: Callable[[], None],
   frozen = initial = None
   # A checkpoint of the run itself contains these networks already.
   if not checkpoints.steps(config.run_dir):
-    if config.reward == 'frozen':
-      frozen = _load_result('reward_model', config.reward_model)
-    if config.initial_policy:
-      initial = _load_result('initial_policy', config.initial_policy)
+    frozen = _load_result('reward_model', config.reward_model)
+    initial = _load_result('initial_policy', config.initial_policy)
   started = time.monotonic()
   trainer = trainer_lib.Trainer(builder, frozen, initial, here.devices)
   run_files = RunFiles(builder, trainer, check_lock, table)
@@ -223,8 +210,10 @@ def build(builder: building.Builder, check_lock: Callable[[], None],
   return trainer, run_files
 
 
-def _load_result(flag: str, run_dir: str) -> checkpoints.Checkpoint:
+def _load_result(flag: str, run_dir: str) -> checkpoints.Checkpoint | None:
   """Returns another run's newest checkpoint; warns if it is not its last."""
+  if not run_dir:
+    return None
   checkpoint = checkpoints.load(run_dir)
   step = checkpoint.values['steps']
   total = checkpoint.values.get('config', {}).get('steps', step)
@@ -237,10 +226,6 @@ def _load_result(flag: str, run_dir: str) -> checkpoints.Checkpoint:
 
 def train(builder: building.Builder, table: str = '') -> None:
   """Carries out a run, from its start or from its newest checkpoint.
-
-  Args:
-    builder: The run's settings.
-    table: The run's hyperparameters beside the paper's, in Markdown.
 
   Raises:
     program.UserError: if the run cannot be set up, its files can no longer be
@@ -266,11 +251,10 @@ def _drive(trainer: trainer_lib.Trainer, run_files: RunFiles,
   """Trains until the run's end or a signal, and saves."""
   if not trainer.schedule.finished:
     logging.info('Compiling; the first steps take a while.')
-    ahead = -trainer.schedule.iterations_after_head_start
-    if ahead > 0:
-      logging.info(
-          'Before the first policy step, the discriminator has a head start of '
-          '%d iterations.', ahead)
+  if (ahead := -trainer.schedule.iterations_after_head_start) > 0:
+    logging.info(
+        'Before the first policy step, the discriminator has a head start of '
+        '%d iterations.', ahead)
 
   def tick() -> None:
     signals.compiling = run_files.compiling

@@ -1,7 +1,7 @@
 """One process for each run: the lock on a run's directory.
 
-The operating system releases the lock when its process ends, however it ends.
-A lock file that is left behind therefore does not block a new process.
+The operating system releases it when its process ends, however it ends. So a
+lock file that is left behind blocks nobody.
 """
 
 from collections.abc import Callable, Iterator
@@ -9,7 +9,6 @@ import contextlib
 import fcntl
 import os
 import socket
-import tempfile
 import time
 
 from absl import logging
@@ -24,15 +23,14 @@ _NAME = 'owner.txt'
 def hold(run_dir: str) -> Iterator[Callable[[], None]]:
   """Makes and locks a run's directory, so that no other process writes there.
 
-  If the directory is new and nothing else has been written, it is removed.
+  A new directory is removed again if nothing else has been written to it.
 
   Yields:
     A function that raises UserError if the directory or its lock file was
     removed, moved or replaced.
 
   Raises:
-    ConfigError: if the directory has no name, or cannot be written.
-    UserError: if another process holds the lock; the message says which.
+    UserError: if it cannot be written, or another process holds the lock.
   """
   if not run_dir:
     raise config_lib.ConfigError(
@@ -42,8 +40,6 @@ def hold(run_dir: str) -> Iterator[Callable[[], None]]:
   is_new = not os.path.exists(run_dir)
   try:
     os.makedirs(run_dir, exist_ok=True)
-    with tempfile.TemporaryFile(dir=run_dir):
-      pass
     # Opened without truncating it: the lock may be another process's.
     opened = open(path, 'a+', encoding='utf-8', errors='replace')
   except OSError as error:

@@ -1,8 +1,8 @@
 """Ctrl-C, SIGTERM and SIGHUP: the first stops a run, a second ends it at once.
 
-Python calls a signal's handler only when the main thread returns from
-TensorFlow, which compiles for minutes and may hang. The number of the signal
-arrives in a socket at once, where another thread reads it and answers.
+Python calls a handler only when the main thread returns from TensorFlow, which
+compiles for minutes and may hang. The signal's number arrives in a socket at
+once, where another thread reads it and answers.
 """
 
 import os

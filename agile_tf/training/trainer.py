@@ -78,10 +78,7 @@ class Trainer:
         tick, len(self.devices), stall_minutes)
 
   def iterate_policy(self, thread: int) -> int:
-    """Iterates the policy worker of a thread and records its metrics.
-
-    Returns:
-      The policy steps made, by all rows of the worker.
+    """Iterates the policy worker of a thread; returns the steps of all rows.
 
     Raises:
       TrainingError: if a loss or a gradient is not finite.
@@ -128,11 +125,7 @@ class Trainer:
     return values
 
   def iterate_discriminator(self) -> None:
-    """Iterates the discriminator's worker and records its metrics.
-
-    Raises:
-      TrainingError: if the loss or the gradient is not finite.
-    """
+    """Iterates the discriminator's worker; raises as `iterate_policy`."""
     assert self.discriminator_worker is not None
     try:
       iteration = self.discriminator_worker.iterate(self.schedule.steps)
@@ -176,13 +169,10 @@ class Trainer:
     return values
 
   def checkpoint(self) -> checkpoints.Checkpoint:
-    """Returns a copy of everything that the run needs to resume.
-
-    Call this only while no worker is iterating.
+    """Returns a copy of the run's state, while no worker is iterating.
 
     Raises:
-      CheckpointError: if an environment's state is none that JSON can
-        represent.
+      CheckpointError: if JSON cannot represent an environment's state.
     """
     arrays = {
         f'{name}:{key}': value

@@ -73,6 +73,10 @@ class BuildingTest(parameterized.TestCase):
         optimizers.Updates(
             learning_rate=1.5, decay=.9, epsilon=1.7, gradient_norm=1.8,
             max_column_norm=1.9)])
+    free = tiny.builder(max_column_norm=0.0)
+    with mock.patch.object(free, 'parameters') as shared:
+      free.make()
+    self.assertIsNone(shared.call_args.args[2].max_column_norm)
     self.assertEqual(
         (builder.entropy_weight(0), builder.learning_rate(10**9)), (.75, .5))
 
