@@ -361,11 +361,7 @@ RECIPE = 'recipe'  # Under this name a run's settings have those of its recipe.
 
 
 def restored(values: Any, kind: type = Config) -> Any:
-  """Returns the settings of a dataclass that a run saved by name.
-
-  Raises:
-    ConfigError: if there is no such setting, or a value is refused.
-  """
+  """Returns the settings of a dataclass that a run saved by name."""
   if not isinstance(values, dict):
     raise ConfigError('Expected settings by name.')
   values = {name: value for name, value in values.items() if name != RECIPE}

@@ -40,15 +40,9 @@ def make_world(config: config_lib.Config, held_out: bool = False,
                draw: environment_lib.Draw | None = None) -> worlds.World:
   """Returns the world of a run.
 
-  Args:
-    config: The run's settings.
-    held_out: Whether episodes have the held-out instructions.
-    only: A regular expression. Instructions without a match are left out.
-    draw: Draws the instances of a GridLU task; None for the task's own.
-
-  Raises:
-    WorldError: if there is no such world.
-    ConfigError: if its settings contradict it, or leave no instruction.
+  Its episodes have the instructions of training or those that were `held_out`,
+  but `only` those with a match of this regular expression. `draw` draws the
+  instances of a GridLU task; None for the task's own.
   """
   if config.world in tasks.TASKS:
     known, instructions = _instructions(config, held_out)
@@ -93,11 +87,7 @@ def _instructions(config: config_lib.Config, held_out: bool = False
 
 def matching(pattern: str, instructions: tuple[language.Instruction, ...]
             ) -> tuple[language.Instruction, ...]:
-  """Returns the instructions whose text contains a match of a pattern.
-
-  Raises:
-    ConfigError: if the pattern is not a regular expression, or none matches.
-  """
+  """Returns the instructions whose text contains a match of a pattern."""
   try:
     found = re.compile(pattern).search
   except (re.error, OverflowError, RecursionError) as error:
@@ -116,11 +106,8 @@ def make_goal_examples(config: config_lib.Config, world: worlds.World,
                        carrying: float = 0.0) -> worlds.GoalExamples:
   """Loads or generates the goal examples of a run.
 
-  `carrying` is the share of generated states with the agent on a block in which
-  it carries that block.
-
-  Raises:
-    UserError: if they cannot be read, or are from another world.
+  Of generated states with the agent on a block, it carries that block in the
+  share `carrying`.
   """
   if config.dataset:
     dataset = goal_dataset.load(config.dataset, world.observation_shape)
@@ -259,11 +246,7 @@ class Builder:
     return dataclasses.asdict(self.config)
 
   def restored(self, values: dict[str, Any]) -> dict[str, Any]:
-    """Returns what `saved` returned, in the form of this version.
-
-    Raises:
-      ConfigError: if there is no such setting.
-    """
+    """Returns what `saved` returned, or raises ConfigError."""
     return dataclasses.asdict(config_lib.restored(values))
 
   def needs_goal_examples(self) -> bool:
@@ -305,14 +288,8 @@ class Builder:
            initial: checkpoints.Checkpoint | None = None) -> Parts:
     """Returns the parts of a run at step 0.
 
-    Args:
-      frozen: The checkpoint whose discriminator --reward=frozen uses.
-      initial: The checkpoint whose policy --initial_policy uses.
-
-    Raises:
-      ConfigError: if the settings do not fit the world or the machine.
-      CheckpointError: if `frozen` has no discriminator for this world, or
-        `initial` no policy.
+    Its discriminator is that of the checkpoint `frozen`, if there is one, and
+    its policy begins as that of `initial`.
     """
     config = self.config
     world = make_world(config)

@@ -61,11 +61,7 @@ def _path(run_dir: str, step: int) -> str:
 
 
 def steps(run_dir: str) -> list[int]:
-  """Returns the steps of a run's checkpoints, oldest first.
-
-  Raises:
-    CheckpointError: if the directory cannot be read.
-  """
+  """Returns the steps of a run's checkpoints, oldest first."""
   try:
     names = os.listdir(_folder(run_dir))
   except (FileNotFoundError, NotADirectoryError):
@@ -214,12 +210,10 @@ def recover(run_dir: str, restore: Callable[[Checkpoint], None]) -> bool:
 
   `restore` raises DamagedError if the contents are not what the run writes.
 
+  If all are damaged, or one cannot be read, none is renamed.
+
   Returns:
     Whether the run has a checkpoint.
-
-  Raises:
-    CheckpointError: if all checkpoints are damaged, or one cannot be read. Then
-      none is renamed.
   """
   folder = _folder(run_dir)
   if os.path.lexists(folder) and not os.path.isdir(folder):
@@ -238,23 +232,19 @@ def recover(run_dir: str, restore: Callable[[Checkpoint], None]) -> bool:
       errors[step] = error
       continue
     for damaged, problem in errors.items():
-      _set_aside(_path(run_dir, damaged), problem)
-      logging.warning('The run resumes from step %d.', step)
+      path = _path(run_dir, damaged)
+      try:
+        shutil.rmtree(f'{path}.damaged', ignore_errors=True)
+        os.rename(path, f'{path}.damaged')
+      except OSError as error:
+        raise CheckpointError(
+            f'{problem} It cannot be renamed: {error}.') from error
+      logging.warning(
+          '%s It was renamed to %s.damaged. The run resumes from step %d.',
+          problem, path, step)
     return True
   if errors:
     raise CheckpointError(
         f'None of the checkpoints of {run_dir!r} is intact; the newest: '
         f'{next(iter(errors.values()))}')
   return False
-
-
-def _set_aside(path: str, problem: DamagedError) -> None:
-  """Renames a damaged checkpoint, so that it is not used."""
-  aside = f'{path}.damaged'
-  try:
-    shutil.rmtree(aside, ignore_errors=True)
-    os.rename(path, aside)
-  except OSError as error:
-    raise CheckpointError(
-        f'{problem} It cannot be renamed: {error}.') from error
-  logging.warning('%s It was renamed to %s.', problem, aside)

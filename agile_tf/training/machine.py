@@ -149,11 +149,7 @@ class Machine(NamedTuple):
 
 
 def select(devices: str) -> tuple[int, ...]:
-  """Returns the numbers of the GPUs that --devices selects; () for the CPU.
-
-  Raises:
-    ConfigError: if this machine does not have them.
-  """
+  """Returns the numbers of the GPUs that --devices selects; () for the CPU."""
   there = len(import_tensorflow().config.list_physical_devices('GPU'))
   if devices in ('auto', 'CPU:0'):
     return tuple(range(there)) if devices == 'auto' else ()
@@ -174,11 +170,7 @@ def select(devices: str) -> tuple[int, ...]:
 
 
 def prepare(config: config_lib.Config) -> Machine:
-  """Sets TensorFlow up for this machine, before it begins to compute.
-
-  Raises:
-    ConfigError: if --devices names a device that does not exist.
-  """
+  """Sets TensorFlow up for this machine, before it begins to compute."""
   # TensorFlow's own variables; by default a thread for each core.
   intra_op, inter_op = (
       int(os.environ.get(name) or cores())

@@ -121,9 +121,7 @@ def decision_errors(decisions: np.ndarray, truth: np.ndarray
                    ) -> dict[str, float]:
   """Compares decisions with the ground truth, both bool [N].
 
-  Returns:
-    Accuracy, false positives and false negatives by column name, each as a
-    share of all decisions (as in figures 4 and 8).
+  Each number is a share of all decisions, as in figures 4 and 8.
   """
   return {
       'reward_model_accuracy': float(np.mean(decisions == truth)),
@@ -162,9 +160,6 @@ class Writer:
 
     The run begins or resumes at `steps`. If it is `checked`, success comes from
     a checker, not from a ground truth.
-
-    Raises:
-      UserError: if metrics.csv cannot be read or written.
     """
     self._tags = _TAGS | (_CHECKER_TAGS if checked else {})
     self._path = os.path.join(run_dir, 'metrics.csv')
@@ -226,11 +221,7 @@ class Writer:
     self._progress.update(steps)
 
   def row(self, values: Mapping[str, Any]) -> None:
-    """Writes values by column everywhere. Other columns stay empty.
-
-    Raises:
-      UserError: if metrics.csv cannot be written.
-    """
+    """Writes values by column everywhere. Other columns stay empty."""
     try:
       self._csv.writerow({
           name: f'{value:.6g}' if isinstance(value, float) else value
@@ -249,15 +240,13 @@ class Writer:
         if name in values]
     self._progress.note(', '.join(parts))
 
-  def text(self, name: str, markdown: str) -> None:
-    """Writes a text to TensorBoard."""
+  def settings(self, run: str, compared: Mapping[str, Any], **texts: str
+              ) -> None:
+    """Writes texts, and a row of TensorBoard's table that compares runs."""
     with self._tensorboard():
-      tf.summary.text(name, markdown, step=0)
-
-  def settings(self, name: str, values: Mapping[str, Any]) -> None:
-    """Writes settings to TensorBoard's table, where runs are rows by name."""
-    with self._tensorboard():
-      hparams.hparams(dict(values), trial_id=name)
+      for name, markdown in texts.items():
+        tf.summary.text(name, markdown, step=0)
+      hparams.hparams(dict(compared), trial_id=run)
 
   def images(self, name: str, images: np.ndarray, steps: int) -> None:
     """Writes pictures, uint8 [N, H, W, 3], to TensorBoard, side by side."""

@@ -87,15 +87,11 @@ class Recorder:
 
 def sheets(episode: RecordedEpisode, images: np.ndarray, judge: str
           ) -> np.ndarray:
-  """Returns an episode's states in sheets of ten, [N, height, width, 3].
+  """Draws an episode's images, uint8 [n + 1, H, W, 3], in sheets of ten.
 
-  Goal states have green frames. If there are more than five sheets, states are
-  left out at equal distances.
-
-  Args:
-    episode: An episode of n steps.
-    images: uint8 [n + 1, H, W, 3], its states.
-    judge: What made its decisions, such as 'the reward model'.
+  Goal states, as the judge has decided, have green frames. If there are more
+  than five sheets, [N, height, width, 3], states are left out at equal
+  distances.
   """
   size = _COLUMNS * _ROWS
   count, height, width, _ = images.shape

@@ -22,6 +22,7 @@ from agile_tf.training import recorder
 from agile_tf.training import run_lock
 from agile_tf.training import signals as signals_lib
 from agile_tf.training import trainer as trainer_lib
+from gridlu import program
 
 _IMAGE_MINUTES = 5.0  # From one episode in TensorBoard to the next.
 # Minutes in one iteration after which a worker is reported. A run that must
@@ -30,12 +31,7 @@ STALL_MINUTES = 10.0
 
 
 def check_same_run(builder: building.Builder) -> str:
-  """Returns the path of a run's `config.json`; changes nothing.
-
-  Raises:
-    ConfigError: if the directory contains a run with other settings, or
-      checkpoints but no settings.
-  """
+  """Returns the path of a run's `config.json`; changes nothing."""
   run_dir = builder.config.run_dir
   path = os.path.join(run_dir, 'config.json')
   try:
@@ -77,12 +73,11 @@ class RunFiles:
         checked=not trainer.world.has_ground_truth)
     settings = builder.saved()
     settings |= settings.pop(config_lib.RECIPE, {})
-    self._writer.text('hyperparameters', table)
-    self._writer.text('configuration', '\n'.join(
-        f'    --{name}={value}' for name, value in settings.items()))
-    self._writer.settings(config.run_dir, {
-        name: value for name, value in settings.items()
-        if name not in config_lib.of_run()})
+    self._writer.settings(
+        config.run_dir, {name: value for name, value in settings.items()
+                         if name not in config_lib.of_run()},
+        hyperparameters=table, configuration='\n'.join(
+            f'    --{name}={value}' for name, value in settings.items()))
     self._start_steps, self._start_time = steps, time.monotonic()
     self._in_head_start = self._schedule.iterations_after_head_start < 0
     self.compiling = True  # Until the first policy steps are made.
@@ -103,7 +98,7 @@ class RunFiles:
                    time.monotonic() - self._start_time)
     self._write_row_if_due()
     if time.monotonic() >= self._image_due:
-      episode = self._trainer.take_episode()
+      episode = self._trainer.recorder.take()
       if episode is not None:
         self._show(episode, max(steps, 1))
         self._image_due = time.monotonic() + 60 * _IMAGE_MINUTES
@@ -141,7 +136,7 @@ class RunFiles:
     """Saves a checkpoint, unless a worker has failed.
 
     Raises:
-      TrainingError: if a number in it is not finite. Then nothing is saved.
+      UserError: if a number in it is not finite. Then nothing is saved.
       StalledError: if a worker does not finish its iteration in time.
     """
     with self._schedule.paused(60 * STALL_MINUTES):
@@ -153,7 +148,7 @@ class RunFiles:
     step = checkpoint.values['steps']
     for name, value in checkpoint.arrays.items():
       if value.dtype.kind == 'f' and not np.isfinite(value).all():
-        raise trainer_lib.TrainingError(
+        raise program.UserError(
             f'At step {step} {name} is not finite. This state was not saved; '
             'the last checkpoint is from before.')
     self._check_lock()
@@ -172,11 +167,7 @@ class RunFiles:
 
 def build(builder: building.Builder, check_lock: Callable[[], None],
           table: str = '') -> tuple[trainer_lib.Trainer, RunFiles]:
-  """Returns a run, at its start or at its newest checkpoint; see `RunFiles`.
-
-  Raises:
-    program.UserError: if the run cannot be set up.
-  """
+  """Returns a run, at its start or at its newest checkpoint; see `RunFiles`."""
   config = builder.config
   config_path = check_same_run(builder)
   here = machine.prepare(config)
@@ -225,12 +216,7 @@ def _load_result(flag: str, run_dir: str) -> checkpoints.Checkpoint | None:
 
 
 def train(builder: building.Builder, table: str = '') -> None:
-  """Carries out a run, from its start or from its newest checkpoint.
-
-  Raises:
-    program.UserError: if the run cannot be set up, its files can no longer be
-      written, or a number in it is not finite.
-  """
+  """Carries out a run, from its start or from its newest checkpoint."""
   with (run_lock.hold(builder.config.run_dir) as check_lock,
         signals_lib.Signals() as signals):
     try:

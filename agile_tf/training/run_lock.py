@@ -28,9 +28,6 @@ def hold(run_dir: str) -> Iterator[Callable[[], None]]:
   Yields:
     A function that raises UserError if the directory or its lock file was
     removed, moved or replaced.
-
-  Raises:
-    UserError: if it cannot be written, or another process holds the lock.
   """
   if not run_dir:
     raise config_lib.ConfigError(

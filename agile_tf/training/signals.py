@@ -22,14 +22,10 @@ _SAME_SIGNAL_SECONDS = 1.0
 
 
 class Signals:
-  """Handles the signals in a `with` block: they raise KeyboardInterrupt.
-
-  Attributes:
-    compiling: Whether the run compiles its programs, which it must end first.
-  """
+  """Handles the signals in a `with` block: they raise KeyboardInterrupt."""
 
   def __init__(self):
-    self.compiling = False
+    self.compiling = False  # The run must end its compilation first.
     self._schedule: threads.Schedule | None = None
     self._stopped = False
 
@@ -71,19 +67,19 @@ class Signals:
         now = time.monotonic()
         if first is None:
           first = now
-          self._answer(number[0])
+          self._answer(signal.Signals(number[0]).name)
         elif now - first > _SAME_SIGNAL_SECONDS:
           os._exit(128 + number[0])
 
-  def _answer(self, number: int) -> None:
-    schedule, what = self._schedule, 'stopping before the run begins'
-    if schedule is not None:
-      schedule.stop()
+  def _answer(self, name: str) -> None:
+    what = 'stopping before the run begins'
+    if self._schedule is not None:
+      self._schedule.stop()
       what = 'saving and stopping'
       if self.compiling:
         what += ' when the programs are compiled, which may take minutes'
     logging.info('%s: %s. A second one ends the process at once, without '
-                 'saving.', signal.Signals(number).name, what)
+                 'saving.', name, what)
 
   def _stop(self, *_: Any) -> None:
     """Stops the run, from the main thread."""

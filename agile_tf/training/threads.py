@@ -169,12 +169,10 @@ def drive(schedule: Schedule, policy: Sequence[Callable[[], int]],
     tick: Is called repeatedly in this thread.
     num_devices: How many devices the policy threads are dealt over.
     stall_minutes: After these in one iteration a worker is reported. The end
-      of the run waits as long for a worker.
+      of the run waits as long for a worker, and then raises StalledError.
 
   Raises:
-    StalledError: if a worker hangs when the run must save or end.
-    Exception: the first exception of any thread. For SystemExit, which would
-      end the program as if it had succeeded, RuntimeError is raised.
+    Exception: the first exception of any thread.
   """
   over = threading.Event()
   # A thread of its own also notices when the main thread hangs.
@@ -188,7 +186,7 @@ def drive(schedule: Schedule, policy: Sequence[Callable[[], int]],
     else:
       _in_threads(_threads(schedule, policy, discriminator, num_devices),
                   schedule, tick, 60 * stall_minutes)
-  except SystemExit as error:
+  except SystemExit as error:  # The program would seem to have succeeded.
     raise RuntimeError(
         f'Something in an iteration called exit({error.code!r}).') from error
   finally:

@@ -20,16 +20,13 @@ from agile_tf.training import threads
 from gridlu import program
 
 
-class TrainingError(program.UserError):
-  """A run that cannot continue, because a number in it is not finite."""
-
-
 class Trainer:
   """The parts of a run: iterates its workers, and keeps metrics and state.
 
   Attributes, besides those that are explained in `building.Parts`:
     schedule: The run's clock.
     devices: TensorFlow's names of the devices of policy threads.
+    recorder: Has the first worker's last finished episode.
   """
 
   def __init__(self, builder: building.Builder,
@@ -52,7 +49,7 @@ class Trainer:
         builder.head_start)
     self._tally = metrics.Tally(
         'episodes', 'discriminator_steps', 'discriminator_updates')
-    self._recorder = recorder.Recorder(from_start=True)
+    self.recorder = recorder.Recorder(from_start=True)
     # What a checkpoint contains, besides the metrics.
     self._with_arrays = {name: part for name, part in (
         ('policy', parts.policy), ('discriminator', parts.discriminator),
@@ -78,11 +75,7 @@ class Trainer:
         tick, len(self.devices), stall_minutes)
 
   def iterate_policy(self, thread: int) -> int:
-    """Iterates the policy worker of a thread; returns the steps of all rows.
-
-    Raises:
-      TrainingError: if a loss or a gradient is not finite.
-    """
+    """Iterates the policy worker of a thread; returns the steps of all rows."""
     device = self.devices[thread % len(self.devices)]
     try:
       with tf.device(device) if device else contextlib.nullcontext():
@@ -107,7 +100,7 @@ class Trainer:
         self._tally.add({'success_rate': float(np.mean(counted))}, counted.size)
     self._tally.count(episodes=int(rollout.ended.sum()))
     if thread == 0:
-      self._recorder.add(rollout, iteration.decisions)
+      self.recorder.add(rollout, iteration.decisions)
     return rollout.steps
 
   def _rewards(self, rollout: rollouts.Rollout, decisions: np.ndarray,
@@ -125,7 +118,7 @@ class Trainer:
     return values
 
   def iterate_discriminator(self) -> None:
-    """Iterates the discriminator's worker; raises as `iterate_policy`."""
+    """Iterates the discriminator's worker and records its metrics."""
     assert self.discriminator_worker is not None
     try:
       iteration = self.discriminator_worker.iterate(self.schedule.steps)
@@ -139,8 +132,8 @@ class Trainer:
       self._builder.after_head_start(self._parts)
 
   def _broken(self, error: numerics.NumericsError, worker: str
-             ) -> TrainingError:
-    return TrainingError(
+             ) -> program.UserError:
+    return program.UserError(
         f'{error.name} of {worker} is {error.value} at step '
         f'{self.schedule.steps}. The run has stopped; its last checkpoint is '
         'from before. To continue with other settings, such as a smaller '
@@ -151,10 +144,6 @@ class Trainer:
   def discriminator_updates(self) -> int:
     """The number of updates of the discriminator."""
     return self._tally.counts['discriminator_updates']
-
-  def take_episode(self) -> recorder.RecordedEpisode | None:
-    """Returns the first worker's last finished episode; None if not new."""
-    return self._recorder.take()
 
   def row(self) -> dict[str, Any]:
     """Returns the metrics since the last row."""
@@ -169,14 +158,10 @@ class Trainer:
     return values
 
   def checkpoint(self) -> checkpoints.Checkpoint:
-    """Returns a copy of the run's state, while no worker is iterating.
-
-    Raises:
-      CheckpointError: if JSON cannot represent an environment's state.
-    """
+    """Returns a copy of the run's state, while no worker is iterating."""
     arrays = {
         f'{name}:{key}': value
-        for name, part in (self._with_arrays | {'recorder': self._recorder}
+        for name, part in (self._with_arrays | {'recorder': self.recorder}
                           ).items()
         for key, value in part.state().items()}
     try:
@@ -199,9 +184,6 @@ class Trainer:
 
     Raises:
       DamagedError: if its contents are not what such a run writes.
-      CheckpointError: if it is from another world or from other settings, or
-        has the networks alone.
-      WorldError: if a user's environment does not take its saved state.
     """
     building.check_tokens(checkpoint, self.world)
     values = checkpoint.values
@@ -230,9 +212,9 @@ class Trainer:
       # An environment that cannot be saved begins a new episode.
       first, *_ = values['actors'][0]
       begins = first['environment'] is None
-      self._recorder = recorder.Recorder(from_start=begins)
+      self.recorder = recorder.Recorder(from_start=begins)
       if not begins:
-        self._recorder.load(checkpoint.group('recorder'))
+        self.recorder.load(checkpoint.group('recorder'))
     except config_lib.ConfigError as error:
       raise checkpoints.CheckpointError(
           f'{checkpoint.path}: {error}') from error

@@ -99,7 +99,7 @@ class LaunchTest(parameterized.TestCase):
     before = checkpoints.steps(run_dir)
     # Nothing overflows but at once: a step of this size leaves no number.
     with self.assertRaisesRegex(
-        trainer_lib.TrainingError,
+        program.UserError,
         r'of policy worker [012] is nan at step \d+'):
       with mock.patch.object(
           workers.PolicyWorker, 'iterate', _with_a_broken_theta):
@@ -218,7 +218,7 @@ class LaunchTest(parameterized.TestCase):
         saved.append(seconds[0] - 100)
         save()
 
-      with (mock.patch.object(trainer, 'take_episode',
+      with (mock.patch.object(trainer.recorder, 'take',
                               side_effect=lambda: next(episodes)),
             mock.patch.object(run, 'save', save_and_note),
             mock.patch.object(run, '_show', side_effect=lambda *_: shown.append(
@@ -327,7 +327,7 @@ class LaunchTest(parameterized.TestCase):
     state[name] = state[name] + np.float32(np.inf)
     trainer.policy.load(state)
     with self.assertRaisesRegex(
-        trainer_lib.TrainingError, f'policy:{name} is not finite'):
+        program.UserError, f'policy:{name} is not finite'):
       run.save()
     self.assertEmpty(checkpoints.steps(config.run_dir))
 

@@ -229,9 +229,8 @@ class WriterTest(parameterized.TestCase):
   def test_tensorboard(self):
     writer = metrics.Writer(self._dir, 0, 1000)
     writer.row(self._row(100, entropy=0.5))
-    writer.text('settings', '| a |')
     writer.images('episode', np.zeros([5, 4, 6, 3], np.uint8), 100)
-    writer.settings('runs/it', {'seed': 3, 'discount': .9})
+    writer.settings('runs/it', {'seed': 3, 'discount': .9}, settings='| a |')
     writer.close()
     values = self._summaries()
     self.assertCountEqual(values, [

@@ -16,6 +16,7 @@ from agile_tf.agent import rollouts
 from agile_tf.agent import workers
 from agile_tf.training import checkpoints
 from agile_tf.training import trainer as trainer_lib
+from gridlu import program
 from gridlu import tasks
 from tests.agile_tf import tiny
 
@@ -186,7 +187,7 @@ class TrainingTest(parameterized.TestCase):
       of_thread = trainer.policy_workers[worker]
       with mock.patch.object(of_thread, 'iterate', side_effect=error):
         with self.assertRaisesRegex(
-            trainer_lib.TrainingError, f'of policy worker {name} is nan'):
+            program.UserError, f'of policy worker {name} is nan'):
           trainer.iterate_policy(worker)
 
   def test_success_is_of_episodes_that_the_task_draws(self):
@@ -197,14 +198,14 @@ class TrainingTest(parameterized.TestCase):
     self.assertEqual(row['episodes'], 4)
 
   def test_an_episode_is_kept_for_a_picture(self):
-    episode = self.trainer.take_episode()
+    episode = self.trainer.recorder.take()
     assert episode is not None
     self.assertIn('SameLocation', episode.instruction)
     self.assertEqual(episode.observations.shape, (5, 27))
     self.assertEqual(episode.decisions.shape, (4,))
     self.assertEqual(
         self.trainer.world.pixels(episode.observations).shape, (5, 56, 56, 3))
-    self.assertIsNone(self.trainer.take_episode())
+    self.assertIsNone(self.trainer.recorder.take())
 
   def test_ground_truth_reward_needs_no_discriminator(self):
     trainer = _run(reward='environment', steps=16)
