@@ -9,6 +9,7 @@ from typing import Any
 import dm_env
 import numpy as np
 
+from agile_tf.agent import actors
 from agile_tf.agent import rollouts
 
 
@@ -59,25 +60,16 @@ class Repeating(dm_env.Environment):
     return timestep
 
 
-class Repeats:
-  """Decides which failed episodes begin again; a `workers.PolicyWorker`'s hook.
+def follow(actor: actors.Actor, rollout: rollouts.Rollout,
+           decisions: np.ndarray, share: float) -> np.ndarray:
+  """Lets a share of the failed episodes of `Repeating` environments repeat.
 
-  The success rate does not count repeated episodes: they are harder than those
-  that the task draws.
+  Returns:
+    Whose episodes the success rate counts, bool [W]: not repeated ones, which
+    are harder than those that the task draws.
   """
-
-  def __init__(self, actor: Any, share: float):
-    """Takes an actor of `Repeating` environments and the share of repeats."""
-    self._actor = actor
-    self._share = share
-
-  def __call__(self, rollout: rollouts.Rollout, decisions: np.ndarray
-              ) -> np.ndarray:
-    """Takes note of a rollout; returns whose episodes count, bool [W]."""
-    ended = np.flatnonzero(rollout.ended)
-    for w in ended[~rollout.successes(decisions)].tolist():
-      self._actor.environments[w].repeats_next = (
-          self._actor.rngs[w].random() < self._share)
-    return np.array([
-        not environment.is_repeated
-        for environment in self._actor.environments])
+  ended = np.flatnonzero(rollout.ended)
+  for w in ended[~rollout.successes(decisions)].tolist():
+    actor.environments[w].repeats_next = actor.rngs[w].random() < share
+  return np.array([
+      not environment.is_repeated for environment in actor.environments])

@@ -16,7 +16,6 @@ from agile_tf.agent import networks
 from agile_tf.agent import optimizers
 from agile_tf.agent import programs as programs_lib
 from agile_tf.agent import replay
-from agile_tf.agent import rollouts
 from agile_tf.agent import workers
 from agile_tf.agent import worlds
 from agile_tf.agent.fast import functional
@@ -65,7 +64,7 @@ def make_world(config: config_lib.Config, held_out: bool = False,
           'GridLU can be selected.')
     return worlds.load(config.world)
   known, instructions = _sides(config, held_out)
-  return worlds.gridlu_world(
+  return worlds.GridLUWorld(
       config.world, matching(only, instructions),
       board.PHYSICS[config.physics],
       config.episode_length, config.truncate, known, draw, config.solved_starts)
@@ -300,8 +299,6 @@ class Builder:
     discriminator_actors: Episodes that the discriminator's worker plays.
     head_start: Its iterations before the first policy step.
     carrying: See `make_goal_examples`.
-    entropy_weight: alpha.
-    learning_rate: The policy's.
   """
   initialization = _PAPER
   programs = programs_lib.Programs
@@ -312,9 +309,6 @@ class Builder:
 
   def __init__(self, config: config_lib.Config):
     self.config = config
-    self.entropy_weight: workers.Value = lambda step: config.entropy_weight
-    self.learning_rate: workers.Value = (
-        lambda step: config.policy_learning_rate)
 
   def saved(self) -> dict[str, Any]:
     """Returns all settings by name, as a run saves them."""
@@ -360,10 +354,10 @@ class Builder:
     return replay.RewardPrediction(
         buffer, self.config.reward_prediction_batch_size, rng)
 
-  def follow(self, actor: rollouts.Actor) -> workers.Follow:
-    """Returns what a policy worker tells each rollout of its actor."""
-    del actor
-    return workers.nothing_follows
+  def course(self) -> workers.Course:
+    """Returns what may change while the policy trains."""
+    return workers.Course(
+        self.config.entropy_weight, self.config.policy_learning_rate)
 
   def after_head_start(self, parts: Parts) -> None:
     """Is called at the end of the discriminator's head start."""
@@ -434,7 +428,7 @@ class Builder:
           None if predictions is None else self.prediction(
               predictions, np.random.default_rng(draw_seed), goals),
           buffer if config.all_workers_write else None,
-          self.entropy_weight, self.learning_rate, self.follow(actor)))
+          self.course()))
     return Parts(world, policy, discriminator, buffer, predictions,
                  tuple(policy_workers), discriminator_worker)
 
@@ -479,7 +473,7 @@ def _buffer(capacity: int, world: worlds.World) -> replay.ReplayBuffer:
 def _actor(programs: programs_lib.Programs,
            make_environment: Callable[[int], dm_env.Environment],
            seeds: Sequence[np.random.SeedSequence], rollout_length: int,
-           delayed: Sequence[bool]) -> rollouts.Actor:
+           delayed: Sequence[bool]) -> actors.Actor:
   pairs = [seed.spawn(2) for seed in seeds]
   environments = [
       make_environment(int(seed.generate_state(1)[0])) for seed, _ in pairs]

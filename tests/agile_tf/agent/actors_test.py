@@ -53,7 +53,7 @@ class Countdown(dm_env.Environment):
 def _gridlu():
   """One world and policy for all tests, which compile for them once."""
   # Some starts are goal states, so that there is some reward.
-  world = worlds.gridlu_world(episode_length=_EPISODE, solved_starts=True)
+  world = worlds.GridLUWorld(episode_length=_EPISODE, solved_starts=True)
   policy = networks.policy('nmn', world.grammar, world.image_shape,
       num_actions=world.num_actions)
   return world, policy, programs_lib.Programs(policy, None, world)
@@ -64,7 +64,7 @@ def _gridlu_actors(delayed=(False,) * _WIDTH, greedy=False, **episodes):
   world, policy, programs = _gridlu()
   if episodes:
     # The length of episodes, and how they end, are not in the programs.
-    world = worlds.gridlu_world(**episodes, solved_starts=True)
+    world = worlds.GridLUWorld(**episodes, solved_starts=True)
     compiled, programs = programs, programs_lib.Programs(policy, None, world)
     programs.play, programs.act = compiled.play, compiled.act
   # Larger than the initial ones, so that actions depend on what is seen.
@@ -205,7 +205,7 @@ class RolloutsTest(parameterized.TestCase):
 
   @pytest.mark.slow
   def test_long_play_equals_the_environment(self):
-    world = worlds.gridlu_world(physics=board.IMMOVABLE_RED_RECTS)
+    world = worlds.GridLUWorld(physics=board.IMMOVABLE_RED_RECTS)
     policy = networks.policy('nmn', world.grammar, world.image_shape,
         num_actions=world.num_actions)
     width, length, seeds = 15, 15, np.random.SeedSequence(5)

@@ -3,6 +3,8 @@
 import numpy as np
 import tensorflow as tf
 
+from agile_tf.agent import rollouts
+
 DISCOUNT, ENTROPY, BASELINE, PREDICTION = 0.9, 0.05, 0.7, 1.3
 
 
@@ -27,7 +29,7 @@ def rollout(rng, observations):
     observations: [T + 1, 4, ...], T at least 3.
 
   Returns:
-    By name, what `policy_gradients_program` takes.
+    By name, what `as_rollout` takes, and rewards.
   """
   length = len(observations) - 1
   observations = observations.copy()
@@ -43,6 +45,14 @@ def rollout(rng, observations):
       observations=observations,
       actions=rng.integers(3, size=[length, 4]).astype(np.int32),
       rewards=rewards, discounts=discounts, mask=mask)
+
+
+def as_rollout(parts, codes, results=()):
+  """What the programs take, of such a rollout."""
+  return rollouts.Rollout(
+      parts['observations'], codes, parts['actions'],
+      np.zeros_like(parts['rewards']), parts['discounts'], parts['mask'],
+      np.zeros([len(codes)], bool), (), results)
 
 
 def assert_close(network, actual, expected, rtol, atol, who):

@@ -319,7 +319,7 @@ class AllInstructionsTest(parameterized.TestCase):
     self._test_outputs('arrangements', kind, 'nmn')
 
   def _test_outputs(self, task, kind, model):
-    world = worlds.gridlu_world(task)
+    world = worlds.GridLUWorld(task)
     texts = [str(text) for text in tasks.find(task).instructions()]
     self.assertLen(texts, {'relations': 990, 'arrangements': 36}[task])
     examples = world.load_goal_examples(len(texts), 0, 0.5)

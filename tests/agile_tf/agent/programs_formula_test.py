@@ -46,7 +46,7 @@ class GradientsFormulaTest(parameterized.TestCase):
   def setUp(self):
     super().setUp()
     self._rng = np.random.default_rng(0)
-    self._world = worlds.gridlu_world('relations')
+    self._world = worlds.GridLUWorld('relations')
     self._examples = self._world.load_goal_examples(64, 0, 0.5)
 
   def _states(self, *shape):
@@ -164,9 +164,8 @@ class GradientsFormulaTest(parameterized.TestCase):
       """The gradients of some workers in one pass."""
       these = {name: value[:, workers] for name, value in rollout.items()}
       return program(
-          theta, these['observations'], codes[workers], these['actions'],
-          these['rewards'], these['discounts'], these['mask'], cases.ENTROPY,
-          results, replayed and replay.Replayed(
+          theta, cases.as_rollout(these, codes[workers], results),
+          these['rewards'], cases.ENTROPY, replayed and replay.Replayed(
               *(x[workers] for x in replayed)))[0]
 
     every = slice(0, width)
@@ -222,9 +221,8 @@ class GradientsFormulaTest(parameterized.TestCase):
     computed, _ = averaging.AveragedPrograms(
         policy, None, world, programs_lib.Loss(
             cases.DISCOUNT, 1.0, cases.BASELINE))._policy_gradients(
-                theta, rollout['observations'], world.grammar.encode(texts),
-                rollout['actions'], rollout['rewards'], rollout['discounts'],
-                rollout['mask'], cases.ENTROPY, (), None)
+                theta, cases.as_rollout(rollout, world.grammar.encode(texts)),
+                rollout['rewards'], cases.ENTROPY, None)
     p = self._variables(policy, theta)
     expected = dict.fromkeys(p, 0.0)
     for part in np.array_split(np.arange(count), 10):  # For the memory.

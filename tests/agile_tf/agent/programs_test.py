@@ -22,10 +22,8 @@ def _world():
     raise AssertionError('The gradients do not need this.')
 
   return worlds.World(
-      make_environment=unused, grammar=instructions.Grammar(_TEXTS),
-      image_shape=_SHAPE, num_actions=3, observation_shape=_SHAPE,
-      observe=unused, images=lambda x: tf.cast(x, tf.float32) / 255,
-      load_goal_examples=unused, has_ground_truth=False)
+      unused, instructions.Grammar(_TEXTS), _SHAPE, num_actions=3,
+      goal_examples='', has_ground_truth=False)
 
 
 def _images(rng, *shape):
@@ -114,9 +112,8 @@ class PolicyGradientsTest(parameterized.TestCase):
 
     def run(rollout, programs=programs):
       return programs._policy_gradients(
-          self._theta, rollout['observations'], self._codes,
-          rollout['actions'], rollout['rewards'], rollout['discounts'],
-          rollout['mask'], cases.ENTROPY, (), replayed)
+          self._theta, cases.as_rollout(rollout, self._codes),
+          rollout['rewards'], cases.ENTROPY, replayed)
 
     gradients, terms = run(rollout)
     self.assertLen(gradients, 4)

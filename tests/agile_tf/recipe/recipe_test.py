@@ -49,7 +49,7 @@ class MismatchedTest(parameterized.TestCase):
 
   def setUp(self):
     super().setUp()
-    self.world = worlds.gridlu_world()
+    self.world = worlds.GridLUWorld()
     self.dataset = goal_dataset.generate('relations', 200, seed=1)
     self.goals = worlds.GoalExamples(self.dataset, self.world)
 
@@ -162,7 +162,7 @@ class RepeatsTest(parameterized.TestCase):
         np.zeros([3, width, 1], np.uint8), np.zeros([width, 1], np.int32),
         np.zeros([2, width], np.int32), mask, mask, mask, ended,
         ('go',) * width)
-    counted = repeats.Repeats(actor, 0.75)(rollout, decisions)
+    counted = repeats.follow(actor, rollout, decisions, 0.75)
     self.assertEqual(
         counted.tolist(), [w % 5 != 0 for w in range(width)])
     again = np.array([each.repeats_next for each in actor.environments])
@@ -187,8 +187,10 @@ class BuilderTest(parameterized.TestCase):
         dataset_carrying=.25)
     self.assertIs(made.parameters, adam.AdamParameters)
     self.assertIs(made.programs, averaging.AveragedPrograms)
-    self.assertEqual((made.learning_rate(0), made.learning_rate(10)), (.7, .5))
-    self.assertAlmostEqual(made.entropy_weight(10), .2)
+    course = made.course()
+    self.assertEqual(
+        (course.learning_rate(0), course.learning_rate(10)), (.7, .5))
+    self.assertAlmostEqual(course.entropy_weight(10), .2)
     self.assertEqual(made.carrying, .25)
     parts = made.make()
     self.assertLen(parts.discriminator_worker.actor.environments, 3)

@@ -73,8 +73,9 @@ class BuildingTest(parameterized.TestCase):
         optimizers.Updates(
             learning_rate=1.5, decay=.9, epsilon=1.7, gradient_norm=1.8,
             max_column_norm=1.9)])
+    course = builder.course()
     self.assertEqual(
-        (builder.entropy_weight(0), builder.learning_rate(10**9)), (.75, .5))
+        (course.entropy_weight(0), course.learning_rate(10**9)), (.75, .5))
 
   def test_generated_goal_examples_are_those_of_the_settings(self):
     config = tiny.config(dataset_size=40, dataset_seed=5)
