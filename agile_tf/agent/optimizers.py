@@ -34,17 +34,10 @@ class Updates(NamedTuple):
 
 def clip_gradient(gradient: tf.Tensor, max_norm: float
                  ) -> tuple[tf.Tensor, tf.Tensor]:
-  """Scales a gradient to a norm of at most `max_norm`.
+  """Returns g * max_norm / max(|g|, max_norm), and the norm |g|.
 
-  g <- g * max_norm / max(|g|, max_norm). tf.clip_by_global_norm computes
-  1 / max_norm, which becomes 0 in float32 if `max_norm` is very large.
-
-  Args:
-    gradient: float32 [P].
-    max_norm: positive.
-
-  Returns:
-    The clipped gradient, float32 [P], and the norm before clipping, float32 [].
+  tf.clip_by_global_norm computes 1 / max_norm, which becomes 0 in float32 if
+  `max_norm` is very large.
   """
   norm = tf.linalg.global_norm([gradient])
   return gradient * (max_norm / tf.maximum(norm, max_norm)), norm
@@ -53,16 +46,9 @@ def clip_gradient(gradient: tf.Tensor, max_norm: float
 def clip_columns(weight: tf.Tensor, max_norm: float) -> tf.Tensor:
   """Scales each unit's incoming weights to an L2 norm of at most `max_norm`.
 
-  w_u <- w_u * min(1, max_norm / |w_u|), appendix C. The last axis counts the
-  units. The incoming weights of a convolution's unit are those of all input
-  channels at all positions in the kernel.
-
-  Args:
-    weight: float32 [..., units].
-    max_norm: positive.
-
-  Returns:
-    float32 [..., units].
+  w_u <- w_u * min(1, max_norm / |w_u|), appendix C, for weights [..., units].
+  The incoming weights of a convolution's unit are those of all input channels
+  at all positions in the kernel.
   """
   squares = tf.reduce_sum(
       tf.square(weight), axis=range(weight.shape.rank - 1), keepdims=True)
@@ -82,9 +68,6 @@ _WITHOUT_COLUMNS = ('b', 'gamma', 'beta', 'embeddings')
 def has_columns(name: str) -> bool:
   """Returns whether the column norms of a parameter are clipped.
 
-  Args:
-    name: The parameter's name, such as 'features/stem/patches/w'.
-
   Raises:
     ValueError: if its last part is not one of the known names, so that the
       weights of a new network are not left out by mistake.
@@ -100,20 +83,13 @@ def has_columns(name: str) -> bool:
 
 
 class SharedParameters:
-  """The parameters of one network, shared by all threads.
-
-  Attributes:
-    layout: The names and positions of the parameters.
-  """
+  """The parameters of one network, shared by all threads."""
 
   def __init__(self, layout: parameters_lib.Layout, initial: np.ndarray,
                settings: Updates):
     """Creates the variable and its slots. Call this before any thread starts.
 
-    Args:
-      layout: The names and positions of the parameters.
-      initial: float32 [P], their initial values.
-      settings: The settings of the updates.
+    `initial` has the parameters' initial values, float32 [P].
     """
     self.layout = layout
     self._settings = settings
@@ -133,7 +109,7 @@ class SharedParameters:
     return tf.stack([self._update(rate, gradient) for gradient in gradients])
 
   def _update(self, rate: tf.Tensor, gradient: tf.Tensor) -> tf.Tensor:
-    """Clips a gradient, applies it if it is finite; returns its norm."""
+    """Clips a gradient and applies it if it is finite; returns its norm."""
     clipped, norm = clip_gradient(gradient, self._settings.gradient_norm)
 
     def change() -> tf.Tensor:
@@ -160,21 +136,16 @@ class SharedParameters:
               self._variable.read_value()).items()}))
 
   def snapshot(self) -> tf.Tensor:
-    """Returns a copy of the parameters, float32 [P], between two updates.
-
-    Later updates do not change it.
-    """
+    """Returns a copy of the parameters, float32 [P], between two updates."""
     with self._lock:
       return tf.identity(self._variable)
 
   def apply(self, *gradients: tf.Tensor,
             learning_rate: float | None = None) -> tf.Tensor:
-    """Updates the parameters, once for each gradient.
+    """Updates the parameters once for each of N gradients, float32 [P].
 
-    Args:
-      *gradients: N tensors, float32 [P]. Each is clipped separately, and
-        skipped if its norm is not finite.
-      learning_rate: Of these updates; None for that of the settings.
+    Each is clipped separately, and skipped if its norm is not finite. Without
+    a learning rate that of the settings is used.
 
     Returns:
       float32 [N], the gradients' global norms before clipping.

@@ -225,7 +225,7 @@ class Programs:
 
   @compiled
   def discriminator_gradients(
-      self, phi: tf.Tensor, goals: replay.Pairs, negatives: replay.Negatives
+      self, phi: tf.Tensor, goals: rollouts.Pairs, negatives: replay.Negatives
   ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
     """Computes lines 9 to 11 of Algorithm 1 from N goal examples.
 

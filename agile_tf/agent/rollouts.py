@@ -10,10 +10,18 @@ begins with its last state. A rollout ends with its episode. If that is before
 T steps, the remaining steps are masked.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import tensorflow as tf
+
+Array: TypeAlias = np.ndarray | tf.Tensor
+
+
+class Pairs(NamedTuple):
+  """N pairs of instruction and state."""
+  codes: Array  # int32 [N, slots]
+  observations: Array  # uint8 [N, ...]
 
 
 class Rollout(NamedTuple):
@@ -54,7 +62,7 @@ class Rollout(NamedTuple):
     """Returns the values [T, W, ...] of the played steps, [steps, ...]."""
     return values[self.mask > 0]
 
-  def pairs(self) -> tuple[np.ndarray, np.ndarray]:
-    """Returns codes int32 [steps, slots], observations uint8 [steps, ...]."""
+  def pairs(self) -> Pairs:
+    """Returns the instruction and the following state of each played step."""
     codes = np.repeat(self.codes[None], len(self.actions), axis=0)
-    return self.played(codes), self.played(self.observations[1:])
+    return Pairs(self.played(codes), self.played(self.observations[1:]))

@@ -20,7 +20,6 @@ import numpy as np
 import tensorflow as tf
 
 from agile_tf.agent import instructions as instructions_lib
-from agile_tf.agent import replay
 from agile_tf.agent import rollouts
 import gridlu
 from gridlu import environment as environment_lib
@@ -150,10 +149,10 @@ class GoalExamples:
   def __len__(self) -> int:
     return len(self.dataset.instruction)
 
-  def sample(self, rng: np.random.Generator, count: int) -> replay.Pairs:
+  def sample(self, rng: np.random.Generator, count: int) -> rollouts.Pairs:
     """Draws pairs uniformly with replacement."""
     rows = rng.integers(len(self), size=count)
-    return replay.Pairs(
+    return rollouts.Pairs(
         self.codes[self.dataset.instruction[rows]], self.observations[rows])
 
 

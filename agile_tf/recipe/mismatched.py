@@ -8,6 +8,7 @@ at the instruction.
 import numpy as np
 
 from agile_tf.agent import replay
+from agile_tf.agent import rollouts
 from agile_tf.agent import workers
 from agile_tf.agent import worlds
 from agile_tf.recipe import annealing
@@ -24,7 +25,7 @@ def require_several(goals: worlds.GoalExamples) -> None:
 
 
 def sample(goals: worlds.GoalExamples, rng: np.random.Generator, count: int
-          ) -> replay.Pairs:
+          ) -> rollouts.Pairs:
   """Draws pairs whose instruction is never the state's own.
 
   Raises:
@@ -35,7 +36,7 @@ def sample(goals: worlds.GoalExamples, rng: np.random.Generator, count: int
   while len(same := np.flatnonzero(instruction[rows] == instruction[others])):
     require_several(goals)
     others[same] = rng.integers(len(goals), size=len(same))
-  return replay.Pairs(
+  return rollouts.Pairs(
       goals.codes[instruction[others]], goals.observations[rows])
 
 

@@ -14,6 +14,7 @@ import tensorflow as tf
 from agile_tf.agent import networks
 from agile_tf.agent import programs as programs_lib
 from agile_tf.agent import replay
+from agile_tf.agent import rollouts
 from agile_tf.agent import worlds
 from agile_tf.recipe import averaging
 from gridlu import language
@@ -252,7 +253,7 @@ class GradientsFormulaTest(parameterized.TestCase):
         model, world.grammar, world.image_shape)
     phi = _random(discriminator, 2)
     goals, drawn = ((each, self._states(len(each))) for each in texts)
-    pairs = [replay.Pairs(world.grammar.encode(texts), states)
+    pairs = [rollouts.Pairs(world.grammar.encode(texts), states)
              for texts, states in (goals, drawn)]
     actual, terms = programs_lib.Programs(
         None, discriminator, world).discriminator_gradients(

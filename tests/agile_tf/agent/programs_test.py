@@ -9,6 +9,7 @@ from agile_tf.agent import instructions
 from agile_tf.agent import networks
 from agile_tf.agent import programs as programs_lib
 from agile_tf.agent import replay
+from agile_tf.agent import rollouts
 from agile_tf.agent import worlds
 from agile_tf.recipe import averaging
 from tests.agile_tf.agent import gradient_cases as cases
@@ -195,9 +196,9 @@ class DiscriminatorProgramsTest(parameterized.TestCase):
         for n in (3, num_candidates, num_mismatched))
     programs = programs_lib.Programs(None, self._discriminator, self._world)
     gradient, terms = programs.discriminator_gradients(
-        self._phi, replay.Pairs(*goals), replay.Negatives(
-            replay.Pairs(*candidates), np.int32(drawn),
-            replay.Pairs(*mismatched) if num_mismatched else None))
+        self._phi, rollouts.Pairs(*goals), replay.Negatives(
+            rollouts.Pairs(*candidates), np.int32(drawn),
+            rollouts.Pairs(*mismatched) if num_mismatched else None))
 
     # Lines 9 and 10 of Algorithm 1, an example at a time.
     ratings = [

@@ -17,7 +17,7 @@ class _GoalExamples:
 
   def sample(self, rng, count):
     numbers = rng.integers(200, 256, size=count)
-    return replay.Pairs(
+    return rollouts.Pairs(
         numbers[:, None].astype(np.int32),
         numbers[:, None].astype(np.uint8))
 

@@ -81,7 +81,7 @@ class ConvolutionsTest(parameterized.TestCase):
           k = tf.tile(k[None], [workers, 1, 1, 1, 1])
         tape = tf.GradientTape()
         convolve = convolutions.Convolver(
-            {k.ref(): convolutions.evaluate([k])[0]}, known, tape)
+            [k], convolutions.evaluate([k]), known, tape)
         parts = iter(inputs)
         with tape:
           tape.watch([k, *inputs])
@@ -120,7 +120,7 @@ class ConvolutionsTest(parameterized.TestCase):
     def transforms(operands):
       def compute():
         convolve = convolutions.Convolver(
-            {kernel.ref(): convolutions.evaluate([kernel])[0]})
+            [kernel], convolutions.evaluate([kernel]))
         return [convolve(each, kernel) for each in operands]
 
       graph = tf.function(compute, autograph=False).get_concrete_function()
