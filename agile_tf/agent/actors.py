@@ -26,22 +26,17 @@ class Actor:
                environments: Sequence[dm_env.Environment],
                rngs: Sequence[np.random.Generator], rollout_length: int,
                delayed: Sequence[bool], greedy: bool = False):
-    """Prepares W workers.
+    """Takes an environment and a generator, for its actions, of each worker.
 
-    Args:
-      programs: The policy's programs.
-      environments: One for each worker.
-      rngs: One for each worker, for sampling actions.
-      rollout_length: T.
-      delayed: For each worker, whether it sits out the first rollout. Delaying
-        half of them mixes first and second halves of episodes in each batch.
-      greedy: Whether to take the likeliest action instead of sampling.
+    Delayed workers sit out the first rollout. Delaying half of them mixes first
+    and second halves of episodes in each batch. A greedy actor takes the
+    likeliest action.
     """
     self.environments: list[Any] = list(environments)
     self.rngs = list(rngs)
     self._programs = programs
     self._world = programs.world
-    self._length = rollout_length
+    self._length = rollout_length  # T
     self._delayed = np.array(delayed)
     self._greedy = greedy
 
@@ -50,11 +45,9 @@ class Actor:
     raise NotImplementedError
 
   def _noise(self) -> np.ndarray:
-    """Draws Gumbel noise: argmax(logits + noise) is a sample of the policy.
+    """Draws Gumbel noise, float32 [T, W, actions]; zeros if greedy.
 
-    Returns:
-      float32 [T, W, actions], for each worker from its own generator; zeros if
-      the likeliest action is taken.
+    argmax(logits + noise) is a sample of the policy.
     """
     length, num_actions = self._length, self._world.num_actions
     if self._greedy:
@@ -238,14 +231,13 @@ class EnvironmentActor(Actor):
     """Restores a worker's environment; returns its current timestep.
 
     Raises:
-      WorldError: if a user's environment does not take the state. GridLU's
-        errors go on: its code is not edited, so the state is damaged.
+      WorldError: if a user's environment does not take the state.
     """
     try:
       return self.environments[w].set_state(state)
     except Exception as error:
       if self._world.compiled is not None:
-        raise
+        raise  # GridLU's code is not edited, so the state is damaged.
       raise worlds.WorldError(
           "The environment's set_state() does not take what its get_state() "
           f'returned when the run was saved ({type(error).__name__}: {error}). '

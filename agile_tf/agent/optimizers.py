@@ -44,11 +44,10 @@ def clip_gradient(gradient: tf.Tensor, max_norm: float
 
 
 def clip_columns(weight: tf.Tensor, max_norm: float) -> tf.Tensor:
-  """Scales each unit's incoming weights to an L2 norm of at most `max_norm`.
+  """Returns w_u * min(1, max_norm / |w_u|) for each unit u (appendix C).
 
-  w_u <- w_u * min(1, max_norm / |w_u|), appendix C, for weights [..., units].
-  The incoming weights of a convolution's unit are those of all input channels
-  at all positions in the kernel.
+  Of weights [..., units], w_u are a unit's incoming ones: in a convolution
+  those of all input channels at all positions in the kernel.
   """
   squares = tf.reduce_sum(
       tf.square(weight), axis=range(weight.shape.rank - 1), keepdims=True)
@@ -58,9 +57,8 @@ def clip_columns(weight: tf.Tensor, max_norm: float) -> tf.Tensor:
 
 
 # The last part of a parameter's name. A weight matrix or a convolution kernel
-# has columns, each with the incoming weights of one unit. Biases, the
-# FiLM-NMN's gamma and beta, and the FiLM-LSTM's word embeddings have none. (The
-# FiLM-LSTM computes its gamma and beta with weight matrices.)
+# has columns, each with the incoming weights of one unit; so has what computes
+# the FiLM-LSTM's gamma and beta. The FiLM-NMN's own are tables.
 _WITH_COLUMNS = ('w',)
 _WITHOUT_COLUMNS = ('b', 'gamma', 'beta', 'embeddings')
 
@@ -69,8 +67,7 @@ def has_columns(name: str) -> bool:
   """Returns whether the column norms of a parameter are clipped.
 
   Raises:
-    ValueError: if its last part is not one of the known names, so that the
-      weights of a new network are not left out by mistake.
+    ValueError: if its name is unknown, so that no new weights are forgotten.
   """
   own = name.rsplit('/', 1)[-1]
   if own not in _WITH_COLUMNS + _WITHOUT_COLUMNS:
@@ -142,13 +139,10 @@ class SharedParameters:
 
   def apply(self, *gradients: tf.Tensor,
             learning_rate: float | None = None) -> tf.Tensor:
-    """Updates the parameters once for each of N gradients, float32 [P].
+    """Updates once for each of N gradients, float32 [P]; returns their norms.
 
     Each is clipped separately, and skipped if its norm is not finite. Without
     a learning rate that of the settings is used.
-
-    Returns:
-      float32 [N], the gradients' global norms before clipping.
     """
     if learning_rate is None:
       learning_rate = self._settings.learning_rate

@@ -45,10 +45,7 @@ class Programs:
                discriminator: functional.Network, world: worlds.World,
                loss: Loss = _PAPER, reward_form: str = 'decision',
                reward_scale: float = 0.1):
-    """Takes the networks; nothing is compiled before it is called.
-
-    `reward_form` is one of `rewards.FORMS`.
-    """
+    """Takes the networks, and one of `rewards.FORMS`."""
     self.world = world
     self.reward_scale = reward_scale
     self._policy = policy
@@ -61,11 +58,8 @@ class Programs:
           gumbel: tf.Tensor) -> tf.Tensor:
     """Chooses an action for each worker, int32 [W].
 
-    Args:
-      theta: The policy's parameters.
-      observations: uint8 [W, ...].
-      codes: int32 [W, slots].
-      gumbel: float32 [W, actions], noise.
+    From observations uint8 [W, ...], codes int32 [W, slots] and noise float32
+    [W, actions].
     """
     output = self._policy(theta, self.world.images(observations), codes)
     return tf.argmax(output.logits + gumbel, axis=-1, output_type=tf.int32)
@@ -78,7 +72,7 @@ class Programs:
     """Plays a whole rollout, in a world with its rules in TensorFlow.
 
     Args:
-      theta: The policy's parameters.
+      theta: Of the policy.
       observations: uint8 [W, ...], s_0.
       codes: int32 [W, slots].
       truth_codes: int32 [W, K], the instructions for the ground truth.
@@ -144,12 +138,8 @@ class Programs:
   ) -> tuple[list[tf.Tensor], dict[str, tf.Tensor]]:
     """Computes line 7 of Algorithm 2: a gradient for each worker that played.
 
-    Args:
-      theta: The parameters with which the rollout was played.
-      rollout: T steps of W workers.
-      values: float32 [T, W], the rewards, 0 where masked.
-      entropy_weight: alpha.
-      replayed: None without reward prediction.
+    theta has played the rollout, `values` are its rewards, float32 [T, W], 0
+    where masked, and the entropy's weight is alpha.
 
     Returns:
       The gradients, float32 [P] each, of the workers `rollout.active`; and the

@@ -69,11 +69,7 @@ class ReplayBuffer:
       self._added += len(codes)
 
   def sample(self, rng: np.random.Generator, count: int) -> rollouts.Pairs:
-    """Draws pairs uniformly with replacement.
-
-    Raises:
-      ValueError: if the buffer is empty.
-    """
+    """Draws pairs uniformly with replacement; ValueError if there are none."""
     with self._lock:
       rows = rng.integers(self._size(), size=count)
       codes, observations, _ = self._take(rows)
@@ -85,9 +81,6 @@ class ReplayBuffer:
 
     If `count` is odd, the larger part has zero reward. Until both kinds exist,
     all entries are equally likely.
-
-    Raises:
-      ValueError: if the buffer is empty.
     """
     with self._lock:
       positive = self._arrays['positive'][:self._size()]

@@ -40,24 +40,17 @@ class WorldError(program.UserError):
 class World:
   """An environment as the agent sees it; its images are its observations.
 
-  Attributes:
-    grammar: Encodes its instructions.
-    image_shape: [H, W, 3].
-    num_actions: The policy's actions are 0 ... num_actions - 1.
-    has_ground_truth: Whether the environment's reward is the ground truth: 1
-      in goal states, else 0. Without it only AGILE can be trained.
-    observation_shape: The shape of the observations that buffers store. Their
-      type is always uint8.
-    compiled: The same world, if TensorFlow compiles its rules; else None.
+  With a ground truth, the environment's reward is 1 in goal states, and else 0.
+  Without it only AGILE can be trained.
   """
-  observation_shape: tuple[int, ...]
-  compiled: 'GridLUWorld | None' = None
+  observation_shape: tuple[int, ...]  # Of what buffers store, in uint8.
+  compiled: 'GridLUWorld | None' = None  # Itself, if TensorFlow has its rules.
 
   def __init__(self, make_environment: Callable[[int], dm_env.Environment],
                grammar: instructions_lib.Grammar,
                image_shape: tuple[int, int, int], num_actions: int,
                goal_examples: str, has_ground_truth: bool):
-    """Takes the attributes, and the path of a file of goal examples."""
+    """Takes what makes an environment from a seed, and a file's path."""
     self.grammar = grammar
     self.image_shape = image_shape
     self.num_actions = num_actions
@@ -72,13 +65,10 @@ class World:
 
   def load_goal_examples(self, size: int, seed: int, carrying: float
                         ) -> goal_dataset.GoalDataset:
-    """Reads the file of goal examples; GridLU generates them instead.
+    """Reads the file of goal examples; GridLU generates `size` of them.
 
-    Args:
-      size: How many to generate.
-      seed: Draws them.
-      carrying: Of those with the agent on a block, the share in which it
-        carries that block.
+    `carrying` is the share of those with the agent on a block in which it
+    carries that block.
     """
     del size, seed, carrying
     return goal_dataset.load(self._goal_examples, self.image_shape)
@@ -98,11 +88,9 @@ class World:
     return np.round(255 * images.numpy()).astype(np.uint8)
 
   def truth(self, rollout: rollouts.Rollout) -> np.ndarray | None:
-    """Returns which of s_1 ... s_T are goal states, for metrics and evaluation.
+    """Returns which of s_1 ... s_T are goal states, bool [T, W].
 
-    Returns:
-      bool [T, W], from the ground truth or else from the world's checker; None
-      if it has neither. Values of masked steps have no meaning.
+    Values of masked steps have no meaning. None if nobody knows.
     """
     if self.has_ground_truth:
       return rollout.true_rewards > 0
@@ -110,10 +98,9 @@ class World:
 
   def check(self, texts: Sequence[str], observations: np.ndarray
            ) -> np.ndarray | None:
-    """Returns which states are goal states if there is no ground truth.
+    """Returns which states [T, W, ...] are goal states, bool [T, W], or None.
 
-    This is for evaluation and metrics, never for training: from W instructions
-    and observations uint8 [T, W, ...] to bool [T, W], or None.
+    This is for worlds without a ground truth, and never for training.
     """
     del texts, observations
     return None
@@ -123,11 +110,7 @@ class GoalExamples:
   """The goal examples: pairs of an instruction and one of its goal states."""
 
   def __init__(self, dataset: goal_dataset.GoalDataset, world: World):
-    """Encodes goal examples for a world.
-
-    Raises:
-      WorldError: if their instructions or their states do not fit the world.
-    """
+    """Encodes goal examples; WorldError if they do not fit the world."""
     observations = (
         dataset.images if dataset.states is None else dataset.states)
     assert observations is not None  # GoalDataset requires one of the two.
@@ -166,10 +149,8 @@ def from_environment(
   """Returns a world made of any dm_env environment.
 
   Args:
-    make_environment: From a seed to an environment with the observations
-      `{'image': uint8 [H, W, 3], 'instruction': str}`, H and W at least 24.
-    goal_examples: The path of a file of instructions and images, whose format
-      `gridlu.goal_dataset` documents.
+    make_environment: From a seed to an environment, H and W at least 24.
+    goal_examples: The path of a file of instructions and images.
     instructions: All instructions, or enough of them to contain every token and
       every position of their trees.
     parse: From an instruction to its tree (see `agile_tf.agent.instructions`).
@@ -213,10 +194,6 @@ class GridLUWorld(World):
   """A GridLU task (sections 3.3 and 3.4), whose rules TensorFlow compiles.
 
   Observations are whole states, uint8 [27].
-
-  Attributes:
-    episode_length: In steps.
-    final_discount: The discount of an episode's last step.
   """
 
   def __init__(self, task: str = 'relations',
@@ -226,19 +203,18 @@ class GridLUWorld(World):
                known: Sequence[language.Instruction] | None = None,
                draw: environment_lib.Draw | None = None,
                solved_starts: bool = False):
-    """Makes the world of a task.
+    """Makes the world of a task; None stands for the task's own.
 
     Args:
       task: A name in `gridlu.tasks.TASKS`.
-      instructions: The instructions of episodes and goal examples; default: all
-        instructions of the task.
+      instructions: Of episodes and goal examples.
       physics: Which blocks the agent can carry.
-      episode_length: In steps; default: the task's.
+      episode_length: In steps.
       truncate: Whether the end of an episode is a truncation, where returns
         bootstrap, instead of a termination.
-      known: The instructions that the networks can read; default:
-        `instructions`.
-      draw: Draws the episodes' instances; default: the task's.
+      known: The instructions that the networks can read; by default those of
+        episodes.
+      draw: Draws the episodes' instances.
       solved_starts: Whether an episode may begin in a goal state.
     """
     kind = tasks.find(task)
@@ -262,7 +238,7 @@ class GridLUWorld(World):
     self.observation_shape = (board.PACKED_SIZE,)
     self.compiled = self
     self.episode_length = episode_length
-    self.final_discount = 1.0 if truncate else 0.0
+    self.final_discount = 1.0 if truncate else 0.0  # Of an episode's last step.
     self._task = task
     self._kind = kind
     self._instructions = instructions
@@ -297,12 +273,8 @@ class GridLUWorld(World):
   def satisfied(self, codes: tf.Tensor, observations: tf.Tensor) -> tf.Tensor:
     """Returns the ground truth, which environments give as reward.
 
-    Args:
-      codes: int32 [W, K], of `truth_codes`.
-      observations: uint8 [..., W, 27].
-
-    Returns:
-      bool [..., W]; all False if the task gives no reward.
+    From codes int32 [W, K] and observations uint8 [..., W, 27] to bool
+    [..., W], all False if the task gives no reward.
     """
     if not self.has_ground_truth:
       return tf.zeros(observations.shape[:-1], tf.bool)
@@ -320,10 +292,8 @@ _LONGEST_NAME = 200  # Python imports nested packages by recursion.
 def _find(name: str) -> Callable[[], Any]:
   """Imports a user's function, also from the current directory.
 
-  Errors of its module go to the user, with their traceback.
-
-  Raises:
-    AttributeError or ValueError: if there is no such function.
+  Errors of its module go to the user, with their traceback. If there is no such
+  function, it raises AttributeError or ValueError.
   """
   if os.getcwd() not in sys.path:  # As it is for `python -m`.
     sys.path.insert(0, os.getcwd())
@@ -339,11 +309,7 @@ def _find(name: str) -> Callable[[], Any]:
 
 
 def load(name: str) -> World:
-  """Returns the world that a user's 'package.module:function' makes.
-
-  Raises:
-    WorldError: if there is no such function, or it returns something else.
-  """
+  """Returns the world that a user's 'package.module:function' makes."""
   try:
     function = _find(name)
     inspect.signature(function).bind()

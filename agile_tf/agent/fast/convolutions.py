@@ -24,7 +24,6 @@ and another can take them from there. Results and gradients are the same.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-import fractions
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,30 +39,19 @@ _MIN_ROWS = 5
 def _toom_cook() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
   """Returns A^T [5, 7], G [7, 3] and B^T [7, 7], float64.
 
-  Evaluation is at 0, 1, -1, 2, -2, 1/2 and infinity. B^T is the inverse of the
+  Evaluation is at the points and at infinity. B^T is the inverse of the
   transposed Vandermonde matrix; scaling its rows moves numbers to G.
   """
-  points = [fractions.Fraction(p) for p in ('0', '1', '-1', '2', '-2', '1/2')]
+  points = np.array([0, 1, -1, 2, -2, 0.5])
 
-  def powers(count: int) -> list[list[fractions.Fraction]]:
-    infinity = [fractions.Fraction(int(j == count - 1)) for j in range(count)]
-    return [[p**j for j in range(count)] for p in points] + [infinity]
+  def powers(count: int) -> np.ndarray:
+    return np.concatenate(
+        [points[:, None]**np.arange(count), np.eye(count)[-1:]])
 
-  rows = [row + [fractions.Fraction(int(i == j)) for j in range(_POINTS)]
-          for i, row in enumerate(powers(_POINTS))]
-  for column in range(_POINTS):  # Gauss and Jordan, without rounding.
-    pivot = next(i for i in range(column, _POINTS) if rows[i][column])
-    rows[column], rows[pivot] = rows[pivot], rows[column]
-    rows[column] = [x / rows[column][column] for x in rows[column]]
-    for i in range(_POINTS):
-      if i != column:
-        factor = rows[i][column]
-        rows[i] = [x - factor * y for x, y in zip(rows[i], rows[column])]
-  image, kernel, inverse = (
-      np.array(x, np.float64) for x in (
-          powers(_IMAGE), powers(_KERNEL), [row[_POINTS:] for row in rows]))
+  # Multiples of 1/360. Adding 0 makes -0 to 0.
+  inverse = np.round(360 * np.linalg.inv(powers(_POINTS))) / 360 + 0.0
   scale = np.abs(inverse).max(axis=0)[:, None]
-  return image.T, kernel * scale, inverse.T / scale
+  return powers(_IMAGE).T, powers(_KERNEL) * scale, inverse.T / scale
 
 
 _A, _G, _B = _toom_cook()
@@ -133,11 +121,10 @@ class Convolver:
     """Prepares for one pass through a network.
 
     Args:
-      kernels: Those that are evaluated already.
-      evaluated: What `evaluate` made of them.
-      known: What another convolver's `results` were for some of the rows, from
-        the same parameters: float32 [h, w, W, N, out] each, of the first N
-        rows of each worker.
+      kernels: Those that are evaluated already, and
+      evaluated: what `evaluate` made of them.
+      known: The `results` of another convolver with the same parameters:
+        float32 [h, w, W, N, out] each, of the first N rows of each worker.
       tape: Is to record the pass, for `gradients`.
     """
     # Of each convolution, before bias or FiLM: float32 [h, w, B, out].
@@ -151,8 +138,7 @@ class Convolver:
   def patches(self, images: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
     """Convolves images with a stride as large as the kernel, VALID.
 
-    From float32 [B, H, W, in], not space-major, to float32
-    [H / size, W / size, B, out].
+    From [B, H, W, in], not space-major, to [H / size, W / size, B, out].
     """
     size, _, inputs, outputs = kernel.shape[-4:]
     height, width = (n // size for n in images.shape[1:3])
@@ -190,16 +176,9 @@ class Convolver:
 
   def __call__(self, operands: Sequence[tf.Tensor | None], kernel: tf.Tensor,
                padding: str = 'SAME') -> tf.Tensor:
-    """Convolves the concatenation of some features.
+    """Convolves the concatenation of N features, [h, w, B, in / N] each.
 
-    Args:
-      operands: float32 [h, w, B, in / N] each, N of them; None stands for
-        zeros, which cost nothing.
-      kernel: float32 [size, size, in, out].
-      padding: 'SAME' or 'VALID'.
-
-    Returns:
-      float32 [h, w, B, out], smaller if VALID.
+    None stands for zeros, which cost nothing. The padding is 'SAME' or 'VALID'.
     """
     known = self._next_known()
     width = kernel.shape[-2] // len(operands)

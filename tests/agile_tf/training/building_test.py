@@ -157,12 +157,12 @@ class BuildingTest(parameterized.TestCase):
                        ('no.such.module:f', 'no.such'),
                        ('json:nothing', 'nothing'),
                        ('builtins:list', 'returned list'),
-                       ('.a:b', 'not the name of a function'),
+                       ('.a:b', 'invalid format'),
                        ('..', 'not the name of a function'),
-                       (':', 'not the name of a function'),
+                       (':', 'invalid format'),
                        ('os:path', 'not a callable'),
                        ('os:chmod', 'missing a required argument'),
-                       ('a.' * 5000 + 'a:b', 'too long')):
+                       ('a.' * 5000 + 'a:b', 'not the name')):
       with self.assertRaisesRegex(ValueError, part):
         building.make_world(config_lib.Config(world=name))
 
