@@ -39,6 +39,10 @@ class Actor:
     self._length = rollout_length  # T
     self._delayed = np.array(delayed)
     self._greedy = greedy
+    self._prepare(len(self.rngs))
+
+  def _prepare(self, width: int) -> None:
+    raise NotImplementedError
 
   def play(self, theta: tf.Tensor) -> rollouts.Rollout:
     """Plays one rollout of each worker with these policy parameters."""
@@ -85,14 +89,8 @@ class CompiledActor(Actor):
   seeds. They are not stepped.
   """
 
-  def __init__(self, programs: programs_lib.Programs,
-               environments: Sequence[dm_env.Environment],
-               rngs: Sequence[np.random.Generator], rollout_length: int,
-               delayed: Sequence[bool], greedy: bool = False):
-    super().__init__(
-        programs, environments, rngs, rollout_length, delayed, greedy)
+  def _prepare(self, width: int) -> None:
     assert self._world.compiled is not None
-    width = len(rngs)
     self._rules = self._world.compiled
     self._steps_left = np.zeros([width], np.int32)
     self._observations = np.zeros(
@@ -148,13 +146,8 @@ class EnvironmentActor(Actor):
   An environment without `get_state` begins a new episode after a resume.
   """
 
-  def __init__(self, programs: programs_lib.Programs,
-               environments: Sequence[dm_env.Environment],
-               rngs: Sequence[np.random.Generator], rollout_length: int,
-               delayed: Sequence[bool], greedy: bool = False):
-    super().__init__(
-        programs, environments, rngs, rollout_length, delayed, greedy)
-    self._timesteps: list[dm_env.TimeStep | None] = [None] * len(rngs)
+  def _prepare(self, width: int) -> None:
+    self._timesteps: list[dm_env.TimeStep | None] = [None] * width
 
   def play(self, theta: tf.Tensor) -> rollouts.Rollout:
     length, width = self._length, len(self.environments)
@@ -228,11 +221,7 @@ class EnvironmentActor(Actor):
         self._timesteps[w] = timestep
 
   def _restore(self, w: int, state: Any) -> dm_env.TimeStep:
-    """Restores a worker's environment; returns its current timestep.
-
-    Raises:
-      WorldError: if a user's environment does not take the state.
-    """
+    """Restores a worker's environment; returns its current timestep."""
     try:
       return self.environments[w].set_state(state)
     except Exception as error:
@@ -263,11 +252,6 @@ def _check_saveable(environment: Any) -> None:
         ) from error
 
 
-def make(programs: programs_lib.Programs,
-         environments: Sequence[dm_env.Environment],
-         rngs: Sequence[np.random.Generator], rollout_length: int,
-         delayed: Sequence[bool], greedy: bool = False) -> Actor:
-  """Returns the fastest actor for a world."""
-  kind = (EnvironmentActor if programs.world.compiled is None
-          else CompiledActor)
-  return kind(programs, environments, rngs, rollout_length, delayed, greedy)
+def kind(world: worlds.World) -> type[Actor]:
+  """Returns the fastest kind of actor for a world."""
+  return EnvironmentActor if world.compiled is None else CompiledActor

@@ -93,9 +93,6 @@ class Grammar:
         contain every token and every position.
       parse: From an instruction's text to its tree. It may raise ValueError.
       tokens: The vocabulary; by default the tokens that occur, sorted.
-
-    Raises:
-      ValueError: if there is no instruction, or a tree is malformed.
     """
     if not len(instructions):
       raise ValueError('A grammar needs at least one instruction.')
@@ -119,8 +116,8 @@ class Grammar:
     self.slots = tuple(
         Slot(index.get(path + 'l', -1), index.get(path + 'r', -1))
         for path in self._paths)
-    # The slots' indices in the order of the instruction's text: a module, its
-    # first operand, its second.
+    # The slots in the order of the text: a module, its first operand, its
+    # second.
     self.preorder = tuple(index[path] for path in sorted(self._paths))
     self._encode = functools.lru_cache(maxsize=65536)(self._encode_text)
 

@@ -17,21 +17,17 @@ def returns(rewards: tf.Tensor, discounts: tf.Tensor, values: tf.Tensor,
     R_t = r_t + discount_t * ((1 - lambda) * V(s_{t+1}) + lambda * R_{t+1})
     R_T = V(s_T)
 
-  With lambda = 1 these are A3C's n-step returns. No gradient flows through
-  them.
+  With lambda = 1 they are A3C's n-step returns. No gradient flows through them.
 
   Args:
     rewards: float32 [T, ...], r_t is the reward of the state that a_t leads to.
     discounts: float32 [T, ...], gamma, or 0 where the episode ends.
     values: float32 [T, ...], V(s_1) ... V(s_T).
-    td_lambda: lambda.
+    td_lambda: lambda, between 0 and 1.
   """
-  length = rewards.shape[0]
-  if length is None:
-    raise ValueError('returns() needs a static length of a rollout.')
   following = values[-1]
   results = []
-  for t in reversed(range(length)):
+  for t in reversed(range(rewards.shape[0])):
     following = rewards[t] + discounts[t] * (
         (1 - td_lambda) * values[t] + td_lambda * following)
     results.append(following)

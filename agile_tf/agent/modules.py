@@ -85,15 +85,9 @@ class Convolution(snt.Module):
     self._w = _kernel(inputs, channels, size, gain)
     self._b = tf.Variable(tf.zeros([channels]), name='b')
 
-  @property
-  def kernel(self) -> tf.Tensor:
-    """float32 [size, size, inputs, channels]."""
-    return tf.convert_to_tensor(self._w)
-
-  @property
-  def bias(self) -> tf.Tensor:
-    """float32 [channels]."""
-    return tf.convert_to_tensor(self._b)
+  def parameters(self) -> tuple[tf.Tensor, tf.Tensor]:
+    """The kernel [size, size, inputs, channels] and the bias [channels]."""
+    return tf.convert_to_tensor(self._w), tf.convert_to_tensor(self._b)
 
 
 class Stem(snt.Module):
@@ -113,11 +107,10 @@ class Stem(snt.Module):
   def __call__(self, images: tf.Tensor,
                convolve: convolutions.Convolver) -> tf.Tensor:
     """Computes h_stem, float32 [H / 8 - 2, W / 8 - 2, B, 64]."""
-    patches = tf.nn.relu(rows.add(
-        convolve.patches(images, self._patches.kernel), self._patches.bias))
-    return tf.nn.relu(rows.add(
-        convolve([patches], self._neighbours.kernel, 'VALID'),
-        self._neighbours.bias))
+    kernel, bias = self._patches.parameters()
+    patches = tf.nn.relu(rows.add(convolve.patches(images, kernel), bias))
+    kernel, bias = self._neighbours.parameters()
+    return tf.nn.relu(rows.add(convolve([patches], kernel, 'VALID'), bias))
 
 
 class FilmNmn(snt.Module):
@@ -178,9 +171,8 @@ class Merge(snt.Module):
 
   def __call__(self, h_nmn: tf.Tensor, h_stem: tf.Tensor,
                convolve: convolutions.Convolver) -> tf.Tensor:
-    return tf.nn.relu(rows.add(
-        convolve([h_nmn, h_stem], self._convolution.kernel),
-        self._convolution.bias))
+    kernel, bias = self._convolution.parameters()
+    return tf.nn.relu(rows.add(convolve([h_nmn, h_stem], kernel), bias))
 
 
 class NmnFeatures(snt.Module):

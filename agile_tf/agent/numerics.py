@@ -18,10 +18,9 @@ class NumericsError(ArithmeticError):
 
 def require_finite(values: Mapping[str, Any], rows: Sequence[int] | np.ndarray
                   ) -> None:
-  """Checks values float32 [rows] by name; `rows` are the workers' indices.
+  """Raises NumericsError for the first of named values that is not finite.
 
-  Raises:
-    NumericsError: for the first value that is not finite.
+  They are float32 [rows], where `rows` has the workers' indices.
   """
   for name, value in values.items():
     value = np.atleast_1d(np.asarray(value))

@@ -12,7 +12,6 @@ snapshot never contains half of one. A gradient that is not finite changes
 nothing.
 """
 
-from collections.abc import Mapping
 import threading
 from typing import NamedTuple
 
@@ -66,8 +65,7 @@ _WITHOUT_COLUMNS = ('b', 'gamma', 'beta', 'embeddings')
 def has_columns(name: str) -> bool:
   """Returns whether the column norms of a parameter are clipped.
 
-  Raises:
-    ValueError: if its name is unknown, so that no new weights are forgotten.
+  An unknown name is a ValueError, so that no new weights are forgotten.
   """
   own = name.rsplit('/', 1)[-1]
   if own not in _WITH_COLUMNS + _WITHOUT_COLUMNS:
@@ -149,12 +147,6 @@ class SharedParameters:
     with self._lock:
       return self._apply_function(np.float32(learning_rate), *gradients)
 
-  def assign(self, parts: Mapping[str, tf.Tensor]) -> None:
-    """Replaces parameters by name. Slots stay as they are."""
-    with self._lock:
-      own = self.layout.split(self._variable.read_value())
-      self._variable.assign(self.layout.join({**own, **parts}))
-
   def state(self) -> dict[str, np.ndarray]:
     """Returns parameters and slots by name, for a checkpoint."""
     with self._lock:
@@ -166,8 +158,7 @@ class SharedParameters:
   def load(self, state: dict[str, np.ndarray]) -> None:
     """Restores what `state` returned.
 
-    Raises:
-      ValueError: if it is from other parameters. Then nothing changes.
+    If it is of other parameters, it is a ValueError and nothing changes.
     """
     restored = [
         (variable, {

@@ -1,8 +1,7 @@
 """A network's parameters as one vector.
 
 All parameters of a network are joined in one vector, float32 [P]. A snapshot is
-then one copy, an update one step of the optimiser, and a gradient one tensor. A
-`Layout` has the position of each parameter.
+then one copy, an update one step of the optimiser, and a gradient one tensor.
 """
 
 from collections.abc import Mapping, Sequence

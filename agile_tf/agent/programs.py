@@ -71,18 +71,12 @@ class Programs:
   ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tuple[tf.Tensor, ...]]:
     """Plays a whole rollout, in a world with its rules in TensorFlow.
 
-    Args:
-      theta: Of the policy.
-      observations: uint8 [W, ...], s_0.
-      codes: int32 [W, slots].
-      truth_codes: int32 [W, K], the instructions for the ground truth.
-      gumbel: float32 [T, W, actions], noise.
-      mask: bool [T, W]. Where it is False, the state does not change.
+    As `act`, but with noise [T, W, actions]. Where the mask, bool [T, W], is
+    False, the state does not change. `truth_codes` are for the ground truth.
 
     Returns:
       Observations uint8 [T + 1, W, ...]; actions int32 [T, W]; whether
-      s_1 ... s_T are goal states, bool [T, W]; and `results` as in
-      `rollouts.Rollout`.
+      s_1 ... s_T are goal states, bool [T, W]; and `Rollout.results`.
     """
     rules, pi = self.world.compiled, self._policy.at(theta)
     assert rules is not None
@@ -104,21 +98,6 @@ class Programs:
     return (tf.concat([observations[None], states], 0), actions,
             rules.satisfied(truth_codes, states), tuple(results))
 
-  def _logits(self, phi: tf.Tensor, observations: tf.Tensor, codes: tf.Tensor
-             ) -> tf.Tensor:
-    """Computes D's logits of s_1 ... s_T, float32 [T, W]."""
-    states = observations[1:]
-    length, width = states.shape[:2]
-    logits = self._discriminator(
-        phi, self.world.images(_flatten(states)), tf.tile(codes, [length, 1]))
-    return tf.reshape(logits, [length, width])
-
-  @compiled
-  def decide(self, phi: tf.Tensor, observations: tf.Tensor, codes: tf.Tensor
-            ) -> tf.Tensor:
-    """Returns which of s_1 ... s_T D accepts, bool [T, W]; args as `reward`."""
-    return rewards.decisions(self._logits(phi, observations, codes))
-
   @compiled
   def reward(self, phi: tf.Tensor, observations: tf.Tensor, codes: tf.Tensor
             ) -> tuple[tf.Tensor, tf.Tensor]:
@@ -127,7 +106,11 @@ class Programs:
     From observations uint8 [T + 1, W, ...] and codes int32 [W, slots] to the
     rewards, float32 [T, W], and D's decisions, bool [T, W].
     """
-    logits = self._logits(phi, observations, codes)
+    states = observations[1:]
+    length, width = states.shape[:2]
+    logits = tf.reshape(self._discriminator(
+        phi, self.world.images(_flatten(states)), tf.tile(codes, [length, 1])),
+                        [length, width])
     return (rewards.modelled(logits, self._form, self.reward_scale),
             rewards.decisions(logits))
 

@@ -110,8 +110,7 @@ class ReplayBuffer:
   def load(self, state: dict[str, np.ndarray]) -> None:
     """Restores what `state` returned, in a buffer of the same capacity.
 
-    Raises:
-      ValueError: if it is from another buffer. Then nothing changes.
+    If it is of another buffer, it is a ValueError and nothing changes.
     """
     added = int(archives.expect(state, 'added', np.int64, []))
     size = min(added, self._capacity)
@@ -126,10 +125,9 @@ class ReplayBuffer:
 
 
 class RewardPrediction:
-  """The replay that reward prediction is trained on (appendix C).
+  """What reward prediction is trained on (appendix C).
 
-  All workers share the buffer. It contains their instructions and states, and
-  whether each state was rewarded. Half of a batch is drawn from those with a
+  All workers share the buffer. Half of a batch is drawn from the states with a
   reward, if there are any.
   """
 

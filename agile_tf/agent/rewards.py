@@ -27,9 +27,6 @@ def modelled(logits: tf.Tensor, form: str, scale: float) -> tf.Tensor:
     gail         -log(1 - D)   at most 10 (appendix B)
 
   No gradient flows through it.
-
-  Raises:
-    ValueError: if there is no such form.
   """
   logits = tf.stop_gradient(logits)
   if form == 'decision':

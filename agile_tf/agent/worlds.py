@@ -151,10 +151,9 @@ def from_environment(
   Args:
     make_environment: From a seed to an environment, H and W at least 24.
     goal_examples: The path of a file of instructions and images.
-    instructions: All instructions, or enough of them to contain every token and
-      every position of their trees.
-    parse: From an instruction to its tree (see `agile_tf.agent.instructions`).
-      By default an instruction is a plain string of words.
+    instructions: See `instructions.Grammar`.
+    parse: From an instruction to its tree. By default an instruction is a plain
+      string of words.
     has_ground_truth: Whether the environment's reward says which states are
       goal states. AGILE never needs this.
 
@@ -210,34 +209,29 @@ class GridLUWorld(World):
       instructions: Of episodes and goal examples.
       physics: Which blocks the agent can carry.
       episode_length: In steps.
-      truncate: Whether the end of an episode is a truncation, where returns
-        bootstrap, instead of a termination.
-      known: The instructions that the networks can read; by default those of
-        episodes.
+      truncate: Whether returns bootstrap where an episode ends.
+      known: What the networks can read; by default `instructions`.
       draw: Draws the episodes' instances.
       solved_starts: Whether an episode may begin in a goal state.
     """
     kind = tasks.find(task)
     if instructions is None:
       instructions = kind.instructions()
-    if known is None:
-      known = instructions
-    if episode_length is None:
-      episode_length = kind.episode_length
+    length = episode_length or kind.episode_length
     super().__init__(
         lambda seed: gridlu.GridLU(
-            task=task, seed=seed, episode_length=episode_length,
+            task=task, seed=seed, episode_length=length,
             instructions=instructions, physics=physics, truncate=truncate,
             draw=draw, solved_starts=solved_starts),
         instructions_lib.Grammar(
-            [str(instruction) for instruction in known],
+            [str(instruction) for instruction in known or instructions],
             lambda text: language.parse(text).tree, kind.tokens),
         (rendering.IMAGE_SIZE, rendering.IMAGE_SIZE, 3),
         num_actions=len(board.Action) - 1,  # Without NOOP (appendix G).
         goal_examples='', has_ground_truth=kind.has_ground_truth)
     self.observation_shape = (board.PACKED_SIZE,)
     self.compiled = self
-    self.episode_length = episode_length
+    self.episode_length = length
     self.final_discount = 1.0 if truncate else 0.0  # Of an episode's last step.
     self._task = task
     self._kind = kind
@@ -271,11 +265,7 @@ class GridLUWorld(World):
     return self._kind.encode([_parse(text) for text in texts])
 
   def satisfied(self, codes: tf.Tensor, observations: tf.Tensor) -> tf.Tensor:
-    """Returns the ground truth, which environments give as reward.
-
-    From codes int32 [W, K] and observations uint8 [..., W, 27] to bool
-    [..., W], all False if the task gives no reward.
-    """
+    """Returns the ground truth, bool [..., W]; all False without a reward."""
     if not self.has_ground_truth:
       return tf.zeros(observations.shape[:-1], tf.bool)
     return self._kind.satisfied(
@@ -292,8 +282,7 @@ _LONGEST_NAME = 200  # Python imports nested packages by recursion.
 def _find(name: str) -> Callable[[], Any]:
   """Imports a user's function, also from the current directory.
 
-  Errors of its module go to the user, with their traceback. If there is no such
-  function, it raises AttributeError or ValueError.
+  Errors of its module go to the user, with their traceback.
   """
   if os.getcwd() not in sys.path:  # As it is for `python -m`.
     sys.path.insert(0, os.getcwd())

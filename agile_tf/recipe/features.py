@@ -26,6 +26,7 @@ def shared(policy: Sequence[str], discriminator: Sequence[str]
 def lend(policy: optimizers.SharedParameters,
          discriminator: optimizers.SharedParameters) -> None:
   """Copies the discriminator's features to the policy."""
-  theirs = discriminator.layout.split(discriminator.snapshot())
+  theirs = discriminator.state()
   names = shared(policy.layout.names, discriminator.layout.names)
-  policy.assign({own: theirs[other] for own, other in names.items()})
+  policy.load(policy.state() | {
+      own: theirs[other] for own, other in names.items()})

@@ -478,4 +478,5 @@ def _actor(programs: programs_lib.Programs,
   environments = [
       make_environment(int(seed.generate_state(1)[0])) for seed, _ in pairs]
   rngs = [np.random.default_rng(seed) for _, seed in pairs]
-  return actors.make(programs, environments, rngs, rollout_length, delayed)
+  return actors.kind(programs.world)(
+      programs, environments, rngs, rollout_length, delayed)

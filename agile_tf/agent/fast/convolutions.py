@@ -11,11 +11,10 @@ Algorithms for Convolutional Neural Networks", 2016) it takes 49:
 
 B^T x B evaluates the image at 7 x 7 points, G w G^T the kernel, and A^T
 interpolates. In the space-major layout the 49 products of all channels are a
-batch of 49 matrix products, and so are those of the gradient, whose transforms
-are the same matrices transposed. Kernels are evaluated once for all that use
-them. Images of another size, and small batches, are convolved as usual. So are
-VALID convolutions: in the stem, black pixels must give exactly zero, because
-with a rounding error the ReLU would pass a gradient there.
+batch of 49 matrix products, and so are those of the gradient. Images of another
+size, and small batches, are convolved as usual. So are VALID convolutions: in
+the stem, black pixels must give exactly zero, because with a rounding error the
+ReLU would pass a gradient there.
 
 Reusing results. The gradient of a rollout needs what the network computed when
 it acted, from the same parameters; the gradient of the discriminator needs what
@@ -68,13 +67,10 @@ def _apply_both(matrix: np.ndarray, x: tf.Tensor) -> tf.Tensor:
   return tf.reshape(both, [n, n, *x.shape[2:]])
 
 
-def _transform(matrix: np.ndarray, x: tf.Tensor) -> tf.Tensor:
-  """As `_apply_both`; the gradient is the transposed transform."""
-  @tf.custom_gradient
-  def transform(x):
-    return _apply_both(matrix, x), lambda dy: _apply_both(matrix.T, dy)
-
-  return transform(x)
+@tf.custom_gradient
+def _evaluate_image(x: tf.Tensor) -> tf.Tensor:
+  """Evaluates features [5, 5, ...] at the points, [7, 7, ...]."""
+  return _apply_both(_B, x), lambda dy: _apply_both(_B.T, dy)
 
 
 def evaluate(parameters: Iterable[tf.Tensor]) -> list[tf.Tensor | None]:
@@ -118,14 +114,11 @@ class Convolver:
                evaluated: Sequence[tf.Tensor | None] = (),
                known: Sequence[tf.Tensor] = (),
                tape: tf.GradientTape | None = None):
-    """Prepares for one pass through a network.
+    """Prepares for one pass, which a tape may record for `gradients`.
 
-    Args:
-      kernels: Those that are evaluated already, and
-      evaluated: what `evaluate` made of them.
-      known: The `results` of another convolver with the same parameters:
-        float32 [h, w, W, N, out] each, of the first N rows of each worker.
-      tape: Is to record the pass, for `gradients`.
+    `evaluated` is what `evaluate` made of some kernels. `known` has `results`
+    of a convolver with the same parameters, [h, w, W, N, out] each, of the
+    first N rows of each worker.
     """
     # Of each convolution, before bias or FiLM: float32 [h, w, B, out].
     self.results: list[tf.Tensor] = []
@@ -193,10 +186,9 @@ class Convolver:
   def gradients(self, parameters: Sequence[tf.Tensor],
                 outputs: Sequence[tf.Tensor], upstreams: Sequence[tf.Tensor]
                ) -> list[tf.Tensor]:
-    """Computes the gradients of parameters, which the tape has watched.
+    """Computes parameters' gradients from those of outputs, the `upstreams`.
 
-    They are of the network's outputs, whose gradients are `upstreams`. All uses
-    of a kernel share one batched product for its gradient.
+    All uses of a kernel share one batched product for its gradient.
     """
     assert self._tape is not None
     gradients, of_products = self._tape.gradient(
@@ -221,10 +213,9 @@ class Convolver:
     return result
 
   def _filtered(self, features, blocks, kernel, known):
-    """Convolves 5x5 features, float32 [5, 5, B, in / N], by minimal filtering.
+    """Convolves 5x5 features by minimal filtering.
 
-    `known` has the results of the first rows of each group of rows, float32
-    [5, 5, groups, K, out], or is None.
+    `known`, [5, 5, groups, K, out], has the first K rows of each group.
     """
     evaluated = self._evaluated.get(kernel.ref())
     if evaluated is None:
@@ -275,7 +266,7 @@ class Convolver:
   def _at_points(self, x: tf.Tensor) -> tf.Tensor:
     """Evaluates features once for all kernels."""
     if x.ref() not in self._points:
-      self._points[x.ref()] = _transform(_B, x)
+      self._points[x.ref()] = _evaluate_image(x)
     return self._points[x.ref()]
 
 
@@ -289,10 +280,9 @@ def _filters(x: tf.Tensor, kernel: tf.Tensor, padding: str) -> bool:
 
 def _complete(known: tf.Tensor, count: int,
               others: Callable[[int, int], tf.Tensor]) -> tf.Tensor:
-  """Returns the results of all `count` rows, of which some are known.
+  """Joins the known K first rows of each group with all `others`.
 
-  `others` computes those that are not the first K of each of its groups, from K
-  and the number of groups.
+  These are computed from K and the number of groups.
   """
   height, width, groups, first, outputs = known.shape
   result = known
@@ -385,10 +375,7 @@ def _combine(factors: np.ndarray, parts: tf.Tensor) -> tf.Tensor:
 
 def _blocks(parts: Iterable[tf.Tensor], blocks: Sequence[slice],
             kernel: tf.Tensor) -> tf.Tensor:
-  """Assembles a kernel's gradient from those of its blocks; the rest is zero.
-
-  `parts` are float32 [W, size, size, in / N, out] each.
-  """
+  """Joins a kernel's gradient from its blocks'; elsewhere it is zero."""
   size = kernel.shape[-2]
   places = {block.start: part for part, block in zip(parts, blocks)}
   width = blocks[0].stop - blocks[0].start

@@ -48,12 +48,7 @@ class Network:
         dict(zip(self.layout.names, parameters.values()))).numpy()
 
   def at(self, parameters: tf.Tensor) -> 'Snapshot':
-    """Returns the network with these parameters.
-
-    They are float32 [P]; or [W, P] with W equal rows, one for each of W workers
-    whose examples follow each other in a batch. The gradient of each row is
-    then that worker's own. A gradient tape may watch this tensor.
-    """
+    """Takes [P], or [W, P] with a row for each worker (see `rows`)."""
     return Snapshot(self, tuple(self.layout.split(parameters).values()))
 
   def __call__(self, parameters: tf.Tensor, images: tf.Tensor,
@@ -70,10 +65,7 @@ class Network:
 
 
 class Snapshot:
-  """A network with given parameters.
-
-  The kernels are prepared for convolutions once, for all calls in a program.
-  """
+  """A network with given parameters, whose kernels are evaluated once."""
 
   def __init__(self, network: Network, parts: Sequence[tf.Tensor]):
     self._network = network
@@ -103,12 +95,7 @@ class Snapshot:
 
   def record(self, images: tf.Tensor, codes: tf.Tensor
             ) -> tuple[Any, list[tf.Tensor]]:
-    """Applies the network without gradients, and keeps its convolutions.
-
-    Returns:
-      What the network returns, and the results of its convolutions, float32
-      [h, w, B, channels] each.
-    """
+    """Also returns the results of convolutions, [h, w, B, channels] each."""
     convolver = convolutions.Convolver(self._parts, self._evaluated)
     output = self._network.apply(self._parts, images, codes, convolver)
     return output, convolver.results

@@ -74,12 +74,6 @@ class ReturnsTest(parameterized.TestCase):
       result = losses.returns(*sources, td_lambda)
     self.assertEqual(tape.gradient(result, sources), [None] * 3)
 
-  def test_length_must_be_static(self):
-    program = tf.function(losses.returns, autograph=False)
-    unknown = tf.TensorSpec([None, 2])
-    with self.assertRaisesRegex(ValueError, 'length of a rollout'):
-      program.get_concrete_function(unknown, unknown, unknown)
-
 
 class ActorCriticTest(parameterized.TestCase):
 

@@ -75,8 +75,7 @@ class RewardsTest(parameterized.TestCase):
     np.testing.assert_allclose(
         values, rewards.modelled(tf.constant(logits), form, 0.1), rtol=1e-5)
     # The threshold is D's and not its logit's: state 6 is accepted.
-    for each in decided, made.decide(phi, states, codes):
-      np.testing.assert_array_equal(each, states[1:, :, 0] > 5)
+    np.testing.assert_array_equal(decided, states[1:, :, 0] > 5)
 
   def test_ground_truth(self):
     rollout = mock.Mock(true_rewards=np.array([[0, 1]], np.float32))
