@@ -21,7 +21,6 @@ from agile_tf.recipe import features
 from agile_tf.recipe import initialization
 from agile_tf.recipe import mismatched
 from agile_tf.recipe import near_goals
-from agile_tf.recipe import repeats
 from agile_tf.recipe import settings
 from agile_tf.training import building
 
@@ -93,18 +92,12 @@ class Builder(building.Builder):
   def environments(self, world: worlds.World,
                    goals: worlds.GoalExamples | None
                   ) -> Callable[[int], dm_env.Environment]:
-    make_environment: Callable[[int], dm_env.Environment] = (
-        world.make_environment)
-    if self._recipe.near_goal_steps:
-      assert goals is not None
-      make_environment = self._with_near_goals(world, goals)
-    if not self._recipe.repeated_share:
-      return make_environment
-    return lambda seed: repeats.Repeating(make_environment(seed))
-
-  def _with_near_goals(self, world: worlds.World, goals: worlds.GoalExamples
-                      ) -> Callable[[int], dm_env.Environment]:
     config, recipe = self.config, self._recipe
+    if not recipe.near_goal_steps:
+      if not recipe.repeated_share:
+        return world.make_environment
+      return lambda seed: curriculum.Curriculum(world.make_environment(seed))
+    assert goals is not None
     try:
       near = building.make_world(config, draw=near_goals.NearGoals(
           goals.dataset, recipe.near_goal_distance))
@@ -118,8 +111,8 @@ class Builder(building.Builder):
     def make_environment(seed: int) -> dm_env.Environment:
       seeds = np.random.SeedSequence(seed).generate_state(3)
       return curriculum.Curriculum(
-          near.make_environment(int(seeds[0])),
-          world.make_environment(int(seeds[1])), episodes, int(seeds[2]))
+          world.make_environment(int(seeds[1])),
+          near.make_environment(int(seeds[0])), episodes, int(seeds[2]))
 
     return make_environment
 

@@ -1,4 +1,4 @@
-"""What changes while the policy trains: alpha, the rate, and what repeats."""
+"""What changes while the policy trains: alpha, its rate, and what repeats."""
 
 import numpy as np
 
@@ -7,7 +7,6 @@ from agile_tf.agent import actors
 from agile_tf.agent import rollouts
 from agile_tf.agent import workers
 from agile_tf.recipe import annealing
-from agile_tf.recipe import repeats
 from agile_tf.recipe import settings
 
 
@@ -16,7 +15,7 @@ class Course(workers.Course):
 
   def __init__(self, config: config_lib.Config, recipe: settings.Recipe):
     super().__init__(config.entropy_weight, config.policy_learning_rate)
-    self._recipe = recipe
+    self._share = recipe.repeated_share
     self._alpha = annealing.Linear(
         recipe.first_entropy_weight, config.entropy_weight,
         recipe.entropy_weight_steps)
@@ -32,7 +31,16 @@ class Course(workers.Course):
 
   def follow(self, actor: actors.Actor, rollout: rollouts.Rollout,
              decisions: np.ndarray) -> np.ndarray:
-    if not self._recipe.repeated_share:
+    """Lets a share of the failed episodes of `Curriculum` environments repeat.
+
+    The success rate does not count repeated episodes: they are harder than
+    those that the task draws.
+    """
+    if not self._share:
       return super().follow(actor, rollout, decisions)
-    return repeats.follow(
-        actor, rollout, decisions, self._recipe.repeated_share)
+    ended = np.flatnonzero(rollout.ended)
+    for w in ended[~rollout.successes(decisions)].tolist():
+      actor.environments[w].repeats_next = (
+          actor.rngs[w].random() < self._share)
+    return np.array([
+        not environment.is_repeated for environment in actor.environments])

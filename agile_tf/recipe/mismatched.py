@@ -26,11 +26,7 @@ def require_several(goals: worlds.GoalExamples) -> None:
 
 def sample(goals: worlds.GoalExamples, rng: np.random.Generator, count: int
           ) -> rollouts.Pairs:
-  """Draws pairs whose instruction is never the state's own.
-
-  Raises:
-    WorldError: if all examples have the same instruction.
-  """
+  """Draws pairs whose instruction is never the state's own."""
   instruction = goals.dataset.instruction
   rows, others = rng.integers(len(goals), size=[2, count])
   while len(same := np.flatnonzero(instruction[rows] == instruction[others])):
@@ -45,14 +41,9 @@ class Negatives(workers.AnticipatedNegatives):
 
   def __init__(self, buffer: replay.ReplayBuffer, goals: worlds.GoalExamples,
                rho: annealing.Linear, kept: int, count: int):
-    """Takes where negatives come from, and how many.
+    """Takes B, the goal examples, a rho that falls, and two numbers.
 
-    Args:
-      buffer: B.
-      goals: The goal examples.
-      rho: The anticipated negative rate, which falls.
-      kept: How many negatives are from B.
-      count: How many are mismatched.
+    `kept` negatives are from B, and `count` are mismatched.
     """
     super().__init__(buffer, kept, rho.last)
     self._goals = goals
