@@ -17,6 +17,26 @@ def parameters(network, seed):
       1.5 * initial).astype(np.float32))
 
 
+def large(network, seed):
+  """As `parameters`, but instructions make a large difference.
+
+  Reward prediction's logits stay small. Where its softmax is saturated, its
+  gradient is the difference of two numbers near 1.
+  """
+  rng = np.random.default_rng(seed)
+  values = network.layout.split(parameters(network, seed))
+  for name in values:
+    if name.endswith(('film_nmn/gamma', 'film_nmn/beta', 'embeddings')):
+      values[name] = tf.constant(
+          rng.normal(size=values[name].shape), tf.float32)
+    elif name.endswith(('/gamma/w', '/beta/w')):  # Of the FiLM-LSTM.
+      values[name] = tf.constant(
+          rng.normal(scale=0.3, size=values[name].shape), tf.float32)
+    elif name.endswith('reward_prediction/w'):
+      values[name] *= 0.2
+  return network.layout.join(values)
+
+
 def rollout(rng, observations):
   """Four workers: a whole rollout, two ends before T, and none at all.
 

@@ -67,12 +67,6 @@ class ReplayTest(parameterized.TestCase):
     # Six standard deviations of a binomial.
     np.testing.assert_allclose(counts, 2000, atol=6 * np.sqrt(20000 * .1 * .9))
 
-  def test_more_draws_than_entries(self):
-    buffer = replay.ReplayBuffer(10, 2, [2, 3])
-    buffer.add(*_triples(8, 1))
-    codes, _ = buffer.sample(np.random.default_rng(1), 5)
-    self.assertEqual(codes[:, 0].tolist(), [8] * 5)
-
   def test_draws_follow_the_generator(self):
     buffer = replay.ReplayBuffer(10, 2, [2, 3])
     buffer.add(*_triples(0, 10))

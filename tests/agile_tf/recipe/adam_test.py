@@ -6,17 +6,11 @@ import numpy as np
 import tensorflow as tf
 
 from agile_tf.agent import optimizers
-from agile_tf.agent import parameters as parameters_lib
 from agile_tf.recipe import adam
 from tests.agile_tf.agent import optimizers_test
 
 _ADAM = optimizers.Updates(1e-3, 0.99, 1e-6, 2.0)
-_LAYOUT = parameters_lib.Layout(
-    ('a/w', 'a/b', 'gamma'), ((4, 3), (3,), (2, 3)))
-
-
-def _values(rng, scale=1.0):
-  return rng.normal(scale=scale, size=_LAYOUT.size).astype(np.float32)
+_LAYOUT, _values = optimizers_test.LAYOUT, optimizers_test.draw
 
 
 def _adam_by_hand(initial, gradients, settings):
