@@ -13,14 +13,6 @@ from agile_tf.agent import rewards
 
 class RewardsTest(parameterized.TestCase):
 
-  def test_modelled_is_scaled_decision(self):
-    probabilities = np.array([[.01, .499, .501], [.99, .5, .51]])
-    logits = np.log(probabilities / (1 - probabilities)).astype(np.float32)
-    # D = 0.5 itself is no goal.
-    np.testing.assert_array_equal(
-        rewards.modelled(tf.constant(logits), 'decision', 0.1),
-        np.array([[0, 0, .1], [.1, 0, .1]], np.float32))
-
   def test_threshold_is_sharp(self):
     tiny = np.float32(1e-30)
     np.testing.assert_array_equal(

@@ -107,15 +107,9 @@ class WorldsTest(parameterized.TestCase):
     np.testing.assert_array_equal(
         Checked(*arguments, True).truth(rollout), rollout.true_rewards > 0)
 
+  @parameterized.parameters('nmn', 'lstm')
   @pytest.mark.slow
-  def test_the_example_trains_from_its_goal_examples(self):
-    self._train_the_example('nmn')
-
-  @pytest.mark.slow
-  def test_the_lstm_trains_on_the_example(self):
-    self._train_the_example('lstm')
-
-  def _train_the_example(self, model):
+  def test_the_example_trains_from_its_goal_examples(self, model):
     folder = self.create_tempdir().full_path
     goals = os.path.join(folder, 'goals.npz')
     own_world.write_goal_examples(goals, count=40)
