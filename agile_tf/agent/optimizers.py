@@ -97,8 +97,8 @@ class SharedParameters:
     # RMSProp's momentum is 0, but the kernel still writes the last step of each
     # weight to this slot.
     self._momentum = tf.Variable(tf.zeros_like(initial))
-    self._apply_function = tf.function(self._updates, autograph=False)
 
+  @tf.function(autograph=False)
   def _updates(self, rate: tf.Tensor, *gradients: tf.Tensor) -> tf.Tensor:
     """Makes one update after another; returns the gradients' norms."""
     return tf.stack([self._update(rate, gradient) for gradient in gradients])
@@ -145,7 +145,7 @@ class SharedParameters:
     if learning_rate is None:
       learning_rate = self._settings.learning_rate
     with self._lock:
-      return self._apply_function(np.float32(learning_rate), *gradients)
+      return self._updates(np.float32(learning_rate), *gradients)
 
   def state(self) -> dict[str, np.ndarray]:
     """Returns parameters and slots by name, for a checkpoint."""

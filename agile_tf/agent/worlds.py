@@ -50,7 +50,7 @@ class World:
                grammar: instructions_lib.Grammar,
                image_shape: tuple[int, int, int], num_actions: int,
                goal_examples: str, has_ground_truth: bool):
-    """Takes what makes an environment from a seed, and a file's path."""
+    """Takes what makes an environment, and the path of goal examples."""
     self.grammar = grammar
     self.image_shape = image_shape
     self.num_actions = num_actions

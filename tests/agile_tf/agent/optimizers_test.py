@@ -246,7 +246,6 @@ class SharedTest(parameterized.TestCase):
         for _ in range(2))
     gradient = tf.ones([layout.size])
     parameters.apply(gradient)
-    parameters.snapshot()
     done = threading.Event()
 
     def apply():
