@@ -287,21 +287,20 @@ def export(path: str, config: config_lib.Config) -> None:
   replayed = None
   if worker.predictions is not None:
     replayed = worker.predictions.exchange(rollout, rollout.true_rewards > 0)
-  truth_codes = world.compiled.truth_codes(rollout.instructions)
   inputs = (trainer.policy.snapshot(), trainer.discriminator.snapshot(),
-            rollout.observations[0], rollout.codes, truth_codes, gumbel,
-            rollout.mask > 0, rollout.discounts, replayed)
+            rollout._replace(instructions=(), results=()),
+            world.compiled.truth_codes(rollout.instructions), gumbel, replayed)
 
   @tf.function(autograph=False, jit_compile=True)
-  def one_round(theta, phi, observations, codes, truth_codes, gumbel, mask,
-                discounts, replayed):
+  def one_round(theta, phi, rollout, truth_codes, gumbel, replayed):
     states, actions, _, results = programs.play(
-        theta, observations, codes, truth_codes, gumbel, mask)
-    played = tf.cast(mask, tf.float32)
-    values, _ = programs.reward(phi, states, codes)
+        theta, rollout.observations[0], rollout.codes, truth_codes, gumbel,
+        rollout.mask > 0)
+    values, _ = programs.reward(phi, states, rollout.codes)
     gradients, _ = programs._policy_gradients(
-        theta, states, codes, actions, values * played, discounts, played,
-        config.entropy_weight, results, replayed)
+        theta, rollout._replace(
+            observations=states, actions=actions, results=results),
+        values * rollout.mask, config.entropy_weight, replayed)
     return tf.stack(gradients)
 
   with open(path, 'wb') as file:

@@ -42,7 +42,7 @@ class Trained(NamedTuple):
     """
     width = min(count, _BATCH)
     seeds = np.random.SeedSequence(seed).spawn(2 * width)
-    actor = actors.make(
+    actor = actors.kind(self.world)(
         self.programs, [self.world.make_environment(int(s.generate_state(1)[0]))
          for s in seeds[:width]],
         [np.random.default_rng(s) for s in seeds[width:]],
@@ -55,8 +55,8 @@ class Trained(NamedTuple):
       rollout = actor.play(self.theta)
       decisions = None
       if self.phi is not None:
-        decisions = self.programs.decide(
-            self.phi, rollout.observations, rollout.codes).numpy()
+        _, decisions = (x.numpy() for x in self.programs.reward(
+            self.phi, rollout.observations, rollout.codes))
       truth = self.world.truth(rollout)
       for w in range(width):
         steps = int(rollout.mask[:, w].sum())

@@ -16,7 +16,6 @@ from agile_tf.agent import networks
 from agile_tf.agent import optimizers
 from agile_tf.agent import programs as programs_lib
 from agile_tf.agent import replay
-from agile_tf.agent import rollouts
 from agile_tf.agent import workers
 from agile_tf.agent import worlds
 from agile_tf.agent.fast import functional
@@ -46,7 +45,7 @@ def make_world(config: config_lib.Config, held_out: bool = False,
   """
   if config.world in tasks.TASKS:
     known, instructions = _instructions(config, held_out)
-    return worlds.gridlu_world(
+    return worlds.GridLUWorld(
         config.world, matching(only, instructions),
         board.PHYSICS[config.physics], config.episode_length, config.truncate,
         known, draw, config.solved_starts)
@@ -237,9 +236,6 @@ class Builder:
 
   def __init__(self, config: config_lib.Config):
     self.config = config
-    self.entropy_weight: workers.Value = lambda step: config.entropy_weight
-    self.learning_rate: workers.Value = (
-        lambda step: config.policy_learning_rate)
 
   def saved(self) -> dict[str, Any]:
     """Returns all settings by name, as a run saves them."""
@@ -277,9 +273,10 @@ class Builder:
     return replay.RewardPrediction(
         buffer, self.config.reward_prediction_batch_size, rng)
 
-  def follow(self, actor: rollouts.Actor) -> workers.Follow:
-    """Returns what a policy worker tells each rollout of its actor."""
-    return workers.nothing_follows
+  def course(self) -> workers.Course:
+    """Returns what may change while the policy trains."""
+    return workers.Course(
+        self.config.entropy_weight, self.config.policy_learning_rate)
 
   def after_head_start(self, parts: Parts) -> None:
     """Is called at the end of the discriminator's head start."""
@@ -351,21 +348,21 @@ class Builder:
           None if predictions is None else self.prediction(
               predictions, np.random.default_rng(draw_seed), goals),
           buffer if config.all_workers_write else None,
-          self.entropy_weight, self.learning_rate, self.follow(actor)))
+          self.course()))
     return Parts(world, policy, discriminator, buffer, predictions,
                  tuple(policy_workers), discriminator_worker)
 
   def _actor(self, programs: programs_lib.Programs,
              make_environment: Callable[[int], dm_env.Environment],
              seeds: Sequence[np.random.SeedSequence], numbers: range
-            ) -> rollouts.Actor:
+            ) -> actors.Actor:
     """Returns what plays the episodes of the workers of these numbers."""
     pairs = [seed.spawn(2) for seed in seeds]
     environments = [
         make_environment(int(seed.generate_state(1)[0])) for seed, _ in pairs]
     # Half of them begin a rollout later, so that not all of them are in the
     # same part of their episodes.
-    return actors.make(
+    return actors.kind(programs.world)(
         programs, environments, [np.random.default_rng(s) for _, s in pairs],
         self.config.rollout_length, [number % 2 == 1 for number in numbers])
 

@@ -77,8 +77,9 @@ class BuildingTest(parameterized.TestCase):
     with mock.patch.object(free, 'parameters') as shared:
       free.make()
     self.assertIsNone(shared.call_args.args[2].max_column_norm)
+    course = builder.course()
     self.assertEqual(
-        (builder.entropy_weight(0), builder.learning_rate(10**9)), (.75, .5))
+        (course.entropy_weight(0), course.learning_rate(10**9)), (.75, .5))
 
   def test_generated_goal_examples_are_those_of_the_settings(self):
     config = tiny.config(dataset_size=40, dataset_seed=5)
@@ -160,12 +161,12 @@ class BuildingTest(parameterized.TestCase):
                        ('no.such.module:f', 'no.such'),
                        ('json:nothing', 'nothing'),
                        ('builtins:list', 'returned list'),
-                       ('.a:b', 'not the name of a function'),
+                       ('.a:b', 'invalid format'),
                        ('..', 'not the name of a function'),
-                       (':', 'not the name of a function'),
+                       (':', 'invalid format'),
                        ('os:path', 'not a callable'),
                        ('os:chmod', 'missing a required argument'),
-                       ('a.' * 5000 + 'a:b', 'too long')):
+                       ('a.' * 5000 + 'a:b', 'not the name')):
       with self.assertRaisesRegex(ValueError, part):
         building.make_world(config_lib.Config(world=name))
 
