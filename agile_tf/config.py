@@ -112,8 +112,7 @@ class Config:
   reward_form: str = setting(
       'decision', "The reward as a function of the discriminator's output D: "
       '"decision" (1 if D > 0.5, else 0), "probability" (D), "log" (log D, at '
-      'least -10) or "gail" (-log(1 - D), at most 10). --reward_scale '
-      'multiplies it.',
+      'least -10) or "gail" (-log(1 - D), at most 10).',
       choices=('decision', 'probability', 'log', 'gail'))
   reward_scale: float = setting(
       0.1, 'The factor of all rewards.', above=0)
@@ -192,10 +191,8 @@ class Config:
       "discriminator's worker does.")
   steps_per_discriminator_update: int = setting(
       225, "Policy steps for each iteration of the discriminator's worker. "
-      'Workers that are ahead of this ratio wait. With the default, the 15 '
-      "policy workers and the discriminator's iterate equally often. 0 sets no "
-      'ratio: threads run free, and one thread alone iterates all workers '
-      'equally often.', low=0)
+      'Workers that are ahead of this ratio wait. 0 sets no ratio: threads run '
+      'free, and one thread alone iterates all workers equally often.', low=0)
   dataset: str = setting(
       '', 'A file of goal examples (see gridlu/goal_dataset.py). By default '
       '--dataset_size of them are generated.')

@@ -170,9 +170,8 @@ def load(run_dir: str, step: int | None = None) -> Checkpoint:
     return checkpoint
   except (FileNotFoundError, NotADirectoryError, IsADirectoryError,
           ValueError) as error:
-    advice = ''
-    if step > known[0]:
-      advice = ' Move it away to use the checkpoint before it.'
+    advice = (' Move it away to use the checkpoint before it.'
+              if step > known[0] else '')
     raise DamagedError(f'{path} is damaged ({error}).{advice}') from error
   except (OSError, MemoryError) as error:
     raise CheckpointError(

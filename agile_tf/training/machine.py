@@ -11,7 +11,6 @@ import glob
 import hashlib
 import importlib.metadata
 import os
-import platform
 import re
 import sys
 import tempfile
@@ -94,11 +93,11 @@ def keep_programs(threads: int) -> None:
     return
   root = os.path.join(os.environ.get('XDG_CACHE_HOME') or
                       os.path.expanduser('~/.cache'), 'agile_tf', 'xla')
-  # What a program depends on, and XLA's own name of it leaves out.
-  key = repr([importlib.metadata.version('tensorflow'), _processor(), threads,
-              options, os.environ.get('XLA_FLAGS')])
-  folder = os.path.join(root, hashlib.sha256(key.encode()).hexdigest()[:16])
   with contextlib.suppress(OSError):
+    # What a program depends on, and XLA's own name of it leaves out.
+    key = repr([importlib.metadata.version('tensorflow'), _processor(), threads,
+                options, os.environ.get('XLA_FLAGS')])
+    folder = os.path.join(root, hashlib.sha256(key.encode()).hexdigest()[:16])
     os.makedirs(folder, mode=0o700, exist_ok=True)
     _check_programs(root)
     atexit.register(_check_programs, root)
@@ -131,20 +130,16 @@ def _check_programs(root: str) -> None:
 
 def _processor() -> str:
   """Returns the processor's name and what it can do."""
-  try:
-    with open('/proc/cpuinfo', encoding='utf-8') as file:
-      return str(sorted({line for line in file if line.startswith(
-          ('model name', 'flags', 'Features', 'CPU part'))}))
-  except OSError:
-    return platform.processor()
+  with open('/proc/cpuinfo', encoding='utf-8') as file:
+    return str(sorted({line for line in file if line.startswith(
+        ('model name', 'flags', 'Features', 'CPU part'))}))
 
 
 class Machine(NamedTuple):
   """The devices that TensorFlow was set up for."""
   description: str
   parallel: int  # How many threads can compute at the same time.
-  # TensorFlow's names of the devices of policy threads. '' leaves the choice to
-  # TensorFlow, where there is only one.
+  # TensorFlow's names of those of policy threads; '' leaves it the choice.
   devices: tuple[str, ...] = ('',)
 
 

@@ -217,7 +217,6 @@ class Writer:
         'make the directory writable; the same command then resumes the run.')
 
   def progress(self, steps: int) -> None:
-    """Shows the progress."""
     self._progress.update(steps)
 
   def row(self, values: Mapping[str, Any]) -> None:
@@ -233,12 +232,11 @@ class Writer:
       for name, value in values.items():
         if self._tags[name]:
           tf.summary.scalar(self._tags[name], value, values['steps'])
-    parts = [
+    self._progress.note(', '.join(
         f'{label} {100 * values[name]:.1f} %'
         for name, label in (('success_rate', 'success'),
                             ('reward_model_accuracy', 'reward model'))
-        if name in values]
-    self._progress.note(', '.join(parts))
+        if name in values))
 
   def settings(self, run: str, compared: Mapping[str, Any], **texts: str
               ) -> None:

@@ -79,7 +79,6 @@ class RunFiles:
         hyperparameters=table, configuration='\n'.join(
             f'    --{name}={value}' for name, value in settings.items()))
     self._start_steps, self._start_time = steps, time.monotonic()
-    self._in_head_start = self._schedule.iterations_after_head_start < 0
     self.compiling = True  # Until the first policy steps are made.
     self._row_steps, self._row_time = steps, self._start_time
     self._saved = steps, self._schedule.iterations
@@ -92,10 +91,9 @@ class RunFiles:
     self._writer.progress(steps)
     if self.compiling and steps > self._start_steps:
       self.compiling = False
-      head_start = ('The head start and the first steps'
-                    if self._in_head_start else 'The first steps')
-      logging.info('%s took %.0f s, compilation included.', head_start,
-                   time.monotonic() - self._start_time)
+      logging.info(
+          'The first steps took %.0f s, compilation and head start included.',
+          time.monotonic() - self._start_time)
     self._write_row_if_due()
     if time.monotonic() >= self._image_due:
       episode = self._trainer.recorder.take()
@@ -161,7 +159,6 @@ class RunFiles:
     self._saved, self._save_time = progress, time.monotonic()
 
   def close(self) -> None:
-    """Closes the files."""
     self._writer.close()
 
 
