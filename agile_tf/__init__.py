@@ -18,6 +18,7 @@ An environment of your own, for --world=package.module:function:
   agile_tf.worlds.from_environment(make_environment, goal_examples, ...)
 """
 
+import importlib
 import os
 import sys
 from typing import TYPE_CHECKING
@@ -46,13 +47,9 @@ __all__ = ('load_policy', 'load_reward_model', 'worlds')
 
 def __getattr__(name: str):
   """Imports TensorFlow only when a network or a world is asked for."""
-  if name in __all__:
-    from agile_tf.training import machine  # pylint: disable=g-import-not-at-top
-    machine.import_tensorflow()
+  if name not in __all__:
+    raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
+  importlib.import_module('agile_tf.training.machine').import_tensorflow()
   if name == 'worlds':
-    from agile_tf.agent import worlds  # pylint: disable=g-import-not-at-top
-    return worlds
-  if name in __all__:
-    from agile_tf.evaluation import trained  # pylint: disable=g-import-not-at-top
-    return getattr(trained, name)
-  raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
+    return importlib.import_module('agile_tf.agent.worlds')
+  return getattr(importlib.import_module('agile_tf.evaluation.trained'), name)

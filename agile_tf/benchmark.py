@@ -118,7 +118,6 @@ def training(num_threads: int, config: config_lib.Config, seconds: float
             ) -> Result:
   """Trains until everything is compiled, and then for a while longer."""
   trainer = _trainer(config, num_threads)
-  from agile_tf.training import threads
   schedule, built = trainer.schedule, time.perf_counter()
   # When the first step was made, and when the measurement began and ended.
   seen: list[tuple[float, int]] = []
@@ -134,7 +133,7 @@ def training(num_threads: int, config: config_lib.Config, seconds: float
     if len(seen) == 3:
       schedule.stop()
 
-  threads.drive(trainer, tick)
+  trainer.drive(tick)
   (first, _), (begin, before), (end, after) = seen
   return {
       'steps_per_second': (after - before) / (end - begin),
@@ -227,21 +226,20 @@ def export(path: str, config: config_lib.Config) -> None:
     replayed = worker.predictions.exchange(rollout, rollout.true_rewards > 0)
   inputs = (
       trainer.policy.snapshot(), trainer.discriminator.snapshot(),
-      rollout.observations[0], rollout.codes,
+      rollout._replace(instructions=(), results=()),
       world.compiled.truth_codes(rollout.instructions),
-      np.zeros([*rollout.mask.shape, world.num_actions], np.float32),
-      rollout.mask > 0, rollout.discounts, replayed)
+      np.zeros([*rollout.mask.shape, world.num_actions], np.float32), replayed)
 
   @tf.function(autograph=False, jit_compile=True)
-  def one_round(theta, phi, observations, codes, truth_codes, gumbel, mask,
-                discounts, replayed):
+  def one_round(theta, phi, rollout, truth_codes, gumbel, replayed):
     states, actions, _, results = programs.play(
-        theta, observations, codes, truth_codes, gumbel, mask)
-    played = tf.cast(mask, tf.float32)
-    values, _ = programs.reward(phi, states, codes)
+        theta, rollout.observations[0], rollout.codes, truth_codes, gumbel,
+        rollout.mask > 0)
+    values, _ = programs.reward(phi, states, rollout.codes)
     gradients, _ = programs._policy_gradients(
-        theta, states, codes, actions, values * played, discounts, played,
-        config.entropy_weight, results, replayed)
+        theta, rollout._replace(
+            observations=states, actions=actions, results=results),
+        values * rollout.mask, config.entropy_weight, replayed)
     return tf.stack(gradients)
 
   with open(path, 'wb') as file:

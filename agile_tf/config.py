@@ -1,16 +1,14 @@
 """The settings of a run: the name, default, help and limits of each.
 
-Flags, a run's `config.json` and the comparison with the paper's table are all
-made from `Config`. Where the paper states a value for AGILE on
-GridLU-Relations, that is the default (lambda is the exception). The other
-defaults are our choices; launch/DIFFERENCES.md lists them. Only `define_flags`
-defines these flags, and only `from_flags` reads them.
+The defaults are the paper's for AGILE on GridLU-Relations, except for lambda,
+or our choices where it states none; launch/DIFFERENCES.md lists these.
 """
 
 from collections.abc import Callable
 import dataclasses
 import json
 import math
+import operator
 from typing import Any
 
 from absl import flags
@@ -36,20 +34,20 @@ def setting(default: Any, text: str, *, low: float | None = None,
              high: float | None = None, above: float | None = None,
              choices: tuple[str, ...] = (), of_run: bool = False,
              of_gridlu: bool = False, double: bool = False) -> Any:
-  """Declares a setting.
+  """Declares a setting of the default's type.
 
   Args:
-    default: The default value. Its type is the setting's type.
+    default: The default value.
     text: The flag's help.
     low: The smallest allowed value.
     high: The largest allowed value.
     above: A bound that the value must exceed.
     choices: The allowed values; empty allows all.
-    of_run: Whether the setting only affects how a run is carried out, so that
-      a resumed run may change it.
-    of_gridlu: Whether only GridLU has the setting, and no other world.
-    double: For a float, whether only Python computes with it, in double
-      precision. TensorFlow uses all others in float32, and they must fit.
+    of_run: Whether it only affects how a run is carried out, so that a resumed
+      run may change it.
+    of_gridlu: Whether no other world has it.
+    double: Whether Python alone computes with it, in double precision.
+      TensorFlow uses all other floats in float32, which they must fit.
   """
   return dataclasses.field(default=default, metadata={
       'text': text, 'low': low, 'high': high, 'above': above,
@@ -69,13 +67,12 @@ class Config:
       'agile_tf.worlds.World.')
   instructions: str = setting(
       '', 'Restricts GridLU to the instructions that contain a match of this '
-      'regular expression. "AGENT" selects the 150 go-to instructions, '
-      '"SameLocation.*AGENT" 30 of them.', of_gridlu=True)
+      'regular expression. "AGENT" selects the 150 go-to instructions.',
+      of_gridlu=True)
   held_out: str = setting(
-      'none', 'Which GridLU instructions to keep out of the episodes and goal '
-      'examples of training, for evaluation: "none"; a share of all "strings" '
-      '(as in the paper); or a share of all "meanings", each with every string '
-      'that has this meaning.',
+      'none', 'Which GridLU instructions to keep out of training, for '
+      'evaluation: "none"; a share of all "strings" (as in the paper); or a '
+      'share of all "meanings", each with every string that has it.',
       choices=('none', 'strings', 'meanings'), of_gridlu=True)
   held_out_share: float = setting(
       0.1, 'The share that --held_out keeps out of training.', above=0, high=1,
@@ -91,8 +88,7 @@ class Config:
       30, 'Steps in a GridLU episode.', low=1, high=2**31 - 1, of_gridlu=True)
   solved_starts: bool = setting(
       False, 'Whether an episode of a GridLU task with a ground truth may '
-      "begin in a goal state. If not, as the paper's curves suggest, such "
-      'instances are drawn again.',
+      "begin in a goal state; the paper's curves suggest that none does.",
       of_gridlu=True)
   truncate: bool = setting(
       False, 'Whether the end of a GridLU episode is a truncation, where '
@@ -108,32 +104,28 @@ class Config:
   reward: str = setting(
       'discriminator', "Where the policy's reward comes from: "
       '"discriminator", which is trained at the same time (AGILE); '
-      '"environment", the ground truth (the A3C baselines); or "frozen", the '
-      'discriminator of another run (--reward_model), which is not trained '
-      'further.',
+      '"environment", the ground truth (A3C); or "frozen", the discriminator '
+      'of another run (--reward_model), not trained further.',
       choices=('discriminator', 'environment', 'frozen'))
   reward_model: str = setting(
       '', 'The run directory whose discriminator --reward=frozen uses.')
   reward_form: str = setting(
       'decision', "The reward as a function of the discriminator's output D: "
       '"decision" (1 if D > 0.5, else 0), "probability" (D), "log" (log D, at '
-      'least -10) or "gail" (-log(1 - D), at most 10). --reward_scale '
-      'multiplies it.',
+      'least -10) or "gail" (-log(1 - D), at most 10).',
       choices=('decision', 'probability', 'log', 'gail'))
   reward_scale: float = setting(
-      0.1, 'The factor of all rewards. With a reward of 0 or 1, this is the '
-      'reward of a goal state.', above=0)
+      0.1, 'The factor of all rewards.', above=0)
   reward_prediction: bool = setting(
-      False, 'Whether the policy also learns to predict rewards (A3C-RP). With '
-      "--reward=discriminator it predicts the discriminator's decisions, which "
-      'the paper does not do.')
+      False, "Whether the policy also learns to predict rewards: A3C-RP's, or "
+      "the discriminator's decisions, which the paper does not do.")
   reward_prediction_cost: float = setting(
       1.0, 'The weight of the reward prediction loss.', above=0)
   reward_prediction_batch_size: int = setting(
       4, 'Replayed states for each rollout of a worker.', low=2)
   reward_prediction_replay_size: int = setting(
-      30_000, 'The capacity of the replay buffer of reward prediction, in '
-      'states. All workers share it.', low=1)
+      30_000, 'The capacity of the replay buffer of reward prediction, which '
+      'all workers share, in states.', low=1)
 
   # The policy.
   initial_policy: str = setting(
@@ -199,10 +191,8 @@ class Config:
       "discriminator's worker does.")
   steps_per_discriminator_update: int = setting(
       225, "Policy steps for each iteration of the discriminator's worker. "
-      'Workers that are ahead of this ratio wait. With the default, the 15 '
-      "policy workers and the discriminator's iterate equally often. 0 sets no "
-      'ratio: threads run free, and one thread alone iterates all workers '
-      'equally often.', low=0)
+      'Workers that are ahead of this ratio wait. 0 sets no ratio: threads run '
+      'free, and one thread alone iterates all workers equally often.', low=0)
   dataset: str = setting(
       '', 'A file of goal examples (see gridlu/goal_dataset.py). By default '
       '--dataset_size of them are generated.')
@@ -239,10 +229,12 @@ class Config:
   def __post_init__(self):
     check(self)
     if self.policy_workers % self.policy_threads:
+      divisors = [str(i) for i in range(1, self.policy_workers + 1)
+                  if not self.policy_workers % i]
       raise ConfigError(
           f'--policy_threads={self.policy_threads} does not divide '
           f'--policy_workers={self.policy_workers}; use one of '
-          f'{", ".join(map(str, _divisors(self.policy_workers)))}.')
+          f'{", ".join(divisors)}.')
     if self.batch_size % 2:
       raise ConfigError(
           f'--batch_size={self.batch_size} is odd; half of a batch are goal '
@@ -259,18 +251,11 @@ class Config:
     return self.reward == 'discriminator'
 
 
-def _divisors(number: int) -> list[int]:
-  return [i for i in range(1, number + 1) if number % i == 0]
-
-
 # The range of float32 at full precision. Smaller numbers may become 0.
 _SMALLEST, _LARGEST = (
     float(limit)
     for limit in (np.finfo(np.float32).tiny, np.finfo(np.float32).max))
-
-
-# The largest integer of NumPy and TensorFlow.
-_MOST = 2**63 - 1
+_MOST = 2**63 - 1  # The largest integer of NumPy and TensorFlow.
 
 
 def _shown(value: Any) -> str:
@@ -283,31 +268,24 @@ def _shown(value: Any) -> str:
 
 
 def check(settings: Any) -> None:
-  """Checks the type and the limits of each setting of a dataclass.
-
-  Raises:
-    ConfigError: for the first that has another type or is out of range.
-  """
+  """Raises ConfigError for a setting of another type or out of its range."""
   for field in dataclasses.fields(settings):
-    _check(field, getattr(settings, field.name))
+    value = getattr(settings, field.name)
+    if expected := _expected(field, value):
+      raise ConfigError(f'--{field.name}={_shown(value)}: expected {expected}.')
 
 
-def _check(field: dataclasses.Field, value: Any) -> None:
-  """Raises ConfigError if a value has another type or is out of range."""
-  kinds = (int, float) if isinstance(field.default, float) else (
-      type(field.default),)
-  if type(value) not in kinds:
-    raise ConfigError(
-        f'--{field.name}={_shown(value)}: expected {kinds[-1].__name__}.')
-  problem = (
-      _text_problem(field, value) if isinstance(value, str) else
-      _number_problem(field, value))
-  if problem:
-    raise ConfigError(f'--{field.name}={_shown(value)}: expected {problem}.')
+def _expected(field: dataclasses.Field, value: Any) -> str:
+  """Returns what is expected and not there; '' if the value is valid."""
+  kind = type(field.default)
+  if type(value) is not kind and (kind, type(value)) != (float, int):
+    return kind.__name__
+  if isinstance(value, str):
+    return _expected_text(field, value)
+  return _expected_number(field, value)
 
 
-def _text_problem(field: dataclasses.Field, value: str) -> str:
-  """Returns what was expected instead of this text; '' if it is valid."""
+def _expected_text(field: dataclasses.Field, value: str) -> str:
   choices = field.metadata['choices']
   if choices and value not in choices:
     return 'one of ' + ', '.join(choices)
@@ -320,30 +298,25 @@ def _text_problem(field: dataclasses.Field, value: str) -> str:
   return 'text without a null character' if '\0' in value else ''
 
 
-def _number_problem(field: dataclasses.Field, value: float) -> str:
-  """Returns what was expected instead of this number; '' if it is valid."""
+def _expected_number(field: dataclasses.Field, value: float) -> str:
   limits = field.metadata
-  low, above, high = limits['low'], limits['above'], limits['high']
-  if high is None and isinstance(value, int):
+  high = limits['high']
+  if high is None and isinstance(value, int) and value > _MOST:
     high = _MOST
   is_finite = not isinstance(value, float) or math.isfinite(value)
-  if (not is_finite or
-      low is not None and value < low or
-      above is not None and value <= above or
-      high is not None and value > high):
-    wanted = [f'{words} {limit}'
-              for words, limit in (('at least', low), ('more than', above),
-                                   ('at most', limits['high']))
-              if limit is not None]
-    if limits['high'] is None and high is not None and value > high:
-      wanted.append(f'at most {high}')
-    if not is_finite:
-      wanted.insert(0, 'a finite number')
+  holds, wanted = [is_finite], [] if is_finite else ['a finite number']
+  for words, limit, compare in (('at least', limits['low'], operator.ge),
+                                ('more than', limits['above'], operator.gt),
+                                ('at most', high, operator.le)):
+    if limit is not None:
+      holds.append(compare(value, limit))
+      wanted.append(f'{words} {limit}')
+  if not all(holds):
     return ' and '.join(wanted)
   if isinstance(field.default, float) and not limits['double'] and value and (
       not _SMALLEST <= abs(value) <= _LARGEST):
     return (f'a float32, from {_SMALLEST:.2g} to {_LARGEST:.2g}'
-            f'{"" if above == 0 else ", or 0"}')
+            f'{"" if limits["above"] == 0 else ", or 0"}')
   return ''
 
 
@@ -354,34 +327,23 @@ def define_flags(kind: type = Config,
       bool: flags.DEFINE_bool, int: flags.DEFINE_integer,
       float: flags.DEFINE_float, str: flags.DEFINE_string}
   for field in dataclasses.fields(kind):
-    choices = field.metadata['choices']
-    if choices:
-      flags.DEFINE_enum(
-          field.name, str(field.default), choices, field.metadata['text'],
-          flag_values=flag_values)
+    options = dict(name=field.name, default=field.default,
+                   help=field.metadata['text'], flag_values=flag_values)
+    if choices := field.metadata['choices']:
+      flags.DEFINE_enum(enum_values=choices, **options)
     else:
-      define[type(field.default)](
-          field.name, field.default, field.metadata['text'],
-          flag_values=flag_values)
+      define[type(field.default)](**options)
 
 
 def from_flags(values: flags.FlagValues, kind: type = Config) -> Any:
-  """Reads the settings of a dataclass from parsed flags.
-
-  Raises:
-    ConfigError: if a value is out of range or contradicts another.
-  """
+  """Reads the settings of a dataclass from parsed flags, or ConfigError."""
   return kind(**{
       field.name: getattr(values, field.name)
       for field in dataclasses.fields(kind)})
 
 
 def save(settings: dict[str, Any], path: str) -> None:
-  """Writes a run's settings by name as JSON.
-
-  Raises:
-    ConfigError: if they cannot be written.
-  """
+  """Writes a run's settings by name as JSON, or raises ConfigError."""
   try:
     with files.replacing(path) as file:
       json.dump(settings, file, indent=2)
@@ -396,17 +358,13 @@ RECIPE = 'recipe'  # Under this name a run's settings have those of its recipe.
 
 
 def restored(values: Any, kind: type = Config) -> Any:
-  """Returns the settings of a dataclass that a run saved by name.
-
-  Raises:
-    ConfigError: if a value is out of range, contradicts another, or there is
-      no such setting.
-  """
+  """Returns the settings of a dataclass that a run saved by name."""
   if not isinstance(values, dict):
     raise ConfigError('Expected settings by name.')
   values = {name: value for name, value in values.items() if name != RECIPE}
-  known = {field.name for field in dataclasses.fields(kind)}
-  if unknown := sorted(values.keys() - known):
+  unknown = sorted(
+      values.keys() - {field.name for field in dataclasses.fields(kind)})
+  if unknown:
     raise ConfigError(
         f'This version has no setting {", ".join(unknown)}: the run is of '
         'another version. Commit ad1cf9b reads the runs of release 0.1.0 and '
@@ -438,12 +396,7 @@ def read(path: str) -> dict[str, Any]:
 
 
 def load(path: str) -> Config:
-  """Returns the settings that `save` wrote, without those of a recipe.
-
-  Raises:
-    MissingError: if there is no such file.
-    ConfigError: if the file cannot be read or is not a configuration.
-  """
+  """Returns what `read` and then `restored` return, without the recipe."""
   values = read(path)
   try:
     return restored(values)
@@ -452,7 +405,7 @@ def load(path: str) -> Config:
 
 
 def of_gridlu() -> list[str]:
-  """Returns the names of the settings that only GridLU has."""
+  """Returns the settings that only GridLU has."""
   return [field.name for field in dataclasses.fields(Config)
           if field.metadata['of_gridlu']]
 
@@ -466,11 +419,8 @@ def of_run() -> list[str]:
 def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
   """Returns a line for each setting in which two runs differ.
 
-  Settings that only affect how a run is carried out are left out.
-
-  Args:
-    old: The settings by name of the run that is there.
-    new: Those of the run that is to start.
+  Settings that only affect how a run is carried out are left out. `old` are
+  those of the run that is there, by name, `new` those of one that is to start.
   """
   there, here = (
       {**values, **values.get(RECIPE, {})} for values in (old, new))

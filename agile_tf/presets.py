@@ -15,10 +15,6 @@ if not os.path.isdir(_FOLDER):
 _FLAG = '--preset'
 
 
-class PresetError(program.UserError):
-  """A preset, or a flagfile of one, that does not exist."""
-
-
 def names() -> list[str]:
   """Returns the names of all presets, sorted."""
   return sorted(name.removesuffix('.flags') for name in os.listdir(_FOLDER)
@@ -26,13 +22,9 @@ def names() -> list[str]:
 
 
 def flagfile(name: str) -> str:
-  """Returns the path of a preset's flagfile.
-
-  Raises:
-    PresetError: if there is none of this name.
-  """
+  """Returns the path of a preset's flagfile."""
   if name not in names():
-    raise PresetError(
+    raise program.UserError(
         f'{_FLAG}={name}: expected one of {", ".join(names())}.')
   return os.path.join(_FOLDER, f'{name}.flags')
 
@@ -42,7 +34,7 @@ def _check_flagfile(argument: str) -> None:
   preset = os.path.basename(name).removesuffix('.flags')
   if (argument == f'--flagfile={name}' and preset in names() and
       not os.path.exists(program.clean_path(name))):
-    raise PresetError(
+    raise program.UserError(
         f'There is no {name} here. {_FLAG}={preset} has its flags in any '
         'directory.')
 
@@ -55,13 +47,9 @@ def define_flag(values: flags.FlagValues = flags.FLAGS) -> None:
 
 
 def expand(arguments: Sequence[str]) -> list[str]:
-  """Returns a command line with --flagfile=PATH in place of --preset=NAME.
+  """Returns a command line with --flagfile=PATH for --preset=NAME.
 
   Flags after it override the preset, as with --flagfile.
-
-  Raises:
-    PresetError: if there is no such preset, or a preset's flagfile is named
-      that does not exist in the current directory.
   """
   def expanded() -> Iterator[str]:
     rest = iter(arguments)

@@ -31,7 +31,6 @@ import tqdm
 
 from agile_tf.reproduction import curves
 from agile_tf.training import checkpoints
-from agile_tf.training import schedule as schedule_lib
 from agile_tf.training import threads
 from agile_tf.training import trainer as trainer_lib
 from tests.agile_tf import tiny
@@ -102,12 +101,6 @@ def survive_kills(count: int, rng: np.random.Generator) -> str:
   """Kills a run repeatedly; it must end like a run without kills.
 
   Every second kill waits until a save has begun.
-
-  Returns:
-    The measurements as text.
-
-  Raises:
-    RuntimeError: if something was lost, or the last checkpoints differ.
   """
   in_a_save = 0
   with tempfile.TemporaryDirectory() as folder:
@@ -146,7 +139,6 @@ def survive_kills(count: int, rng: np.random.Generator) -> str:
 
 def _require_equal(one: checkpoints.Checkpoint,
                    other: checkpoints.Checkpoint) -> None:
-  """Raises RuntimeError unless two checkpoints are equal to the last bit."""
   for checkpoint in one, other:
     checkpoint.values['config']['run_dir'] = ''
   if one.arrays.keys() != other.arrays.keys() or one.values != other.values:
@@ -159,26 +151,19 @@ def _require_equal(one: checkpoints.Checkpoint,
 
 
 def survive_starts(count: int, rng: np.random.Generator) -> str:
-  """Starts and stops a run's threads repeatedly.
-
-  Returns:
-    The measurements as text.
-
-  Raises:
-    RuntimeError: if a thread is still running after a stop.
-  """
+  """Starts and stops a run's threads repeatedly; none may be left."""
   with tempfile.TemporaryDirectory() as folder:
     trainer = trainer_lib.Trainer(tiny.builder(
         run_dir=folder, policy_workers=15, policy_threads=15))
-    trainer.schedule = schedule_lib.Schedule(500, 8)
-    threads.drive(trainer, lambda: None)  # Compiles.
+    trainer.schedule = threads.Schedule(500, 8)
+    trainer.drive(lambda: None)  # Compiles.
     seconds = []
     for _ in tqdm.trange(count, unit=' starts'):
-      trainer.schedule = schedule_lib.Schedule(10**9, 8)
+      trainer.schedule = threads.Schedule(10**9, 8)
       stopper = threading.Timer(rng.uniform(0, 0.2), trainer.schedule.stop)
       start = time.monotonic()
       stopper.start()
-      threads.drive(trainer, lambda: None)
+      trainer.drive(lambda: None)
       stopper.join()
       seconds.append(time.monotonic() - start)
       left = [thread.name for thread in threading.enumerate()
@@ -199,18 +184,8 @@ def hold_memory_and_speed(minutes: float, run_dir: str,
                           arguments: Sequence[str]) -> str:
   """Trains, and measures memory and steps a second.
 
-  Args:
-    minutes: How long to train.
-    run_dir: The run's directory.
-    arguments: Flags of agile_tf.launch.
-
-  Returns:
-    The measurements as text, with the slopes of a line that is fitted to all
-    but the first fifth.
-
-  Raises:
-    RuntimeError: if the run ended, traced a program again, or changed its
-      memory or speed by more than 5 % in an hour.
+  Neither may change by more than 5 % in an hour, by a line that is fitted to
+  all but the first fifth. No program may be traced again.
   """
   times, megabytes = [], []
   with _training(run_dir, arguments) as process:

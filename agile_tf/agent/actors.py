@@ -19,74 +19,78 @@ from agile_tf.agent import rollouts
 from agile_tf.agent import worlds
 
 
-def noise(rngs: Sequence[np.random.Generator], length: int,
-          num_actions: int, greedy: bool) -> np.ndarray:
-  """Draws Gumbel noise: argmax(logits + noise) is a sample of the policy.
-
-  Returns:
-    float32 [T, W, actions], for each worker from its own generator; zeros if
-    `greedy`, which takes the likeliest action.
-  """
-  if greedy:
-    return np.zeros([length, len(rngs), num_actions], np.float32)
-  return np.stack(
-      [rng.gumbel(size=[length, num_actions]).astype(np.float32)
-       for rng in rngs], axis=1)
-
-
-class _Actor:
-  """What both actors have: W workers, and how their episodes begin."""
+class Actor:
+  """Plays the episodes of W workers; see `CompiledActor`."""
 
   def __init__(self, programs: programs_lib.Programs,
                environments: Sequence[dm_env.Environment],
                rngs: Sequence[np.random.Generator], rollout_length: int,
                delayed: Sequence[bool], greedy: bool = False):
-    """Prepares W workers.
+    """Takes an environment and a generator, for its actions, of each worker.
 
-    Args:
-      programs: The policy's programs.
-      environments: One for each worker.
-      rngs: One for each worker, for sampling actions.
-      rollout_length: T.
-      delayed: For each worker, whether it sits out the first rollout. Delaying
-        half of them mixes first and second halves of episodes in each batch.
-      greedy: Whether to take the likeliest action instead of sampling.
+    Delayed workers sit out the first rollout. Delaying half of them mixes first
+    and second halves of episodes in each batch. A greedy actor takes the
+    likeliest action.
     """
+    self.environments: list[Any] = list(environments)
+    self.rngs = list(rngs)
     self._programs = programs
     self._world = programs.world
-    self.environments = list(environments)
-    self.rngs = list(rngs)
-    self._length = rollout_length
+    self._length = rollout_length  # T
     self._delayed = np.array(delayed)
     self._greedy = greedy
-  def _worker_state(self, w: int) -> dict[str, Any]:
-    """Returns this part of a worker's state."""
-    return {
-        'generator': self.rngs[w].bit_generator.state,
+    self._prepare(len(self.rngs))
+
+  def _prepare(self, width: int) -> None:
+    raise NotImplementedError
+
+  def play(self, theta: tf.Tensor) -> rollouts.Rollout:
+    """Plays one rollout of each worker with these policy parameters."""
+    raise NotImplementedError
+
+  def _noise(self) -> np.ndarray:
+    """Draws Gumbel noise, float32 [T, W, actions]; zeros if greedy.
+
+    argmax(logits + noise) is a sample of the policy.
+    """
+    length, num_actions = self._length, self._world.num_actions
+    if self._greedy:
+      return np.zeros([length, len(self.rngs), num_actions], np.float32)
+    return np.stack(
+        [rng.gumbel(size=[length, num_actions]).astype(np.float32)
+         for rng in self.rngs], axis=1)
+
+  def state(self) -> list[Any]:
+    """Returns the workers' episodes and generators, as JSON represents them."""
+    return [{
+        'generator': rng.bit_generator.state,
         'delayed': bool(self._delayed[w]),
-    }
+        **self._episode(w),
+    } for w, rng in enumerate(self.rngs)]
 
-  def _load_worker(self, w: int, row: dict[str, Any]) -> None:
-    """Restores what `_worker_state` returned."""
-    self.rngs[w].bit_generator.state = row['generator']
-    self._delayed[w] = row['delayed']
+  def load(self, state: list[Any]) -> None:
+    """Restores what `state` returned."""
+    for w, row in enumerate(state):
+      self.rngs[w].bit_generator.state = row['generator']
+      self._delayed[w] = row['delayed']
+      self._load_episode(w, row)
+
+  def _episode(self, w: int) -> dict[str, Any]:
+    raise NotImplementedError
+
+  def _load_episode(self, w: int, row: dict[str, Any]) -> None:
+    raise NotImplementedError
 
 
-class CompiledActor(_Actor):
+class CompiledActor(Actor):
   """Plays whole rollouts inside one compiled program.
 
   The workers' environments only draw the training instances, with their own
   seeds. They are not stepped.
   """
 
-  def __init__(self, programs: programs_lib.Programs,
-               environments: Sequence[dm_env.Environment],
-               rngs: Sequence[np.random.Generator], rollout_length: int,
-               delayed: Sequence[bool], greedy: bool = False):
-    super().__init__(
-        programs, environments, rngs, rollout_length, delayed, greedy)
+  def _prepare(self, width: int) -> None:
     assert self._world.compiled is not None
-    width = len(rngs)
     self._rules = self._world.compiled
     self._steps_left = np.zeros([width], np.int32)
     self._observations = np.zeros(
@@ -94,24 +98,20 @@ class CompiledActor(_Actor):
     self._instructions = [''] * width
 
   def play(self, theta: tf.Tensor) -> rollouts.Rollout:
-    """See `rollouts.Actor`."""
     rules, length = self._rules, self._length
     for w in np.flatnonzero(self._steps_left == 0).tolist():
       timestep = self.environments[w].reset()
       self._instructions[w] = timestep.observation['instruction']
-      self._observations[w] = self._world.observe(
-          self.environments[w], timestep)
+      self._observations[w] = rules.observe(self.environments[w], timestep)
       self._steps_left[w] = rules.episode_length
     played = np.where(
         self._delayed, 0, np.minimum(length, self._steps_left))
     mask = np.arange(length)[:, None] < played
-    codes = self._world.grammar.encode(self._instructions)
-    *played_out, results = self._programs.play(
+    codes = rules.grammar.encode(self._instructions)
+    *arrays, results = self._programs.play(
         theta, self._observations, codes,
-        rules.truth_codes(self._instructions),
-        noise(self.rngs, length, self._world.num_actions, self._greedy),
-        mask)
-    observations, actions, satisfied = (x.numpy() for x in played_out)
+        rules.truth_codes(self._instructions), self._noise(), mask)
+    observations, actions, satisfied = (x.numpy() for x in arrays)
     self._observations = observations[-1].copy()
     self._steps_left = self._steps_left - played
     ended = self._steps_left == 0
@@ -125,66 +125,50 @@ class CompiledActor(_Actor):
         mask=mask.astype(np.float32), ended=ended,
         instructions=tuple(self._instructions), results=results)
 
-  def state(self) -> list[Any]:
-    """See `rollouts.Actor`."""
-    return [{
-        **self._worker_state(w),
-        'environment': environment.get_state(),  # type: ignore[attr-defined]
+  def _episode(self, w: int) -> dict[str, Any]:
+    return {
+        'environment': self.environments[w].get_state(),
         'observation': self._observations[w].tolist(),
         'steps_left': int(self._steps_left[w]),
         'instruction': self._instructions[w],
-    } for w, environment in enumerate(self.environments)]
+    }
 
-  def load(self, state: list[Any]) -> None:
-    """See `rollouts.Actor`."""
-    for w, row in enumerate(state):
-      self._load_worker(w, row)
-      self.environments[w].set_state(  # type: ignore[attr-defined]
-          row['environment'])
-      self._observations[w] = row['observation']
-      self._steps_left[w] = row['steps_left']
-      self._instructions[w] = row['instruction']
+  def _load_episode(self, w: int, row: dict[str, Any]) -> None:
+    self.environments[w].set_state(row['environment'])
+    self._observations[w] = row['observation']
+    self._steps_left[w] = row['steps_left']
+    self._instructions[w] = row['instruction']
 
 
-class EnvironmentActor(_Actor):
-  """Steps any dm_env environments, in Python."""
+class EnvironmentActor(Actor):
+  """Steps any dm_env environments, in Python.
 
-  def __init__(self, programs: programs_lib.Programs,
-               environments: Sequence[dm_env.Environment],
-               rngs: Sequence[np.random.Generator], rollout_length: int,
-               delayed: Sequence[bool], greedy: bool = False):
-    super().__init__(
-        programs, environments, rngs, rollout_length, delayed, greedy)
-    self._timesteps: list[dm_env.TimeStep | None] = [None] * len(rngs)
+  An environment without `get_state` begins a new episode after a resume.
+  """
+
+  def _prepare(self, width: int) -> None:
+    self._timesteps: list[dm_env.TimeStep | None] = [None] * width
 
   def play(self, theta: tf.Tensor) -> rollouts.Rollout:
-    """See `rollouts.Actor`."""
-    world = self._world
     length, width = self._length, len(self.environments)
-    gumbel = noise(self.rngs, length, world.num_actions, self._greedy)
-    first = [
-        w for w, timestep in enumerate(self._timesteps) if timestep is None]
+    gumbel = self._noise()
     timesteps = [
-        self.environments[w].reset() if timestep is None or timestep.last()
-        else timestep
+        self._begin(w) if timestep is None or timestep.last() else timestep
         for w, timestep in enumerate(self._timesteps)]
-    for w in first:
-      _check_saveable(self.environments[w])
     instructions = tuple(
         str(timestep.observation['instruction']) for timestep in timesteps)
     try:
-      codes = world.grammar.encode(instructions)
+      codes = self._world.grammar.encode(instructions)
     except ValueError as error:
       raise worlds.WorldError(
           "The environment gave an instruction that the world's instructions "
           f'do not cover; add one of its form to them. {error}') from error
     observations = np.zeros(
-        [length + 1, width, *world.observation_shape], np.uint8)
+        [length + 1, width, *self._world.observation_shape], np.uint8)
     observations[0] = self._observe(timesteps)
     actions = np.zeros([length, width], np.int32)
-    rewards = np.zeros([length, width], np.float32)
+    rewards, mask = np.zeros([2, length, width], np.float32)
     discounts = np.ones([length, width], np.float32)
-    mask = np.zeros([length, width], np.float32)
     for t in range(length):
       actions[t] = self._programs.act(theta, observations[t], codes, gumbel[t])
       for w, environment in enumerate(self.environments):
@@ -202,6 +186,12 @@ class EnvironmentActor(_Actor):
         np.array([timestep.last() for timestep in timesteps]),
         instructions)
 
+  def _begin(self, w: int) -> dm_env.TimeStep:
+    timestep = self.environments[w].reset()
+    if self._timesteps[w] is None:
+      _check_saveable(self.environments[w])
+    return timestep
+
   def _observe(self, timesteps: Sequence[dm_env.TimeStep]) -> np.ndarray:
     observations = []
     for environment, timestep in zip(self.environments, timesteps):
@@ -215,48 +205,28 @@ class EnvironmentActor(_Actor):
       observations.append(observation)
     return np.stack(observations)
 
-  def state(self) -> list[Any]:
-    """See `rollouts.Actor`.
+  def _episode(self, w: int) -> dict[str, Any]:
+    environment, timestep = self.environments[w], self._timesteps[w]
+    # Before its first episode an environment may have no state.
+    if timestep is None or not hasattr(environment, 'get_state'):
+      return {'environment': None, 'in_episode': False}
+    return {'environment': environment.get_state(),
+            'in_episode': not timestep.last()}
 
-    An environment without `get_state` begins a new episode after a resume.
-    """
-    rows = []
-    for w, (environment, timestep) in enumerate(
-        zip(self.environments, self._timesteps)):
-      saved, in_episode = None, False
-      # Before its first episode an environment may have no state.
-      if timestep is not None and hasattr(environment, 'get_state'):
-        saved, in_episode = environment.get_state(), not timestep.last()
-      rows.append({
-          **self._worker_state(w),
-          'environment': saved,
-          'in_episode': in_episode,
-      })
-    return rows
-
-  def load(self, state: list[Any]) -> None:
-    """See `rollouts.Actor`."""
-    for w, row in enumerate(state):
-      self._load_worker(w, row)
-      self._timesteps[w] = None
-      if row['environment'] is not None:
-        timestep = self._restore(w, row['environment'])
-        if row['in_episode']:
-          self._timesteps[w] = timestep
+  def _load_episode(self, w: int, row: dict[str, Any]) -> None:
+    self._timesteps[w] = None
+    if row['environment'] is not None:
+      timestep = self._restore(w, row['environment'])
+      if row['in_episode']:
+        self._timesteps[w] = timestep
 
   def _restore(self, w: int, state: Any) -> dm_env.TimeStep:
-    """Restores a worker's environment; returns its current timestep.
-
-    Raises:
-      WorldError: if a user's environment does not take the state. GridLU's
-        errors go on: its code is not edited, so the state is damaged.
-    """
-    environment: Any = self.environments[w]
+    """Restores a worker's environment; returns its current timestep."""
     try:
-      return environment.set_state(state)
+      return self.environments[w].set_state(state)
     except Exception as error:
       if self._world.compiled is not None:
-        raise
+        raise  # GridLU's code is not edited, so the state is damaged.
       raise worlds.WorldError(
           "The environment's set_state() does not take what its get_state() "
           f'returned when the run was saved ({type(error).__name__}: {error}). '
@@ -265,11 +235,8 @@ class EnvironmentActor(_Actor):
       ) from error
 
 
-def _check_saveable(environment: dm_env.Environment) -> None:
-  """Raises WorldError if an environment's state cannot be saved and restored.
-
-  An environment that has no `get_state` begins new episodes after a resume.
-  """
+def _check_saveable(environment: Any) -> None:
+  """Raises WorldError if a state cannot be saved and restored."""
   if not hasattr(environment, 'get_state'):
     return
   if not hasattr(environment, 'set_state'):
@@ -285,11 +252,6 @@ def _check_saveable(environment: dm_env.Environment) -> None:
         ) from error
 
 
-def make(programs: programs_lib.Programs,
-         environments: Sequence[dm_env.Environment],
-         rngs: Sequence[np.random.Generator], rollout_length: int,
-         delayed: Sequence[bool], greedy: bool = False) -> rollouts.Actor:
-  """Returns the fastest actor for a world; see `CompiledActor`."""
-  kind = (EnvironmentActor if programs.world.compiled is None
-          else CompiledActor)
-  return kind(programs, environments, rngs, rollout_length, delayed, greedy)
+def kind(world: worlds.World) -> type[Actor]:
+  """Returns the fastest kind of actor for a world."""
+  return EnvironmentActor if world.compiled is None else CompiledActor

@@ -29,31 +29,17 @@ NOTHING = -1  # A slot's code: no operand; its features are zeros.
 
 
 class Slot(NamedTuple):
-  """A position in the trees of a grammar.
-
-  Attributes:
-    left: The slot of the first operand, or -1 for the scene.
-    right: The slot of the second operand, or -1 where no tree of the grammar
-      has one.
-  """
-  left: int
-  right: int
+  """A position in the trees of a grammar, and the slots of its operands."""
+  left: int  # -1 for the scene.
+  right: int  # -1 where no tree of the grammar has a second operand.
 
 
 def chain(text: str) -> Tree:
-  """Returns the tree of an instruction that is a plain string.
+  """Returns the tree of an instruction that is a plain string of words.
 
   Each word is a module whose input is the output of the next word. The input of
-  the last word is the scene: 'go to red' is go(to(red(scene))).
-
-  Args:
-    text: Words between white space; case does not matter.
-
-  Returns:
-    The chain as a tree.
-
-  Raises:
-    ValueError: if there is no word.
+  the last word is the scene: 'go to red' is go(to(red(scene))). Case does not
+  matter.
   """
   words = text.lower().split()
   if not words:
@@ -95,21 +81,11 @@ def _positions(tree: Tree) -> Iterable[tuple[str, Tree]]:
 
 
 class Grammar:
-  """The modules and the slots of a set of instructions.
+  """The modules and the slots of a set of instructions."""
 
-  Attributes:
-    tokens: The vocabulary, in the order of the modules' ids 1, 2, ...
-    slots: The slots. Operands come before their modules; the root is last.
-    preorder: The slots' indices in the order of the instruction's text: each
-      module comes before its first operand, and that before the second.
-  """
-
-  def __init__(
-      self,
-      instructions: Sequence[str],
-      parse: Callable[[str], Tree] = chain,
-      tokens: Sequence[str] | None = None,
-  ):
+  def __init__(self, instructions: Sequence[str],
+               parse: Callable[[str], Tree] = chain,
+               tokens: Sequence[str] | None = None):
     """Overlays the trees of `instructions`.
 
     Args:
@@ -117,10 +93,6 @@ class Grammar:
         contain every token and every position.
       parse: From an instruction's text to its tree. It may raise ValueError.
       tokens: The vocabulary; by default the tokens that occur, sorted.
-
-    Raises:
-      ValueError: if there is no instruction, or a tree is malformed, or has a
-        token that is not in `tokens`.
     """
     if not len(instructions):
       raise ValueError('A grammar needs at least one instruction.')
@@ -132,31 +104,28 @@ class Grammar:
     found = {tree[0] for trees in seen.values() for tree in trees if tree}
     if not found:
       raise ValueError('No instruction has a token: parse returns empty trees.')
+    # In the order of the modules' ids 1, 2, ...
     self.tokens = tuple(sorted(found) if tokens is None else tokens)
     unknown = sorted(found - set(self.tokens))
     if unknown:
       raise ValueError(f'Tokens {unknown} are not in {self.tokens}.')
     self._ids = {token: i + 1 for i, token in enumerate(self.tokens)}
-    # Deepest first, so that operands precede the modules that take them.
+    # Deepest first: operands precede the modules that take them.
     self._paths = sorted(seen, key=lambda path: (-len(path), path))
     index = {path: i for i, path in enumerate(self._paths)}
     self.slots = tuple(
         Slot(index.get(path + 'l', -1), index.get(path + 'r', -1))
         for path in self._paths)
+    # The slots in the order of the text: a module, its first operand, its
+    # second.
     self.preorder = tuple(index[path] for path in sorted(self._paths))
     self._encode = functools.lru_cache(maxsize=65536)(self._encode_text)
 
   def encode(self, texts: Sequence[str]) -> np.ndarray:
-    """Encodes instructions as rows of slot codes.
+    """Encodes N instructions as rows of slot codes, int32 [N, slots].
 
-    Args:
-      texts: N instructions.
-
-    Returns:
-      int32 [N, slots]: a module's id, SCENE or NOTHING.
-
-    Raises:
-      ValueError: if a token or a position is not in the grammar.
+    A code is a module's id, SCENE or NOTHING. A token or a position that the
+    grammar lacks is a ValueError.
     """
     rows = [self._encode(str(text)) for text in texts]
     return np.array(rows, np.int32).reshape([len(rows), len(self.slots)])

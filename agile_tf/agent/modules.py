@@ -1,9 +1,10 @@
 """From an image and an instruction to features (appendix H).
 
 `NmnFeatures` mirrors the tree of the instruction, and `LstmFeatures` reads it
-as a sequence of tokens. Both take the instructions of any grammar as rows of
-slot codes. Features are space-major, [h, w, B, channels]; how they are
-convolved stays behind `agile_tf.agent.fast.convolutions`.
+as a sequence of tokens. Both take images, float32 [B, H, W, 3] in [0, 1], and
+instructions of any grammar, int32 [B, slots] (`Grammar.encode`). Features are
+space-major, float32 [h, w, B, channels]; how they are convolved stays behind
+`convolve`, an `agile_tf.agent.fast.convolutions.Convolver`.
 """
 
 from typing import NamedTuple
@@ -34,33 +35,29 @@ class Initialization(NamedTuple):
   module_inputs: int = 2 * CHANNELS  # What counts as W_m's input channels.
 
 
-def _token_initializer(num_tokens: int) -> snt.initializers.Initializer:
-  """Returns what draws gamma, beta and embeddings, which belong to tokens.
+def _normal(shape: list[int], fan_in: int, gain: float = 1.0) -> tf.Tensor:
+  """Draws from a truncated normal with sigma = gain / sqrt(fan_in)."""
+  return snt.initializers.TruncatedNormal(
+      stddev=gain * fan_in**-0.5)(shape, tf.float32)
 
-  Their sigma is that of Sonnet's embedding layer until November 2018.
+
+def _token_table(num_tokens: int, width: int, name: str) -> tf.Variable:
+  """Makes a row for each token; its fan_in is the number of tokens.
+
+  So did Sonnet's embedding layer until November 2018.
   """
-  return snt.initializers.TruncatedNormal(stddev=num_tokens**-0.5)
+  return tf.Variable(_normal([num_tokens, width], num_tokens), name=name)
 
 
-def make_kernel(inputs: int, channels: int, size: int, gain: float,
-                name: str = 'w', counted: int | None = None) -> tf.Variable:
-  """Makes a kernel; sigma is gain / sqrt(fan_in).
+def _kernel(inputs: int, channels: int, size: int, gain: float,
+            name: str = 'w', counted: int | None = None) -> tf.Variable:
+  """Makes a kernel, float32 [size, size, inputs, channels].
 
-  Args:
-    inputs: Its input channels.
-    channels: Its output channels.
-    size: Its height and width.
-    gain: See `Initialization`.
-    name: Its name.
-    counted: The input channels that fan_in counts; None for all.
-
-  Returns:
-    float32 [size, size, inputs, channels].
+  Fan_in counts `counted` of its input channels; by default all.
   """
-  fan_in = size * size * (counted or inputs)
-  draw = snt.initializers.TruncatedNormal(stddev=gain * fan_in**-0.5)
   return tf.Variable(
-      draw([size, size, inputs, channels], tf.float32), name=name)
+      _normal([size, size, inputs, channels],
+              size * size * (counted or inputs), gain), name=name)
 
 
 class Linear(snt.Module):
@@ -69,12 +66,10 @@ class Linear(snt.Module):
   def __init__(self, inputs: int, units: int, with_bias: bool = True,
                gain: float = 1.0, name: str = 'linear'):
     super().__init__(name=name)
-    draw = snt.initializers.TruncatedNormal(stddev=gain * inputs**-0.5)
-    self._w = tf.Variable(draw([inputs, units], tf.float32), name='w')
+    self._w = tf.Variable(_normal([inputs, units], inputs, gain), name='w')
     self._b = tf.Variable(tf.zeros([units]), name='b') if with_bias else None
 
   def __call__(self, x: tf.Tensor) -> tf.Tensor:
-    """Takes float32 [B, inputs], returns float32 [B, units]."""
     x = rows.product(x, tf.convert_to_tensor(self._w))
     if self._b is None:
       return x
@@ -82,27 +77,17 @@ class Linear(snt.Module):
 
 
 class Convolution(snt.Module):
-  """A kernel and a bias; sigma of the kernel is gain / sqrt(fan_in).
-
-  Attributes:
-    bias: float32 [channels].
-  """
+  """A kernel and a bias; sigma of the kernel is gain / sqrt(fan_in)."""
 
   def __init__(self, inputs: int, channels: int, size: int, gain: float,
                name: str = 'convolution'):
     super().__init__(name=name)
-    self._w = make_kernel(inputs, channels, size, gain)
+    self._w = _kernel(inputs, channels, size, gain)
     self._b = tf.Variable(tf.zeros([channels]), name='b')
 
-  @property
-  def kernel(self) -> tf.Tensor:
-    """float32 [size, size, inputs, channels]."""
-    return tf.convert_to_tensor(self._w)
-
-  @property
-  def bias(self) -> tf.Tensor:
-    """float32 [channels]."""
-    return tf.convert_to_tensor(self._b)
+  def parameters(self) -> tuple[tf.Tensor, tf.Tensor]:
+    """The kernel [size, size, inputs, channels] and the bias [channels]."""
+    return tf.convert_to_tensor(self._w), tf.convert_to_tensor(self._b)
 
 
 class Stem(snt.Module):
@@ -121,20 +106,11 @@ class Stem(snt.Module):
 
   def __call__(self, images: tf.Tensor,
                convolve: convolutions.Convolver) -> tf.Tensor:
-    """Computes h_stem.
-
-    Args:
-      images: float32 [B, H, W, 3] in [0, 1].
-      convolve: See `agile_tf.agent.fast.convolutions`.
-
-    Returns:
-      float32 [H / 8 - 2, W / 8 - 2, B, 64].
-    """
-    patches = tf.nn.relu(rows.add(
-        convolve.patches(images, self._patches.kernel), self._patches.bias))
-    return tf.nn.relu(rows.add(
-        convolve([patches], self._neighbours.kernel, 'VALID'),
-        self._neighbours.bias))
+    """Computes h_stem, float32 [H / 8 - 2, W / 8 - 2, B, 64]."""
+    kernel, bias = self._patches.parameters()
+    patches = tf.nn.relu(rows.add(convolve.patches(images, kernel), bias))
+    kernel, bias = self._neighbours.parameters()
+    return tf.nn.relu(rows.add(convolve([patches], kernel, 'VALID'), bias))
 
 
 class FilmNmn(snt.Module):
@@ -145,10 +121,8 @@ class FilmNmn(snt.Module):
   W_m is 3x3, 2 * 64 -> 64, SAME, without bias, and shared by all modules. A
   module with one operand multiplies W_m's second half with zeros; that half
   is left out instead. The modules of the lowest level, which all take the
-  scene, share its convolution. Both are exact.
-
-  gamma and beta are tables with a row a token, truncated normal with a sigma of
-  1 / sqrt(number of tokens).
+  scene, share its convolution. Both are exact. gamma and beta are tables with a
+  row for each token.
   """
 
   def __init__(self, grammar: instructions.Grammar,
@@ -156,27 +130,15 @@ class FilmNmn(snt.Module):
     super().__init__(name=name)
     self._slots = grammar.slots
     self._num_tokens = num_tokens = len(grammar.tokens)
-    film = _token_initializer(num_tokens)
-    self._w = make_kernel(
+    self._w = _kernel(
         2 * CHANNELS, CHANNELS, 3, initialization.gain,
         counted=initialization.module_inputs)
-    self._gamma = tf.Variable(
-        film([num_tokens, CHANNELS], tf.float32), name='gamma')
-    self._beta = tf.Variable(
-        film([num_tokens, CHANNELS], tf.float32), name='beta')
+    self._gamma = _token_table(num_tokens, CHANNELS, 'gamma')
+    self._beta = _token_table(num_tokens, CHANNELS, 'beta')
 
   def __call__(self, h_stem: tf.Tensor, codes: tf.Tensor,
                convolve: convolutions.Convolver) -> tf.Tensor:
-    """Computes h_nmn, the output of each instruction's root module.
-
-    Args:
-      h_stem: float32 [h, w, B, 64].
-      codes: int32 [B, slots], rows of `Grammar.encode`.
-      convolve: See `agile_tf.agent.fast.convolutions`.
-
-    Returns:
-      float32 [h, w, B, 64].
-    """
+    """Computes h_nmn, the output of each instruction's root module."""
     w = tf.convert_to_tensor(self._w)
     # Selecting a row by a product keeps the gradient a product too.
     tokens = tf.one_hot(codes - 1, self._num_tokens)  # [B, slots, tokens]
@@ -209,10 +171,8 @@ class Merge(snt.Module):
 
   def __call__(self, h_nmn: tf.Tensor, h_stem: tf.Tensor,
                convolve: convolutions.Convolver) -> tf.Tensor:
-    """Takes two float32 [h, w, B, 64], returns float32 [h, w, B, 64]."""
-    return tf.nn.relu(rows.add(
-        convolve([h_nmn, h_stem], self._convolution.kernel),
-        self._convolution.bias))
+    kernel, bias = self._convolution.parameters()
+    return tf.nn.relu(rows.add(convolve([h_nmn, h_stem], kernel), bias))
 
 
 class NmnFeatures(snt.Module):
@@ -227,16 +187,7 @@ class NmnFeatures(snt.Module):
 
   def __call__(self, images: tf.Tensor, codes: tf.Tensor,
                convolve: convolutions.Convolver) -> tf.Tensor:
-    """Computes h_nmn, or h_merge.
-
-    Args:
-      images: float32 [B, H, W, 3] in [0, 1].
-      codes: int32 [B, slots], rows of `Grammar.encode`.
-      convolve: See `agile_tf.agent.fast.convolutions`.
-
-    Returns:
-      float32 [H / 8 - 2, W / 8 - 2, B, 64].
-    """
+    """Computes h_nmn or h_merge, float32 [H / 8 - 2, W / 8 - 2, B, 64]."""
     h_stem = self._stem(images, convolve)
     h_nmn = self._nmn(h_stem, codes, convolve)
     if self._merge is None:
@@ -266,23 +217,12 @@ class InstructionLstm(snt.Module):
     self._num_tokens = num_tokens = len(grammar.tokens)
     width = round(6 * num_tokens**0.25)
     inputs = width + LSTM_UNITS
-    embedding = _token_initializer(num_tokens)
-    gates = snt.initializers.TruncatedNormal(stddev=inputs**-0.5)
-    self._embeddings = tf.Variable(
-        embedding([num_tokens, width], tf.float32), name='embeddings')
-    self._w = tf.Variable(
-        gates([inputs, 4 * LSTM_UNITS], tf.float32), name='w')
+    self._embeddings = _token_table(num_tokens, width, 'embeddings')
+    self._w = tf.Variable(_normal([inputs, 4 * LSTM_UNITS], inputs), name='w')
     self._b = tf.Variable(tf.zeros([4 * LSTM_UNITS]), name='b')
 
   def __call__(self, codes: tf.Tensor) -> tf.Tensor:
-    """Computes h_LSTM, the state after the last token.
-
-    Args:
-      codes: int32 [B, slots], rows of `Grammar.encode`.
-
-    Returns:
-      float32 [B, 100].
-    """
+    """Computes h_LSTM, the state after the last token, float32 [B, 100]."""
     tokens = tf.one_hot(codes - 1, self._num_tokens)
     embedded = rows.product(tokens, tf.convert_to_tensor(self._embeddings))
     w, b = (tf.convert_to_tensor(x) for x in (self._w, self._b))
@@ -314,8 +254,7 @@ class LstmFeatures(snt.Module):
     channels = [_PATCH_CHANNELS] + [n for n, _ in _LSTM_LAYERS]
     sizes = [_PATCH_SIZE] + [3] * len(_LSTM_LAYERS)
     self._kernels = [
-        make_kernel(inputs, outputs, size, initialization.gain,
-                    name=f'layer_{layer}/w')
+        _kernel(inputs, outputs, size, initialization.gain, f'layer_{layer}/w')
         for layer, (inputs, outputs, size) in enumerate(
             zip([3] + channels, channels, sizes), 1)]
     self._channels = channels
@@ -324,16 +263,7 @@ class LstmFeatures(snt.Module):
 
   def __call__(self, images: tf.Tensor, codes: tf.Tensor,
                convolve: convolutions.Convolver) -> tf.Tensor:
-    """Computes h_5.
-
-    Args:
-      images: float32 [B, H, W, 3] in [0, 1].
-      codes: int32 [B, slots], rows of `Grammar.encode`.
-      convolve: See `agile_tf.agent.fast.convolutions`.
-
-    Returns:
-      float32 [H / 8 - 2, W / 8 - 2, B, 64].
-    """
+    """Computes h_5, float32 [H / 8 - 2, W / 8 - 2, B, 64]."""
     h_lstm = self._lstm(codes)
     gammas, betas = (
         tf.split(film(h_lstm), self._channels, -1)

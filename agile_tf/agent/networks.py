@@ -39,8 +39,8 @@ class PolicyNetwork(snt.Module):
   """pi(c, s) with the heads of the baseline and of reward prediction.
 
   The baseline's head takes the input of the softmax layer, the reward
-  prediction's takes the output of the max-pooling. The losses of
-  both heads also train the shared layers.
+  prediction's takes the output of the max-pooling. The losses of both heads
+  also train the shared layers.
   """
 
   def __init__(self, model: str, grammar: instructions.Grammar,
@@ -60,13 +60,6 @@ class PolicyNetwork(snt.Module):
 
   def __call__(self, images: tf.Tensor, codes: tf.Tensor,
                convolve: convolutions.Convolver) -> PolicyOutput:
-    """Computes the policy.
-
-    Args:
-      images: float32 [B, H, W, 3] in [0, 1].
-      codes: int32 [B, slots], encoded instructions.
-      convolve: See `agile_tf.agent.fast.convolutions`.
-    """
     h_maxpool = tf.reduce_max(self._features(images, codes, convolve), [0, 1])
     hidden = tf.nn.relu(self._hidden(h_maxpool))
     return PolicyOutput(
@@ -76,7 +69,7 @@ class PolicyNetwork(snt.Module):
 
 
 class Discriminator(snt.Module):
-  """D(c, s), the reward model, as a logit. Its last layer has no bias."""
+  """D(c, s), the reward model, as logits [B]. Its last layer has no bias."""
 
   def __init__(self, model: str, grammar: instructions.Grammar,
                initialization: modules.Initialization,
@@ -91,57 +84,25 @@ class Discriminator(snt.Module):
 
   def __call__(self, images: tf.Tensor, codes: tf.Tensor,
                convolve: convolutions.Convolver) -> tf.Tensor:
-    """Computes the logit of D(c, s).
-
-    Args:
-      images: float32 [B, H, W, 3] in [0, 1].
-      codes: int32 [B, slots], encoded instructions.
-      convolve: See `agile_tf.agent.fast.convolutions`.
-
-    Returns:
-      float32 [B].
-    """
     h_maxpool = tf.reduce_max(self._features(images, codes, convolve), [0, 1])
     return tf.squeeze(self._logit(tf.nn.relu(self._hidden(h_maxpool))), -1)
-
-
-def _example(grammar: instructions.Grammar, image_shape: Sequence[int]
-            ) -> tuple[tf.Tensor, tf.Tensor]:
-  return (tf.zeros([1, *image_shape]),
-          tf.zeros([1, len(grammar.slots)], tf.int32))
 
 
 def policy(model: str, grammar: instructions.Grammar,
            image_shape: Sequence[int], num_actions: int,
            initialization: modules.Initialization = _PAPER
           ) -> functional.Network:
-  """Makes pi, a function of theta, images and codes (see `PolicyNetwork`).
-
-  Args:
-    model: One of `MODELS`.
-    grammar: The instructions that it will read.
-    image_shape: [H, W, 3].
-    num_actions: How many actions it chooses among.
-    initialization: How weights start.
-  """
+  """Makes pi, a function of theta, images [B, H, W, 3] and codes."""
   return functional.Network(
-      lambda: PolicyNetwork(
-          model, grammar, num_actions, initialization),
-      _example(grammar, image_shape))
+      lambda: PolicyNetwork(model, grammar, num_actions, initialization),
+      image_shape, len(grammar.slots))
 
 
 def discriminator(model: str, grammar: instructions.Grammar,
                   image_shape: Sequence[int],
                   initialization: modules.Initialization = _PAPER
-          ) -> functional.Network:
-  """Makes D, a function of phi, images and codes (see `Discriminator`).
-
-  Args:
-    model: One of `MODELS`.
-    grammar: The instructions that it will read.
-    image_shape: [H, W, 3].
-    initialization: How weights start.
-  """
+                 ) -> functional.Network:
+  """Makes D, a function of phi, images [B, H, W, 3] and codes."""
   return functional.Network(
       lambda: Discriminator(model, grammar, initialization),
-      _example(grammar, image_shape))
+      image_shape, len(grammar.slots))

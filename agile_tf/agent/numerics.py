@@ -7,31 +7,20 @@ import numpy as np
 
 
 class NumericsError(ArithmeticError):
-  """A loss or a gradient norm that is not finite.
-
-  Attributes:
-    name: Its name.
-    row: The index of its worker in the batch.
-    value: Its value.
-  """
+  """A loss or a gradient norm that is not finite, and whose it is."""
 
   def __init__(self, name: str, row: int, value: float):
     super().__init__(f'{name} is {value}')
     self.name = name
-    self.row = row
+    self.row = row  # Of its worker in the batch.
     self.value = value
 
 
 def require_finite(values: Mapping[str, Any], rows: Sequence[int] | np.ndarray
                   ) -> None:
-  """Checks that losses and gradient norms are finite.
+  """Raises NumericsError for the first of named values that is not finite.
 
-  Args:
-    values: float32 [rows] by name.
-    rows: The worker of each row.
-
-  Raises:
-    NumericsError: for the first value that is not finite.
+  They are float32 [rows], where `rows` has the workers' indices.
   """
   for name, value in values.items():
     value = np.atleast_1d(np.asarray(value))

@@ -12,7 +12,6 @@ snapshot never contains half of one. A gradient that is not finite changes
 nothing.
 """
 
-from collections.abc import Mapping
 import threading
 from typing import NamedTuple
 
@@ -34,35 +33,20 @@ class Updates(NamedTuple):
 
 def clip_gradient(gradient: tf.Tensor, max_norm: float
                  ) -> tuple[tf.Tensor, tf.Tensor]:
-  """Scales a gradient to a norm of at most `max_norm`.
+  """Returns g * max_norm / max(|g|, max_norm), and the norm |g|.
 
-  g <- g * max_norm / max(|g|, max_norm). tf.clip_by_global_norm computes
-  1 / max_norm, which becomes 0 in float32 if `max_norm` is very large.
-
-  Args:
-    gradient: float32 [P].
-    max_norm: positive.
-
-  Returns:
-    The clipped gradient, float32 [P], and the norm before clipping, float32 [].
+  tf.clip_by_global_norm computes 1 / max_norm, which becomes 0 in float32 if
+  `max_norm` is very large.
   """
   norm = tf.linalg.global_norm([gradient])
   return gradient * (max_norm / tf.maximum(norm, max_norm)), norm
 
 
 def clip_columns(weight: tf.Tensor, max_norm: float) -> tf.Tensor:
-  """Scales each unit's incoming weights to an L2 norm of at most `max_norm`.
+  """Returns w_u * min(1, max_norm / |w_u|) for each unit u (appendix C).
 
-  w_u <- w_u * min(1, max_norm / |w_u|), appendix C. The last axis counts the
-  units. The incoming weights of a convolution's unit are those of all input
-  channels at all positions in the kernel.
-
-  Args:
-    weight: float32 [..., units].
-    max_norm: positive.
-
-  Returns:
-    float32 [..., units].
+  Of weights [..., units], w_u are a unit's incoming ones: in a convolution
+  those of all input channels at all positions in the kernel.
   """
   squares = tf.reduce_sum(
       tf.square(weight), axis=range(weight.shape.rank - 1), keepdims=True)
@@ -72,9 +56,8 @@ def clip_columns(weight: tf.Tensor, max_norm: float) -> tf.Tensor:
 
 
 # The last part of a parameter's name. A weight matrix or a convolution kernel
-# has columns, each with the incoming weights of one unit. Biases, the
-# FiLM-NMN's gamma and beta, and the FiLM-LSTM's word embeddings have none. (The
-# FiLM-LSTM computes its gamma and beta with weight matrices.)
+# has columns, each with the incoming weights of one unit; so has what computes
+# the FiLM-LSTM's gamma and beta. The FiLM-NMN's own are tables.
 _WITH_COLUMNS = ('w',)
 _WITHOUT_COLUMNS = ('b', 'gamma', 'beta', 'embeddings')
 
@@ -82,12 +65,7 @@ _WITHOUT_COLUMNS = ('b', 'gamma', 'beta', 'embeddings')
 def has_columns(name: str) -> bool:
   """Returns whether the column norms of a parameter are clipped.
 
-  Args:
-    name: The parameter's name, such as 'features/stem/patches/w'.
-
-  Raises:
-    ValueError: if its last part is not one of the known names, so that the
-      weights of a new network are not left out by mistake.
+  An unknown name is a ValueError, so that no new weights are forgotten.
   """
   own = name.rsplit('/', 1)[-1]
   if own not in _WITH_COLUMNS + _WITHOUT_COLUMNS:
@@ -100,20 +78,13 @@ def has_columns(name: str) -> bool:
 
 
 class SharedParameters:
-  """The parameters of one network, shared by all threads.
-
-  Attributes:
-    layout: The names and positions of the parameters.
-  """
+  """The parameters of one network, shared by all threads."""
 
   def __init__(self, layout: parameters_lib.Layout, initial: np.ndarray,
                settings: Updates):
     """Creates the variable and its slots. Call this before any thread starts.
 
-    Args:
-      layout: The names and positions of the parameters.
-      initial: float32 [P], their initial values.
-      settings: The settings of the updates.
+    `initial` has the parameters' initial values, float32 [P].
     """
     self.layout = layout
     self._settings = settings
@@ -126,14 +97,14 @@ class SharedParameters:
     # RMSProp's momentum is 0, but the kernel still writes the last step of each
     # weight to this slot.
     self._momentum = tf.Variable(tf.zeros_like(initial))
-    self._apply_function = tf.function(self._updates, autograph=False)
 
+  @tf.function(autograph=False)
   def _updates(self, rate: tf.Tensor, *gradients: tf.Tensor) -> tf.Tensor:
     """Makes one update after another; returns the gradients' norms."""
     return tf.stack([self._update(rate, gradient) for gradient in gradients])
 
   def _update(self, rate: tf.Tensor, gradient: tf.Tensor) -> tf.Tensor:
-    """Clips a gradient, applies it if it is finite; returns its norm."""
+    """Clips a gradient and applies it if it is finite; returns its norm."""
     clipped, norm = clip_gradient(gradient, self._settings.gradient_norm)
 
     def change() -> tf.Tensor:
@@ -160,35 +131,21 @@ class SharedParameters:
               self._variable.read_value()).items()}))
 
   def snapshot(self) -> tf.Tensor:
-    """Returns a copy of the parameters, float32 [P], between two updates.
-
-    Later updates do not change it.
-    """
+    """Returns a copy of the parameters, float32 [P], between two updates."""
     with self._lock:
       return tf.identity(self._variable)
 
   def apply(self, *gradients: tf.Tensor,
             learning_rate: float | None = None) -> tf.Tensor:
-    """Updates the parameters, once for each gradient.
+    """Updates once for each of N gradients, float32 [P]; returns their norms.
 
-    Args:
-      *gradients: N tensors, float32 [P]. Each is clipped separately, and
-        skipped if its norm is not finite.
-      learning_rate: Of these updates; None for that of the settings.
-
-    Returns:
-      float32 [N], the gradients' global norms before clipping.
+    Each is clipped separately, and skipped if its norm is not finite. Without
+    a learning rate that of the settings is used.
     """
     if learning_rate is None:
       learning_rate = self._settings.learning_rate
     with self._lock:
-      return self._apply_function(np.float32(learning_rate), *gradients)
-
-  def assign(self, parts: Mapping[str, tf.Tensor]) -> None:
-    """Replaces parameters by name. Slots stay as they are."""
-    with self._lock:
-      own = self.layout.split(self._variable.read_value())
-      self._variable.assign(self.layout.join({**own, **parts}))
+      return self._updates(np.float32(learning_rate), *gradients)
 
   def state(self) -> dict[str, np.ndarray]:
     """Returns parameters and slots by name, for a checkpoint."""
@@ -201,8 +158,7 @@ class SharedParameters:
   def load(self, state: dict[str, np.ndarray]) -> None:
     """Restores what `state` returned.
 
-    Raises:
-      ValueError: if it is from other parameters. Then nothing changes.
+    If it is of other parameters, it is a ValueError and nothing changes.
     """
     restored = [
         (variable, {

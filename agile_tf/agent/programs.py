@@ -2,10 +2,10 @@
 
 Each is a pure function of a snapshot of parameters and of arrays. It may return
 gradients; `optimizers` then updates the shared parameters. T is the number of
-steps of a rollout, W that of workers, and P that of a network's parameters.
+steps of a rollout, W that of workers, and P that of a network's parameters:
+theta and phi are float32 [P].
 """
 
-from collections.abc import Sequence
 import functools
 from typing import NamedTuple
 
@@ -13,7 +13,6 @@ import numpy as np
 import tensorflow as tf
 
 from agile_tf.agent import losses
-from agile_tf.agent import networks
 from agile_tf.agent import replay
 from agile_tf.agent import rewards
 from agile_tf.agent import rollouts
@@ -31,53 +30,36 @@ class Loss(NamedTuple):
   reward_prediction_cost: float = 1.0
 
 
+_PAPER = Loss()
+
+
 def _flatten(x: tf.Tensor) -> tf.Tensor:
   """Folds the two leading dimensions into one."""
   return tf.reshape(x, [x.shape[0] * x.shape[1], *x.shape[2:]])
 
 
 class Programs:
-  """The programs of a pair of networks; all threads share them.
-
-  Attributes:
-    world: The world of the observations.
-    reward_scale: The factor of the reward.
-  """
+  """The programs of a pair of networks; all threads share them."""
 
   def __init__(self, policy: functional.Network,
                discriminator: functional.Network, world: worlds.World,
-               loss: Loss | None = None, reward_form: str = 'decision',
+               loss: Loss = _PAPER, reward_form: str = 'decision',
                reward_scale: float = 0.1):
-    """Takes the networks; nothing is compiled before it is called.
-
-    Args:
-      policy: A function of theta.
-      discriminator: D, a function of phi.
-      world: The world of the observations.
-      loss: The weights of the policy's loss; None for the defaults.
-      reward_form: One of `rewards.FORMS`.
-      reward_scale: The factor of the reward.
-    """
+    """Takes the networks, and one of `rewards.FORMS`."""
     self.world = world
+    self.reward_scale = reward_scale
     self._policy = policy
     self._discriminator = discriminator
-    self._loss = loss or Loss()
+    self._loss = loss
     self._form = reward_form
-    self.reward_scale = reward_scale
 
   @compiled
   def act(self, theta: tf.Tensor, observations: tf.Tensor, codes: tf.Tensor,
           gumbel: tf.Tensor) -> tf.Tensor:
-    """Chooses an action for each worker.
+    """Chooses an action for each worker, int32 [W].
 
-    Args:
-      theta: float32 [P].
-      observations: uint8 [W, ...].
-      codes: int32 [W, slots].
-      gumbel: float32 [W, actions], noise.
-
-    Returns:
-      int32 [W].
+    From observations uint8 [W, ...], codes int32 [W, slots] and noise float32
+    [W, actions].
     """
     output = self._policy(theta, self.world.images(observations), codes)
     return tf.argmax(output.logits + gumbel, axis=-1, output_type=tf.int32)
@@ -89,18 +71,12 @@ class Programs:
   ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tuple[tf.Tensor, ...]]:
     """Plays a whole rollout, in a world with its rules in TensorFlow.
 
-    Args:
-      theta: float32 [P].
-      observations: uint8 [W, ...], s_0.
-      codes: int32 [W, slots].
-      truth_codes: int32 [W, K], the instructions for the ground truth.
-      gumbel: float32 [T, W, actions], noise.
-      mask: bool [T, W]. Where it is False, the state does not change.
+    As `act`, but with noise [T, W, actions]. Where the mask, bool [T, W], is
+    False, the state does not change. `truth_codes` are for the ground truth.
 
     Returns:
       Observations uint8 [T + 1, W, ...]; actions int32 [T, W]; whether
-      s_1 ... s_T are goal states, bool [T, W] (all False if the world gives no
-      reward); and `results` as in `rollouts.Rollout`.
+      s_1 ... s_T are goal states, bool [T, W]; and `Rollout.results`.
     """
     rules, pi = self.world.compiled, self._policy.at(theta)
     assert rules is not None
@@ -108,7 +84,7 @@ class Programs:
     def step(carry, inputs):
       state, *_ = carry
       gumbel_t, alive = inputs
-      output, results = pi.record(self.world.images(state), codes)
+      output, results = pi.record(rules.images(state), codes)
       actions = tf.argmax(
           output.logits + gumbel_t, axis=-1, output_type=tf.int32)
       following = tf.where(
@@ -119,41 +95,22 @@ class Programs:
     _, *shapes = step((observations,), (gumbel[0], mask[0]))
     start = observations, *tf.nest.map_structure(tf.zeros_like, shapes)
     states, actions, results = tf.scan(step, (gumbel, mask), start)
-    satisfied = (
-        tf.zeros(actions.shape, tf.bool) if rules.satisfied is None
-        else rules.satisfied(truth_codes, states))
-    return (tf.concat([observations[None], states], 0), actions, satisfied,
-            tuple(results))
-
-  def _logits(self, phi: tf.Tensor, observations: tf.Tensor, codes: tf.Tensor
-             ) -> tf.Tensor:
-    """Computes D's logits of s_1 ... s_T, float32 [T, W]."""
-    states = observations[1:]
-    length, width = states.shape[:2]
-    logits = self._discriminator(
-        phi, self.world.images(_flatten(states)), tf.tile(codes, [length, 1]))
-    return tf.reshape(logits, [length, width])
-
-  @compiled
-  def decide(self, phi: tf.Tensor, observations: tf.Tensor, codes: tf.Tensor
-            ) -> tf.Tensor:
-    """Returns which of s_1 ... s_T D accepts, bool [T, W]; args as `reward`."""
-    return rewards.decisions(self._logits(phi, observations, codes))
+    return (tf.concat([observations[None], states], 0), actions,
+            rules.satisfied(truth_codes, states), tuple(results))
 
   @compiled
   def reward(self, phi: tf.Tensor, observations: tf.Tensor, codes: tf.Tensor
             ) -> tuple[tf.Tensor, tf.Tensor]:
     """Computes the modelled rewards of s_1 ... s_T: line 6 of Algorithm 2.
 
-    Args:
-      phi: float32 [P].
-      observations: uint8 [T + 1, W, ...].
-      codes: int32 [W, slots].
-
-    Returns:
-      The rewards, float32 [T, W], and D's decisions, bool [T, W].
+    From observations uint8 [T + 1, W, ...] and codes int32 [W, slots] to the
+    rewards, float32 [T, W], and D's decisions, bool [T, W].
     """
-    logits = self._logits(phi, observations, codes)
+    states = observations[1:]
+    length, width = states.shape[:2]
+    logits = tf.reshape(self._discriminator(
+        phi, self.world.images(_flatten(states)), tf.tile(codes, [length, 1])),
+                        [length, width])
     return (rewards.modelled(logits, self._form, self.reward_scale),
             rewards.decisions(logits))
 
@@ -164,74 +121,63 @@ class Programs:
   ) -> tuple[list[tf.Tensor], dict[str, tf.Tensor]]:
     """Computes line 7 of Algorithm 2: a gradient for each worker that played.
 
-    A worker's loss is the sum of A3C's loss (equation 1) over its rollout, plus
-    the mean loss of reward prediction over its replayed samples.
-
-    Args:
-      theta: float32 [P], with which the rollout was played.
-      rollout: T steps of W workers.
-      values: float32 [T, W], the rewards, 0 where masked.
-      entropy_weight: alpha.
-      replayed: None without reward prediction.
+    theta has played the rollout, `values` are its rewards, float32 [T, W], 0
+    where masked, and the entropy's weight is alpha.
 
     Returns:
       The gradients, float32 [P] each, of the workers `rollout.active`; and the
       terms of the loss by name, float32 [W], each a mean over steps.
     """
     gradients, terms = self._policy_gradients(
-        theta, rollout.observations, rollout.codes, rollout.actions, values,
-        rollout.discounts, rollout.mask, np.float32(entropy_weight),
-        rollout.results, replayed)
-    return self._for_updates(gradients, rollout), terms
-
-  def _for_updates(self, gradients: list[tf.Tensor],
-                   rollout: rollouts.Rollout) -> list[tf.Tensor]:
-    return [gradients[w] for w in rollout.active]
+        theta, rollout._replace(instructions=()), values,
+        np.float32(entropy_weight), replayed)
+    return [gradients[w] for w in rollout.active], terms
 
   @compiled
-  def _policy_gradients(self, theta, observations, codes, actions, values,
-                        discounts, mask, entropy_weight, results, replayed):
-    width = mask.shape[1]
+  def _policy_gradients(self, theta, rollout, values, entropy_weight, replayed):
+    width = rollout.mask.shape[1]
     with tf.GradientTape(watch_accessed_variables=False) as tape:
       # A copy for each worker, so that each has its own gradient.
       parameters = tf.tile(theta[None], [width, 1])
       tape.watch(parameters)
       total, terms = self._losses(
-          parameters, observations, codes, actions, values, discounts, mask,
-          entropy_weight, results, replayed)
+          parameters, rollout, values, entropy_weight, replayed)
     return tf.unstack(tape.gradient(total, parameters)), terms
 
   def _losses(
-      self, parameters: tf.Tensor, observations: tf.Tensor, codes: tf.Tensor,
-      actions: tf.Tensor, values: tf.Tensor, discounts: tf.Tensor,
-      mask: tf.Tensor, entropy_weight: tf.Tensor,
-      results: Sequence[tf.Tensor], replayed: replay.Replayed | None
+      self, parameters: tf.Tensor, rollout: rollouts.Rollout,
+      values: tf.Tensor, entropy_weight: tf.Tensor,
+      replayed: replay.Replayed | None
   ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
     """Computes each worker's loss and its terms, float32 [W].
 
-    `parameters` is theta, [P] or [W, P] (see `fast.rows`).
+    A worker's loss is the sum of A3C's loss (equation 1) over its rollout, plus
+    the mean loss of reward prediction over its replayed samples. `parameters`
+    is theta, [P] or [W, P] (see `fast.rows`).
     """
-    loss, length = self._loss, mask.shape[0]
+    loss, mask = self._loss, rollout.mask
+    length, width = mask.shape
     # One pass for all workers, whose states stand one worker after another.
     states = tf.transpose(
-        observations, [1, 0, *range(2, observations.shape.rank)])
-    codes = tf.tile(codes[:, None], [1, length + 1, 1])
+        rollout.observations,
+        [1, 0, *range(2, len(rollout.observations.shape))])
+    codes = tf.tile(rollout.codes[:, None], [1, length + 1, 1])
     if replayed is not None:
       states = tf.concat([states, replayed.observations], 1)
       codes = tf.concat([codes, replayed.codes], 1)
     # A masked step has the return of the step after it.
-    discounts = tf.where(mask > 0, loss.discount * discounts, 1.0)
+    discounts = tf.where(mask > 0, loss.discount * rollout.discounts, 1.0)
     output = self._policy.at(parameters)(
         self.world.images(_flatten(states)), _flatten(codes), known=[
-            tf.transpose(x, [1, 2, 3, 0, 4]) for x in results])
+            tf.transpose(x, [1, 2, 3, 0, 4]) for x in rollout.results])
     # Of each worker: s_0 ... s_T, and then its replayed samples.
-    output = networks.PolicyOutput(*(
-        tf.reshape(x, [mask.shape[1], -1, *x.shape[1:]]) for x in output))
+    output = tf.nest.map_structure(
+        lambda x: tf.reshape(x, [width, -1, *x.shape[1:]]), output)
     steps = tf.reduce_sum(mask, 0)
     baseline = tf.transpose(output.baseline[:, :length + 1])
     terms = losses.actor_critic(
         tf.transpose(output.logits[:, :length], [1, 0, 2]), baseline[:-1],
-        actions,
+        rollout.actions,
         losses.returns(values, discounts, baseline[1:], loss.td_lambda))
     sums = {
         'policy_loss': tf.reduce_sum(mask * terms.policy, 0),
@@ -252,14 +198,9 @@ class Programs:
 
   @compiled
   def discriminator_gradients(
-      self, phi: tf.Tensor, goals: replay.Pairs, negatives: replay.Negatives
+      self, phi: tf.Tensor, goals: rollouts.Pairs, negatives: replay.Negatives
   ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
-    """Computes lines 9 to 11 of Algorithm 1.
-
-    Args:
-      phi: float32 [P].
-      goals: N goal examples.
-      negatives: What the N negatives are chosen from.
+    """Computes lines 9 to 11 of Algorithm 1 from N goal examples.
 
     Returns:
       The gradient of the loss, float32 [P]; and by name the loss (the mean over

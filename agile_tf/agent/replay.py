@@ -7,37 +7,28 @@ image has 9,408).
 
 from collections.abc import Sequence
 import threading
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
-import tensorflow as tf
 
 from agile_tf.agent import rollouts
 from gridlu import archives
-
-Array: TypeAlias = np.ndarray | tf.Tensor
-
-
-class Pairs(NamedTuple):
-  """N pairs of instruction and state."""
-  codes: Array  # int32 [N, slots]
-  observations: Array  # uint8 [N, ...]
 
 
 class Negatives(NamedTuple):
   """What the N negatives of a batch of the discriminator are chosen from."""
   # M pairs from B. Of the first `drawn`, those that D rates lowest are
   # negatives: N of them, less the certain ones.
-  candidates: Pairs
-  drawn: Array  # int32 []
-  certain: Pairs | None = None  # Pairs that are negatives in any case.
+  candidates: rollouts.Pairs
+  drawn: rollouts.Array  # int32 []
+  certain: rollouts.Pairs | None = None  # Pairs that are negatives in any case.
 
 
 class Replayed(NamedTuple):
   """Reward prediction's samples, K for each of W workers."""
-  codes: Array  # int32 [W, K, slots]
-  observations: Array  # uint8 [W, K, ...]
-  positive: Array  # bool [W, K]
+  codes: rollouts.Array  # int32 [W, K, slots]
+  observations: rollouts.Array  # uint8 [W, K, ...]
+  positive: rollouts.Array  # bool [W, K]
 
 
 class ReplayBuffer:
@@ -49,90 +40,59 @@ class ReplayBuffer:
 
   def __init__(self, capacity: int, num_slots: int,
                observation_shape: Sequence[int]):
-    """Makes an empty buffer.
-
-    Args:
-      capacity: The maximum number of triples.
-      num_slots: The length of an encoded instruction.
-      observation_shape: The shape of one observation.
-    """
     if capacity < 1:
       raise ValueError(f'capacity is {capacity}; expected at least 1.')
-    self._codes = np.zeros([capacity, num_slots], np.int32)
-    self._observations = np.zeros([capacity, *observation_shape], np.uint8)
-    self._positive = np.zeros([capacity], np.bool_)
+    self._capacity = capacity
+    self._arrays: dict[str, np.ndarray] = {
+        'codes': np.zeros([capacity, num_slots], np.int32),
+        'observations': np.zeros([capacity, *observation_shape], np.uint8),
+        'positive': np.zeros([capacity], np.bool_)}
     self._added = 0
     self._lock = threading.Lock()
 
-  @property
-  def capacity(self) -> int:
-    """The maximum number of triples."""
-    return len(self._positive)
-
   def __len__(self) -> int:
-    return min(self._added, len(self._positive))
+    return min(self._added, self._capacity)
 
   def add(self, codes: np.ndarray, observations: np.ndarray,
           positive: np.ndarray | None = None) -> None:
     """Adds N triples. In a full buffer they replace the oldest ones.
 
-    Args:
-      codes: int32 [N, slots].
-      observations: uint8 [N, ...].
-      positive: bool [N], whether the state's reward is positive; not needed
-        for B.
+    `positive` says whose reward is positive, bool [N]; B needs none.
     """
     if positive is None:
       positive = np.zeros([len(codes)], np.bool_)
-    capacity = len(self._positive)
     with self._lock:
-      rows = (self._added + np.arange(len(codes)))[-capacity:] % capacity
-      self._codes[rows] = codes[-capacity:]
-      self._observations[rows] = observations[-capacity:]
-      self._positive[rows] = positive[-capacity:]
+      rows = (self._added + np.arange(len(codes)))[-self._capacity:]
+      for array, new in zip(
+          self._arrays.values(), (codes, observations, positive)):
+        array[rows % self._capacity] = new[-self._capacity:]
       self._added += len(codes)
 
-  def sample(self, rng: np.random.Generator,
-             count: int) -> Pairs:
-    """Draws pairs uniformly with replacement.
-
-    Args:
-      rng: Draws the indices.
-      count: How many pairs to draw.
-
-    Returns:
-      `count` pairs.
-
-    Raises:
-      ValueError: if the buffer is empty.
-    """
+  def sample(self, rng: np.random.Generator, count: int) -> rollouts.Pairs:
+    """Draws pairs uniformly with replacement; ValueError if there are none."""
     with self._lock:
       rows = rng.integers(self._size(), size=count)
-      return Pairs(self._codes[rows], self._observations[rows])
+      codes, observations, _ = self._take(rows)
+      return rollouts.Pairs(codes, observations)
 
   def sample_with_rewards(self, rng: np.random.Generator, count: int
-                         ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+                         ) -> tuple[np.ndarray, ...]:
     """Draws triples with replacement, half of them with a positive reward.
 
     If `count` is odd, the larger part has zero reward. Until both kinds exist,
     all entries are equally likely.
-
-    Returns:
-      codes int32 [count, slots], observations uint8 [count, ...] and positive
-      bool [count].
-
-    Raises:
-      ValueError: if the buffer is empty.
     """
     with self._lock:
-      positive = self._positive[:self._size()]
+      positive = self._arrays['positive'][:self._size()]
       kinds = [np.flatnonzero(~positive), np.flatnonzero(positive)]
       if not all(map(len, kinds)):
         kinds = [np.arange(len(positive))] * 2
-      rows = np.concatenate([
+      return self._take(np.concatenate([
           rng.choice(kinds[0], count - count // 2),
-          rng.choice(kinds[1], count // 2)])
-      return self._codes[rows], self._observations[rows], self._positive[rows]
+          rng.choice(kinds[1], count // 2)]))
+
+  def _take(self, rows: np.ndarray) -> tuple[np.ndarray, ...]:
+    return tuple(array[rows] for array in self._arrays.values())
 
   def _size(self) -> int:
     if not self._added:
@@ -142,45 +102,37 @@ class ReplayBuffer:
   def state(self) -> dict[str, np.ndarray]:
     """Returns the contents, for a checkpoint."""
     with self._lock:
-      size = len(self)
       return {
-          'codes': self._codes[:size].copy(),
-          'observations': self._observations[:size].copy(),
-          'positive': self._positive[:size].copy(),
-          'added': np.array(self._added),
-      }
+          name: array[:len(self)].copy()
+          for name, array in self._arrays.items()
+      } | {'added': np.array(self._added)}
 
   def load(self, state: dict[str, np.ndarray]) -> None:
     """Restores what `state` returned, in a buffer of the same capacity.
 
-    Raises:
-      ValueError: if it is from another buffer. Then nothing changes.
+    If it is of another buffer, it is a ValueError and nothing changes.
     """
     added = int(archives.expect(state, 'added', np.int64, []))
-    size = min(added, len(self._positive))
-    restored = [
-        (array, archives.expect(
-            state, name, array.dtype, [size, *array.shape[1:]]))
-        for name, array in (
-            ('codes', self._codes), ('observations', self._observations),
-            ('positive', self._positive))]
+    size = min(added, self._capacity)
+    restored = {
+        name: archives.expect(
+            state, name, array.dtype, [size, *array.shape[1:]])
+        for name, array in self._arrays.items()}
     with self._lock:
-      for array, part in restored:
-        array[:size] = part
+      for name, part in restored.items():
+        self._arrays[name][:size] = part
       self._added = added
 
 
 class RewardPrediction:
-  """The replay that reward prediction is trained on (appendix C).
+  """What reward prediction is trained on (appendix C).
 
-  It contains the policy workers' instructions and states, and whether each
-  state was rewarded. Half of a batch is drawn from those with a reward, if
-  there are any.
+  All workers share the buffer. Half of a batch is drawn from the states with a
+  reward, if there are any.
   """
 
   def __init__(self, buffer: ReplayBuffer, batch_size: int,
                rng: np.random.Generator):
-    """Takes what all workers share, the size of a worker's batch and a rng."""
     self.rng = rng
     self._buffer = buffer
     self._batch_size = batch_size
@@ -189,7 +141,7 @@ class RewardPrediction:
                decisions: np.ndarray) -> Replayed:
     """Adds a rollout and returns a batch for each of its W workers.
 
-    `decisions` is bool [T, W], which states counted as goal states.
+    `decisions` says which states counted as goal states, bool [T, W].
     """
     self._buffer.add(*rollout.pairs(), rollout.played(decisions))
     batches = [self.batch() for _ in range(len(rollout.codes))]

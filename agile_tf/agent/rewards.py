@@ -13,19 +13,12 @@ _LOG_LIMIT = 10.0
 
 
 def decisions(logits: tf.Tensor) -> tf.Tensor:
-  """Returns whether D accepts states as goal states, D(c, s) > 0.5.
-
-  Args:
-    logits: float32 [...], the logits of D(c, s).
-
-  Returns:
-    bool [...].
-  """
+  """Returns whether D accepts states as goal states, D(c, s) > 0.5."""
   return logits > 0
 
 
 def modelled(logits: tf.Tensor, form: str, scale: float) -> tf.Tensor:
-  """Returns the reward that D gives, scale * f(D(c, s)).
+  """Returns the reward that D gives, scale * f(D(c, s)), from D's logits.
 
     form         f(D)
     decision     [D > 0.5]     AGILE's (section 2)
@@ -33,16 +26,7 @@ def modelled(logits: tf.Tensor, form: str, scale: float) -> tf.Tensor:
     log          log D         at least -10
     gail         -log(1 - D)   at most 10 (appendix B)
 
-  Args:
-    logits: float32 [...], the logits of D(c, s).
-    form: One of `FORMS`.
-    scale: The factor of the reward.
-
-  Returns:
-    float32 [...]. No gradient flows through it.
-
-  Raises:
-    ValueError: if there is no such form.
+  No gradient flows through it.
   """
   logits = tf.stop_gradient(logits)
   if form == 'decision':
@@ -64,11 +48,6 @@ def ground_truth(rollout: rollouts.Rollout, scale: float
                 ) -> tuple[np.ndarray, np.ndarray]:
   """Returns the A3C baselines' rewards and which states are goal states.
 
-  Args:
-    rollout: T steps of W workers.
-    scale: The reward of a goal state.
-
-  Returns:
-    float32 [T, W] and bool [T, W].
+  They are float32 [T, W] and bool [T, W].
   """
   return np.float32(scale) * rollout.true_rewards, rollout.true_rewards > 0

@@ -3,20 +3,25 @@
 The index t: an episode of n actions has n + 1 states s_0 ... s_n. The action
 a_t is chosen in s_t and leads to s_{t+1}. Everything else about step t (its
 reward, its pair in B, the discriminator's decision and its sample for reward
-prediction) refers to s_{t+1}. So the first state of an episode has
-no reward.
+prediction) refers to s_{t+1}. So the first state of an episode has no reward.
 
 A rollout has T actions and the T + 1 states around them; the next rollout
 begins with its last state. A rollout ends with its episode. If that is before
 T steps, the remaining steps are masked.
-
-`agile_tf.agent.actors` plays them.
 """
 
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import tensorflow as tf
+
+Array: TypeAlias = np.ndarray | tf.Tensor
+
+
+class Pairs(NamedTuple):
+  """N pairs of instruction and state."""
+  codes: Array  # int32 [N, slots]
+  observations: Array  # uint8 [N, ...]
 
 
 class Rollout(NamedTuple):
@@ -45,13 +50,9 @@ class Rollout(NamedTuple):
     return np.flatnonzero(self.mask.any(axis=0))
 
   def successes(self, truth: np.ndarray) -> np.ndarray:
-    """Returns which of the episodes that ended here ended in a goal state.
+    """Returns which of the n episodes that ended here succeeded, bool [n].
 
-    Args:
-      truth: bool [T, W], which of s_1 ... s_T are goal states.
-
-    Returns:
-      bool [n], for the n episodes that ended.
+    `truth` says which of s_1 ... s_T are goal states, bool [T, W].
     """
     ended = np.flatnonzero(self.ended)
     last = self.mask[:, ended].sum(axis=0).astype(int) - 1
@@ -61,23 +62,7 @@ class Rollout(NamedTuple):
     """Returns the values [T, W, ...] of the played steps, [steps, ...]."""
     return values[self.mask > 0]
 
-  def pairs(self) -> tuple[np.ndarray, np.ndarray]:
-    """Returns codes int32 [steps, slots], observations uint8 [steps, ...]."""
+  def pairs(self) -> Pairs:
+    """Returns the instruction and the following state of each played step."""
     codes = np.repeat(self.codes[None], len(self.actions), axis=0)
-    return self.played(codes), self.played(self.observations[1:])
-
-
-class Actor(Protocol):
-  """Plays the episodes of W workers."""
-
-  def play(self, theta: tf.Tensor) -> Rollout:
-    """Plays one rollout of each worker with these policy parameters."""
-    ...
-
-  def state(self) -> list[Any]:
-    """Returns the workers' episodes and generators, as JSON represents them."""
-    ...
-
-  def load(self, state: list[Any]) -> None:
-    """Restores what `state` returned."""
-    ...
+    return Pairs(self.played(codes), self.played(self.observations[1:]))

@@ -10,11 +10,11 @@ Each row is a separate worker: it has its own episodes and random generator, and
 its gradient is clipped and applied separately.
 """
 
-from collections.abc import Callable
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 
+from agile_tf.agent import actors
 from agile_tf.agent import numerics
 from agile_tf.agent import optimizers
 from agile_tf.agent import programs as programs_lib
@@ -22,12 +22,6 @@ from agile_tf.agent import replay
 from agile_tf.agent import rewards as rewards_lib
 from agile_tf.agent import rollouts
 from agile_tf.agent import worlds
-
-# From the policy steps so far to a number. The paper's numbers are constant.
-Value: TypeAlias = Callable[[int], float]
-# Is told a rollout and its decisions, bool [T, W]; returns whose episodes the
-# success rate counts, bool [W].
-Follow: TypeAlias = Callable[[rollouts.Rollout, np.ndarray], np.ndarray]
 
 
 class Iteration(NamedTuple):
@@ -71,35 +65,22 @@ class AnticipatedNegatives:
 class DiscriminatorWorker:
   """Algorithm 1: trains D on goal examples and on states of the policy."""
 
-  def __init__(self, actor: rollouts.Actor,
-               policy: optimizers.SharedParameters,
+  def __init__(self, actor: actors.Actor, policy: optimizers.SharedParameters,
                discriminator: optimizers.SharedParameters,
                programs: programs_lib.Programs,
                goal_examples: worlds.GoalExamples,
                buffer: replay.ReplayBuffer, negatives: AnticipatedNegatives,
                batch_size: int, rng: np.random.Generator):
-    """Makes a worker from its parts.
-
-    Args:
-      actor: Plays the worker's own episodes.
-      policy: theta.
-      discriminator: phi.
-      programs: What it computes.
-      goal_examples: Where positive examples are drawn.
-      buffer: B, where its states go.
-      negatives: Draws negative examples.
-      batch_size: BS.
-      rng: Draws the examples.
-    """
+    """Takes theta as `policy` and phi as `discriminator`."""
     self.actor = actor
     self.rng = rng
     self._policy = policy
     self._discriminator = discriminator
     self._programs = programs
     self._goal_examples = goal_examples
-    self._buffer = buffer
+    self._buffer = buffer  # B
     self._negatives = negatives
-    self._batch_size = batch_size
+    self._batch_size = batch_size  # BS
 
   def iterate(self, step: int = 0) -> Iteration:
     """Makes one pass of the inner loop, lines 4 to 13, after `step` steps."""
@@ -124,36 +105,46 @@ class DiscriminatorWorker:
     return Iteration(rollout, values)
 
 
-def nothing_follows(rollout: rollouts.Rollout, decisions: np.ndarray
-                   ) -> np.ndarray:
-  """The paper's `Follow`: all episodes count."""
-  del decisions
-  return np.ones([len(rollout.codes)], np.bool_)
+class Course:
+  """How the policy's training goes on. In the paper nothing changes."""
+
+  def __init__(self, entropy_weight: float, learning_rate: float):
+    self._entropy_weight = entropy_weight
+    self._learning_rate = learning_rate
+
+  def entropy_weight(self, step: int) -> float:
+    """Returns alpha after `step` policy steps."""
+    del step
+    return self._entropy_weight
+
+  def learning_rate(self, step: int) -> float:
+    """Returns the rate of theta's updates after `step` policy steps."""
+    del step
+    return self._learning_rate
+
+  def follow(self, actor: actors.Actor, rollout: rollouts.Rollout,
+             decisions: np.ndarray) -> np.ndarray:
+    """Takes note of a rollout and its decisions, bool [T, W].
+
+    Returns:
+      Whose episodes the success rate counts, bool [W]: in the paper all.
+    """
+    del actor, decisions
+    return np.ones([len(rollout.codes)], np.bool_)
 
 
 class PolicyWorker:
   """Algorithm 2: trains the policy on D's decisions or on the ground truth."""
 
-  def __init__(self, actor: rollouts.Actor,
-               policy: optimizers.SharedParameters,
+  def __init__(self, actor: actors.Actor, policy: optimizers.SharedParameters,
                discriminator: optimizers.SharedParameters | None,
                programs: programs_lib.Programs,
                predictions: replay.RewardPrediction | None,
-               buffer: replay.ReplayBuffer | None,
-               entropy_weight: Value, learning_rate: Value,
-               follow: Follow):
-    """Makes a worker from its parts.
+               buffer: replay.ReplayBuffer | None, course: Course):
+    """Takes theta as `policy` and phi as `discriminator`.
 
-    Args:
-      actor: Plays the worker's episodes.
-      policy: theta.
-      discriminator: phi; None for A3C, whose reward is the ground truth.
-      programs: What it computes.
-      predictions: The replay of reward prediction; None without it.
-      buffer: B if policy workers write to it, else None.
-      entropy_weight: alpha.
-      learning_rate: Of theta's updates.
-      follow: Is told each rollout; in the paper `nothing_follows`.
+    Without a discriminator, as in A3C, the reward is the ground truth. The
+    buffer is B if policy workers write to it, and otherwise None.
     """
     self.actor = actor
     self.predictions = predictions
@@ -161,9 +152,7 @@ class PolicyWorker:
     self._discriminator = discriminator
     self._programs = programs
     self._buffer = buffer
-    self._entropy_weight = entropy_weight
-    self._learning_rate = learning_rate
-    self._follow = follow
+    self._course = course
 
   def iterate(self, step: int = 0) -> Iteration:
     """Makes one pass of the inner loop, lines 4 to 9, for each row."""
@@ -181,17 +170,17 @@ class PolicyWorker:
     else:
       rewards, decisions = (x.numpy() for x in self._programs.reward(
           self._discriminator.snapshot(), rollout.observations, rollout.codes))
-    counted = self._follow(rollout, decisions)
+    counted = self._course.follow(self.actor, rollout, decisions)
     # 7: Compute the gradient of the RL objective, at the theta that acted.
     replayed = None
     if self.predictions is not None:
       replayed = self.predictions.exchange(rollout, decisions)
     gradients, terms = self._programs.policy_gradients(
-        theta, rollout, rewards * rollout.mask, self._entropy_weight(step),
-        replayed)
+        theta, rollout, rewards * rollout.mask,
+        self._course.entropy_weight(step), replayed)
     # 7, 8: Update theta, which all workers read, once for each active row.
     norms = self._policy.apply(
-        *gradients, learning_rate=self._learning_rate(step))
+        *gradients, learning_rate=self._course.learning_rate(step))
     values = {
         name: value.numpy()[rollout.active] for name, value in terms.items()}
     values['policy_gradient_norm'] = norms.numpy()

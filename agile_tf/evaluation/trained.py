@@ -42,7 +42,7 @@ class Trained(NamedTuple):
     """
     width = min(count, _BATCH)
     seeds = np.random.SeedSequence(seed).spawn(2 * width)
-    actor = actors.make(
+    actor = actors.kind(self.world)(
         self.programs, [self.world.make_environment(int(s.generate_state(1)[0]))
          for s in seeds[:width]],
         [np.random.default_rng(s) for s in seeds[width:]],
@@ -55,8 +55,8 @@ class Trained(NamedTuple):
       rollout = actor.play(self.theta)
       decisions = None
       if self.phi is not None:
-        decisions = self.programs.decide(
-            self.phi, rollout.observations, rollout.codes).numpy()
+        _, decisions = (x.numpy() for x in self.programs.reward(
+            self.phi, rollout.observations, rollout.codes))
       truth = self.world.truth(rollout)
       for w in range(width):
         steps = int(rollout.mask[:, w].sum())
@@ -169,13 +169,12 @@ def _check_world(of_run: str, named: str, run_dir: str) -> None:
 def at(trained: Trained, run_dir: str, step: int | None = None) -> Trained:
   """Returns the same programs with the parameters of another checkpoint."""
   checkpoint = checkpoints.load(run_dir, step)
-  building.check_tokens(checkpoint, trained.world)
 
   def constant(network: functional.Network, group: str) -> tf.Tensor:
-    return tf.constant(building.parameters(checkpoint, network, group))
+    return tf.constant(building.parameters(
+        checkpoint, trained.world, network, group))
 
-  has_discriminator = bool(
-      checkpoints.group(checkpoint.arrays, 'discriminator'))
+  has_discriminator = bool(checkpoint.group('discriminator'))
   return trained._replace(
       steps=checkpoint.values['steps'],
       theta=constant(trained.policy, 'policy'),

@@ -10,18 +10,17 @@ import numpy as np
 from agile_tf import config as config_lib
 from agile_tf.agent import programs
 from agile_tf.agent import replay
-from agile_tf.agent import rollouts
 from agile_tf.agent import workers
 from agile_tf.agent import worlds
 from agile_tf.recipe import adam
 from agile_tf.recipe import annealing
 from agile_tf.recipe import averaging
+from agile_tf.recipe import course
 from agile_tf.recipe import curriculum
 from agile_tf.recipe import features
 from agile_tf.recipe import initialization
 from agile_tf.recipe import mismatched
 from agile_tf.recipe import near_goals
-from agile_tf.recipe import repeats
 from agile_tf.recipe import settings
 from agile_tf.training import building
 
@@ -51,12 +50,6 @@ class Builder(building.Builder):
     self.discriminator_actors = recipe.discriminator_actors
     self.head_start = recipe.discriminator_head_start
     self.carrying = recipe.dataset_carrying
-    self.entropy_weight = annealing.Linear(
-        recipe.first_entropy_weight, config.entropy_weight,
-        recipe.entropy_weight_steps)
-    self.learning_rate = annealing.Linear(
-        recipe.first_policy_learning_rate, config.policy_learning_rate,
-        recipe.policy_learning_rate_steps)
 
   def saved(self) -> dict[str, Any]:
     return settings.saved(self.config, self._recipe)
@@ -99,17 +92,12 @@ class Builder(building.Builder):
   def environments(self, world: worlds.World,
                    goals: worlds.GoalExamples | None
                   ) -> Callable[[int], dm_env.Environment]:
-    make_environment = world.make_environment
-    if self._recipe.near_goal_steps:
-      assert goals is not None
-      make_environment = self._with_near_goals(world, goals)
-    if not self._recipe.repeated_share:
-      return make_environment
-    return lambda seed: repeats.Repeating(make_environment(seed))
-
-  def _with_near_goals(self, world: worlds.World, goals: worlds.GoalExamples
-                      ) -> Callable[[int], dm_env.Environment]:
     config, recipe = self.config, self._recipe
+    if not recipe.near_goal_steps:
+      if not recipe.repeated_share:
+        return world.make_environment
+      return lambda seed: curriculum.Curriculum(world.make_environment(seed))
+    assert goals is not None
     try:
       near = building.make_world(config, draw=near_goals.NearGoals(
           goals.dataset, recipe.near_goal_distance))
@@ -123,15 +111,13 @@ class Builder(building.Builder):
     def make_environment(seed: int) -> dm_env.Environment:
       seeds = np.random.SeedSequence(seed).generate_state(3)
       return curriculum.Curriculum(
-          near.make_environment(int(seeds[0])),
-          world.make_environment(int(seeds[1])), episodes, int(seeds[2]))
+          world.make_environment(int(seeds[1])),
+          near.make_environment(int(seeds[0])), episodes, int(seeds[2]))
 
     return make_environment
 
-  def follow(self, actor: rollouts.Actor) -> workers.Follow:
-    if not self._recipe.repeated_share:
-      return super().follow(actor)
-    return repeats.Repeats(actor, self._recipe.repeated_share)
+  def course(self) -> workers.Course:
+    return course.Course(self.config, self._recipe)
 
   def after_head_start(self, parts: building.Parts) -> None:
     assert parts.discriminator is not None

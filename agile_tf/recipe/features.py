@@ -7,15 +7,10 @@ from agile_tf.agent import optimizers
 
 def shared(policy: Sequence[str], discriminator: Sequence[str]
           ) -> dict[str, str]:
-  """Returns which parameters two networks of one kind have in common.
+  """Returns which parameters of two networks of one kind are the same.
 
-  Args:
-    policy: The names of the policy's parameters.
-    discriminator: Those of the discriminator's.
-
-  Returns:
-    From names of the policy to names of the discriminator, for all layers that
-    see or read: without the policy's merge layer and without both heads.
+  From the policy's names to the discriminator's, for all layers that see or
+  read: without the policy's merge layer and without both heads.
   """
   names = {name.partition('/')[2]: name for name in discriminator}
   return {name: names[own] for name in policy
@@ -26,6 +21,7 @@ def shared(policy: Sequence[str], discriminator: Sequence[str]
 def lend(policy: optimizers.SharedParameters,
          discriminator: optimizers.SharedParameters) -> None:
   """Copies the discriminator's features to the policy."""
-  theirs = discriminator.layout.split(discriminator.snapshot())
+  theirs = discriminator.state()
   names = shared(policy.layout.names, discriminator.layout.names)
-  policy.assign({own: theirs[other] for own, other in names.items()})
+  policy.load(policy.state() | {
+      own: theirs[other] for own, other in names.items()})

@@ -8,6 +8,7 @@ at the instruction.
 import numpy as np
 
 from agile_tf.agent import replay
+from agile_tf.agent import rollouts
 from agile_tf.agent import workers
 from agile_tf.agent import worlds
 from agile_tf.recipe import annealing
@@ -24,18 +25,14 @@ def require_several(goals: worlds.GoalExamples) -> None:
 
 
 def sample(goals: worlds.GoalExamples, rng: np.random.Generator, count: int
-          ) -> replay.Pairs:
-  """Draws pairs whose instruction is never the state's own.
-
-  Raises:
-    WorldError: if all examples have the same instruction.
-  """
+          ) -> rollouts.Pairs:
+  """Draws pairs whose instruction is never the state's own."""
   instruction = goals.dataset.instruction
   rows, others = rng.integers(len(goals), size=[2, count])
   while len(same := np.flatnonzero(instruction[rows] == instruction[others])):
     require_several(goals)
     others[same] = rng.integers(len(goals), size=len(same))
-  return replay.Pairs(
+  return rollouts.Pairs(
       goals.codes[instruction[others]], goals.observations[rows])
 
 
@@ -44,14 +41,9 @@ class Negatives(workers.AnticipatedNegatives):
 
   def __init__(self, buffer: replay.ReplayBuffer, goals: worlds.GoalExamples,
                rho: annealing.Linear, kept: int, count: int):
-    """Takes where negatives come from, and how many.
+    """Takes B, the goal examples, a rho that falls, and two numbers.
 
-    Args:
-      buffer: B.
-      goals: The goal examples.
-      rho: The anticipated negative rate, which falls.
-      kept: How many negatives are from B.
-      count: How many are mismatched.
+    `kept` negatives are from B, and `count` are mismatched.
     """
     super().__init__(buffer, kept, rho.last)
     self._goals = goals

@@ -19,15 +19,10 @@ class NearGoals:
   """Draws goal examples, from where the agent takes random actions."""
 
   def __init__(self, dataset: goal_dataset.GoalDataset, distance: int):
-    """Takes the goal examples.
+    """Takes goal examples with GridLU states, and the most actions.
 
-    Args:
-      dataset: Goal examples with packed GridLU states.
-      distance: The largest number of actions. All numbers from 0 up to it are
-        equally likely.
-
-    Raises:
-      ValueError: The data set has images, or the distance is negative.
+    All numbers of actions from 0 up to `distance` are equally likely. Images
+    are a ValueError, and so is a negative distance.
     """
     if dataset.states is None:
       raise ValueError('the goal examples are images: expected GridLU states.')
@@ -48,16 +43,8 @@ class NearGoals:
     seldom moves a block, so where the instruction is about blocks alone, the
     agent is put on one of them and carries it. In half of these instances it
     puts the block down, half of the time before its last move, so that it moves
-    on without it.
-
-    Args:
-      rng: The generator to draw from.
-      count: N, how many to draw.
-      instructions: The instructions to draw from.
-      physics: Which blocks can be moved. The agent carries no others.
-
-    Returns:
-      N instances. A start may satisfy its instruction.
+    on without it. It carries no block that the physics lets nobody move. A
+    start may satisfy its instruction.
 
     Raises:
       ValueError: No goal example has one of the instructions.

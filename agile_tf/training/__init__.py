@@ -1,4 +1,1 @@
-"""How a run is carried out: building, threads, metrics, checkpoints, locks.
-
-May import `agile_tf.agent`, `agile_tf.config` and `gridlu`.
-"""
+"""How a run is carried out: its parts, threads, metrics, checkpoints, lock."""

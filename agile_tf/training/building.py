@@ -16,13 +16,13 @@ from agile_tf.agent import networks
 from agile_tf.agent import optimizers
 from agile_tf.agent import programs as programs_lib
 from agile_tf.agent import replay
-from agile_tf.agent import rollouts
 from agile_tf.agent import workers
 from agile_tf.agent import worlds
 from agile_tf.agent.fast import functional
 from agile_tf.training import checkpoints
 from agile_tf.training import machine
 from agile_tf.training import resources
+from gridlu import archives
 from gridlu import environment as environment_lib
 from gridlu import goal_dataset
 from gridlu import language
@@ -39,43 +39,33 @@ def make_world(config: config_lib.Config, held_out: bool = False,
                draw: environment_lib.Draw | None = None) -> worlds.World:
   """Returns the world of a run.
 
-  Args:
-    config: The run's settings.
-    held_out: Whether episodes have the held-out instructions instead of those
-      that the run trains on.
-    only: A regular expression. Instructions without a match are left out.
-    draw: Draws the instances of a GridLU task; None for the task's own.
-
-  Raises:
-    WorldError: if there is no world of this name.
-    ConfigError: if GridLU's settings are changed for another world, or leave
-      no instruction.
+  Its episodes have the instructions of training or those that were `held_out`,
+  but `only` those with a match of this regular expression. `draw` draws the
+  instances of a GridLU task; None for the task's own.
   """
-  if config.world not in tasks.TASKS:
-    default = config_lib.Config()
-    for name in config_lib.of_gridlu():
-      if getattr(config, name) != getattr(default, name):
-        raise config_lib.ConfigError(
-            f'--{name}={getattr(config, name)} is a setting of GridLU, but '
-            f'--world={config.world} is another world. Remove this flag, and '
-            'configure the world in the function that makes it.')
-    if held_out or only:
+  if config.world in tasks.TASKS:
+    known, instructions = _instructions(config, held_out)
+    return worlds.GridLUWorld(
+        config.world, matching(only, instructions),
+        board.PHYSICS[config.physics], config.episode_length, config.truncate,
+        known, draw, config.solved_starts)
+  default = config_lib.Config()
+  for name in config_lib.of_gridlu():
+    if getattr(config, name) != getattr(default, name):
       raise config_lib.ConfigError(
-          f'--world={config.world} is not GridLU: only the instructions of '
-          'GridLU can be selected.')
-    return worlds.load(config.world)
-  known, instructions = _sides(config, held_out)
-  return worlds.gridlu_world(
-      config.world, matching(only, instructions),
-      board.PHYSICS[config.physics],
-      config.episode_length, config.truncate, known, draw, config.solved_starts)
+          f'--{name}={getattr(config, name)} is a setting of GridLU, but '
+          f'--world={config.world} is another world. Remove this flag, and '
+          'configure the world in the function that makes it.')
+  if held_out or only:
+    raise config_lib.ConfigError(
+        f'--world={config.world} is not GridLU: only the instructions of '
+        'GridLU can be selected.')
+  return worlds.load(config.world)
 
 
-_Instructions = tuple[language.Instruction, ...]
-
-
-def _sides(config: config_lib.Config, held_out: bool = False
-          ) -> tuple[_Instructions, _Instructions]:
+def _instructions(config: config_lib.Config, held_out: bool = False
+                 ) -> tuple[tuple[language.Instruction, ...],
+                            tuple[language.Instruction, ...]]:
   """Returns all instructions of a GridLU run, and one side of their split."""
   known = matching(
       config.instructions, tasks.find(config.world).instructions())
@@ -96,46 +86,37 @@ def _sides(config: config_lib.Config, held_out: bool = False
 
 def matching(pattern: str, instructions: tuple[language.Instruction, ...]
             ) -> tuple[language.Instruction, ...]:
-  """Returns the instructions whose text contains a match of a pattern.
-
-  Raises:
-    ConfigError: if the pattern is not a regular expression, or none matches.
-  """
+  """Returns the instructions whose text contains a match of a pattern."""
   try:
     found = re.compile(pattern).search
   except (re.error, OverflowError, RecursionError) as error:
     raise config_lib.ConfigError(
         f'--instructions={pattern} is not a regular expression: {error}.'
         ) from error
-  matching = tuple(
-      instruction for instruction in instructions if found(str(instruction)))
-  if not matching:
+  chosen = tuple(each for each in instructions if found(str(each)))
+  if not chosen:
     raise config_lib.ConfigError(
         f'--instructions={pattern} matches none of the {len(instructions)} '
         f'instructions. One of them is {instructions[0]}.')
-  return matching
+  return chosen
 
 
 def make_goal_examples(config: config_lib.Config, world: worlds.World,
                        carrying: float = 0.0) -> worlds.GoalExamples:
   """Loads or generates the goal examples of a run.
 
-  Args:
-    config: The run's settings.
-    world: The run's world.
-    carrying: Of generated states with the agent on a block, the share in which
-      it carries that block.
-
-  Raises:
-    UserError or WorldError: if they cannot be read, or are from another
-      world.
+  Of generated states with the agent on a block, it carries that block in the
+  share `carrying`.
   """
   if config.dataset:
     dataset = goal_dataset.load(config.dataset, world.observation_shape)
     if config.world in tasks.TASKS:
       dataset = _of_this_run(config, dataset)
-      if dataset.states is not None:
-        _check_goals(config, dataset)
+      if dataset.states is not None and (
+          wrong := goal_dataset.violations(dataset)):
+        logging.warning(
+            '%s: %d of %d goal states do not satisfy their instruction by the '
+            'ground truth.', config.dataset, wrong, len(dataset))
   else:
     dataset = world.load_goal_examples(
         config.dataset_size, config.dataset_seed, carrying)
@@ -150,14 +131,12 @@ def make_goal_examples(config: config_lib.Config, world: worlds.World,
 def _of_this_run(config: config_lib.Config, dataset: goal_dataset.GoalDataset
                 ) -> goal_dataset.GoalDataset:
   """Returns the goal examples whose instructions the run trains on."""
-  _, instructions = _sides(config)
-  texts = set(map(str, instructions))
+  texts = set(map(str, _instructions(config)[1]))
   try:
     belongs = np.array([
         str(language.parse(text)) in texts for text in dataset.instructions])
   except ValueError as error:
-    raise program.UserError(
-        f'{config.dataset}: {error}') from error
+    raise program.UserError(f'{config.dataset}: {error}') from error
   keep = np.flatnonzero(belongs[dataset.instruction])
   if not len(keep):
     raise program.UserError(
@@ -176,15 +155,6 @@ def _of_this_run(config: config_lib.Config, dataset: goal_dataset.GoalDataset
       None if images is None else images[keep])
 
 
-def _check_goals(config: config_lib.Config,
-                 dataset: goal_dataset.GoalDataset) -> None:
-  """Warns of goal examples that are wrong."""
-  if count := goal_dataset.violations(dataset):
-    logging.warning(
-        '%s: %d of %d goal states do not satisfy their instruction by the '
-        'ground truth.', config.dataset, count, len(dataset))
-
-
 def make_networks(config: config_lib.Config, world: worlds.World,
                   initialization: modules.Initialization = _PAPER
                  ) -> tuple[functional.Network, functional.Network]:
@@ -198,14 +168,7 @@ def make_networks(config: config_lib.Config, world: worlds.World,
 
 def check_tokens(checkpoint: checkpoints.Checkpoint,
                  world: worlds.World) -> None:
-  """Checks that a checkpoint's networks know the tokens of a world.
-
-  The parameters depend only on the tokens, not on their possible positions in
-  an instruction.
-
-  Raises:
-    CheckpointError: if the tokens differ.
-  """
+  """Raises CheckpointError unless a checkpoint has the tokens of a world."""
   there, here = checkpoint.values.get('tokens'), list(world.grammar.tokens)
   if there != here:
     raise checkpoints.CheckpointError(
@@ -213,56 +176,28 @@ def check_tokens(checkpoint: checkpoints.Checkpoint,
         f'world has {here}. Use a checkpoint from the same world.')
 
 
-def parameters(checkpoint: checkpoints.Checkpoint,
+def parameters(checkpoint: checkpoints.Checkpoint, world: worlds.World,
                network: functional.Network, group: str) -> np.ndarray:
-  """Returns the parameters of a network from a checkpoint.
-
-  Args:
-    checkpoint: The checkpoint of a run.
-    network: The network that the parameters are for.
-    group: 'policy' or 'discriminator'.
-
-  Returns:
-    float32 [P].
+  """Returns the 'policy' or 'discriminator' of a checkpoint, float32 [P].
 
   Raises:
-    CheckpointError: if the checkpoint does not have them.
+    CheckpointError: if it is from another world, or of another network.
   """
-  arrays = checkpoints.group(checkpoint.arrays, group)
-  missing = sorted(set(network.layout.names) - set(arrays))
-  if missing:
+  check_tokens(checkpoint, world)
+  found = checkpoint.group(group)
+  try:
+    return network.layout.join({
+        name: archives.expect(found, name, np.float32, shape)
+        for name, shape in zip(network.layout.names, network.layout.shapes)
+    }).numpy()
+  except ValueError as error:
     raise checkpoints.CheckpointError(
-        f'{checkpoint.path} lacks the parameters {", ".join(missing)}: its '
-        f'run had no {group}, or had another --model.')
-  for name, shape in zip(network.layout.names, network.layout.shapes):
-    if arrays[name].shape != shape or arrays[name].dtype != np.float32:
-      raise checkpoints.CheckpointError(
-          f'{name} of {checkpoint.path} is {arrays[name].dtype} '
-          f'{list(arrays[name].shape)}; here it is float32 {list(shape)}: its '
-          'run had other actions.')
-  return network.layout.join(arrays).numpy()
-
-
-def policy_updates(config: config_lib.Config) -> optimizers.Updates:
-  """Returns the settings of the policy's updates."""
-  return optimizers.Updates(
-      config.policy_learning_rate, config.policy_decay, config.policy_epsilon,
-      config.policy_gradient_norm)
-
-
-def discriminator_updates(config: config_lib.Config) -> optimizers.Updates:
-  """Returns the settings of the discriminator's updates."""
-  return optimizers.Updates(
-      config.discriminator_learning_rate, config.discriminator_decay,
-      config.discriminator_epsilon, config.discriminator_gradient_norm,
-      config.max_column_norm or None)
+        f'{checkpoint.path} does not fit ({error}): its run had no {group}, or '
+        'had another --model or other actions.') from error
 
 
 def steps_per_discriminator_update(config: config_lib.Config) -> int:
-  """Returns the policy steps for each iteration of the discriminator's worker.
-
-  0 means that threads run free.
-  """
+  """Returns the ratio of a run's schedule; 0 lets threads run free."""
   if not config.trains_discriminator:
     return 0
   if config.steps_per_discriminator_update or config.policy_threads > 1:
@@ -291,41 +226,23 @@ class Builder:
   """Makes the parts of a run as the paper has them.
 
   `agile_tf.recipe.builder` overrides what our recipe changes.
-
-  Attributes:
-    config: The run's settings.
-    initialization: How the weights of networks start.
-    programs: The class of the compiled programs.
-    parameters: The class of shared parameters.
-    discriminator_actors: Episodes that the discriminator's worker plays.
-    head_start: Its iterations before the first policy step.
-    carrying: See `make_goal_examples`.
-    entropy_weight: alpha.
-    learning_rate: The policy's.
   """
   initialization = _PAPER
   programs = programs_lib.Programs
   parameters = optimizers.SharedParameters
-  discriminator_actors = 1
-  head_start = 0
-  carrying = 0.0
+  discriminator_actors = 1  # Episodes that the discriminator's worker plays.
+  head_start = 0  # Its iterations before the first policy step.
+  carrying = 0.0  # See `make_goal_examples`.
 
   def __init__(self, config: config_lib.Config):
     self.config = config
-    self.entropy_weight: workers.Value = lambda step: config.entropy_weight
-    self.learning_rate: workers.Value = (
-        lambda step: config.policy_learning_rate)
 
   def saved(self) -> dict[str, Any]:
     """Returns all settings by name, as a run saves them."""
     return dataclasses.asdict(self.config)
 
   def restored(self, values: dict[str, Any]) -> dict[str, Any]:
-    """Returns what `saved` returned, in the form of this version.
-
-    Raises:
-      ConfigError: if there is no such setting.
-    """
+    """Returns what `saved` returned, or raises ConfigError."""
     return dataclasses.asdict(config_lib.restored(values))
 
   def needs_goal_examples(self) -> bool:
@@ -334,14 +251,12 @@ class Builder:
 
   def num_candidates(self) -> int:
     """Returns the most pairs that one update of D draws from B."""
-    config = self.config
     return workers.num_candidates(
-        config.batch_size // 2, config.anticipated_negative_rate)
+        self.config.batch_size // 2, self.config.anticipated_negative_rate)
 
   def negatives(self, buffer: replay.ReplayBuffer, goals: worlds.GoalExamples
                ) -> workers.AnticipatedNegatives:
     """Returns what draws the negatives of the discriminator."""
-    del goals
     return workers.AnticipatedNegatives(
         buffer, self.config.batch_size // 2,
         self.config.anticipated_negative_rate)
@@ -350,20 +265,18 @@ class Builder:
                    goals: worlds.GoalExamples | None
                   ) -> Callable[[int], dm_env.Environment]:
     """Returns what makes the policy workers' environments from seeds."""
-    del goals
     return world.make_environment
 
   def prediction(self, buffer: replay.ReplayBuffer, rng: np.random.Generator,
                  goals: worlds.GoalExamples | None) -> replay.RewardPrediction:
     """Returns what draws the samples of reward prediction."""
-    del goals
     return replay.RewardPrediction(
         buffer, self.config.reward_prediction_batch_size, rng)
 
-  def follow(self, actor: rollouts.Actor) -> workers.Follow:
-    """Returns what a policy worker tells each rollout of its actor."""
-    del actor
-    return workers.nothing_follows
+  def course(self) -> workers.Course:
+    """Returns what may change while the policy trains."""
+    return workers.Course(
+        self.config.entropy_weight, self.config.policy_learning_rate)
 
   def after_head_start(self, parts: Parts) -> None:
     """Is called at the end of the discriminator's head start."""
@@ -372,14 +285,8 @@ class Builder:
            initial: checkpoints.Checkpoint | None = None) -> Parts:
     """Returns the parts of a run at step 0.
 
-    Args:
-      frozen: The checkpoint whose discriminator --reward=frozen uses.
-      initial: The checkpoint whose policy --initial_policy uses.
-
-    Raises:
-      ConfigError: if the settings do not fit the world or the machine.
-      CheckpointError: if `frozen` has no discriminator for this world, or
-        `initial` no policy.
+    Its discriminator is that of the checkpoint `frozen`, if there is one, and
+    its policy begins as that of `initial`.
     """
     config = self.config
     world = make_world(config)
@@ -391,16 +298,18 @@ class Builder:
         network.initial(int(seed)) for network, seed in zip(
             (pi, d), networks_seed.generate_state(2, np.uint32)))
     if initial is not None:
-      check_tokens(initial, world)
-      theta = parameters(initial, pi, 'policy')
+      theta = parameters(initial, world, pi, 'policy')
     if frozen is not None:
-      check_tokens(frozen, world)
-      phi = parameters(frozen, d, 'discriminator')
-    policy = self.parameters(pi.layout, theta, policy_updates(config))
+      phi = parameters(frozen, world, d, 'discriminator')
+    policy = self.parameters(pi.layout, theta, optimizers.Updates(
+        config.policy_learning_rate, config.policy_decay,
+        config.policy_epsilon, config.policy_gradient_norm))
     discriminator = None
     if config.reward != 'environment':
-      discriminator = self.parameters(
-          d.layout, phi, discriminator_updates(config))
+      discriminator = self.parameters(d.layout, phi, optimizers.Updates(
+          config.discriminator_learning_rate, config.discriminator_decay,
+          config.discriminator_epsilon, config.discriminator_gradient_norm,
+          config.max_column_norm or None))
     programs = self.programs(
         pi, d, world, programs_lib.Loss(
             config.discount, config.td_lambda, config.baseline_cost,
@@ -413,8 +322,16 @@ class Builder:
       assert discriminator is not None
       assert goals is not None
       buffer = _buffer(config.replay_size, world)
-      discriminator_worker = self._discriminator_worker(
-          policy, discriminator, programs, goals, buffer, discriminator_seed)
+      actor_seed, draw_seed = discriminator_seed.spawn(2)
+      count = self.discriminator_actors
+      discriminator_worker = workers.DiscriminatorWorker(
+          self._actor(
+              programs, world.make_environment,
+              actor_seed.spawn(count) if count > 1 else [actor_seed],
+              range(count)),
+          policy, discriminator, programs, goals, buffer,
+          self.negatives(buffer, goals), config.batch_size,
+          np.random.default_rng(draw_seed))
     if config.reward_prediction:
       predictions = _buffer(config.reward_prediction_replay_size, world)
     make_environment = self.environments(world, goals)
@@ -423,37 +340,31 @@ class Builder:
     policy_workers = []
     for thread, draw_seed in enumerate(
         prediction_seed.spawn(config.policy_threads)):
-      rows = range(thread * width, (thread + 1) * width)
-      # Half of the workers begin a rollout later, so that not all of them are
-      # in the same part of their episodes.
-      actor = _actor(
-          programs, make_environment, [seeds[w] for w in rows],
-          config.rollout_length, [w % 2 == 1 for w in rows])
+      numbers = range(thread * width, (thread + 1) * width)
+      actor = self._actor(
+          programs, make_environment, [seeds[w] for w in numbers], numbers)
       policy_workers.append(workers.PolicyWorker(
           actor, policy, discriminator, programs,
           None if predictions is None else self.prediction(
               predictions, np.random.default_rng(draw_seed), goals),
           buffer if config.all_workers_write else None,
-          self.entropy_weight, self.learning_rate, self.follow(actor)))
+          self.course()))
     return Parts(world, policy, discriminator, buffer, predictions,
                  tuple(policy_workers), discriminator_worker)
 
-  def _discriminator_worker(
-      self, policy: optimizers.SharedParameters,
-      discriminator: optimizers.SharedParameters,
-      programs: programs_lib.Programs, goals: worlds.GoalExamples,
-      buffer: replay.ReplayBuffer, seed: np.random.SeedSequence
-  ) -> workers.DiscriminatorWorker:
-    actor_seed, draw_seed = seed.spawn(2)
-    count = self.discriminator_actors
-    actor = _actor(
-        programs, programs.world.make_environment,
-        actor_seed.spawn(count) if count > 1 else [actor_seed],
-        self.config.rollout_length, [i % 2 == 1 for i in range(count)])
-    return workers.DiscriminatorWorker(
-        actor, policy, discriminator, programs, goals, buffer,
-        self.negatives(buffer, goals), self.config.batch_size,
-        np.random.default_rng(draw_seed))
+  def _actor(self, programs: programs_lib.Programs,
+             make_environment: Callable[[int], dm_env.Environment],
+             seeds: Sequence[np.random.SeedSequence], numbers: range
+            ) -> actors.Actor:
+    """Returns what plays the episodes of the workers of these numbers."""
+    pairs = [seed.spawn(2) for seed in seeds]
+    environments = [
+        make_environment(int(seed.generate_state(1)[0])) for seed, _ in pairs]
+    # Half of them begin a rollout later, so that not all of them are in the
+    # same part of their episodes.
+    return actors.kind(programs.world)(
+        programs, environments, [np.random.default_rng(s) for _, s in pairs],
+        self.config.rollout_length, [number % 2 == 1 for number in numbers])
 
   def _check(self, world: worlds.World) -> None:
     """Raises ConfigError if the settings do not fit world or machine."""
@@ -474,14 +385,3 @@ class Builder:
 def _buffer(capacity: int, world: worlds.World) -> replay.ReplayBuffer:
   return replay.ReplayBuffer(
       capacity, len(world.grammar.slots), world.observation_shape)
-
-
-def _actor(programs: programs_lib.Programs,
-           make_environment: Callable[[int], dm_env.Environment],
-           seeds: Sequence[np.random.SeedSequence], rollout_length: int,
-           delayed: Sequence[bool]) -> rollouts.Actor:
-  pairs = [seed.spawn(2) for seed in seeds]
-  environments = [
-      make_environment(int(seed.generate_state(1)[0])) for seed, _ in pairs]
-  rngs = [np.random.default_rng(seed) for _, seed in pairs]
-  return actors.make(programs, environments, rngs, rollout_length, delayed)

@@ -1,15 +1,15 @@
 """Checkpoints: everything that a run needs to resume as if never stopped.
 
 A checkpoint is a directory `checkpoints/step_000000050000` with `arrays.npz`,
-`state.json` and `manifest.json`, which has the SHA-256 of both. It is written
-under a temporary name and renamed when it is complete. Its contents are used
-only if they match the manifest, and none of them can contain code.
+`state.json` and `manifest.json`, which has the SHA-256 of both. It gets its
+name when it is complete. Its contents are used only if they match the manifest,
+and none of them can contain code.
 
 A checkpoint is called damaged only if a file is missing or its contents are
 wrong. A system error, such as too many open files, says nothing about it.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 import contextlib
 import glob
 import hashlib
@@ -18,7 +18,7 @@ import json
 import os
 import re
 import shutil
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from absl import logging
 import numpy as np
@@ -42,9 +42,15 @@ class DamagedError(CheckpointError):
 
 class Checkpoint(NamedTuple):
   """The state of a run."""
-  arrays: dict[str, np.ndarray]
+  arrays: dict[str, np.ndarray]  # By names such as 'policy:policy/stem/w'.
   values: dict[str, Any]  # Values that JSON can represent.
   path: str = 'An unsaved checkpoint'  # Where it was read.
+
+  def group(self, name: str) -> dict[str, np.ndarray]:
+    """Returns the arrays of one part of the run; {} if there are none."""
+    return {
+        key.removeprefix(f'{name}:'): value
+        for key, value in self.arrays.items() if key.startswith(f'{name}:')}
 
 
 def _folder(run_dir: str) -> str:
@@ -56,11 +62,7 @@ def _path(run_dir: str, step: int) -> str:
 
 
 def steps(run_dir: str) -> list[int]:
-  """Returns the steps of a run's checkpoints, oldest first.
-
-  Raises:
-    CheckpointError: if the directory cannot be read.
-  """
+  """Returns the steps of a run's checkpoints, oldest first."""
   try:
     names = os.listdir(_folder(run_dir))
   except (FileNotFoundError, NotADirectoryError):
@@ -81,7 +83,7 @@ def save(run_dir: str, step: int, checkpoint: Checkpoint, keep: int) -> None:
     CheckpointError: if it cannot be written. Earlier checkpoints stay.
   """
   path = _path(run_dir, step)
-  temporary = f'{path}.part'
+  temporary, replaced = f'{path}.part', f'{path}{_OLD}'
   try:
     for left_over in glob.glob(f'{glob.escape(_folder(run_dir))}/step_*.part'):
       shutil.rmtree(left_over)  # The run was killed while it saved.
@@ -90,7 +92,6 @@ def save(run_dir: str, step: int, checkpoint: Checkpoint, keep: int) -> None:
       os.mkdir(_folder(run_dir))
     _write(temporary, checkpoint)
     # During the discriminator's head start several have the same step.
-    replaced = f'{path}{_OLD}'
     if os.path.exists(path):
       os.rename(path, replaced)
     os.rename(temporary, path)
@@ -109,14 +110,6 @@ def save(run_dir: str, step: int, checkpoint: Checkpoint, keep: int) -> None:
         f'{path} cannot be saved ({error}). Earlier checkpoints are intact. '
         'Free some disk space, or make the directory writable; the same '
         'command then resumes the run.') from error
-
-
-def _rescue(run_dir: str) -> None:
-  """Undoes the first half of a replacement whose second half did not happen."""
-  for replaced in glob.glob(f'{glob.escape(_folder(run_dir))}/step_*{_OLD}'):
-    path = replaced.removesuffix(_OLD)
-    if not os.path.exists(path):
-      os.rename(replaced, path)
 
 
 def _write(folder: str, checkpoint: Checkpoint) -> None:
@@ -140,7 +133,6 @@ def _write(folder: str, checkpoint: Checkpoint) -> None:
 
 
 def _manifest(digests: Mapping[str, str]) -> bytes:
-  """Returns the content of the manifest for these SHA-256 by file name."""
   return json.dumps(digests, indent=2).encode()
 
 
@@ -165,34 +157,32 @@ def load(run_dir: str, step: int | None = None) -> Checkpoint:
     raise CheckpointError(
         f'{run_dir!r} has no checkpoints; expected the --run_dir of a run '
         'that has saved one.')
-  if step is None:
-    step = known[-1]
+  step = known[-1] if step is None else step
   if step not in known:
     raise CheckpointError(
         f'{run_dir!r} has no checkpoint of step {step}; it has '
         f'{", ".join(map(str, known))}.')
   path = _path(run_dir, step)
   try:
-    arrays, values = _read(path)
-    if values.get('steps') != step:
-      raise ValueError(
-          f'it is of step {values.get("steps")} and has been renamed')
+    checkpoint = _read(path)
+    if checkpoint.values.get('steps') != step:
+      raise ValueError(f'it is of step {checkpoint.values.get("steps")} and '
+                       'has been renamed')
+    return checkpoint
   except (FileNotFoundError, NotADirectoryError, IsADirectoryError,
           ValueError) as error:
-    advice = ''
-    if step > known[0]:
-      advice = ' Move it away to use the checkpoint before it.'
+    advice = (' Move it away to use the checkpoint before it.'
+              if step > known[0] else '')
     raise DamagedError(f'{path} is damaged ({error}).{advice}') from error
   except (OSError, MemoryError) as error:
     raise CheckpointError(
         f'{path} cannot be read: {str(error) or type(error).__name__}. This is '
         'a system error; the checkpoint may be intact and was not changed. '
         'Remove the cause and try again.') from error
-  return Checkpoint(arrays, values, path)
 
 
-def _read(folder: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-  """Returns a checkpoint's contents; ValueError unless they are intact."""
+def _read(folder: str) -> Checkpoint:
+  """Returns a checkpoint; ValueError unless its files are intact."""
   content = {}
   for name in _ARRAYS, _STATE, _MANIFEST:
     try:
@@ -205,36 +195,35 @@ def _read(folder: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
           f'it has no {_MANIFEST}; if an earlier version saved it, commit '
           'ad1cf9b reads it') from None
   manifest = content.pop(_MANIFEST)
-  digests = {name: hashlib.sha256(part).hexdigest()
-             for name, part in content.items()}
   # Byte for byte, so that the manifest itself cannot change either.
-  if manifest != _manifest(digests):
+  if manifest != _manifest({
+      name: hashlib.sha256(part).hexdigest()
+      for name, part in content.items()}):
     raise ValueError(f'its files do not match its {_MANIFEST}')
   # Its arrays are not compressed.
   arrays = archives.load(io.BytesIO(content[_ARRAYS]), len(content[_ARRAYS]))
-  return arrays, json.loads(content[_STATE])
+  return Checkpoint(arrays, json.loads(content[_STATE]), folder)
 
 
 def recover(run_dir: str, restore: Callable[[Checkpoint], None]) -> bool:
   """Restores the newest intact checkpoint, and renames damaged ones after it.
 
-  Args:
-    run_dir: The run's directory.
-    restore: Restores a checkpoint. It raises DamagedError if the contents are
-      not what a run with these settings writes.
+  `restore` raises DamagedError if the contents are not what the run writes.
+
+  If all are damaged, or one cannot be read, none is renamed.
 
   Returns:
     Whether the run has a checkpoint.
-
-  Raises:
-    CheckpointError: if all checkpoints are damaged, or one cannot be read. Then
-      none is renamed.
   """
-  if os.path.lexists(_folder(run_dir)) and not os.path.isdir(_folder(run_dir)):
+  folder = _folder(run_dir)
+  if os.path.lexists(folder) and not os.path.isdir(folder):
     raise CheckpointError(
-        f'{_folder(run_dir)} is no directory, or a link to one that is not '
-        'there. Make it one, or remove it to begin the run again.')
-  _rescue(run_dir)
+        f'{folder} is no directory, or a link to one that is not there. Make '
+        'it one, or remove it to begin the run again.')
+  for replaced in glob.glob(f'{glob.escape(folder)}/step_*{_OLD}'):
+    path = replaced.removesuffix(_OLD)
+    if not os.path.exists(path):  # The new one did not get its name.
+      os.rename(replaced, path)
   errors: dict[int, DamagedError] = {}
   for step in reversed(steps(run_dir)):
     try:
@@ -243,105 +232,19 @@ def recover(run_dir: str, restore: Callable[[Checkpoint], None]) -> bool:
       errors[step] = error
       continue
     for damaged, problem in errors.items():
-      _set_aside(_path(run_dir, damaged), str(problem))
-      logging.warning('The run resumes from step %d.', step)
+      path = _path(run_dir, damaged)
+      try:
+        shutil.rmtree(f'{path}.damaged', ignore_errors=True)
+        os.rename(path, f'{path}.damaged')
+      except OSError as error:
+        raise CheckpointError(
+            f'{problem} It cannot be renamed: {error}.') from error
+      logging.warning(
+          '%s It was renamed to %s.damaged. The run resumes from step %d.',
+          problem, path, step)
     return True
   if errors:
     raise CheckpointError(
         f'None of the checkpoints of {run_dir!r} is intact; the newest: '
         f'{next(iter(errors.values()))}')
   return False
-
-
-def _set_aside(path: str, problem: str) -> None:
-  """Renames a damaged checkpoint, so that it is not used."""
-  aside = f'{path}.damaged'
-  try:
-    shutil.rmtree(aside, ignore_errors=True)
-    os.rename(path, aside)
-  except OSError as error:
-    raise CheckpointError(
-        f'{problem} It cannot be renamed: {error}.') from error
-  logging.warning('%s It was renamed to %s.', problem, aside)
-
-
-class Saveable(Protocol):
-  """A part of a run whose state a checkpoint contains."""
-
-  def state(self) -> Any:
-    """Returns a dict of arrays, or a value that JSON can represent."""
-
-  def load(self, state: Any) -> None:
-    """Restores what `state` returned."""
-
-
-class Each:
-  """Several parts in a fixed order, saved as one."""
-
-  def __init__(self, parts: Sequence[Saveable]):
-    self._parts = tuple(parts)
-
-  def state(self) -> list[Any]:
-    return [part.state() for part in self._parts]
-
-  def load(self, state: list[Any]) -> None:
-    for part, its_state in zip(self._parts, state, strict=True):
-      part.load(its_state)
-
-
-class Generator:
-  """The state of a NumPy generator."""
-
-  def __init__(self, rng: np.random.Generator):
-    self._rng = rng
-
-  def state(self) -> dict[str, Any]:
-    return dict(self._rng.bit_generator.state)
-
-  def load(self, state: dict[str, Any]) -> None:
-    self._rng.bit_generator.state = state
-
-
-def gather(parts: Mapping[str, Saveable], values: dict[str, Any]) -> Checkpoint:
-  """Returns a checkpoint of a run's parts, with copies of their values.
-
-  Args:
-    parts: The parts by name. A state that is a dict of arrays goes to `arrays`,
-      under names such as 'part:name'. Any other state goes to `values`.
-    values: Further values for the checkpoint.
-
-  Raises:
-    CheckpointError: if a value is none that JSON can represent.
-  """
-  arrays: dict[str, np.ndarray] = {}
-  values = dict(values)
-  for name, part in parts.items():
-    state = part.state()
-    if isinstance(state, dict) and all(
-        isinstance(value, np.ndarray) for value in state.values()):
-      arrays.update({f'{name}:{key}': value for key, value in state.items()})
-    else:
-      values[name] = state
-  try:
-    return Checkpoint(arrays, json.loads(json.dumps(values)))
-  except (TypeError, ValueError) as error:
-    raise CheckpointError(
-        f'The run cannot be saved: its state is not JSON ({error}).') from error
-
-
-def restore(parts: Mapping[str, Saveable], checkpoint: Checkpoint) -> None:
-  """Restores each part to the state that `gather` saved.
-
-  Raises:
-    KeyError: if the checkpoint lacks a part's state.
-  """
-  for name, part in parts.items():
-    part.load(group(checkpoint.arrays, name) or checkpoint.values[name])
-
-
-def group(arrays: Mapping[str, np.ndarray], name: str) -> dict[str, np.ndarray]:
-  """Returns the arrays of one part; {} if there are none."""
-  prefix = f'{name}:'
-  return {
-      key.removeprefix(prefix): value
-      for key, value in arrays.items() if key.startswith(prefix)}

@@ -1,9 +1,9 @@
 """The machine that TensorFlow computes on: its cores, memory and GPUs.
 
-This module imports TensorFlow only when it is asked to, so that programs can
-read their flags before that.
+TensorFlow is imported when it is asked for, after programs have read flags.
 """
 
+import atexit
 from collections.abc import Iterator
 import contextlib
 import faulthandler
@@ -11,7 +11,6 @@ import glob
 import hashlib
 import importlib.metadata
 import os
-import platform
 import re
 import sys
 import tempfile
@@ -86,25 +85,22 @@ def import_tensorflow() -> Any:
 def keep_programs(threads: int) -> None:
   """Lets XLA keep the programs that it compiles for the CPU, for a month.
 
-  It has an effect only before TensorFlow is imported, and none where
-  TF_XLA_FLAGS names a directory already or nothing can be written.
+  Call this before TensorFlow is imported. It has no effect where TF_XLA_FLAGS
+  names a directory already, or nothing can be written.
   """
   options = os.environ.get('TF_XLA_FLAGS', '')
   if 'tf_xla_persistent_cache_directory' in options:
     return
   root = os.path.join(os.environ.get('XDG_CACHE_HOME') or
                       os.path.expanduser('~/.cache'), 'agile_tf', 'xla')
-  # What a program depends on, and XLA's own name of it leaves out.
-  key = repr([importlib.metadata.version('tensorflow'), _processor(), threads,
-              options, os.environ.get('XLA_FLAGS')])
-  folder = os.path.join(root, hashlib.sha256(key.encode()).hexdigest()[:16])
   with contextlib.suppress(OSError):
+    # What a program depends on, and XLA's own name of it leaves out.
+    key = repr([importlib.metadata.version('tensorflow'), _processor(), threads,
+                options, os.environ.get('XLA_FLAGS')])
+    folder = os.path.join(root, hashlib.sha256(key.encode()).hexdigest()[:16])
     os.makedirs(folder, mode=0o700, exist_ok=True)
-    for path in glob.glob(f'{glob.escape(root)}/*/*.pb'):
-      # A power failure can leave empty ones, which XLA refuses.
-      if (not os.path.getsize(path) or
-          time.time() - os.path.getmtime(path) > _KEPT_SECONDS):
-        os.remove(path)
+    _check_programs(root)
+    atexit.register(_check_programs, root)
     with tempfile.TemporaryFile(dir=folder) as file:
       file.write(bytes(2**20))
     os.environ['TF_XLA_FLAGS'] = (
@@ -112,108 +108,91 @@ def keep_programs(threads: int) -> None:
         '--tf_xla_persistent_cache_device_types=CPU').strip()
 
 
+def _check_programs(root: str) -> None:
+  """Removes old and damaged programs, and writes the SHA-256 of new ones.
+
+  XLA would stop at some damaged ones, at each start, and run others.
+  """
+  for path in glob.glob(f'{glob.escape(root)}/*/*.pb'):
+    with contextlib.suppress(OSError):  # Another process removes it too.
+      with open(path, 'rb') as file:
+        digest = hashlib.file_digest(file, 'sha256').hexdigest()
+      with open(f'{path}.sha256', 'a+', encoding='utf-8') as file:
+        file.seek(0)
+        known = file.read()
+        if not known:
+          file.write(digest)
+      if (known not in ('', digest) or not os.path.getsize(path) or
+          time.time() - os.path.getmtime(path) > _KEPT_SECONDS):
+        os.remove(path)
+        os.remove(f'{path}.sha256')
+
+
 def _processor() -> str:
   """Returns the processor's name and what it can do."""
-  try:
-    with open('/proc/cpuinfo', encoding='utf-8') as file:
-      return str(sorted({line for line in file if line.startswith(
-          ('model name', 'flags', 'Features', 'CPU part'))}))
-  except OSError:
-    return platform.processor()
+  with open('/proc/cpuinfo', encoding='utf-8') as file:
+    return str(sorted({line for line in file if line.startswith(
+        ('model name', 'flags', 'Features', 'CPU part'))}))
 
 
 class Machine(NamedTuple):
   """The devices that TensorFlow was set up for."""
   description: str
   parallel: int  # How many threads can compute at the same time.
-  # TensorFlow's names of the devices of policy threads. '' leaves the choice to
-  # TensorFlow, where there is only one.
+  # TensorFlow's names of those of policy threads; '' leaves it the choice.
   devices: tuple[str, ...] = ('',)
 
 
-class Selection(NamedTuple):
-  """The devices that --devices selects."""
-  gpus: tuple[int, ...]  # Their numbers, the first first; empty: the CPU.
-  cpus: int = 1  # Logical CPU devices, which share the cores.
-
-
-def select(devices: str) -> Selection:
-  """Returns the devices of this machine that --devices selects.
-
-  Raises:
-    ConfigError: if there is no such device.
-  """
+def select(devices: str) -> tuple[int, ...]:
+  """Returns the numbers of the GPUs that --devices selects; () for the CPU."""
   there = len(import_tensorflow().config.list_physical_devices('GPU'))
-  if devices == 'auto':
-    return Selection(tuple(range(there)))
-  names = [name.strip() for name in devices.split(',')]
-  matches = [re.fullmatch(r'(GPU|CPU):(\d{1,4})', name) for name in names]
-  numbers = [int(match[2]) for match in matches if match]
-  on_gpus = names[0].startswith('GPU')
-  missing = [f'GPU:{i}' for i in numbers if i >= there]
+  if devices in ('auto', 'CPU:0'):
+    return tuple(range(there)) if devices == 'auto' else ()
+  matches = [re.fullmatch(r'GPU:(\d{1,4})', name.strip())
+             for name in devices.split(',')]
+  numbers = tuple(int(match[1]) for match in matches if match)
   problem = ''
-  if not all(matches):
-    problem = 'expected "auto" or a list such as GPU:0,GPU:1'
-  elif len({name[:3] for name in names}) > 1 or len(set(numbers)) < len(names):
-    problem = 'expected GPUs alone or CPUs alone, each once'
-  elif on_gpus and missing:
+  if len(set(numbers)) < len(matches):
+    problem = ('expected "auto", CPU:0, or a list of GPUs such as GPU:0,GPU:1, '
+               'each once')
+  elif missing := [f'GPU:{i}' for i in numbers if i >= there]:
     problem = (f'this machine has no {" and no ".join(missing)}. TensorFlow '
                f'finds {there} GPUs here. Choose among them, or use '
                '--devices=auto')
-  elif not on_gpus and sorted(numbers) != list(range(len(numbers))):
-    problem = ('expected CPU:0, CPU:1 and so on without a gap. They share the '
-               'cores of this machine')
   if problem:
     raise config_lib.ConfigError(f'--devices={devices}: {problem}.')
-  return Selection(tuple(numbers)) if on_gpus else Selection((), len(numbers))
+  return numbers
 
 
 def prepare(config: config_lib.Config) -> Machine:
-  """Sets TensorFlow up for this machine and returns what it will use.
-
-  TensorFlow reserves the memory of GPUs as needed, and multiplies in float32 as
-  on a CPU, not in TensorFloat-32. These settings cannot be changed once
-  TensorFlow has begun to compute.
-
-  Raises:
-    ConfigError: if --devices names a device that does not exist.
-  """
+  """Sets TensorFlow up for this machine, before it begins to compute."""
   # TensorFlow's own variables; by default a thread for each core.
   intra_op, inter_op = (
       int(os.environ.get(name) or cores())
       for name in ('TF_NUM_INTRAOP_THREADS', 'TF_NUM_INTEROP_THREADS'))
   keep_programs(intra_op)
   tf = import_tensorflow()
-  selection = select(config.devices)
   there = tf.config.list_physical_devices('GPU')
-  gpus = [there[i] for i in selection.gpus]
+  gpus = [there[i] for i in select(config.devices)]
+  # Float32 is then multiplied as on a CPU.
   tf.config.experimental.enable_tensor_float_32_execution(False)
   try:
     tf.config.set_visible_devices(gpus, 'GPU')
     for gpu in gpus:
       tf.config.experimental.set_memory_growth(gpu, True)
-    if selection.cpus > 1:
-      tf.config.set_logical_device_configuration(
-          tf.config.list_physical_devices('CPU')[0],
-          [tf.config.LogicalDeviceConfiguration()] * selection.cpus)
     tf.config.threading.set_intra_op_parallelism_threads(intra_op)
     tf.config.threading.set_inter_op_parallelism_threads(inter_op)
   except RuntimeError:
     logging.warning(
         'TensorFlow has already begun to compute. The settings of its threads '
         'and devices cannot be changed any more.')
-  if gpus:
-    details = tf.config.experimental.get_device_details
-    return Machine(' and '.join(
-        f'GPU {gpu.name} ({details(gpu).get("device_name", "unknown")})'
-        for gpu in gpus), len(gpus), _names('GPU', len(gpus)))
-  description = f'{cores()} CPU cores'
-  if selection.cpus > 1:
-    description += f' as {selection.cpus} devices'
-  return Machine(description, cores(), _names('CPU', selection.cpus))
-
-
-def _names(kind: str, count: int) -> tuple[str, ...]:
-  if count == 1:
-    return ('',)
-  return tuple(f'/device:{kind}:{i}' for i in range(count))
+  if not gpus:
+    return Machine(f'{cores()} CPU cores', cores())
+  details = tf.config.experimental.get_device_details
+  description = ' and '.join(
+      f'GPU {gpu.name} ({details(gpu).get("device_name", "unknown")})'
+      for gpu in gpus)
+  if len(gpus) == 1:
+    return Machine(description, 1)
+  return Machine(description, len(gpus), tuple(
+      f'/device:GPU:{i}' for i in range(len(gpus))))

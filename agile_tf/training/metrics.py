@@ -1,7 +1,7 @@
 """Metrics as rows of named values: in `metrics.csv`, TensorBoard and terminal.
 
-`Tally` and `Totals` collect what workers report, from any thread. `Writer`
-writes rows, from one thread.
+A `Tally` collects what workers report, from any thread. A `Writer` writes rows,
+from one thread.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,7 +17,7 @@ import numpy as np
 from tensorboard.plugins.hparams import summary_v2 as hparams
 import tensorflow as tf
 
-from agile_tf.training import progress as progress_lib
+from agile_tf.training import progress
 from gridlu import files
 from gridlu import program
 
@@ -57,14 +57,21 @@ _CHECKER_TAGS = {
     'false_negatives': 'checker_reward/false_negatives',
 }
 
+# Below this share of the maximum entropy, a policy hardly explores.
+_COLLAPSED = 0.01
+# A discriminator that accepts (or rejects) more than this share of both the
+# goals and the negatives makes the same decision for every state.
+_SAME = 0.99
+
 
 class Tally:
-  """Weighted means of the values that workers report between two rows."""
+  """Weighted means of values since the last row, and counts of the run."""
 
-  def __init__(self):
+  def __init__(self, *counted: str):
     self._lock = threading.Lock()
     self._sums: dict[str, float] = {}
     self._weights: dict[str, float] = {}
+    self._counts = dict.fromkeys(counted, 0)
 
   def add(self, values: Mapping[str, float], weight: float = 1.0) -> None:
     """Adds values, each with this weight in its mean."""
@@ -75,6 +82,12 @@ class Tally:
         self._sums[name] = self._sums.get(name, 0.0) + weight * value
         self._weights[name] = self._weights.get(name, 0.0) + weight
 
+  def count(self, **counts: int) -> None:
+    """Increases counts by name."""
+    with self._lock:
+      for name, count in counts.items():
+        self._counts[name] += count
+
   def take(self) -> dict[str, float]:
     """Returns the weighted means and resets them."""
     with self._lock:
@@ -84,55 +97,58 @@ class Tally:
       self._sums, self._weights = {}, {}
     return means
 
+  @property
+  def counts(self) -> dict[str, int]:
+    """The counts since the start of the run."""
+    with self._lock:
+      return dict(self._counts)
+
   def state(self) -> dict[str, dict[str, float]]:
     """Returns the sums so far, for a checkpoint."""
     with self._lock:
       return {'sums': dict(self._sums), 'weights': dict(self._weights)}
 
-  def load(self, state: dict[str, dict[str, float]]) -> None:
-    """Restores what `state` returned."""
+  def load(self, state: dict[str, dict[str, float]], counts: dict[str, int]
+          ) -> None:
+    """Restores `state` and `counts`."""
     with self._lock:
       self._sums = dict(state['sums'])
       self._weights = dict(state['weights'])
-
-
-class Totals:
-  """Counts since the start of the run."""
-
-  def __init__(self, *names: str):
-    self._lock = threading.Lock()
-    self._counts = dict.fromkeys(names, 0)
-
-  def add(self, **counts: int) -> None:
-    """Increases counts by name."""
-    with self._lock:
-      for name, count in counts.items():
-        self._counts[name] += count
-
-  def state(self) -> dict[str, int]:
-    """Returns the counts by name."""
-    with self._lock:
-      return dict(self._counts)
-
-  def load(self, state: dict[str, int]) -> None:
-    """Restores what `state` returned."""
-    with self._lock:
-      self._counts.update(state)
+      self._counts.update(counts)
 
 
 def decision_errors(decisions: np.ndarray, truth: np.ndarray
                    ) -> dict[str, float]:
   """Compares decisions with the ground truth, both bool [N].
 
-  Returns:
-    Accuracy, false positives and false negatives by column name, each as a
-    share of all decisions (as in figures 4 and 8).
+  Each number is a share of all decisions, as in figures 4 and 8.
   """
   return {
       'reward_model_accuracy': float(np.mean(decisions == truth)),
       'false_positives': float(np.mean(decisions & ~truth)),
       'false_negatives': float(np.mean(~decisions & truth)),
   }
+
+
+def warnings(row: Mapping[str, Any], num_actions: int) -> dict[str, str]:
+  """Returns warnings about suspicious metrics by kind, such as 'entropy'."""
+  found = {}
+  if row.get('entropy', np.inf) < _COLLAPSED * np.log(num_actions):
+    found['entropy'] = (
+        f"The policy's entropy is {row['entropy']:.2g}, and its maximum "
+        f'{np.log(num_actions):.2g}: the policy hardly explores any more. A '
+        'larger --entropy_weight keeps it exploring.')
+  goals = row.get('goals_accepted', np.nan)
+  negatives = row.get('negatives_rejected', np.nan)
+  if goals > _SAME and negatives < 1 - _SAME:
+    found['discriminator'] = (
+        'The discriminator accepts every state as a goal state. If this lasts, '
+        'update it more often (a smaller --steps_per_discriminator_update).')
+  elif goals < 1 - _SAME and negatives > _SAME:
+    found['discriminator'] = (
+        'The discriminator accepts no state as a goal state. If this lasts, '
+        'use a smaller --anticipated_negative_rate.')
+  return found
 
 
 class Writer:
@@ -142,20 +158,39 @@ class Writer:
                checked: bool = False):
     """Opens a run's files, and removes rows that it will write again.
 
-    Args:
-      run_dir: The run's directory.
-      steps: The step at which the run begins or resumes.
-      total_steps: The step at which the run will end.
-      checked: Whether success comes from a checker, not from a ground truth.
-
-    Raises:
-      UserError: if metrics.csv cannot be read or written.
+    The run begins or resumes at `steps`. If it is `checked`, success comes from
+    a checker, not from a ground truth.
     """
     self._tags = _TAGS | (_CHECKER_TAGS if checked else {})
     self._path = os.path.join(run_dir, 'metrics.csv')
+    there = self._read()
     try:
-      there = self._read()
-      rows = [row for row in there if int(row['steps']) <= steps]
+      if there and not steps:
+        self._keep_old(there[-1]['steps'])
+      with files.replacing(self._path) as file:
+        writer = csv.DictWriter(file, COLUMNS)
+        writer.writeheader()
+        writer.writerows(row for row in there if int(row['steps']) <= steps)
+      self._file = open(self._path, 'a', newline='', encoding='utf-8')
+    except OSError as error:
+      raise self._unwritable(error) from error
+    self._csv = csv.DictWriter(self._file, COLUMNS)
+    self._summaries = tf.summary.create_file_writer(run_dir)
+    self._warned = False
+    self._progress = progress.Progress(steps, total_steps)
+
+  def _read(self) -> list[dict[str, str]]:
+    """Returns the rows that are there."""
+    try:
+      rows = files.read_rows(self._path)
+      for row in rows:
+        int(row['steps'])
+      if strange := set().union(*rows) - set(COLUMNS):
+        raise ValueError('it has values in columns that no run writes: '
+                         f'{", ".join(sorted(map(str, strange)))}')
+      return rows
+    except FileNotFoundError:
+      return []
     except (KeyError, TypeError, ValueError) as error:
       raise program.UserError(
           f'{self._path} is not what a run writes ({error}); move it away, and '
@@ -164,20 +199,6 @@ class Writer:
       raise program.UserError(
           f'{self._path} cannot be read: {error}. It was not changed. Remove '
           'the cause and try again.') from error
-    try:
-      if there and not steps:
-        self._keep_old(there[-1]['steps'])
-      with files.replacing(self._path) as file:
-        writer = csv.DictWriter(file, COLUMNS)
-        writer.writeheader()
-        writer.writerows(rows)
-      self._file = open(self._path, 'a', newline='', encoding='utf-8')
-    except OSError as error:
-      raise self._unwritable(error) from error
-    self._csv = csv.DictWriter(self._file, COLUMNS)
-    self._summaries = tf.summary.create_file_writer(run_dir)
-    self._warned = False
-    self._progress = progress_lib.Progress(steps, total_steps)
 
   def _keep_old(self, steps: str) -> None:
     """Renames the file of a run that has no checkpoint to resume from."""
@@ -190,32 +211,16 @@ class Writer:
         'moved, stop the run, put them back and rename the file again.', steps,
         old)
 
-  def _read(self) -> list[dict[str, str]]:
-    try:
-      rows = files.read_rows(self._path)
-    except FileNotFoundError:
-      return []
-    strange = set().union(*rows) - set(COLUMNS)
-    if strange:
-      raise ValueError('it has values in columns that no run writes: '
-                       f'{", ".join(sorted(map(str, strange)))}')
-    return rows
-
   def _unwritable(self, error: OSError) -> program.UserError:
     return program.UserError(
         f'{self._path} cannot be written ({error}). Free some disk space, or '
         'make the directory writable; the same command then resumes the run.')
 
   def progress(self, steps: int) -> None:
-    """Shows the progress."""
     self._progress.update(steps)
 
   def row(self, values: Mapping[str, Any]) -> None:
-    """Writes values by column everywhere. Other columns stay empty.
-
-    Raises:
-      UserError: if metrics.csv cannot be written.
-    """
+    """Writes values by column everywhere. Other columns stay empty."""
     try:
       self._csv.writerow({
           name: f'{value:.6g}' if isinstance(value, float) else value
@@ -227,43 +232,24 @@ class Writer:
       for name, value in values.items():
         if self._tags[name]:
           tf.summary.scalar(self._tags[name], value, values['steps'])
-    parts = [
+    self._progress.note(', '.join(
         f'{label} {100 * values[name]:.1f} %'
         for name, label in (('success_rate', 'success'),
                             ('reward_model_accuracy', 'reward model'))
-        if name in values]
-    self._progress.note(', '.join(parts))
+        if name in values))
 
-  def text(self, name: str, markdown: str) -> None:
-    """Writes a text to TensorBoard."""
+  def settings(self, run: str, compared: Mapping[str, Any], **texts: str
+              ) -> None:
+    """Writes texts, and a row of TensorBoard's table that compares runs."""
     with self._tensorboard():
-      tf.summary.text(name, markdown, step=0)
-
-  def settings(self, name: str, values: Mapping[str, Any]) -> None:
-    """Writes a run's settings to TensorBoard, whose table compares runs.
-
-    Runs of equal names share a row of it.
-    """
-    with self._tensorboard():
-      hparams.hparams(dict(values), trial_id=name)
+      for name, markdown in texts.items():
+        tf.summary.text(name, markdown, step=0)
+      hparams.hparams(dict(compared), trial_id=run)
 
   def images(self, name: str, images: np.ndarray, steps: int) -> None:
     """Writes pictures, uint8 [N, H, W, 3], to TensorBoard, side by side."""
     with self._tensorboard():
       tf.summary.image(name, images, step=steps, max_outputs=len(images))
-
-  def animation(self, name: str, gif: bytes, size: tuple[int, int],
-                steps: int) -> None:
-    """Writes a GIF of this width and height to TensorBoard."""
-    # The same as tf.summary.image writes, with a GIF instead of a PNG.
-    width, height = map(str, size)
-    metadata = tf.compat.v1.SummaryMetadata(
-        plugin_data=tf.compat.v1.SummaryMetadata.PluginData(
-            plugin_name='images'))
-    with self._tensorboard():
-      tf.summary.write(
-          name, tf.constant([width.encode(), height.encode(), gif]),
-          step=steps, metadata=metadata)
 
   @contextlib.contextmanager
   def _tensorboard(self) -> Iterator[None]:

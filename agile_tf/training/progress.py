@@ -1,7 +1,9 @@
 """Shows how far a run is: a bar in a terminal, or a line a minute in a file."""
 
+from collections.abc import Callable
+import functools
 import sys
-from typing import Any, TextIO
+from typing import Any
 
 from absl import logging
 import tqdm
@@ -11,29 +13,19 @@ _FORMAT = ('{percentage:5.1f} % {n_fmt} of {total_fmt} steps, {rate_fmt}, '
 _LINE_SECONDS = 60.0
 
 
-class _Above:
-  """Stands for stderr: writes log lines above the bar."""
+class _Stream:
+  """A file that passes what is written to a function."""
 
-  def __init__(self, stderr: TextIO):
-    self._stderr = stderr
-
-  def write(self, text: str) -> None:
-    tqdm.tqdm.write(text, file=self._stderr, end='')
+  def __init__(self, write: Callable[[str], None]):
+    self.write = write
 
   def flush(self) -> None:
-    self._stderr.flush()
+    """Does nothing: the function keeps nothing back."""
 
 
-class _Lines:
-  """Stands for a terminal: logs what it is given."""
-
-  def write(self, text: str) -> None:
-    line = text.strip()
-    if line:
-      logging.info('%s', line)
-
-  def flush(self) -> None:
-    """Does nothing: each line is complete."""
+def _log(text: str) -> None:
+  if line := text.strip():
+    logging.info('%s', line)
 
 
 class Progress:
@@ -44,15 +36,17 @@ class Progress:
     self._in_terminal = sys.stderr is not None and sys.stderr.isatty()
     options: dict[str, Any] = dict(dynamic_ncols=True)
     if not self._in_terminal:
-      options = dict(file=_Lines(), mininterval=_LINE_SECONDS, miniters=1,
-                     delay=1e-9)  # No line before the first minute.
+      options = dict(file=_Stream(_log), mininterval=_LINE_SECONDS,
+                     miniters=1, delay=1e-9)  # No line before the first minute.
     self._bar = tqdm.tqdm(
         total=total_steps, initial=steps, unit=' steps', smoothing=0.05,
         bar_format=_FORMAT, unit_scale=True, **options)
     self._handler = logging.get_absl_handler().python_handler
     self._stream = self._handler.stream
     if self._in_terminal:
-      self._handler.setStream(_Above(self._stream))
+      # Log lines then appear above the bar.
+      self._handler.setStream(_Stream(functools.partial(
+          tqdm.tqdm.write, file=self._stream, end='')))
     self._begun = False
 
   def update(self, steps: int) -> None:

@@ -1,4 +1,4 @@
-"""Records episodes of a run, for pictures in TensorBoard."""
+"""Records episodes of a run and draws them for TensorBoard."""
 
 from typing import NamedTuple
 
@@ -6,12 +6,22 @@ import numpy as np
 
 from agile_tf.agent import rollouts
 from gridlu import archives
+from gridlu import rendering
 
 # A longer episode is recorded in parts: an endless one would fill the memory.
 _MOST_STEPS = 300
 
+# Unless a picture is clicked, TensorBoard shows it at most 350 pixels wide in
+# one of its dashboards, and 215 pixels high in the other. A sheet has about
+# this size, because text that is scaled there cannot be read.
+_COLUMNS, _ROWS = 5, 2
+_MOST_SHEETS = 5
+_WIDTH = 56  # About the width of a state on a sheet, in pixels.
+_GOAL_COLOR = (0, 160, 0)  # The frame around a state that is judged a goal.
+_FRAME = 2  # Pixels of a frame, before the state is enlarged.
 
-class Recording(NamedTuple):
+
+class RecordedEpisode(NamedTuple):
   """A finished training episode of n steps, or part of a long one."""
   instruction: str
   observations: np.ndarray  # uint8 [n + 1, ...]
@@ -26,7 +36,7 @@ class Recorder:
     self._waits = not from_start
     self._observations: list[np.ndarray] = []
     self._decisions: list[np.ndarray] = []
-    self._recording: Recording | None = None
+    self._finished: RecordedEpisode | None = None
 
   def add(self, rollout: rollouts.Rollout, decisions: np.ndarray) -> None:
     """Adds the first worker's part of a rollout and of decisions, [T, W]."""
@@ -38,7 +48,7 @@ class Recorder:
           rollout.observations[first:steps + 1, 0][-_MOST_STEPS - 1:].copy())
       self._decisions.append(decisions[:steps, 0][-_MOST_STEPS:].copy())
       if rollout.ended[0] or sum(map(len, self._decisions)) >= _MOST_STEPS:
-        self._recording = Recording(
+        self._finished = RecordedEpisode(
             rollout.instructions[0],
             np.concatenate(self._observations)[-_MOST_STEPS - 1:],
             np.concatenate(self._decisions)[-_MOST_STEPS:])
@@ -46,10 +56,10 @@ class Recorder:
     if rollout.ended[0]:
       self._waits = False
 
-  def take(self) -> Recording | None:
+  def take(self) -> RecordedEpisode | None:
     """Returns the last finished episode; None if there is no new one."""
-    recording, self._recording = self._recording, None
-    return recording
+    episode, self._finished = self._finished, None
+    return episode
 
   def state(self) -> dict[str, np.ndarray]:
     """Returns the state for a checkpoint, which must not depend on the time.
@@ -72,4 +82,36 @@ class Recorder:
       self._observations = [frames]
       self._decisions = [archives.expect(
           state, 'decisions', np.bool_, [len(frames) - 1])]
-    self._recording = None
+    self._finished = None
+
+
+def sheets(episode: RecordedEpisode, images: np.ndarray, judge: str
+          ) -> np.ndarray:
+  """Draws an episode's images, uint8 [n + 1, H, W, 3], in sheets of ten.
+
+  Goal states, as the judge has decided, have green frames. If there are more
+  than five sheets, [N, height, width, 3], states are left out at equal
+  distances.
+  """
+  size = _COLUMNS * _ROWS
+  count, height, width, _ = images.shape
+  framed = np.full(
+      [count, height + 2 * _FRAME, width + 2 * _FRAME, 3], 255, np.uint8)
+  framed[1:][episode.decisions] = _GOAL_COLOR
+  framed[:, _FRAME:-_FRAME, _FRAME:-_FRAME] = images
+  captions = ['start'] + [
+      f'{i} {"goal" if decision else "no goal"}'
+      for i, decision in enumerate(episode.decisions, 1)]
+  shown = np.unique(np.linspace(
+      0, count - 1, min(count, _MOST_SHEETS * size)).round().astype(int))
+  drawn = []
+  for part in np.split(shown, range(size, len(shown), size)):
+    empty = size - len(part)
+    drawn.append(rendering.contact_sheet(
+        np.pad(framed[part], ((0, empty), *3 * [(0, 0)]), constant_values=255),
+        [captions[i] for i in part] + empty * [''], _COLUMNS,
+        scale=max(1, round(_WIDTH / width)),
+        title=f'{episode.instruction}, judged by {judge}'))
+  highest = max(len(sheet) for sheet in drawn)
+  return np.stack([
+      rendering.pad(sheet, highest, sheet.shape[1]) for sheet in drawn])

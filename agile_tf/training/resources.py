@@ -21,7 +21,7 @@ _CHANNELS = 64
 class Need(NamedTuple):
   """The memory that one part of a run needs."""
   what: str
-  size: int  # In bytes.
+  size: int  # Bytes.
   flags: tuple[str, ...]  # The settings that determine it.
 
 
@@ -29,11 +29,7 @@ def needs(config: config_lib.Config, world: worlds.World,
           num_candidates: int, goal_examples: bool) -> list[Need]:
   """Returns the memory that each part of a run needs.
 
-  Args:
-    config: The run's settings.
-    world: The run's world.
-    num_candidates: The pairs that one update of D draws from B.
-    goal_examples: Whether the run needs goal examples.
+  `num_candidates` pairs are drawn from B for one update of D.
   """
   slots = len(world.grammar.slots)
   pair = _FLOAT * slots + math.prod(world.observation_shape)
@@ -41,18 +37,16 @@ def needs(config: config_lib.Config, world: worlds.World,
   features = _CHANNELS * (height // 8 - 2) * (width // 8 - 2)
   # An image in float32, and the output of each module.
   seen = _FLOAT * (math.prod(world.image_shape) + (1 + slots) * features)
-  steps = config.policy_workers * config.rollout_length
-  found = [Need(
-      'rollouts', steps * (seen + pair),
-      ('policy_workers', 'rollout_length'))]
+  num_workers = config.policy_workers
+  found = [Need('rollouts', num_workers * config.rollout_length * (seen + pair),
+                ('policy_workers', 'rollout_length'))]
   if config.reward_prediction:
     found += [
         Need("reward prediction's replay buffer and its copy in a checkpoint",
              2 * config.reward_prediction_replay_size * pair,
              ('reward_prediction_replay_size',)),
         Need("reward prediction's batches",
-             config.policy_workers * seen * (
-                 config.reward_prediction_batch_size),
+             num_workers * config.reward_prediction_batch_size * seen,
              ('policy_workers', 'reward_prediction_batch_size'))]
   if config.trains_discriminator:
     found += [
@@ -63,31 +57,17 @@ def needs(config: config_lib.Config, world: worlds.World,
              ('batch_size', 'anticipated_negative_rate'))]
   if goal_examples and config.dataset:
     if os.path.exists(config.dataset):  # If not, loading it says so.
-      found.append(Need(
-          'the goal examples, the whole file and its arrays',
-          2 * os.path.getsize(config.dataset), ('dataset',)))
+      found.append(Need('the goal examples, the whole file and its arrays',
+                        2 * os.path.getsize(config.dataset), ('dataset',)))
   elif goal_examples and world.compiled is not None:
-    found.append(Need(
-        'the goal examples', config.dataset_size * _GENERATED,
-        ('dataset_size',)))
+    found.append(Need('the goal examples', config.dataset_size * _GENERATED,
+                      ('dataset_size',)))
   return found
 
 
 def check(config: config_lib.Config, world: worlds.World,
           num_candidates: int, goal_examples: bool, available: int) -> None:
-  """Checks that there is enough memory for a run.
-
-  Args:
-    config: The run's settings.
-    world: The run's world.
-    num_candidates: The pairs that one update of D draws from B.
-    goal_examples: Whether the run needs goal examples.
-    available: The available memory, in bytes.
-
-  Raises:
-    ConfigError: if the run needs more. The message names the largest part, in
-      bytes, and the settings that determine it.
-  """
+  """Raises ConfigError if a run needs more than these bytes of memory."""
   parts = needs(config, world, num_candidates, goal_examples)
   total = sum(part.size for part in parts)
   if total <= available:

@@ -1,31 +1,28 @@
-"""Carries out a run: its directory, metrics, pictures and checkpoints.
+"""Carries out a run in one directory, where it resumes.
 
-A run lives in one directory: `config.json`, `metrics.csv`, TensorBoard events
-and `checkpoints/`. It resumes there. Ctrl-C, SIGTERM and SIGHUP (sent when a
-terminal closes) save and end it; an exception in any thread ends it with its
-traceback.
+It has `config.json`, `metrics.csv`, TensorBoard events and `checkpoints/`.
+Ctrl-C, SIGTERM and SIGHUP (sent when a terminal closes) save and end the run;
+an exception in any thread ends it with its traceback.
 """
 
 from collections.abc import Callable
+import contextlib
 import os
-import tempfile
 import time
-from typing import Any
 
 from absl import logging
+import numpy as np
 
 from agile_tf import config as config_lib
 from agile_tf.training import building
 from agile_tf.training import checkpoints
-from agile_tf.training import health
 from agile_tf.training import machine
 from agile_tf.training import metrics
-from agile_tf.training import pictures
 from agile_tf.training import recorder
 from agile_tf.training import run_lock
 from agile_tf.training import signals as signals_lib
-from agile_tf.training import threads
 from agile_tf.training import trainer as trainer_lib
+from gridlu import program
 
 _IMAGE_MINUTES = 5.0  # From one episode in TensorBoard to the next.
 # Minutes in one iteration after which a worker is reported. A run that must
@@ -33,76 +30,36 @@ _IMAGE_MINUTES = 5.0  # From one episode in TensorBoard to the next.
 STALL_MINUTES = 10.0
 
 
-def make_run_dir(config: config_lib.Config) -> None:
-  """Creates the run's directory if it does not exist.
-
-  Raises:
-    ConfigError: if it has no name, or cannot be created or written.
-  """
-  if not config.run_dir:
-    raise config_lib.ConfigError(
-        "--run_dir is empty; name a directory for the run's files, for example "
-        '--run_dir=runs/relations.')
-  try:
-    os.makedirs(config.run_dir, exist_ok=True)
-    with tempfile.TemporaryFile(dir=config.run_dir):
-      pass
-  except OSError as error:
-    raise config_lib.ConfigError(
-        f'--run_dir={config.run_dir} cannot be written: {error}. Choose a '
-        'writable directory.') from error
-
-
 def check_same_run(builder: building.Builder) -> str:
-  """Returns the path of a run's `config.json`, after checking its settings.
-
-  Neither the file nor the directory is changed.
-
-  Raises:
-    ConfigError: if the directory contains a run with other settings, or
-      checkpoints but no settings.
-  """
-  config = builder.config
-  path = os.path.join(config.run_dir, 'config.json')
+  """Returns the path of a run's `config.json`; changes nothing."""
+  run_dir = builder.config.run_dir
+  path = os.path.join(run_dir, 'config.json')
   try:
     there = builder.restored(config_lib.read(path))
   except config_lib.MissingError:
-    if checkpoints.steps(config.run_dir):
+    if checkpoints.steps(run_dir):
       raise config_lib.ConfigError(
-          f'--run_dir={config.run_dir} has checkpoints but no config.json with '
-          'their settings. Put it back, or choose another --run_dir.'
-          ) from None
+          f'--run_dir={run_dir} has checkpoints but no config.json with their '
+          'settings. Put it back, or choose another --run_dir.') from None
     return path
-  differences = config_lib.differences(there, builder.saved())
-  if differences:
+  if differences := config_lib.differences(there, builder.saved()):
     raise config_lib.ConfigError(
-        f'--run_dir={config.run_dir} contains a run with other settings:\n  ' +
+        f'--run_dir={run_dir} contains a run with other settings:\n  ' +
         '\n  '.join(differences) +
         '\nTo resume that run, use its settings. For a new run, choose another '
         '--run_dir.')
   return path
 
 
-def _threads_for(num_workers: int, cores: int) -> int:
-  """Returns the fewest threads that use all cores and divide the workers."""
-  return min(n for n in range(1, num_workers + 1)
-             if not num_workers % n and n >= min(cores, num_workers))
-
-
-class Run:
+class RunFiles:
   """Writes the metrics, pictures and checkpoints of a run when they are due."""
 
   def __init__(self, builder: building.Builder, trainer: trainer_lib.Trainer,
                check_lock: Callable[[], None], table: str = ''):
     """Opens the files and resumes from the newest checkpoint, if there is one.
 
-    Args:
-      builder: The run's settings.
-      trainer: The run's trainer, at step 0.
-      check_lock: A function that raises an error if this process no longer
-        holds the run's directory; see `run_lock.hold`. It is called before each
-        row and each checkpoint.
-      table: The run's hyperparameters beside the paper's, in Markdown.
+    The trainer is at step 0. `check_lock` is what `run_lock.hold` yields, and
+    `table` has the hyperparameters beside the paper's, in Markdown.
     """
     self._config = config = builder.config
     self._check_lock = check_lock
@@ -116,44 +73,35 @@ class Run:
         checked=not trainer.world.has_ground_truth)
     settings = builder.saved()
     settings |= settings.pop(config_lib.RECIPE, {})
-    self._writer.text('hyperparameters', table)
-    self._writer.text('configuration', '\n'.join(
-        f'    --{name}={value}' for name, value in settings.items()))
-    self._writer.settings(config.run_dir, {
-        name: value for name, value in settings.items()
-        if name not in config_lib.of_run()})
-    self._row_steps, self._row_time = steps, time.monotonic()
-    self._start_time = self._row_time
+    self._writer.settings(
+        config.run_dir, {name: value for name, value in settings.items()
+                         if name not in config_lib.of_run()},
+        hyperparameters=table, configuration='\n'.join(
+            f'    --{name}={value}' for name, value in settings.items()))
+    self._start_steps, self._start_time = steps, time.monotonic()
+    self.compiling = True  # Until the first policy steps are made.
+    self._row_steps, self._row_time = steps, self._start_time
     self._saved = steps, self._schedule.iterations
-    self._save_time = self._row_time
-    self._image_due = self._row_time
+    self._save_time = self._image_due = self._start_time
     self._warned: set[str] = set()
-    # The step before any program is compiled; None once all are.
-    self._compiling_at: int | None = steps
-    self._in_head_start = self._schedule.iterations_after_head_start < 0
-
-  @property
-  def compiling(self) -> bool:
-    """Whether programs of the first steps are still being compiled."""
-    return self._compiling_at is not None
 
   def tick(self) -> None:
     """Writes what is due. Only the main thread calls this."""
-    config, steps = self._config, self._schedule.steps
+    steps = self._schedule.steps
     self._writer.progress(steps)
-    if self._compiling_at is not None and steps > self._compiling_at:
-      self._compiling_at = None
-      head_start = ('The head start and the first steps'
-                    if self._in_head_start else 'The first steps')
-      logging.info('%s took %.0f s, compilation included.', head_start,
-                   time.monotonic() - self._start_time)
+    if self.compiling and steps > self._start_steps:
+      self.compiling = False
+      logging.info(
+          'The first steps took %.0f s, compilation and head start included.',
+          time.monotonic() - self._start_time)
     self._write_row_if_due()
     if time.monotonic() >= self._image_due:
-      episode = self._trainer.take_episode()
+      episode = self._trainer.recorder.take()
       if episode is not None:
         self._show(episode, max(steps, 1))
         self._image_due = time.monotonic() + 60 * _IMAGE_MINUTES
-    if time.monotonic() - self._save_time > 60 * config.checkpoint_minutes:
+    if (time.monotonic() - self._save_time >
+        60 * self._config.checkpoint_minutes):
       self.save()
 
   def _write_row_if_due(self) -> None:
@@ -168,31 +116,25 @@ class Run:
         (steps - self._row_steps) / (now - self._row_time))
     self._writer.row(values)
     self._row_steps, self._row_time = steps, now
-    self._warn(values)
-
-  def _warn(self, values: dict[str, Any]) -> None:
-    """Logs new warnings: those that the previous row did not give."""
-    warnings = health.warnings(values, self._trainer.world.num_actions)
+    warnings = metrics.warnings(values, self._trainer.world.num_actions)
     for kind, text in warnings.items():
-      if kind not in self._warned:
-        logging.warning('At step %d: %s', values['steps'], text)
+      if kind not in self._warned:  # By the previous row.
+        logging.warning('At step %d: %s', steps, text)
     self._warned = set(warnings)
 
-  def _show(self, episode: recorder.Recording, steps: int) -> None:
-    """Writes an episode to TensorBoard as pictures and as an animation."""
+  def _show(self, episode: recorder.RecordedEpisode, steps: int) -> None:
+    """Writes an episode to TensorBoard."""
     images = self._trainer.world.pixels(episode.observations)
     judge = ('the ground truth' if self._trainer.discriminator is None else
              'the reward model')
     self._writer.images('episode/contact_sheet',
-                        pictures.sheets(episode, images, judge), steps)
-    gif, size = pictures.animation(episode, images)
-    self._writer.animation('episode/in_motion', gif, size, steps)
+                        recorder.sheets(episode, images, judge), steps)
 
   def save(self) -> None:
     """Saves a checkpoint, unless a worker has failed.
 
     Raises:
-      TrainingError: if a number in it is not finite. Then nothing is saved.
+      UserError: if a number in it is not finite. Then nothing is saved.
       StalledError: if a worker does not finish its iteration in time.
     """
     with self._schedule.paused(60 * STALL_MINUTES):
@@ -201,8 +143,12 @@ class Run:
       # First, because a resumed run writes no row for earlier steps.
       self._write_row_if_due()
       checkpoint = self._trainer.checkpoint()
-    trainer_lib.require_finite(checkpoint)
     step = checkpoint.values['steps']
+    for name, value in checkpoint.arrays.items():
+      if value.dtype.kind == 'f' and not np.isfinite(value).all():
+        raise program.UserError(
+            f'At step {step} {name} is not finite. This state was not saved; '
+            'the last checkpoint is from before.')
     self._check_lock()
     # In the discriminator's head start its iterations alone make the progress.
     progress = step, checkpoint.values['iterations']
@@ -213,58 +159,49 @@ class Run:
     self._saved, self._save_time = progress, time.monotonic()
 
   def close(self) -> None:
-    """Closes the files."""
     self._writer.close()
 
 
 def build(builder: building.Builder, check_lock: Callable[[], None],
-          table: str = '') -> tuple[trainer_lib.Trainer, Run]:
-  """Returns a run, at its start or at its newest checkpoint.
-
-  Args:
-    builder: The run's settings.
-    check_lock: See `Run`.
-    table: See `Run`.
-
-  Raises:
-    program.UserError: if the run cannot be set up.
-  """
+          table: str = '') -> tuple[trainer_lib.Trainer, RunFiles]:
+  """Returns a run, at its start or at its newest checkpoint; see `RunFiles`."""
   config = builder.config
   config_path = check_same_run(builder)
   here = machine.prepare(config)
   frozen = initial = None
   # A checkpoint of the run itself contains these networks already.
   if not checkpoints.steps(config.run_dir):
-    if config.reward == 'frozen':
-      frozen = _load_result('reward_model', config.reward_model)
-    if config.initial_policy:
-      initial = _load_result('initial_policy', config.initial_policy)
+    frozen = _load_result('reward_model', config.reward_model)
+    initial = _load_result('initial_policy', config.initial_policy)
   started = time.monotonic()
   trainer = trainer_lib.Trainer(builder, frozen, initial, here.devices)
-  run = Run(builder, trainer, check_lock, table)
+  run_files = RunFiles(builder, trainer, check_lock, table)
   # Last: a failed start leaves no run.
   config_lib.save(builder.saved(), config_path)
+  workers, num_threads = config.policy_workers, config.policy_threads
   logging.info(
       'Built in %.0f s: %d policy workers in %d threads%s on %s.',
-      time.monotonic() - started, config.policy_workers, config.policy_threads,
+      time.monotonic() - started, workers, num_threads,
       ' and a discriminator' if config.trains_discriminator else '',
       here.description)
-  if (devices := len(here.devices)) > config.policy_threads:
+  if len(here.devices) > num_threads:
     logging.warning(
         '%d devices, but --policy_threads=%d: the last ones have nothing to '
-        'do.', devices, config.policy_threads)
-  if config.policy_threads > here.parallel:
+        'do.', len(here.devices), num_threads)
+  if num_threads > here.parallel:
+    enough = min(n for n in range(here.parallel, workers + 1)
+                 if not workers % n)
     logging.info(
         '--policy_threads=%d is more than the %d threads that this machine can '
         'run at the same time. --policy_threads=%d trains the same %d workers '
-        'and may be faster.', config.policy_threads, here.parallel,
-        _threads_for(config.policy_workers, here.parallel),
-        config.policy_workers)
-  return trainer, run
+        'and may be faster.', num_threads, here.parallel, enough, workers)
+  return trainer, run_files
 
 
-def _load_result(flag: str, run_dir: str) -> checkpoints.Checkpoint:
+def _load_result(flag: str, run_dir: str) -> checkpoints.Checkpoint | None:
   """Returns another run's newest checkpoint; warns if it is not its last."""
+  if not run_dir:
+    return None
   checkpoint = checkpoints.load(run_dir)
   step = checkpoint.values['steps']
   total = checkpoint.values.get('config', {}).get('steps', step)
@@ -276,62 +213,37 @@ def _load_result(flag: str, run_dir: str) -> checkpoints.Checkpoint:
 
 
 def train(builder: building.Builder, table: str = '') -> None:
-  """Carries out a run, from its start or from its newest checkpoint.
-
-  Args:
-    builder: The run's settings.
-    table: See `Run`.
-
-  Raises:
-    program.UserError: if the run cannot be set up, its files can no longer be
-      written, or a number in it is not finite.
-  """
-  config = builder.config
-  is_new = not os.path.exists(config.run_dir)
-  make_run_dir(config)
-  with run_lock.hold(config.run_dir) as check_lock:
-    signals = signals_lib.Signals()
+  """Carries out a run, from its start or from its newest checkpoint."""
+  with (run_lock.hold(builder.config.run_dir) as check_lock,
+        signals_lib.Signals() as signals):
     try:
-      _train(builder, check_lock, signals, table)
+      trainer, run_files = build(builder, check_lock, table)
+      with contextlib.closing(run_files):
+        signals.stop_instead(trainer.schedule)
+        _drive(trainer, run_files, signals)
     except KeyboardInterrupt:
       logging.info('Stopped before the run began; there is nothing to save.')
-    finally:
-      signals.restore()
-      if is_new:
-        run_lock.remove_if_unused(config.run_dir)
-
-
-def _train(builder: building.Builder, check_lock: Callable[[], None],
-           signals: signals_lib.Signals, table: str) -> None:
-  """Builds the run and drives it to its end, or to a signal.
-
-  Raises:
-    KeyboardInterrupt: at a signal before the run is built.
-  """
-  trainer, run = build(builder, check_lock, table)
-  try:
-    signals.schedule = trainer.schedule
-    if signals.stopped:  # Python has swallowed the exception.
-      raise KeyboardInterrupt
-    signals.compiling = True
-    if not trainer.schedule.finished:
-      logging.info('Compiling; the first steps take a while.')
-      ahead = -trainer.schedule.iterations_after_head_start
-      if ahead > 0:
-        logging.info(
-            'Before the first policy step, the discriminator has a head '
-            'start of %d iterations.', ahead)
-
-    def tick() -> None:
-      signals.compiling = run.compiling
-      run.tick()
-
-    threads.drive(trainer, tick, STALL_MINUTES)
-    run.tick()
-    run.save()
-  finally:
-    run.close()
+      return
   logging.info(
       'Stopped at step %d of %d; everything is saved in %s.',
-      trainer.schedule.steps, builder.config.steps,
-      builder.config.run_dir)
+      trainer.schedule.steps, builder.config.steps, builder.config.run_dir)
+
+
+def _drive(trainer: trainer_lib.Trainer, run_files: RunFiles,
+           signals: signals_lib.Signals) -> None:
+  """Trains until the run's end or a signal, and saves."""
+  if not trainer.schedule.finished:
+    logging.info('Compiling; the first steps take a while.')
+  if (ahead := -trainer.schedule.iterations_after_head_start) > 0:
+    logging.info(
+        'Before the first policy step, the discriminator has a head start of '
+        '%d iterations.', ahead)
+
+  def tick() -> None:
+    signals.compiling = run_files.compiling
+    run_files.tick()
+
+  signals.compiling = True
+  trainer.drive(tick, STALL_MINUTES)
+  run_files.tick()
+  run_files.save()

@@ -1,7 +1,7 @@
 """One process for each run: the lock on a run's directory.
 
-The operating system releases the lock when its process ends, however it ends.
-A lock file that is left behind therefore does not block a new process.
+The operating system releases it when its process ends, however it ends. So a
+lock file that is left behind blocks nobody.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,41 +13,36 @@ import time
 
 from absl import logging
 
+from agile_tf import config as config_lib
 from gridlu import program
 
 _NAME = 'owner.txt'
 
 
-def remove_if_unused(run_dir: str) -> None:
-  """Removes a run's directory, which is locked, if it has only the lock."""
-  with contextlib.suppress(OSError):  # It was removed or moved.
-    if os.listdir(run_dir) == [_NAME]:
-      os.remove(os.path.join(run_dir, _NAME))
-      os.rmdir(run_dir)
-
-
 @contextlib.contextmanager
 def hold(run_dir: str) -> Iterator[Callable[[], None]]:
-  """Locks a run's directory, so that no other process writes there.
+  """Makes and locks a run's directory, so that no other process writes there.
 
-  Args:
-    run_dir: An existing directory.
+  A new directory is removed again if nothing else has been written to it.
 
   Yields:
     A function that raises UserError if the directory or its lock file was
     removed, moved or replaced.
-
-  Raises:
-    UserError: if another process holds the lock; the message says which.
   """
+  if not run_dir:
+    raise config_lib.ConfigError(
+        "--run_dir is empty; name a directory for the run's files, for example "
+        '--run_dir=runs/relations.')
   path = os.path.join(run_dir, _NAME)
-  # Opened without truncating it: the lock may be another process's.
+  is_new = not os.path.exists(run_dir)
   try:
+    os.makedirs(run_dir, exist_ok=True)
+    # Opened without truncating it: the lock may be another process's.
     opened = open(path, 'a+', encoding='utf-8', errors='replace')
   except OSError as error:
-    raise program.UserError(
-        f'--run_dir={run_dir} cannot be locked: {error}. Make {_NAME} in it '
-        'writable, or choose another --run_dir.') from error
+    raise config_lib.ConfigError(
+        f'--run_dir={run_dir} cannot be written: {error}. Make it writable, or '
+        'choose another directory.') from error
   with opened as file:
     try:
       fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -83,4 +78,10 @@ def hold(run_dir: str) -> Iterator[Callable[[], None]]:
             'moved, move it back; the same command then resumes the run.')
 
     check()
-    yield check
+    try:
+      yield check
+    finally:
+      with contextlib.suppress(OSError):  # It was removed or moved.
+        if is_new and os.listdir(run_dir) == [_NAME]:
+          os.remove(path)
+          os.rmdir(run_dir)

@@ -1,8 +1,8 @@
 """Ctrl-C, SIGTERM and SIGHUP: the first stops a run, a second ends it at once.
 
-Python calls a signal's handler only when the main thread returns from
-TensorFlow, which compiles for minutes and may hang. The number of the signal
-arrives in a socket at once, where another thread reads it and answers.
+Python calls a handler only when the main thread returns from TensorFlow, which
+compiles for minutes and may hang. The signal's number arrives in a socket at
+once, where another thread reads it and answers.
 """
 
 import os
@@ -14,7 +14,7 @@ from typing import Any
 
 from absl import logging
 
-from agile_tf.training import schedule as schedule_lib
+from agile_tf.training import threads
 
 # Wrappers such as timeout(1) send a signal to the process and to its group, so
 # that it arrives twice. Within this time, it counts as the same signal.
@@ -22,19 +22,14 @@ _SAME_SIGNAL_SECONDS = 1.0
 
 
 class Signals:
-  """Handles the signals from its creation until `restore`.
-
-  Attributes:
-    schedule: What a signal stops. While it is None, a signal raises
-      KeyboardInterrupt in the main thread.
-    compiling: Whether the run compiles its programs, which it must end first.
-    stopped: Whether a signal has arrived.
-  """
+  """Handles the signals in a `with` block: they raise KeyboardInterrupt."""
 
   def __init__(self):
-    self.schedule: schedule_lib.Schedule | None = None
-    self.compiling = False
-    self.stopped = False
+    self.compiling = False  # The run must end its compilation first.
+    self._schedule: threads.Schedule | None = None
+    self._stopped = False
+
+  def __enter__(self) -> 'Signals':
     numbers = [signal.SIGINT, signal.SIGTERM]
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup ignores it.
       numbers.append(signal.SIGHUP)
@@ -46,6 +41,21 @@ class Signals:
     threading.Thread(
         target=self._listen, args=(reader,), name='signals', daemon=True
         ).start()
+    return self
+
+  def __exit__(self, *_: object) -> None:
+    if self._stopped:  # The signal's second copy must not disturb the exit.
+      return
+    for number, handler in self._handlers.items():
+      signal.signal(number, handler)
+    signal.set_wakeup_fd(self._wakeup)
+    self._writer.close()  # Ends the thread.
+
+  def stop_instead(self, schedule: threads.Schedule) -> None:
+    """Lets signals stop a schedule instead, from now on."""
+    self._schedule = schedule
+    if self._stopped:  # Python has swallowed the exception.
+      raise KeyboardInterrupt
 
   def _listen(self, reader: socket.socket) -> None:
     """Logs the first signal and ends the process at the second."""
@@ -57,34 +67,25 @@ class Signals:
         now = time.monotonic()
         if first is None:
           first = now
-          self._answer(number[0])
+          self._answer(signal.Signals(number[0]).name)
         elif now - first > _SAME_SIGNAL_SECONDS:
           os._exit(128 + number[0])
 
-  def _answer(self, number: int) -> None:
-    schedule, what = self.schedule, 'stopping before the run begins'
-    if schedule is not None:
-      schedule.stop()
+  def _answer(self, name: str) -> None:
+    what = 'stopping before the run begins'
+    if self._schedule is not None:
+      self._schedule.stop()
       what = 'saving and stopping'
       if self.compiling:
         what += ' when the programs are compiled, which may take minutes'
     logging.info('%s: %s. A second one ends the process at once, without '
-                 'saving.', signal.Signals(number).name, what)
+                 'saving.', name, what)
 
   def _stop(self, *_: Any) -> None:
     """Stops the run, from the main thread."""
-    if self.stopped:
+    if self._stopped:
       return
-    self.stopped = True
-    if self.schedule is None:
+    self._stopped = True
+    if self._schedule is None:
       raise KeyboardInterrupt
-    self.schedule.stop()
-
-  def restore(self) -> None:
-    """Restores the previous handlers."""
-    if self.stopped:  # The signal's second copy must not disturb the exit.
-      return
-    for number, handler in self._handlers.items():
-      signal.signal(number, handler)
-    signal.set_wakeup_fd(self._wakeup)
-    self._writer.close()  # Ends the thread.
+    self._schedule.stop()

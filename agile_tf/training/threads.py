@@ -1,77 +1,234 @@
-"""Iterates a run's workers: in turn in one thread, or in a thread each."""
+"""Which worker of a run iterates when, in one thread or in several.
 
-from collections.abc import Callable, Sequence
+The schedule is the clock that all threads share. It counts policy steps and the
+iterations of the discriminator's worker, keeps their ratio, and ends the run
+after its last step. It can pause all workers between two iterations, so that a
+checkpoint is consistent.
+"""
+
+import collections
+from collections.abc import Callable, Iterator, Sequence
 import contextlib
-import functools
+import math
+import sys
 import threading
-from typing import TYPE_CHECKING
+import time
+import traceback
+from typing import NamedTuple
 
-from agile_tf.training import health
-from agile_tf.training import schedule as schedule_lib
+from absl import logging
 
-if TYPE_CHECKING:
-  from agile_tf.training import trainer as trainer_lib
+from gridlu import program
+
+_DISCRIMINATOR = 'discriminator'
 
 
-def drive(trainer: 'trainer_lib.Trainer', tick: Callable[[], None],
-          stall_minutes: float = 10.0) -> None:
-  """Iterates all workers until the run is over, in the run's threads.
+class StalledError(program.UserError):
+  """A worker that does not finish its iteration in time."""
+
+
+class Turn(NamedTuple):
+  """An iteration in progress."""
+  worker: str
+  thread: int
+  start: float  # By the monotonic clock.
+
+  def describe(self) -> str:
+    """Returns how long it has taken, with its thread's stack trace."""
+    return (
+        f'{self.worker} has been in one iteration for '
+        f'{time.monotonic() - self.start:.0f} seconds. It is here:\n' +
+        ''.join(traceback.format_stack(
+            sys._current_frames().get(self.thread))))
+
+
+class Schedule:
+  """Counts and paces the iterations of workers: 'policy', 'discriminator'."""
+
+  def __init__(self, total_steps: int, ratio: int, head_start: int = 0):
+    """Begins at step 0 of a run that ends at `total_steps`.
+
+    `ratio` is the policy steps for each iteration of the discriminator's
+    worker, after the `head_start` iterations before the first policy step. 0
+    sets no ratio.
+    """
+    self.steps = 0  # Policy steps made.
+    self.iterations = 0  # Of the discriminator's worker.
+    self.error: BaseException | None = None  # The first one of any thread.
+    self._total_steps = total_steps
+    self._ratio = ratio
+    self._head_start = head_start
+    self._changed = threading.Condition()
+    self._turns: dict[int, Turn] = {}  # By thread.
+    self._paused = False
+    self._stopped = False
+
+  @property
+  def iterations_after_head_start(self) -> int:
+    """Iterations of the discriminator's worker; negative in its head start."""
+    return self.iterations - self._head_start
+
+  def may(self, kind: str) -> bool:
+    """Returns whether the ratio lets a worker of this kind iterate."""
+    iterations = self.iterations_after_head_start
+    if iterations < 0:
+      return kind == _DISCRIMINATOR
+    if not self._ratio:
+      return True
+    if kind == _DISCRIMINATOR:
+      return iterations * self._ratio <= self.steps
+    return self.steps < (iterations + 1) * self._ratio
+
+  @property
+  def finished(self) -> bool:
+    """Whether the run is over or has been stopped."""
+    return self._stopped or self.steps >= self._total_steps
+
+  @property
+  def turns(self) -> list[Turn]:
+    """The iterations in progress."""
+    with self._changed:
+      return list(self._turns.values())
+
+  def stop(self) -> None:
+    """Ends the run: threads finish their iterations and begin no others."""
+    with self._changed:
+      self._stopped = True
+      self._changed.notify_all()
+
+  def wait(self, seconds: float) -> None:
+    """Waits until the run is over, but no longer than this."""
+    with self._changed:
+      self._changed.wait_for(lambda: self.finished, seconds)
+
+  def begin(self, kind: str) -> bool:
+    """Waits until this thread's worker may; False if the run is over."""
+    thread = threading.current_thread()
+    in_main = thread is threading.main_thread()
+    with self._changed:
+      self._changed.wait_for(
+          lambda: self.finished or not self._paused and self.may(kind))
+      if self.finished:
+        return False
+      self._turns[threading.get_ident()] = Turn(
+          kind if in_main else thread.name, threading.get_ident(),
+          time.monotonic())
+      return True
+
+  def end(self, kind: str, steps: int = 0) -> None:
+    """Records the end of this thread's iteration, of so many policy steps."""
+    with self._changed:
+      del self._turns[threading.get_ident()]
+      if kind == _DISCRIMINATOR:
+        self.iterations += 1
+      else:
+        self.steps += steps
+      self._changed.notify_all()
+
+  def abandon(self, error: BaseException) -> None:
+    """Ends this thread's iteration, which has failed, and the run."""
+    with self._changed:
+      self.error = self.error or error
+      del self._turns[threading.get_ident()]
+      self._stopped = True
+      self._changed.notify_all()
+
+  @contextlib.contextmanager
+  def paused(self, seconds: float = math.inf) -> Iterator[None]:
+    """Pauses all workers between two iterations.
+
+    Raises:
+      StalledError: if an iteration in progress takes longer than this.
+    """
+    with self._changed:
+      self._paused = True
+    try:
+      with self._changed:
+        if not self._changed.wait_for(
+            lambda: not self._turns, min(seconds, threading.TIMEOUT_MAX)):
+          raise StalledError(
+              f'{len(self._turns)} of the workers did not end their iterations '
+              f'in {seconds:.0f} seconds.')
+      yield
+    finally:
+      with self._changed:
+        self._paused = False
+        self._changed.notify_all()
+
+
+def drive(schedule: Schedule, policy: Sequence[Callable[[], int]],
+          discriminator: Callable[[], None] | None, tick: Callable[[], None],
+          num_devices: int = 1, stall_minutes: float = 10.0) -> None:
+  """Iterates a run's workers until the run is over.
 
   Args:
-    trainer: The run.
-    tick: A function that this thread calls repeatedly.
-    stall_minutes: The minutes in one iteration after which a worker is
-      reported, and that the end of the run waits for a worker.
+    schedule: The run's clock.
+    policy: Iterate the policy's workers, each in a thread of its own if there
+      are several; they return the policy steps made.
+    discriminator: Iterates the discriminator's worker, if there is one.
+    tick: Is called repeatedly in this thread.
+    num_devices: How many devices the policy threads are dealt over.
+    stall_minutes: After these in one iteration a worker is reported. The end
+      of the run waits as long for a worker, and then raises StalledError.
 
   Raises:
-    Exception: the first exception of any thread. For SystemExit, which would
-      end the program as if it had succeeded, RuntimeError is raised.
+    Exception: the first exception of any thread.
   """
-  run = in_lockstep if len(trainer.policy_workers) == 1 else in_threads
-  with health.Watchdog(60 * stall_minutes) as watchdog:
-    try:
-      run(trainer, tick, watchdog)
-    except SystemExit as error:
-      raise RuntimeError(
-          f'Something in an iteration called exit({error.code!r}).') from error
+  over = threading.Event()
+  # A thread of its own also notices when the main thread hangs.
+  watchdog = threading.Thread(
+      target=_watch, args=(schedule, 60 * stall_minutes, over),
+      name='watchdog', daemon=True)
+  watchdog.start()
+  try:
+    if len(policy) == 1:
+      _in_lockstep(schedule, policy[0], discriminator, tick)
+    else:
+      _in_threads(_threads(schedule, policy, discriminator, num_devices),
+                  schedule, tick, 60 * stall_minutes)
+  except SystemExit as error:  # The program would seem to have succeeded.
+    raise RuntimeError(
+        f'Something in an iteration called exit({error.code!r}).') from error
+  finally:
+    over.set()
+    watchdog.join()
 
 
-def in_lockstep(trainer: 'trainer_lib.Trainer', tick: Callable[[], None],
-                watchdog: health.Watchdog) -> None:
-  """Iterates all workers in turn, in this thread, until the run is over."""
-  schedule = trainer.schedule
+def _watch(schedule: Schedule, limit: float, over: threading.Event) -> None:
+  """Warns of an iteration each time that so many seconds have passed in it."""
+  warned: collections.Counter[Turn] = collections.Counter()
+  while not over.wait(min(1.0, limit / 4)):
+    for turn in schedule.turns:
+      if time.monotonic() - turn.start > limit * (1 + warned[turn]):
+        warned[turn] += 1
+        logging.warning('%s', turn.describe())
+
+
+def _in_lockstep(schedule: Schedule, policy: Callable[[], int],
+                 discriminator: Callable[[], None] | None,
+                 tick: Callable[[], None]) -> None:
+  """Iterates both workers in turn, in this thread, until the run is over."""
   while not schedule.finished:
     # The next worker depends only on the counts, so that a resumed run
     # continues in the same order.
-    if (trainer.discriminator_worker is not None and
-        schedule.may('discriminator')):
-      if schedule.begin('discriminator'):
-        with watchdog.iteration('discriminator'):
-          trainer.iterate_discriminator()
-        schedule.end('discriminator')
+    if discriminator is not None and schedule.may(_DISCRIMINATOR):
+      if schedule.begin(_DISCRIMINATOR):
+        discriminator()
+        schedule.end(_DISCRIMINATOR)
     elif schedule.begin('policy'):
-      with watchdog.iteration('policy'):
-        steps = trainer.iterate_policy(0)
-      schedule.end('policy', steps)
+      schedule.end('policy', policy())
     tick()
 
 
-def in_threads(trainer: 'trainer_lib.Trainer', tick: Callable[[], None],
-               watchdog: health.Watchdog) -> None:
-  """Iterates each worker in a thread of its own until the run is over.
-
-  Raises:
-    StalledError: if a worker hangs when the run must save or end.
-    Exception: the first exception of any thread.
-  """
-  schedule = trainer.schedule
-
+def _threads(schedule: Schedule, policy: Sequence[Callable[[], int]],
+             discriminator: Callable[[], None] | None, num_devices: int
+            ) -> list[threading.Thread]:
+  """Returns a thread for each worker, to be started."""
   def work(kind: str, iterate: Callable[[], int | None],
            alone: contextlib.AbstractContextManager) -> None:
-    name = threading.current_thread().name
     while schedule.begin(kind):
       try:
-        with alone, watchdog.iteration(name):
+        with alone:
           steps = iterate() or 0
         if steps:
           alone = contextlib.nullcontext()
@@ -83,50 +240,46 @@ def in_threads(trainer: 'trainer_lib.Trainer', tick: Callable[[], None],
   # The first steps on a device compile the programs for all of its threads,
   # which take turns until then. If they waited for that inside TensorFlow, it
   # would warn of retracing.
-  compiling = [threading.Lock() for _ in trainer.devices]
-  jobs: list[tuple[str, str, Callable[[], int | None],
-                   contextlib.AbstractContextManager]] = [
-      (f'policy-{i}', 'policy',
-       functools.partial(trainer.iterate_policy, i),
-       compiling[i % len(compiling)])
-      for i in range(len(trainer.policy_workers))]
-  if trainer.discriminator_worker is not None:
-    jobs.append(
-        ('discriminator', 'discriminator', trainer.iterate_discriminator,
-         contextlib.nullcontext()))
+  compiling = [threading.Lock() for _ in range(num_devices)]
+  jobs: list[tuple] = [
+      (f'policy-{i}', 'policy', iterate, compiling[i % num_devices])
+      for i, iterate in enumerate(policy)]
+  if discriminator is not None:
+    jobs.append((_DISCRIMINATOR, _DISCRIMINATOR, discriminator,
+                 contextlib.nullcontext()))
   # Daemons, so that one that hangs does not keep the process alive.
-  threads = [
-      threading.Thread(target=work, name=name, args=job, daemon=True)
-      for name, *job in jobs]
+  return [threading.Thread(target=work, name=name, args=job, daemon=True)
+          for name, *job in jobs]
+
+
+def _in_threads(threads: Sequence[threading.Thread], schedule: Schedule,
+                tick: Callable[[], None], limit: float) -> None:
+  """Starts the threads and waits until the run is over."""
   for thread in threads:
     thread.start()
   try:
     while not schedule.finished:
       tick()
       schedule.wait(0.2)
-    _end(schedule, threads, watchdog.limit)
-  except schedule_lib.StalledError as error:
+    _end(schedule, threads, limit)
+  except StalledError as error:
     schedule.stop()
-    raise schedule_lib.StalledError(
-        f'{error}\n{watchdog.stacks()}\nThe run has ended. It was not saved, '
-        'because an iteration was not complete. The same command resumes it '
-        'from its last checkpoint. If iterations of this length are normal, '
-        'make --stall_minutes larger.') from error
+    stacks = '\n'.join(turn.describe() for turn in schedule.turns)
+    raise StalledError(
+        f'{error}\n{stacks}\nThe run has ended. It was not saved, because an '
+        'iteration was not complete. The same command resumes it from its last '
+        'checkpoint.') from error
   except BaseException:
-    with contextlib.suppress(schedule_lib.StalledError):
-      _end(schedule, threads, watchdog.limit)
+    with contextlib.suppress(StalledError):
+      _end(schedule, threads, limit)
     raise
   if schedule.error is not None:
     raise schedule.error
 
 
-def _end(schedule: schedule_lib.Schedule, threads: Sequence[threading.Thread],
+def _end(schedule: Schedule, threads: Sequence[threading.Thread],
          seconds: float) -> None:
-  """Stops all threads and waits for them.
-
-  Raises:
-    StalledError: if a last iteration takes longer than this.
-  """
+  """Stops all threads; StalledError if a last iteration takes longer."""
   schedule.stop()
   with schedule.paused(seconds):
     for thread in threads:

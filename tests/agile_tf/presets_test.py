@@ -5,6 +5,7 @@ import filecmp
 from absl.testing import absltest
 
 from agile_tf import presets
+from gridlu import program
 
 
 class PresetsTest(absltest.TestCase):
@@ -28,14 +29,14 @@ class PresetsTest(absltest.TestCase):
   def test_unknown_names_are_refused(self):
     for arguments in (['--preset=relation'], ['--preset'], ['--preset=']):
       with self.assertRaisesRegex(
-          presets.PresetError, '--preset=.*: expected one of .*, quickstart, '):
+          program.UserError, '--preset=.*: expected one of .*, quickstart, '):
         presets.expand(arguments)
 
   def test_a_flagfile_that_is_elsewhere_is_found_by_name(self):
     line = ['--flagfile=launch/relations.flags', '--flagfile=own.flags']
     self.assertEqual(presets.expand(line), line)
     with self.assertRaisesRegex(
-        presets.PresetError, 'no elsewhere/relations.flags here. --preset=rel'):
+        program.UserError, 'no elsewhere/relations.flags here. --preset=rel'):
       presets.expand(['--flagfile=elsewhere/relations.flags'])
 
 

@@ -43,6 +43,15 @@ def _read(arguments):
     return None if str(error) else error
 
 
+def _of_run(config):
+  builder = building.Builder(config)
+  return builder.num_candidates(), builder.needs_goal_examples()
+
+
+def _check(config, world):
+  resources.check(config, world, *_of_run(config), _MEMORY)
+
+
 class FlagsTest(parameterized.TestCase):
 
   @hypothesis.settings(_settings, deadline=60_000)
@@ -72,12 +81,13 @@ class FlagsTest(parameterized.TestCase):
         self.assertLessEqual(value, limits['high'])
     try:
       world = building.make_world(config)
-      resources.check(config, world, _MEMORY)
+      _check(config, world)
     except (config_lib.ConfigError, worlds.WorldError) as error:
       self.assertNotEmpty(str(error))
       return
     self.assertLessEqual(
-        sum(need.size for need in resources.needs(config, world)), _MEMORY)
+        sum(need.size for need in resources.needs(
+            config, world, *_of_run(config))), _MEMORY)
 
   @parameterized.parameters(*[field.name for field in _FIELDS])
   def test_every_flag_with_every_extreme(self, name):
@@ -85,7 +95,7 @@ class FlagsTest(parameterized.TestCase):
       config = _read([f'--{name}={text}'])
       if config is not None:
         with contextlib.suppress(config_lib.ConfigError, worlds.WorldError):
-          resources.check(config, building.make_world(config), _MEMORY)
+          _check(config, building.make_world(config))
 
   @_settings
   @hypothesis.given(st.sampled_from(_FIELDS), st.integers(0, 30),

@@ -1,6 +1,5 @@
 """A run that is small enough for a test."""
 
-import csv
 import dataclasses
 import os
 import tempfile
@@ -15,6 +14,7 @@ from agile_tf.recipe import builder as builder_lib
 from agile_tf.recipe import settings
 from agile_tf.training import building
 from agile_tf.training import run as run_lib
+from gridlu import files
 
 # Functions whose results runs share, see conftest.py.
 SHARED: list[Any] = []
@@ -87,8 +87,7 @@ def save_for(test_class: type[absltest.TestCase], **changes) -> str:
 
 def rows(run_dir: str) -> list[dict[str, str]]:
   """Returns the rows of a run's metrics.csv."""
-  with open(os.path.join(run_dir, 'metrics.csv'), encoding='utf-8') as file:
-    return list(csv.DictReader(file))
+  return files.read_rows(os.path.join(run_dir, 'metrics.csv'))
 
 
 def train_for(test_class: type[absltest.TestCase], **changes) -> str:

@@ -11,11 +11,10 @@ Algorithms for Convolutional Neural Networks", 2016) it takes 49:
 
 B^T x B evaluates the image at 7 x 7 points, G w G^T the kernel, and A^T
 interpolates. In the space-major layout the 49 products of all channels are a
-batch of 49 matrix products, and so are those of the gradient, whose transforms
-are the same matrices transposed. Kernels are evaluated once for all that use
-them. Images of another size, and small batches, are convolved as usual. So are
-VALID convolutions: in the stem, black pixels must give exactly zero, because
-with a rounding error the ReLU would pass a gradient there.
+batch of 49 matrix products, and so are those of the gradient. Images of another
+size, and small batches, are convolved as usual. So are VALID convolutions: in
+the stem, black pixels must give exactly zero, because with a rounding error the
+ReLU would pass a gradient there.
 
 Reusing results. The gradient of a rollout needs what the network computed when
 it acted, from the same parameters; the gradient of the discriminator needs what
@@ -23,8 +22,7 @@ it computed when it rated the same states. So a `Convolver` keeps its results,
 and another can take them from there. Results and gradients are the same.
 """
 
-from collections.abc import Iterable, Sequence
-import fractions
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,30 +38,19 @@ _MIN_ROWS = 5
 def _toom_cook() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
   """Returns A^T [5, 7], G [7, 3] and B^T [7, 7], float64.
 
-  Evaluation is at 0, 1, -1, 2, -2, 1/2 and infinity. B^T is the inverse of the
+  Evaluation is at the points and at infinity. B^T is the inverse of the
   transposed Vandermonde matrix; scaling its rows moves numbers to G.
   """
-  points = [fractions.Fraction(p) for p in ('0', '1', '-1', '2', '-2', '1/2')]
+  points = np.array([0, 1, -1, 2, -2, 0.5])
 
-  def powers(count: int) -> list[list[fractions.Fraction]]:
-    infinity = [fractions.Fraction(int(j == count - 1)) for j in range(count)]
-    return [[p**j for j in range(count)] for p in points] + [infinity]
+  def powers(count: int) -> np.ndarray:
+    return np.concatenate(
+        [points[:, None]**np.arange(count), np.eye(count)[-1:]])
 
-  rows = [row + [fractions.Fraction(int(i == j)) for j in range(_POINTS)]
-          for i, row in enumerate(powers(_POINTS))]
-  for column in range(_POINTS):  # Gauss and Jordan, without rounding.
-    pivot = next(i for i in range(column, _POINTS) if rows[i][column])
-    rows[column], rows[pivot] = rows[pivot], rows[column]
-    rows[column] = [x / rows[column][column] for x in rows[column]]
-    for i in range(_POINTS):
-      if i != column:
-        factor = rows[i][column]
-        rows[i] = [x - factor * y for x, y in zip(rows[i], rows[column])]
-  image, kernel, inverse = (
-      np.array(x, np.float64) for x in (
-          powers(_IMAGE), powers(_KERNEL), [row[_POINTS:] for row in rows]))
+  # Multiples of 1/360. Adding 0 makes -0 to 0.
+  inverse = np.round(360 * np.linalg.inv(powers(_POINTS))) / 360 + 0.0
   scale = np.abs(inverse).max(axis=0)[:, None]
-  return image.T, kernel * scale, inverse.T / scale
+  return powers(_IMAGE).T, powers(_KERNEL) * scale, inverse.T / scale
 
 
 _A, _G, _B = _toom_cook()
@@ -72,15 +59,7 @@ _B = _B[:, 1:-1]
 
 
 def _apply_both(matrix: np.ndarray, x: tf.Tensor) -> tf.Tensor:
-  """Multiplies both axes of space with a matrix.
-
-  Args:
-    matrix: [n, m].
-    x: float32 [m, m, ...].
-
-  Returns:
-    float32 [n, n, ...].
-  """
+  """Multiplies both axes of space with a matrix: [m, m, ...] to [n, n, ...]."""
   n, m = matrix.shape
   factors = tf.constant(matrix, tf.float32)
   rows = tf.reshape(factors @ tf.reshape(x, [m, -1]), [n, m, -1])
@@ -88,13 +67,10 @@ def _apply_both(matrix: np.ndarray, x: tf.Tensor) -> tf.Tensor:
   return tf.reshape(both, [n, n, *x.shape[2:]])
 
 
-def _transform(matrix: np.ndarray, x: tf.Tensor) -> tf.Tensor:
-  """Does as `_apply_both`; the gradient is the transposed transform."""
-  @tf.custom_gradient
-  def transform(x):
-    return _apply_both(matrix, x), lambda dy: _apply_both(matrix.T, dy)
-
-  return transform(x)
+@tf.custom_gradient
+def _evaluate_image(x: tf.Tensor) -> tf.Tensor:
+  """Evaluates features [5, 5, ...] at the points, [7, 7, ...]."""
+  return _apply_both(_B, x), lambda dy: _apply_both(_B.T, dy)
 
 
 def evaluate(parameters: Iterable[tf.Tensor]) -> list[tf.Tensor | None]:
@@ -105,14 +81,7 @@ def evaluate(parameters: Iterable[tf.Tensor]) -> list[tf.Tensor | None]:
 
 
 def _evaluate(kernel: tf.Tensor) -> tf.Tensor:
-  """Evaluates a kernel at the points of minimal filtering.
-
-  Args:
-    kernel: float32 [3, 3, in, out], or with a leading axis of equal ones.
-
-  Returns:
-    float32 [7, 7, in, out].
-  """
+  """Evaluates a kernel [(W,) 3, 3, in, out] at the points, [7, 7, in, out]."""
   kernel = tf.stop_gradient(_first(kernel))
   flat = tf.constant(np.kron(_G, _G), tf.float32) @ tf.reshape(
       kernel, [_KERNEL**2, -1])
@@ -120,6 +89,7 @@ def _evaluate(kernel: tf.Tensor) -> tf.Tensor:
 
 
 def _first(kernel: tf.Tensor) -> tf.Tensor:
+  """Returns the first of equal kernels."""
   return kernel[0] if kernel.shape.rank == 5 else kernel
 
 
@@ -136,42 +106,32 @@ class Use(NamedTuple):
 class Convolver:
   """Convolves for one network with one snapshot of its parameters.
 
-  Kernels have the shape [size, size, in, out], or a leading axis of W workers
-  (see `agile_tf.agent.fast.rows`).
-
-  Attributes:
-    results: Of each convolution, in the order in which they were made, before
-      bias or FiLM: float32 [h, w, B, out].
+  Kernels are [size, size, in, out], or have a leading axis of W equal ones, one
+  for each worker (see `agile_tf.agent.fast.rows`).
   """
 
-  def __init__(self, evaluated: 'dict[Any, tf.Tensor | None] | None' = None,
+  def __init__(self, kernels: Sequence[tf.Tensor] = (),
+               evaluated: Sequence[tf.Tensor | None] = (),
                known: Sequence[tf.Tensor] = (),
                tape: tf.GradientTape | None = None):
-    """Prepares for one pass through a network.
+    """Prepares for one pass, which a tape may record for `gradients`.
 
-    Args:
-      evaluated: What `evaluate` made of kernels, by their references.
-      known: What another convolver's `results` were for some of the rows, from
-        the same parameters: float32 [h, w, W, N, out] each, of the first N
-        rows of each worker.
-      tape: Is to record the pass, for `gradients`.
+    `evaluated` is what `evaluate` made of some kernels. `known` has `results`
+    of a convolver with the same parameters, [h, w, W, N, out] each, of the
+    first N rows of each worker.
     """
+    # Of each convolution, before bias or FiLM: float32 [h, w, B, out].
     self.results: list[tf.Tensor] = []
     self._uses: list[Use] = []
     self._tape = tape
-    self._evaluated = evaluated or {}
+    self._evaluated = dict(zip([each.ref() for each in kernels], evaluated))
     self._known = list(known)
     self._points: dict[Any, tf.Tensor] = {}
 
   def patches(self, images: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
     """Convolves images with a stride as large as the kernel, VALID.
 
-    Args:
-      images: float32 [B, H, W, in], not space-major.
-      kernel: float32 [size, size, in, out].
-
-    Returns:
-      float32 [H / size, W / size, B, out].
+    From [B, H, W, in], not space-major, to [H / size, W / size, B, out].
     """
     size, _, inputs, outputs = kernel.shape[-4:]
     height, width = (n // size for n in images.shape[1:3])
@@ -181,7 +141,7 @@ class Convolver:
     patches = tf.transpose(patches, [0, 1, 3, 2, 4, 5])
     known = self._next_known()
     workers = _workers(kernel)
-    groups = _groups(kernel, known)
+    groups = workers if known is None else known.shape[2]
     # A group's patches are the rows of one matrix.
     patches = tf.reshape(patches, [groups, -1, size * size * inputs])
     matrix = tf.reshape(_first(kernel), [-1, outputs])
@@ -209,42 +169,26 @@ class Convolver:
 
   def __call__(self, operands: Sequence[tf.Tensor | None], kernel: tf.Tensor,
                padding: str = 'SAME') -> tf.Tensor:
-    """Convolves the concatenation of some features.
+    """Convolves the concatenation of N features, [h, w, B, in / N] each.
 
-    Args:
-      operands: float32 [h, w, B, in / N] each, N of them; None stands for
-        zeros, which cost nothing.
-      kernel: float32 [size, size, in, out].
-      padding: 'SAME' or 'VALID'.
-
-    Returns:
-      float32 [h', w', B, out].
+    None stands for zeros, which cost nothing. The padding is 'SAME' or 'VALID'.
     """
     known = self._next_known()
     width = kernel.shape[-2] // len(operands)
-    used = [i for i, x in enumerate(operands) if x is not None]
-    # Which of the kernel's inputs there are.
-    blocks = [slice(i * width, (i + 1) * width) for i in used]
     features = [x for x in operands if x is not None]
-    if self._filters(features[0], kernel, padding):
+    # Their places among the kernel's inputs.
+    blocks = [slice(i * width, (i + 1) * width)
+              for i, x in enumerate(operands) if x is not None]
+    if _filters(features[0], kernel, padding):
       return self._keep(self._filtered(features, blocks, kernel, known))
-    return self._keep(
-        self._general(features, blocks, kernel, padding, known))
+    return self._keep(_general(features, blocks, kernel, padding, known))
 
   def gradients(self, parameters: Sequence[tf.Tensor],
                 outputs: Sequence[tf.Tensor], upstreams: Sequence[tf.Tensor]
                ) -> list[tf.Tensor]:
-    """Computes the gradients of the network's parameters.
+    """Computes parameters' gradients from those of outputs, the `upstreams`.
 
     All uses of a kernel share one batched product for its gradient.
-
-    Args:
-      parameters: Which the tape has watched.
-      outputs: Of the network.
-      upstreams: Their gradients.
-
-    Returns:
-      Of each parameter.
     """
     assert self._tape is not None
     gradients, of_products = self._tape.gradient(
@@ -268,61 +212,39 @@ class Convolver:
     self.results.append(result)
     return result
 
-  def _filters(self, x: tf.Tensor, kernel: tf.Tensor, padding: str) -> bool:
-    """Whether minimal filtering can be used, and pays."""
-    return (
-        padding == 'SAME' and x.shape[:2] == (_IMAGE, _IMAGE) and
-        kernel.shape[-4:-2] == (_KERNEL, _KERNEL) and
-        x.shape[2] is not None and x.shape[2] >= _MIN_ROWS)
-
   def _filtered(self, features, blocks, kernel, known):
     """Convolves 5x5 features by minimal filtering.
 
-    Args:
-      features: float32 [5, 5, B, in / N] each, the operands that there are.
-      blocks: Their places among the kernel's inputs.
-      kernel: float32 [3, 3, in, out], or with W copies.
-      known: None, or float32 [5, 5, W, K, out], the results of the first K rows
-        of each group of B / W rows.
-
-    Returns:
-      float32 [5, 5, B, out].
+    `known`, [5, 5, groups, K, out], has the first K rows of each group.
     """
     evaluated = self._evaluated.get(kernel.ref())
     if evaluated is None:
       evaluated = _evaluate(kernel)
     count, outputs = features[0].shape[2], kernel.shape[-1]
-    groups = _groups(kernel, known)
     parts = [
         tf.reshape(evaluated[:, :, block], [_POINTS**2, -1, outputs])
         for block in blocks]
-    split = [_POINTS**2, groups, count // groups]
 
-    def multiply(points, rows):
-      """Convolves some of the rows, given as their points."""
+    def multiply(points):
       both = tf.concat(points, -1) @ tf.concat(parts, 1)
-      return _apply_both(
-          _A, tf.reshape(both, [_POINTS, _POINTS, rows, outputs]))
+      return _apply_both(_A, tf.reshape(
+          both, [_POINTS, _POINTS, points[0].shape[1], outputs]))
 
     @tf.custom_gradient
     def convolve(products, *points):
       del products  # They are there for their gradient.
-      if known is None:
-        result = multiply(points, count)
-      else:
-        first = known.shape[3]
-        result = known
-        if first * groups < count:
-          rest = [
-              tf.reshape(
-                  tf.reshape(x, [*split, x.shape[-1]])[:, :, first:],
-                  [_POINTS**2, count - first * groups, x.shape[-1]])
-              for x in points]
-          rest = tf.reshape(
-              multiply(rest, count - first * groups),
-              [_IMAGE, _IMAGE, groups, -1, outputs])
-          result = tf.concat([known, rest], 3)
-        result = tf.reshape(result, [_IMAGE, _IMAGE, count, outputs])
+
+      def others(first, groups):
+        return multiply([
+            tf.reshape(
+                tf.reshape(
+                    x, [_POINTS**2, groups, count // groups, x.shape[-1]])[
+                        :, :, first:],
+                [_POINTS**2, count - first * groups, x.shape[-1]])
+            for x in points])
+
+      result = (multiply(points) if known is None
+                else _complete(known, count, others))
 
       def gradient(upstream):
         upstream = tf.reshape(
@@ -344,71 +266,80 @@ class Convolver:
   def _at_points(self, x: tf.Tensor) -> tf.Tensor:
     """Evaluates features once for all kernels."""
     if x.ref() not in self._points:
-      self._points[x.ref()] = _transform(_B, x)
+      self._points[x.ref()] = _evaluate_image(x)
     return self._points[x.ref()]
 
-  def _general(self, features, blocks, kernel, padding, known):
-    """Convolves features of any size, as `_filtered` does those of 5x5.
 
-    `padding` is 'SAME' or 'VALID'; with the latter the result is smaller.
-    """
-    x = tf.transpose(tf.concat(features, -1), [2, 0, 1, 3])
-    workers = _workers(kernel)
-    groups = _groups(kernel, known)
+def _filters(x: tf.Tensor, kernel: tf.Tensor, padding: str) -> bool:
+  """Whether minimal filtering can be used, and pays."""
+  return (
+      padding == 'SAME' and x.shape[:2] == (_IMAGE, _IMAGE) and
+      kernel.shape[-4:-2] == (_KERNEL, _KERNEL) and
+      x.shape[2] is not None and x.shape[2] >= _MIN_ROWS)
 
-    def shared(kernel):
-      return tf.concat([_first(kernel)[:, :, block] for block in blocks], 2)
 
-    def convolve(x, kernel):
-      return tf.transpose(
-          tf.nn.conv2d(x, shared(kernel), 1, padding), [1, 2, 0, 3])
+def _complete(known: tf.Tensor, count: int,
+              others: Callable[[int, int], tf.Tensor]) -> tf.Tensor:
+  """Joins the known K first rows of each group with all `others`.
 
-    if known is None and workers == 1:
-      return convolve(x, kernel)
+  These are computed from K and the number of groups.
+  """
+  height, width, groups, first, outputs = known.shape
+  result = known
+  if first * groups < count:
+    rest = tf.reshape(
+        others(first, groups), [height, width, groups, -1, outputs])
+    result = tf.concat([known, rest], 3)
+  return tf.reshape(result, [height, width, count, outputs])
 
-    @tf.custom_gradient
-    def reuse(x, kernel):
-      if known is None:
-        result = convolve(x, kernel)
-      else:
-        first, (height, width) = known.shape[3], known.shape[:2]
-        result = known
-        if first * groups < x.shape[0]:
-          rest = tf.reshape(x, [groups, -1, *x.shape[1:]])[:, first:]
-          rest = convolve(tf.reshape(rest, [-1, *x.shape[1:]]), kernel)
-          result = tf.concat([known, tf.reshape(
-              rest, [height, width, groups, -1, rest.shape[-1]])], 3)
-        result = tf.reshape(
-            result, [height, width, x.shape[0], kernel.shape[-1]])
 
-      def gradient(upstream):
-        upstream = tf.transpose(upstream, [2, 0, 1, 3])
-        options: dict[str, Any] = dict(strides=[1] * 4, padding=padding)
-        used = shared(kernel)
-        d_x = tf.raw_ops.Conv2DBackpropInput(
-            input_sizes=x.shape, filter=used, out_backprop=upstream, **options)
-        rows = x.shape[0] // workers
-        d_used = tf.stack([
-            tf.raw_ops.Conv2DBackpropFilter(
-                input=x[w * rows:(w + 1) * rows], filter_sizes=used.shape,
-                out_backprop=upstream[w * rows:(w + 1) * rows], **options)
-            for w in range(workers)])
-        d_parts = tf.split(d_used, len(blocks), -2)
-        return d_x, _blocks(d_parts, blocks, kernel)
+def _general(features, blocks, kernel, padding, known):
+  """Convolves features of any size, as `_filtered` does those of 5x5."""
+  x = tf.transpose(tf.concat(features, -1), [2, 0, 1, 3])
+  workers = _workers(kernel)
 
-      return result, gradient
+  def shared(kernel):
+    return tf.concat([_first(kernel)[:, :, block] for block in blocks], 2)
 
-    return reuse(x, kernel)
+  def convolve(x, kernel):
+    return tf.transpose(
+        tf.nn.conv2d(x, shared(kernel), 1, padding), [1, 2, 0, 3])
+
+  if known is None and workers == 1:
+    return convolve(x, kernel)
+
+  @tf.custom_gradient
+  def reuse(x, kernel):
+    def others(first, groups):
+      rest = tf.reshape(x, [groups, -1, *x.shape[1:]])[:, first:]
+      return convolve(tf.reshape(rest, [-1, *x.shape[1:]]), kernel)
+
+    result = (convolve(x, kernel) if known is None
+              else _complete(known, x.shape[0], others))
+
+    def gradient(upstream):
+      upstream = tf.transpose(upstream, [2, 0, 1, 3])
+      options: dict[str, Any] = dict(strides=[1] * 4, padding=padding)
+      used = shared(kernel)
+      d_x = tf.raw_ops.Conv2DBackpropInput(
+          input_sizes=x.shape, filter=used, out_backprop=upstream, **options)
+      rows = x.shape[0] // workers
+      d_used = tf.stack([
+          tf.raw_ops.Conv2DBackpropFilter(
+              input=x[w * rows:(w + 1) * rows], filter_sizes=used.shape,
+              out_backprop=upstream[w * rows:(w + 1) * rows], **options)
+          for w in range(workers)])
+      d_parts = tf.split(d_used, len(blocks), -2)
+      return d_x, _blocks(d_parts, blocks, kernel)
+
+    return result, gradient
+
+  return reuse(x, kernel)
 
 
 def _workers(kernel: tf.Tensor) -> int:
   """Returns the number of workers that need a gradient of their own."""
   return kernel.shape[0] if kernel.shape.rank == 5 else 1
-
-
-def _groups(kernel: tf.Tensor, known: tf.Tensor | None) -> int:
-  """Returns the number of groups of rows whose first rows may be known."""
-  return _workers(kernel) if known is None else known.shape[2]
 
 
 def _kernel_gradient(kernel: tf.Tensor, blocks: dict[int, list[Any]]
@@ -437,23 +368,14 @@ def _kernel_gradient(kernel: tf.Tensor, blocks: dict[int, list[Any]]
 
 
 def _combine(factors: np.ndarray, parts: tf.Tensor) -> tf.Tensor:
-  """Returns a linear combination of what the first axis counts."""
+  """Returns a linear combination of parts, [n, ...] to [...]."""
   return sum(float(factor) * parts[i]
              for i, factor in enumerate(factors) if factor)
 
 
 def _blocks(parts: Iterable[tf.Tensor], blocks: Sequence[slice],
             kernel: tf.Tensor) -> tf.Tensor:
-  """Assembles a kernel's gradient from those of its blocks; the rest is zero.
-
-  Args:
-    parts: float32 [W, size, size, in / N, out] each.
-    blocks: Where each belongs; zeros are everywhere else.
-    kernel: With or without the axis of workers.
-
-  Returns:
-    float32 of the kernel's shape.
-  """
+  """Joins a kernel's gradient from its blocks'; elsewhere it is zero."""
   size = kernel.shape[-2]
   places = {block.start: part for part, block in zip(parts, blocks)}
   width = blocks[0].stop - blocks[0].start

@@ -13,15 +13,7 @@ import tensorflow as tf
 
 
 def product(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
-  """Multiplies each row with a matrix.
-
-  Args:
-    x: float32 [B, ..., in].
-    w: float32 [in, out], or [W, in, out] where W divides B.
-
-  Returns:
-    float32 [B, ..., out].
-  """
+  """Multiplies rows [B, ..., in] with w [in, out], or [W, in, out]."""
   shape = tf.concat([tf.shape(x)[:-1], w.shape[-1:]], 0)
   if w.shape.rank == 2:
     result = tf.reshape(x, [-1, w.shape[0]]) @ w
@@ -32,15 +24,7 @@ def product(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
 
 
 def add(x: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
-  """Adds a vector to each row.
-
-  Args:
-    x: float32 [..., B, C].
-    b: float32 [C], or [W, C] where W divides B.
-
-  Returns:
-    float32 [..., B, C].
-  """
+  """Adds b [C], or [W, C], to rows [..., B, C]."""
   if b.shape.rank == 1:
     return x + b
   count = x.shape[-2] // b.shape[0]
@@ -58,18 +42,10 @@ def _sum_over_space(x: tf.Tensor) -> tf.Tensor:
 
 @tf.custom_gradient
 def film(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> tf.Tensor:
-  """Computes (1 + gamma) * x + beta.
+  """Computes (1 + gamma) * x + beta of x [h, w, B, C], the others [B, C].
 
   The gradient is the usual one. It is written down because XLA on a CPU sums
   products over space one number at a time, unless a matrix product does it.
-
-  Args:
-    x: float32 [h, w, B, C].
-    gamma: float32 [B, C].
-    beta: float32 [B, C].
-
-  Returns:
-    float32 [h, w, B, C].
   """
   def gradient(upstream):
     return ((1 + gamma) * upstream, _sum_over_space(upstream * x),

@@ -53,7 +53,7 @@ class Countdown(dm_env.Environment):
 def _gridlu():
   """One world and policy for all tests, which compile for them once."""
   # Some starts are goal states, so that there is some reward.
-  world = worlds.gridlu_world(episode_length=_EPISODE, solved_starts=True)
+  world = worlds.GridLUWorld(episode_length=_EPISODE, solved_starts=True)
   policy = networks.policy('nmn', world.grammar, world.image_shape,
       num_actions=world.num_actions)
   return world, policy, programs_lib.Programs(policy, None, world)
@@ -64,7 +64,7 @@ def _gridlu_actors(delayed=(False,) * _WIDTH, greedy=False, **episodes):
   world, policy, programs = _gridlu()
   if episodes:
     # The length of episodes, and how they end, are not in the programs.
-    world = worlds.gridlu_world(**episodes, solved_starts=True)
+    world = worlds.GridLUWorld(**episodes, solved_starts=True)
     compiled, programs = programs, programs_lib.Programs(policy, None, world)
     programs.play, programs.act = compiled.play, compiled.act
   # Larger than the initial ones, so that actions depend on what is seen.
@@ -178,67 +178,20 @@ class RolloutsTest(parameterized.TestCase):
         [(row[0], row[-1]) for row in discounts],
         [(whole, whole), ([1, last, 1], whole), (whole, [1, last, 1])])
 
-  def test_states_follow_from_actions(self):
-    (compiled, _), theta = _gridlu_actors()
-    rollout = compiled.play(theta)
-    for t in range(_LENGTH):
-      following = board.step(
-          board.unpack(rollout.observations[t]), rollout.actions[t])
-      np.testing.assert_array_equal(
-          board.pack(following), rollout.observations[t + 1])
-
-  def test_episodes_end_with_every_second_rollout(self):
-    (compiled, _), theta = _gridlu_actors((False, True, False, True))
-    ended, played, finals = [], [], []
-    for _ in range(4):
-      rollout = compiled.play(theta)
-      ended.append(rollout.ended.tolist())
-      played.append(rollout.mask.sum(0).tolist())
-      finals.append(rollout.discounts[-1].tolist())
-    early, late = [False, True, False, True], [False, False, True, False]
-    for w, expected in enumerate((early, late, early, late)):
-      self.assertEqual([row[w] for row in ended], expected)
-      self.assertEqual([row[w] for row in finals], [
-          0.0 if end else 1.0 for end in expected])
-    self.assertEqual(played[0], [3, 0, 3, 0])
-    self.assertEqual(played[1:], [[3] * _WIDTH] * 3)
-
   @pytest.mark.slow
-  def test_long_play_equals_the_environment(self):
-    world = worlds.gridlu_world(physics=board.IMMOVABLE_RED_RECTS)
+  def test_long_play_equals_the_environments(self):
+    world = worlds.GridLUWorld(physics=board.IMMOVABLE_RED_RECTS)
     policy = networks.policy('nmn', world.grammar, world.image_shape,
         num_actions=world.num_actions)
-    width, length, seeds = 15, 15, np.random.SeedSequence(5)
-    environments, twins = (
-        [world.make_environment(seed) for seed in range(width)]
-        for _ in range(2))
-    actor = actors.CompiledActor(
-        programs_lib.Programs(policy, None, world), environments,
-        [np.random.default_rng(seed) for seed in seeds.spawn(width)], length,
-        [w % 2 == 1 for w in range(width)])
-    theta = tf.constant(policy.initial(0))
-    timesteps = [None] * width
-    steps = 0
+    programs = programs_lib.Programs(policy, None, world)
+    width, theta = 15, tf.constant(policy.initial(0))
+    compiled, stepped = (
+        kind(programs, [world.make_environment(seed) for seed in range(width)],
+             [np.random.default_rng(seed) for seed in range(width)], 15,
+             [w % 2 == 1 for w in range(width)])
+        for kind in (actors.CompiledActor, actors.EnvironmentActor))
     for _ in range(200):
-      rollout = actor.play(theta)
-      images = world.pixels(rollout.observations.reshape([-1, 27])).reshape(
-          [length + 1, width, 56, 56, 3])
-      for w in rollout.active:
-        if timesteps[w] is None or timesteps[w].last():
-          timesteps[w] = twins[w].reset()
-        for t in range(length):
-          observation = timesteps[w].observation
-          self.assertEqual(observation['instruction'], rollout.instructions[w])
-          np.testing.assert_array_equal(observation['image'], images[t, w])
-          timesteps[w] = twins[w].step(rollout.actions[t, w])
-          self.assertEqual(timesteps[w].reward, rollout.true_rewards[t, w])
-          self.assertEqual(timesteps[w].discount, rollout.discounts[t, w])
-          np.testing.assert_array_equal(
-              board.pack(twins[w].state),
-              rollout.observations[t + 1, w])
-        self.assertEqual(timesteps[w].last(), rollout.ended[w])
-        steps += length
-    self.assertGreater(steps, 40_000)
+      self._assert_equal(compiled.play(theta), stepped.play(theta))
 
   def test_both_actors_restore_their_episodes(self):
     for index in range(2):

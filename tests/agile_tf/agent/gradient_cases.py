@@ -3,6 +3,8 @@
 import numpy as np
 import tensorflow as tf
 
+from agile_tf.agent import rollouts
+
 DISCOUNT, ENTROPY, BASELINE, PREDICTION = 0.9, 0.05, 0.7, 1.3
 
 
@@ -13,6 +15,26 @@ def parameters(network, seed):
   return tf.constant(np.where(
       initial == 0, rng.normal(scale=0.2, size=initial.shape),
       1.5 * initial).astype(np.float32))
+
+
+def large(network, seed):
+  """As `parameters`, but instructions make a large difference.
+
+  Reward prediction's logits stay small. Where its softmax is saturated, its
+  gradient is the difference of two numbers near 1.
+  """
+  rng = np.random.default_rng(seed)
+  values = network.layout.split(parameters(network, seed))
+  for name in values:
+    if name.endswith(('film_nmn/gamma', 'film_nmn/beta', 'embeddings')):
+      values[name] = tf.constant(
+          rng.normal(size=values[name].shape), tf.float32)
+    elif name.endswith(('/gamma/w', '/beta/w')):  # Of the FiLM-LSTM.
+      values[name] = tf.constant(
+          rng.normal(scale=0.3, size=values[name].shape), tf.float32)
+    elif name.endswith('reward_prediction/w'):
+      values[name] *= 0.2
+  return network.layout.join(values)
 
 
 def rollout(rng, observations):
@@ -27,7 +49,7 @@ def rollout(rng, observations):
     observations: [T + 1, 4, ...], T at least 3.
 
   Returns:
-    By name, what `policy_gradients_program` takes.
+    By name, what `as_rollout` takes, and rewards.
   """
   length = len(observations) - 1
   observations = observations.copy()
@@ -43,6 +65,14 @@ def rollout(rng, observations):
       observations=observations,
       actions=rng.integers(3, size=[length, 4]).astype(np.int32),
       rewards=rewards, discounts=discounts, mask=mask)
+
+
+def as_rollout(parts, codes, results=()):
+  """What the programs take, of such a rollout."""
+  return rollouts.Rollout(
+      parts['observations'], codes, parts['actions'],
+      np.zeros_like(parts['rewards']), parts['discounts'], parts['mask'],
+      np.zeros([len(codes)], bool), (), results)
 
 
 def assert_close(network, actual, expected, rtol, atol, who):

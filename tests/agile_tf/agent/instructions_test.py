@@ -69,15 +69,6 @@ class ChainTest(parameterized.TestCase):
     codes, = grammar.encode([text])
     self.assertEqual(_decode(grammar, codes), tree)
 
-  def test_chain_is_a_nested_tuple(self):
-    self.assertEqual(
-        instructions.chain('Go to red'), ('go', ('to', ('red', ()))))
-
-  @parameterized.parameters('', ' \t')
-  def test_no_words(self, text):
-    with self.assertRaisesRegex(ValueError, 'no words; expected at least one'):
-      instructions.chain(text)
-
 
 class GrammarTest(parameterized.TestCase):
 
@@ -95,31 +86,6 @@ class GrammarTest(parameterized.TestCase):
       self.assertEqual(_decode(grammar, row), language.parse(text).tree)
     self.assertLen(np.unique(codes, axis=0), count)
     self.assertEqual(set(codes.ravel()), set(range(tokens + 1)))
-
-  @parameterized.parameters('relations', 'arrangements')
-  def test_operands_come_first(self, task):
-    grammar, _ = _gridlu(task)
-    for i, slot in enumerate(grammar.slots):
-      self.assertLess(max(slot), i)
-
-  def test_relations_rows(self):
-    grammar, _ = _gridlu('relations')
-    ids = {token: i + 1 for i, token in enumerate(grammar.tokens)}
-    texts = [
-        "NorthFrom(Color('red', Shape('rect', SCENE)), Shape('circle', SCENE))",
-        "SameLocation(AGENT, Color('blue', Shape('triangle', SCENE)))"]
-    # Slots: what the left and the right operand take, both operands, the root.
-    self.assertEqual(grammar.encode(texts).tolist(), [
-        [ids['rect'], 0, ids['red'], ids['circle'], ids['NorthFrom']],
-        [0, ids['triangle'], ids['AGENT'], ids['blue'], ids['SameLocation']]])
-
-  def test_scene_is_an_operand_like_others(self):
-    grammar, _ = _gridlu('arrangements')
-    ids = {token: i + 1 for i, token in enumerate(grammar.tokens)}
-    texts = ['Snake(AGENT, SCENE)', "Eel(AGENT, Color('green', SCENE))"]
-    self.assertEqual(grammar.encode(texts).tolist(), [
-        [ids['AGENT'], instructions.SCENE, ids['Snake']],
-        [ids['AGENT'], ids['green'], ids['Eel']]])
 
   def test_mixed_arity(self):
     grammar = instructions.Grammar(list(MIXED), MIXED.get)
@@ -150,54 +116,32 @@ class GrammarTest(parameterized.TestCase):
     grammar = instructions.Grammar(['b a'], tokens=['c', 'b', 'a'])
     self.assertEqual(grammar.encode(['b a', 'c']).tolist(), [[3, 2], [0, 1]])
 
-  def test_no_instructions(self):
-    with self.assertRaisesRegex(ValueError, 'at least one instruction'):
-      instructions.Grammar([])
-
-  def test_token_outside_of_the_given_ones(self):
-    with self.assertRaisesRegex(ValueError, r"\['red'\] are not in \('go',\)"):
-      instructions.Grammar(['go red'], tokens=['go'])
+  @parameterized.named_parameters(
+      ('no_instructions', [], instructions.chain, 'at least one instruction'),
+      ('no_words', [' \t'], instructions.chain, 'no words; expected at least'),
+      ('token_outside', ['stop'], instructions.chain,
+       r"\['stop'\] are not in \('go', 'to', 'red'\)"),
+      ('three_operands', ['go'], lambda _: ('a', ('a',), ('a',), ('a',)),
+       'is not an instruction tree'),
+      ('token_of_a_number', ['go'], lambda _: (1, ('a',)),
+       'is not an instruction tree'),
+      ('token_of_a_tree', ['go'], lambda _: ('a', (('b',),)),
+       'is not an instruction tree'),
+      ('tree_of_none', ['go'], lambda _: None, r"parse\('go'\) returned None"),
+      ('tree_of_text', ['go'], lambda _: 'go', r"parse\('go'\) returned 'go'"),
+      ('no_tokens', ['go', 'to'], lambda _: (), 'returns empty trees'))
+  def test_bad_grammars(self, texts, parse, message):
+    with self.assertRaisesRegex(ValueError, message):
+      instructions.Grammar(texts, parse, ['go', 'to', 'red'])
 
   @parameterized.parameters(
-      ((('a', ('a',), ('a',), ('a',)),)), (((1, ('a',)),)),
-      ((('a', (('b',),)),)))
-  def test_malformed_tree(self, tree):
-    with self.assertRaisesRegex(ValueError, 'is not an instruction tree'):
-      instructions.Grammar(['text'], lambda _: tree)
-
-  @parameterized.parameters((None,), ('go',))
-  def test_no_tree(self, tree):
-    with self.assertRaisesRegex(ValueError, r"parse\('text'\) returned"):
-      instructions.Grammar(['text'], lambda _: tree)
-    grammar = instructions.Grammar(
-        ['go'], lambda text: ('go',) if text == 'go' else tree)
-    with self.assertRaisesRegex(ValueError, r"parse\('text'\) returned"):
-      grammar.encode(['text'])
-
-  def test_no_tokens(self):
-    with self.assertRaisesRegex(ValueError, 'returns empty trees'):
-      instructions.Grammar(['one', 'two'], lambda _: ())
-
-  def test_instructions_in_an_array(self):
-    grammar = instructions.Grammar(np.array(['go red', 'go']))
-    self.assertEqual(grammar.tokens, ('go', 'red'))
-
-  def test_unknown_word(self):
+      ('go to mars', r"has the tokens \['mars'\]; the grammar knows go, red, "),
+      ('go go to red', "'go go to red' is deeper than"),
+      ('', 'no words'))
+  def test_instructions_that_a_grammar_lacks(self, text, message):
     grammar = instructions.Grammar(['go to red'])
-    with self.assertRaisesRegex(
-        ValueError, r"'go to mars' has the tokens \['mars'\]; the grammar "
-        'knows go, red, to'):
-      grammar.encode(['go to red', 'go to mars'])
-
-  def test_too_deep(self):
-    grammar = instructions.Grammar(['go to red'])
-    with self.assertRaisesRegex(ValueError, "'go go to red' is deeper than"):
-      grammar.encode(['go go to red'])
-
-  def test_error_of_the_parser(self):
-    grammar, _ = _gridlu('relations')
-    with self.assertRaisesRegex(language.InstructionError, 'expected'):
-      grammar.encode(['NorthFrom(AGENT, AGENT)'])
+    with self.assertRaisesRegex(ValueError, message):
+      grammar.encode(['go to red', text])
 
 
 if __name__ == '__main__':

@@ -55,17 +55,6 @@ class ReturnsTest(parameterized.TestCase):
         losses.returns(rewards, discounts, values, 0.0),
         [[5, 5], [8, 0], [4, 4]])
 
-  def test_nothing_passes_the_end_of_an_episode(self):
-    rewards = np.zeros([4, 1], np.float32)
-    values = np.ones([4, 1], np.float32)
-    discounts = np.array([[1], [0], [1], [1]], np.float32)
-    before = losses.returns(rewards, discounts, values, 0.5)
-    rewards[2:], values[1:] = 7, 9  # V(s_2) is of the state at the end.
-    after = losses.returns(rewards, discounts, values, 0.5)
-    np.testing.assert_array_equal(before[1], after[1])
-    np.testing.assert_array_equal(before[1], [0])
-    self.assertNotEqual(before[2], after[2])
-
   @parameterized.parameters(0.0, 0.5, 1.0)
   def test_no_gradient(self, td_lambda):
     sources = [tf.ones([3, 2])] * 3
@@ -73,12 +62,6 @@ class ReturnsTest(parameterized.TestCase):
       tape.watch(sources)
       result = losses.returns(*sources, td_lambda)
     self.assertEqual(tape.gradient(result, sources), [None] * 3)
-
-  def test_length_must_be_static(self):
-    program = tf.function(losses.returns, autograph=False)
-    unknown = tf.TensorSpec([None, 2])
-    with self.assertRaisesRegex(ValueError, 'length of a rollout'):
-      program.get_concrete_function(unknown, unknown, unknown)
 
 
 class ActorCriticTest(parameterized.TestCase):

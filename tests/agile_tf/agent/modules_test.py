@@ -114,46 +114,6 @@ class FilmNmnTest(parameterized.TestCase):
           one.numpy(), other, rtol=1e-3, atol=1e-4 * np.abs(other).max(),
           err_msg=name)
 
-  def test_a_token_outside_of_an_instruction_has_no_gradient(self):
-    grammar, nmn, h_stem, parameters, _, codes = self._make('chains')
-    red = grammar.tokens.index('red')
-    with tf.GradientTape() as tape:
-      loss = tf.reduce_sum(
-          nmn(_features(h_stem[1:2]), codes[1:2], convolutions.Convolver()))
-    gradient = tf.convert_to_tensor(
-        tape.gradient(loss, parameters['beta'])).numpy()
-    self.assertGreater(np.abs(gradient[red]).max(), 0)
-    np.testing.assert_array_equal(np.delete(gradient, red, 0), 0)
-
-
-class StemAndMergeTest(absltest.TestCase):
-
-  def test_shapes_of_gridlu(self):
-    grammar = instructions.Grammar(_RELATIONS, _gridlu_tree)
-    convolve = convolutions.Convolver()
-    h_stem = modules.Stem(_PAPER.gain)(tf.zeros([2, 56, 56, 3]), convolve)
-    self.assertEqual(h_stem.shape, [5, 5, 2, 64])
-    h_nmn = modules.FilmNmn(grammar, _PAPER)(
-        h_stem, grammar.encode(_RELATIONS[:2]), convolve)
-    self.assertEqual(h_nmn.shape, [5, 5, 2, 64])
-    merge = modules.Merge(_PAPER.gain)
-    self.assertEqual(merge(h_nmn, h_stem, convolve).shape, [5, 5, 2, 64])
-
-  def test_stem_sees_its_patches_alone(self):
-    # Pixel (0, 0) is in the first 8x8 patch, which only the first of the 3x3
-    # VALID windows covers.
-    stem = modules.Stem(_PAPER.gain)
-    image = np.random.default_rng(0).uniform(size=[1, 56, 56, 3])
-    other = image.copy()
-    other[0, 0, 0] = 1 - other[0, 0, 0]
-    one, two = (
-        stem(tf.constant(x, tf.float32), convolutions.Convolver()).numpy()
-        for x in (image, other))
-    one, two = one[:, :, 0], two[:, :, 0]
-    changed = np.any(one != two, axis=-1)
-    self.assertTrue(changed[0, 0])
-    self.assertEqual(changed.sum(), 1)
-
 
 if __name__ == '__main__':
   absltest.main()

@@ -15,6 +15,7 @@ from agile_tf.agent import worlds
 from agile_tf.recipe import initialization
 from gridlu import language
 from gridlu import tasks
+from tests.agile_tf.agent import gradient_cases as cases
 from tests.agile_tf.agent import network_oracles
 
 _TEXTS = [str(text) for text in language.relations_instructions()]
@@ -81,31 +82,6 @@ def _network(kind, model='nmn'):
   return networks.discriminator(model, _grammar(), _SHAPE)
 
 
-def _parameters(network, seed):
-  """Initial parameters, but with biases that are not zeros."""
-  rng = np.random.default_rng(seed)
-  initial = network.initial(seed)
-  return tf.constant(np.where(
-      initial == 0, rng.normal(scale=0.3, size=initial.shape),
-      initial).astype(np.float32))
-
-
-def _large(network, seed):
-  """As `_parameters`, but instructions make a large difference."""
-  rng = np.random.default_rng(seed)
-  values = network.layout.split(_parameters(network, seed))
-  for name in values:
-    _, _, short = name.rpartition('features/')
-    if short in ('film_nmn/gamma', 'film_nmn/beta',
-                 'instruction_lstm/embeddings'):
-      values[name] = tf.constant(
-          rng.normal(size=values[name].shape), tf.float32)
-    elif short in ('gamma/w', 'beta/w'):
-      values[name] = tf.constant(
-          rng.normal(scale=0.3, size=values[name].shape), tf.float32)
-  return network.layout.join(values)
-
-
 def _initial(network, seed):
   """The initial values by name."""
   return {name: value.numpy() for name, value in network.layout.split(
@@ -143,70 +119,19 @@ class NetworksTest(parameterized.TestCase):
                   tf.constant(self._codes[:count])))
     self.assertEqual(compute.experimental_get_tracing_count(), 2)
 
-  @parameterized.parameters('nmn', 'lstm')
-  def test_policy_equals_the_formulas(self, model):
-    network = _network('policy', model)
-    parameters = _parameters(network, 1)
-    output = network(
-        parameters, tf.constant(self._images), tf.constant(self._codes))
-    self.assertEqual(output.logits.shape, [3, 5])
-    self.assertEqual(output.baseline.shape, [3])
-    self.assertEqual(output.reward_logits.shape, [3, 2])
+  @parameterized.product(kind=('policy', 'discriminator'),
+                         model=('nmn', 'lstm'))
+  def test_outputs_are_the_formulas(self, kind, model):
+    network = _network(kind, model)
+    parameters = cases.parameters(network, 1)
+    outputs = tf.nest.flatten(network(
+        parameters, tf.constant(self._images), tf.constant(self._codes)))
     p = _short(network, parameters)
     for i, (image, tree) in enumerate(zip(self._images, self._trees)):
-      expected = network_oracles.policy(
-          model, image, tree, self._grammar.tokens, p)
-      for actual, value in zip(output, expected):
+      expected = tf.nest.flatten(getattr(network_oracles, kind)(
+          model, image, tree, self._grammar.tokens, p))
+      for actual, value in zip(outputs, expected, strict=True):
         np.testing.assert_allclose(actual[i], value, rtol=1e-4, atol=1e-5)
-
-  @parameterized.parameters('nmn', 'lstm')
-  def test_discriminator_equals_the_formulas(self, model):
-    network = _network('discriminator', model)
-    parameters = _parameters(network, 1)
-    logits = network(
-        parameters, tf.constant(self._images), tf.constant(self._codes))
-    self.assertEqual(logits.shape, [3])
-    p = _short(network, parameters)
-    expected = [
-        network_oracles.discriminator(
-            model, image, tree, self._grammar.tokens, p)
-        for image, tree in zip(self._images, self._trees)]
-    np.testing.assert_allclose(logits, expected, rtol=1e-4, atol=1e-5)
-
-  def test_gradients_of_all_heads_reach_the_stem(self):
-    network = _network('policy')
-    theta = _parameters(network, 1)
-    with tf.GradientTape(persistent=True) as tape:
-      tape.watch(theta)
-      output = network(
-          theta, tf.constant(self._images), tf.constant(self._codes))
-      sums = [tf.reduce_sum(value) for value in output]
-    gradients = [
-        {name.partition('/')[2]: np.abs(part).max()
-         for name, part in network.layout.split(
-             tape.gradient(value, theta)).items()}
-        for value in sums]
-    for gradient in gradients:
-      for name in 'features/stem/patches/w', 'features/film_nmn/gamma':
-        self.assertGreater(gradient[name], 1e-4)
-    # Reward prediction leaves the pathway of the policy before its MLP.
-    self.assertGreater(gradients[1]['hidden/w'], 0)
-    self.assertEqual(gradients[2]['hidden/w'], 0)
-
-  @parameterized.product(
-      kind=('policy', 'discriminator'), model=('nmn', 'lstm'))
-  def test_instructions_do_not_retrace(self, kind, model):
-    network = _network(kind, model)
-    theta = tf.constant(network.initial(0))
-    program = tf.function(
-        lambda *arguments: tf.nest.flatten(network(*arguments))[0])
-    outputs = [
-        program(theta, self._images[:1], tf.constant(
-            self._grammar.encode([text]))).numpy()
-        for text in _TEXTS[::150]]
-    self.assertEqual(program.experimental_get_tracing_count(), 1)
-    # One program, and yet other instructions give other outputs.
-    self.assertLen({tuple(output.ravel()) for output in outputs}, len(outputs))
 
   @parameterized.parameters(
       ('policy', 'nmn', _NMN | _MERGE | _POLICY_HEADS),
@@ -267,14 +192,6 @@ class NetworksTest(parameterized.TestCase):
       self.assertEqual(
           np.array_equal(value, other[name]), not value.any(), name)
 
-  def test_layers_of_one_shape_differ(self):
-    values = _initial(_network('policy'), 0)
-    for one, other in (('film_nmn/w', 'merge/convolution/w'),
-                       ('film_nmn/gamma', 'film_nmn/beta')):
-      self.assertFalse(np.array_equal(
-          values[f'policy/features/{one}'],
-          values[f'policy/features/{other}']))
-
   def test_model_that_is_none(self):
     with self.assertRaisesRegex(ValueError, "Model 'mlp': expected one of nmn"):
       _network('policy', 'mlp')
@@ -319,7 +236,7 @@ class AllInstructionsTest(parameterized.TestCase):
     self._test_outputs('arrangements', kind, 'nmn')
 
   def _test_outputs(self, task, kind, model):
-    world = worlds.gridlu_world(task)
+    world = worlds.GridLUWorld(task)
     texts = [str(text) for text in tasks.find(task).instructions()]
     self.assertLen(texts, {'relations': 990, 'arrangements': 36}[task])
     examples = world.load_goal_examples(len(texts), 0, 0.5)
@@ -331,7 +248,7 @@ class AllInstructionsTest(parameterized.TestCase):
     else:
       network = networks.discriminator(
           model, world.grammar, world.image_shape)
-    parameters = _large(network, 1)
+    parameters = cases.large(network, 1)
     p = _short(network, parameters)
     oracle = getattr(network_oracles, kind)
     expected = [

@@ -9,12 +9,9 @@ from agile_tf.agent import numerics
 
 class NumericsTest(parameterized.TestCase):
 
-  def test_finite_numbers_pass(self):
-    numerics.require_finite(
-        {'loss': np.array([1., -2, 0], np.float32), 'norm': 3.}, [4, 5, 7])
-
   @parameterized.parameters(np.nan, np.inf, -np.inf)
   def test_the_first_bad_one_is_named(self, bad):
+    numerics.require_finite({'loss': np.ones(3), 'norm': 3.}, [4, 5, 7])
     with self.assertRaises(numerics.NumericsError) as caught:
       numerics.require_finite(
           {'loss': np.ones(3), 'entropy': np.array([0, bad, bad])}, [4, 5, 7])

@@ -1,260 +1,346 @@
-"""Tests for learning: compiled programs against plain eager computations."""
+"""Tests of both losses' gradients against the plain formula in float64.
+
+The formula is `network_oracles`, differentiated by TensorFlow; in NumPy it is
+what `networks_test` compares outputs with. States and instructions are
+GridLU's, or those of a world of images that minimal filtering is not for.
+"""
 
 from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
+import pytest
 import tensorflow as tf
 
 from agile_tf.agent import instructions
 from agile_tf.agent import networks
 from agile_tf.agent import programs as programs_lib
 from agile_tf.agent import replay
+from agile_tf.agent import rollouts
 from agile_tf.agent import worlds
 from agile_tf.recipe import averaging
+from gridlu import language
 from tests.agile_tf.agent import gradient_cases as cases
+from tests.agile_tf.agent import network_oracles
 
-_SHAPE = (40, 48, 3)  # A board of 3 x 4, which minimal filtering is not for.
+_SHAPE = (40, 48, 3)  # A board of 3 x 4.
 _TEXTS = ('red', 'go red', 'go blue', 'stop')
 
 
-def _world():
-  def unused(*_):
-    raise AssertionError('The gradients do not need this.')
+class Images:
+  """Random states and instructions of a world of images."""
+  tree = staticmethod(instructions.chain)
 
-  return worlds.World(
-      make_environment=unused, grammar=instructions.Grammar(_TEXTS),
-      image_shape=_SHAPE, num_actions=3, observation_shape=_SHAPE,
-      observe=unused, images=lambda x: tf.cast(x, tf.float32) / 255,
-      load_goal_examples=unused, has_ground_truth=False)
+  def __init__(self, rng):
+    self._rng = rng
+    self.world = worlds.World(
+        None, instructions.Grammar(_TEXTS), _SHAPE, num_actions=3,
+        goal_examples='', has_ground_truth=False)
 
+  def states(self, *shape):
+    """Bright and dark ones, so that networks tell them apart."""
+    brightness = self._rng.uniform(size=[*shape, 1, 1, 3])
+    return (255 * brightness * self._rng.uniform(
+        size=[*shape, *_SHAPE])).astype(np.uint8)
 
-def _images(rng, *shape):
-  """Bright and dark ones, so that networks tell them apart."""
-  brightness = rng.uniform(size=[*shape, 1, 1, 3])
-  return (255 * brightness * rng.uniform(size=[*shape, *_SHAPE])).astype(
-      np.uint8)
-
-
-def _scaled(observations):
-  return tf.constant(observations.astype(np.float32) / 255)
+  def texts(self, count):
+    return [_TEXTS[i] for i in self._rng.integers(len(_TEXTS), size=count)]
 
 
-def _worker_gradient(policy, theta, codes, observations, actions, rewards,
-                     discounts, td_lambda, replayed):
-  """The gradient of one worker's loss, over the steps that it played."""
-  length = len(actions)
-  repeated = np.repeat(codes[None], length + 1, axis=0)
-  following = policy(
-      theta, _scaled(observations), tf.constant(repeated)).baseline.numpy()[1:]
-  targets, target = [], following[-1] if length else None
-  for t in reversed(range(length)):
-    target = rewards[t] + cases.DISCOUNT * discounts[t] * (
-        (1 - td_lambda) * following[t] + td_lambda * target)
-    targets.insert(0, target)
-  with tf.GradientTape() as tape:
-    tape.watch(theta)
-    loss = tf.constant(0.0)
+class GridLU:
+  """Random goal states and instructions of GridLU, the latter all different."""
+
+  def __init__(self, rng):
+    self._rng = rng
+    self.world = worlds.GridLUWorld('relations')
+    self._goals = self.world.load_goal_examples(64, 0, 0.5).states
+
+  def tree(self, text):
+    return language.parse(text).tree
+
+  def states(self, *shape):
+    return self._goals[self._rng.integers(len(self._goals), size=shape)]
+
+  def texts(self, count):
+    texts = [str(text) for text in language.relations_instructions()]
+    return [texts[i] for i in self._rng.permutation(len(texts))[:count]]
+
+
+class ProgramsTest(parameterized.TestCase):
+
+  def _start(self, kind):
+    self._rng = np.random.default_rng(0)
+    self._case = kind(self._rng)
+    self._world = self._case.world
+
+  def _variables(self, network, parameters):
+    """The parameters in float64, by short names, for the oracle."""
+    return {
+        name.partition('/')[2]: tf.cast(value, tf.float64)
+        for name, value in network.layout.split(parameters).items()}
+
+  def _apply(self, oracle, model, p, states, texts):
+    """What the plain formula says about pairs of state and instruction."""
+    images = tf.cast(self._world.images(tf.constant(states)), tf.float64)
+    outputs = [
+        oracle(model, image, self._case.tree(text),
+               self._world.grammar.tokens, p)
+        for image, text in zip(tf.unstack(images), texts)]
+    return tf.nest.map_structure(lambda *x: tf.stack(x), *outputs)
+
+  def _assert_close(self, network, actual, expected, who='', without=()):
+    """Compares each parameter's gradient by its own norm.
+
+    A single number may be further off: where a ReLU's input is nearly 0, its
+    sign is different in float32, and with it one state's share of the gradient.
+
+    Those that begin with one of `without` are zeros, and no others.
+    """
+    for name, one in network.layout.split(actual).items():
+      short = name.partition('/')[2]
+      other = expected[short].numpy()
+      largest = np.abs(other).max()
+      self.assertEqual(largest == 0, short.startswith(tuple(without)), short)
+      np.testing.assert_allclose(
+          one, other, rtol=0, atol=1e-3 * largest, err_msg=f'{who} {name}')
+      self.assertLessEqual(
+          np.linalg.norm(one - other), 2e-4 * np.linalg.norm(other),
+          f'{who} {name}')
+
+  def _gradient(self, p, loss):
+    """The gradient of a loss, and what else its function returns."""
+    with tf.GradientTape() as tape:
+      tape.watch(p)
+      value, *rest = loss()
+    return tape.gradient(
+        value, p, unconnected_gradients=tf.UnconnectedGradients.ZERO), *rest
+
+  def _worker_loss(self, model, p, text, rollout, w, replayed, td_lambda=1.0):
+    """The loss and its terms of worker w; replayed: texts, states, positive."""
+    played = int(rollout['mask'][:, w].sum())
+    actions, rewards, discounts = (
+        rollout[name][:played, w]
+        for name in ('actions', 'rewards', 'discounts'))
+    loss = tf.constant(0.0, tf.float64)
     terms = dict.fromkeys(('policy_loss', 'baseline_loss', 'entropy'), 0.0)
-    for t in range(length):
-      output = policy(
-          theta, _scaled(observations[t:t + 1]), tf.constant(codes[None]))
-      pi = tf.nn.softmax(output.logits[0])
-      value = output.baseline[0]
+    if played:
+      # The state after the end of an episode is not needed.
+      count = played + int(discounts[-1] != 0)
+      logits, baseline, _ = self._apply(
+          network_oracles.policy, model, p,
+          rollout['observations'][:count, w], [text] * count)
+      values = [*baseline.numpy(), 0.0]
+      target = values[played]
+    for t in reversed(range(played)):
+      target = float(rewards[t]) + cases.DISCOUNT * float(discounts[t]) * (
+          (1 - td_lambda) * values[t + 1] + td_lambda * target)
+      log_pi = logits[t] - tf.reduce_logsumexp(logits[t])
       step = {
-          'policy_loss':
-              -tf.math.log(pi[actions[t]]) * (targets[t] - value.numpy()),
-          'baseline_loss': 0.5 * (targets[t] - value)**2,
-          'entropy': -tf.reduce_sum(pi * tf.math.log(pi)),
-      }
+          'policy_loss': -log_pi[actions[t]] * (target - values[t]),
+          'baseline_loss': 0.5 * (target - baseline[t])**2,
+          'entropy': -tf.reduce_sum(tf.exp(log_pi) * log_pi)}
       loss += (step['policy_loss'] + cases.BASELINE * step['baseline_loss'] -
                cases.ENTROPY * step['entropy'])
-      for name in terms:
-        terms[name] += float(step[name]) / length
+      terms = {name: terms[name] + step[name] / played for name in terms}
     if replayed is not None:
-      sample_codes, samples, positive = replayed
-      p = tf.nn.softmax(policy(
-          theta, _scaled(samples), tf.constant(sample_codes)).reward_logits)
-      likelihood = tf.where(positive, p[:, 1], p[:, 0])
+      texts, samples, positive = replayed
+      _, _, logits = self._apply(
+          network_oracles.policy, model, p, samples, texts)
+      log_p = logits - tf.reduce_logsumexp(logits, -1, keepdims=True)
       terms['reward_prediction_loss'] = -tf.reduce_mean(
-          tf.math.log(likelihood))
+          tf.where(positive, log_p[:, 1], log_p[:, 0]))
       loss += cases.PREDICTION * terms['reward_prediction_loss']
-  gradient = tape.gradient(
-      loss, theta, unconnected_gradients=tf.UnconnectedGradients.ZERO)
-  return gradient, terms
-
-
-class PolicyGradientsTest(parameterized.TestCase):
-
-  def setUp(self):
-    super().setUp()
-    self._world = _world()
-    self._policy = networks.policy('nmn', self._world.grammar, _SHAPE,
-        num_actions=3)
-    self._theta = cases.parameters(self._policy, 1)
-    self._codes = self._world.grammar.encode(_TEXTS)
-
-  def _assert_close(self, actual, expected, index):
-    cases.assert_close(
-        self._policy, actual, expected, 2e-3, 1e-5, f'worker {index}')
+    return loss, terms
 
   @parameterized.parameters((1.0, False), (0.5, True))
-  def test_each_workers_gradient_is_its_own(self, td_lambda, predicts):
-    rng = np.random.default_rng(0)
-    length = 4
-    rollout = cases.rollout(rng, _images(rng, length + 1, 4))
-    replayed = None
+  def test_policy_on_images(self, td_lambda, predicts):
+    self._test_policy(Images, 'nmn', predicts, td_lambda)
+
+  @parameterized.product(model=('nmn', 'lstm'), predicts=(True, False))
+  @pytest.mark.slow
+  def test_policy(self, model, predicts):
+    self._test_policy(GridLU, model, predicts, 1.0)
+
+  def _test_policy(self, kind, model, predicts, td_lambda):
+    self._start(kind)
+    length, width, samples = 4, 4, 2
+    world, case = self._world, self._case
+    policy = networks.policy(
+        model, world.grammar, world.image_shape, world.num_actions)
+    theta = cases.large(policy, 1)
+    texts = case.texts(width)
+    codes = world.grammar.encode(texts)
+    # The last worker sits out, others do not play to the end.
+    rollout = cases.rollout(self._rng, case.states(length + 1, width))
+    replayed, sampled = None, None
     if predicts:
+      sampled = [case.texts(samples) for _ in range(width)]
       replayed = replay.Replayed(
-          codes=self._codes[rng.integers(4, size=[4, 2])],
-          observations=_images(rng, 4, 2),
+          codes=np.stack([world.grammar.encode(each) for each in sampled]),
+          observations=case.states(width, samples),
           positive=np.array([[False, True]] * 3 + [[False, False]]))
     loss = programs_lib.Loss(
         cases.DISCOUNT, td_lambda, cases.BASELINE, cases.PREDICTION)
-    programs = programs_lib.Programs(self._policy, None, self._world, loss)
+    programs = programs_lib.Programs(policy, None, world, loss)
 
-    def run(rollout, programs=programs):
+    def run(rollout, workers=slice(None), results=(), programs=programs):
+      """The gradients and the terms of some workers in one pass."""
+      these = {name: value[:, workers] for name, value in rollout.items()}
       return programs._policy_gradients(
-          self._theta, rollout['observations'], self._codes,
-          rollout['actions'], rollout['rewards'], rollout['discounts'],
-          rollout['mask'], cases.ENTROPY, (), replayed)
+          theta, cases.as_rollout(these, codes[workers], results),
+          these['rewards'], cases.ENTROPY, replayed and replay.Replayed(
+              *(x[workers] for x in replayed)))
 
-    gradients, terms = run(rollout)
-    self.assertLen(gradients, 4)
-    for w, actual in enumerate(gradients):
-      played = int(rollout['mask'][:, w].sum())
-      self.assertEqual(played, [4, 2, 3, 0][w])
-      expected, expected_terms = _worker_gradient(
-          self._policy, self._theta, self._codes[w],
-          rollout['observations'][:played + 1, w],
-          *(rollout[name][:played, w]
-            for name in ('actions', 'rewards', 'discounts')), td_lambda,
-          replayed and [x[w] for x in replayed])
-      self._assert_close(actual, expected, w)
+    p = self._variables(policy, theta)
+
+    def expect(w, rollout):
+      return self._gradient(p, lambda: self._worker_loss(
+          model, p, texts[w], rollout, w, replayed and (
+              sampled[w], replayed.observations[w], replayed.positive[w]),
+          td_lambda))
+
+    computed, terms = run(rollout)
+    self.assertLen(computed, width)
+    unused = [() if predicts else ('reward_prediction',)] * width
+    unused[3] = ('hidden', 'logits', 'baseline') if predicts else ('',)
+    expected = []
+    for w in range(width):
+      gradient, expected_terms = expect(w, rollout)
+      expected.append(gradient)
+      self._assert_close(policy, computed[w], gradient, f'worker {w}',
+                         unused[w])
       self.assertCountEqual(terms, expected_terms)
       for name, value in expected_terms.items():
         np.testing.assert_allclose(
             terms[name][w], value, rtol=1e-3, atol=1e-5, err_msg=name)
-      largest = np.abs(actual).max()
-      if played or predicts:
-        self.assertGreater(largest, 0.01)
-      else:
-        self.assertEqual(largest, 0)
 
     # Averaged, there is one gradient: of the mean of the active workers.
-    mean, _ = run(rollout, averaging.AveragedPrograms(
-        self._policy, None, self._world, loss))
+    mean, _ = run(rollout, programs=averaging.AveragedPrograms(
+        policy, None, world, loss))
     cases.assert_close(
-        self._policy, mean, tf.reduce_mean(gradients[:3], 0), 2e-3, 1e-5,
-        'the mean')
+        policy, mean, tf.reduce_mean(computed[:3], 0), 2e-3, 1e-5, 'the mean')
 
     # An end with the last step that is played leaves nothing to bootstrap.
     other = {name: value.copy() for name, value in rollout.items()}
     other['discounts'][-1, 0] = 0
-    expected, _ = _worker_gradient(
-        self._policy, self._theta, self._codes[0],
-        *(other[name][:, 0] for name in (
-            'observations', 'actions', 'rewards', 'discounts')), td_lambda,
-        replayed and [x[0] for x in replayed])
-    actual = run(other)[0]
-    self._assert_close(actual[0], expected, 0)
-    self.assertFalse(np.allclose(actual[0], gradients[0], rtol=1e-2))
+    self._assert_close(
+        policy, run(other)[0][0], expect(0, other)[0], 'an end', unused[0])
 
     # What stands in steps that were not played makes no difference.
     other = {name: value.copy() for name, value in rollout.items()}
-    other['observations'][3:, 1] = _images(rng, length - 2)
+    other['observations'][3:, 1] = case.states(length - 2)
     other['rewards'][2:, 1] = other['discounts'][2:, 1] = 7
-    other['observations'][:, 3] = _images(rng, length + 1)
+    other['observations'][:, 3] = case.states(length + 1)
     other['rewards'][:, 3] = 7
     other['discounts'][3:, 2] = 7
     other['actions'][rollout['mask'] == 0] = 0
-    for w, (one, two) in enumerate(zip(gradients, run(other)[0])):
+    for w, (one, two) in enumerate(zip(computed, run(other)[0])):
       np.testing.assert_allclose(
           one, two, rtol=1e-5, atol=1e-6, err_msg=f'worker {w}')
     self.assertEqual(
         programs._policy_gradients.experimental_get_tracing_count(), 1)
 
+    # A worker's gradient does not depend on the other workers.
+    for w in range(width):
+      (alone,), _ = run(rollout, slice(w, w + 1))
+      cases.assert_close(
+          policy, computed[w], alone, 1e-5, 1e-6, f'worker {w}, alone')
 
-class DiscriminatorProgramsTest(parameterized.TestCase):
+    # What acting computed, four states at a time, is not computed again.
+    acting = [
+        policy.at(theta).record(
+            world.images(tf.constant(states)), tf.constant(codes))[1]
+        for states in rollout['observations'][:-1]]
+    results = tuple(map(tf.stack, zip(*acting)))
+    for w, reused in enumerate(run(rollout, results=results)[0]):
+      self._assert_close(
+          policy, reused, expected[w], f'worker {w}, reused', unused[w])
+    nothing = tuple(map(tf.zeros_like, results))  # It is believed.
+    self.assertFalse(np.allclose(
+        run(rollout, results=nothing)[0][0], computed[0], rtol=1e-2))
 
-  def setUp(self):
-    super().setUp()
-    self._world = _world()
-    self._discriminator = networks.discriminator(
-        'nmn', self._world.grammar, _SHAPE)
-    self._phi = cases.parameters(self._discriminator, 2)
-    self._codes = self._world.grammar.encode(_TEXTS)
-
-  def _logits(self, codes, observations, phi=None):
-    return self._discriminator(
-        self._phi if phi is None else phi, _scaled(observations),
-        tf.constant(codes))
+  @parameterized.parameters('nmn', 'lstm')
+  @pytest.mark.slow
+  def test_policy_with_all_instructions(self, model):
+    """A worker's last step for each, and the mean of their gradients."""
+    self._start(GridLU)
+    world, texts = self._world, self._case.texts(990)
+    policy = networks.policy(
+        model, world.grammar, world.image_shape, world.num_actions)
+    theta, count = cases.large(policy, 1), len(texts)
+    rollout = dict(
+        observations=self._case.states(2, count),
+        actions=self._rng.integers(
+            world.num_actions, size=[1, count]).astype(np.int32),
+        rewards=self._rng.uniform(size=[1, count]).astype(np.float32),
+        discounts=np.zeros([1, count], np.float32),
+        mask=np.ones([1, count], np.float32))
+    computed, _ = averaging.AveragedPrograms(
+        policy, None, world, programs_lib.Loss(
+            cases.DISCOUNT, 1.0, cases.BASELINE))._policy_gradients(
+                theta, cases.as_rollout(rollout, world.grammar.encode(texts)),
+                rollout['rewards'], cases.ENTROPY, None)
+    p = self._variables(policy, theta)
+    expected = dict.fromkeys(p, 0.0)
+    for part in np.array_split(np.arange(count), 10):  # For the memory.
+      gradient, = self._gradient(p, lambda part=part: [tf.add_n([
+          self._worker_loss(model, p, texts[w], rollout, w, None)[0]
+          for w in part]) / count])
+      expected = {name: expected[name] + gradient[name] for name in p}
+    self._assert_close(
+        policy, computed, expected, without=('reward_prediction',))
 
   @parameterized.parameters(
       (3, 3), (12, 12), (12, 7), (12, 3), (1, 1, 2), (6, 4, 2))
-  def test_gradients(self, num_candidates, drawn, num_mismatched=0):
-    rng = np.random.default_rng(1)
-    goals, candidates, mismatched = (
-        (self._codes[rng.integers(4, size=n)], _images(rng, n))
-        for n in (3, num_candidates, num_mismatched))
-    programs = programs_lib.Programs(None, self._discriminator, self._world)
-    gradient, terms = programs.discriminator_gradients(
-        self._phi, replay.Pairs(*goals), replay.Negatives(
-            replay.Pairs(*candidates), np.int32(drawn),
-            replay.Pairs(*mismatched) if num_mismatched else None))
+  def test_discriminator_on_images(self, candidates, drawn, num_mismatched=0):
+    self._test_discriminator(
+        Images, 'nmn', 3, candidates, drawn, num_mismatched)
 
-    # Lines 9 and 10 of Algorithm 1, an example at a time.
-    ratings = [
-        float(self._logits(code[None], image[None])[0])
-        for code, image in zip(*(x[:drawn] for x in candidates))]
-    kept = np.argsort(ratings)[:3 - num_mismatched]
-    negatives = [np.concatenate([x[kept], other])
-                 for x, other in zip(candidates, mismatched)]
-    with tf.GradientTape() as tape:
-      tape.watch(self._phi)
-      d_goals = tf.sigmoid(self._logits(*goals))
-      d_kept = tf.sigmoid(self._logits(*negatives))
-      loss = (-tf.reduce_sum(tf.math.log(d_goals)) -
-              tf.reduce_sum(tf.math.log(1 - d_kept))) / 6
-    expected = tape.gradient(loss, self._phi)
-    cases.assert_close(
-        self._discriminator, gradient, expected, 2e-3, 1e-6, 'discriminator')
-    np.testing.assert_allclose(terms['discriminator_loss'], loss, rtol=1e-4)
+  @parameterized.product(
+      model=('nmn', 'lstm'), sizes=((4, 12, 12), (495, 495, 495)))
+  @pytest.mark.slow
+  def test_discriminator(self, model, sizes):
+    self._test_discriminator(GridLU, model, *sizes)
+
+  def _test_discriminator(self, kind, model, count, candidates, drawn,
+                          mismatched=0):
+    """Tests lines 9 and 10 of Algorithm 1."""
+    self._start(kind)
+    world = self._world
+    discriminator = networks.discriminator(
+        model, world.grammar, world.image_shape)
+    phi = cases.large(discriminator, 2)
+    sizes = count, candidates, mismatched
+    texts = self._case.texts(sum(sizes))
+    texts = [[texts.pop() for _ in range(size)] for size in sizes]
+    states = [self._case.states(size) for size in sizes]
+    goals, pairs, certain = (
+        rollouts.Pairs(world.grammar.encode(these), each)
+        for these, each in zip(texts, states))
+    actual, terms = programs_lib.Programs(
+        None, discriminator, world).discriminator_gradients(
+            phi, goals, replay.Negatives(
+                pairs, np.int32(drawn), certain if mismatched else None))
+
+    p = self._variables(discriminator, phi)
+
+    def loss():
+      of_goals, of_drawn, *of_certain = (
+          self._apply(network_oracles.discriminator, model, p, each, these)
+          for these, each in zip(texts, states) if these)
+      rejected = tf.concat(
+          [tf.sort(of_drawn[:drawn])[:count - mismatched], *of_certain], 0)
+      total = (tf.reduce_sum(tf.math.softplus(-of_goals)) +
+               tf.reduce_sum(tf.math.softplus(rejected)))
+      return total / (2 * count), of_goals, rejected
+
+    expected, of_goals, rejected = self._gradient(p, loss)
+    self._assert_close(discriminator, actual, expected, 'discriminator')
+    np.testing.assert_allclose(
+        terms['discriminator_loss'], loss()[0], rtol=1e-4)
     self.assertAlmostEqual(
-        float(terms['goals_accepted']), np.mean(d_goals > .5), places=6)
+        float(terms['goals_accepted']), np.mean(of_goals > 0), places=6)
     self.assertAlmostEqual(
-        float(terms['negatives_rejected']), np.mean(d_kept <= .5), places=6)
-
-  def test_modelled_rewards(self):
-    length, width = 6, 4
-    observations = _images(np.random.default_rng(2), length + 1, width)
-
-    def rate(phi):
-      return np.array([
-          [float(self._logits(
-              self._codes[w:w + 1], observations[t + 1, w:w + 1], phi)[0])
-           for w in range(width)] for t in range(length)])
-
-    # The logits are linear in the last layer, which has no bias: mix two such
-    # layers so that half of the first worker's states are on each side of 0.5.
-    layout = self._discriminator.layout
-    parts = layout.split(self._phi)
-    last = layout.names[-1]
-    one, two = parts[last], tf.abs(parts[last])
-    ratio = np.median(
-        (rate(self._phi) / rate(layout.join(parts | {last: two})))[:, 0])
-    phi = layout.join(
-        parts | {last: one - tf.cast(ratio, tf.float32) * two})
-    logits = rate(phi)
-    self.assertGreater(np.abs(logits).min(), 1e-5)
-    decisions = logits > 0
-    self.assertEqual(np.mean(decisions[:, 0]), 0.5)
-    # Workers differ.
-    self.assertGreater(len(np.unique(decisions, axis=1).T), 1)
-    programs = programs_lib.Programs(None, self._discriminator, self._world)
-    rewards, is_goal = programs.reward(phi, observations, self._codes)
-    np.testing.assert_array_equal(is_goal, decisions)
-    np.testing.assert_array_equal(
-        rewards, np.where(decisions, 0.1, 0).astype(np.float32))
+        float(terms['negatives_rejected']), np.mean(rejected <= 0), places=6)
 
 
 if __name__ == '__main__':

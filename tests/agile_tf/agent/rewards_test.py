@@ -13,14 +13,6 @@ from agile_tf.agent import rewards
 
 class RewardsTest(parameterized.TestCase):
 
-  def test_modelled_is_scaled_decision(self):
-    probabilities = np.array([[.01, .499, .501], [.99, .5, .51]])
-    logits = np.log(probabilities / (1 - probabilities)).astype(np.float32)
-    # D = 0.5 itself is no goal.
-    np.testing.assert_array_equal(
-        rewards.modelled(tf.constant(logits), 'decision', 0.1),
-        np.array([[0, 0, .1], [.1, 0, .1]], np.float32))
-
   def test_threshold_is_sharp(self):
     tiny = np.float32(1e-30)
     np.testing.assert_array_equal(
@@ -59,24 +51,23 @@ class RewardsTest(parameterized.TestCase):
 
   @parameterized.parameters(*rewards.FORMS)
   def test_programs_decide_alike_whatever_the_reward(self, form):
-    """D's logit of a state is its number, less 5.6."""
+    """D's logit is the number of the state and of the code, less 8.6."""
     world = mock.Mock(images=lambda states: tf.cast(states, tf.float32))
     states = np.arange(10, dtype=np.uint8).reshape([5, 2, 1])
     codes = np.array([[1], [2]], np.int32)
 
     def discriminator(phi, images, instructions):
       self.assertEqual(instructions.shape, (8, 1))
-      return images[:, 0] + phi[0]
+      return images[:, 0] + tf.cast(instructions[:, 0], tf.float32) + phi[0]
 
-    phi = tf.constant([-5.6])
-    logits = states[1:, :, 0] - np.float32(5.6)
+    phi = tf.constant([-8.6])
+    logits = states[1:, :, 0] + codes[:, 0] - np.float32(8.6)
     made = programs.Programs(None, discriminator, world, reward_form=form)
     values, decided = made.reward(phi, states, codes)
     np.testing.assert_allclose(
         values, rewards.modelled(tf.constant(logits), form, 0.1), rtol=1e-5)
-    # The threshold is D's and not its logit's: state 6 is accepted.
-    for each in decided, made.decide(phi, states, codes):
-      np.testing.assert_array_equal(each, states[1:, :, 0] > 5)
+    # The threshold is D's and not its logit's: 9 is accepted.
+    np.testing.assert_array_equal(decided, states[1:, :, 0] + codes[:, 0] > 8)
 
   def test_ground_truth(self):
     rollout = mock.Mock(true_rewards=np.array([[0, 1]], np.float32))

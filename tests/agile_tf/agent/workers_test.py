@@ -17,7 +17,7 @@ class _GoalExamples:
 
   def sample(self, rng, count):
     numbers = rng.integers(200, 256, size=count)
-    return replay.Pairs(
+    return rollouts.Pairs(
         numbers[:, None].astype(np.int32),
         numbers[:, None].astype(np.uint8))
 
@@ -73,9 +73,7 @@ class PolicyWorkerTest(parameterized.TestCase):
     actor = mock.Mock(**{'play.return_value': rollout})
     settings = dict(
         discriminator=mock.MagicMock(), predictions=None, buffer=None,
-        entropy_weight=lambda step: 0.25 * step,
-        learning_rate=lambda step: 1 / step,
-        follow=workers.nothing_follows) | changes
+        course=workers.Course(1.25, 0.2)) | changes
     iteration = workers.PolicyWorker(
         actor, policy, programs=programs, **settings).iterate(5)
     return (iteration, programs.policy_gradients.call_args.args,
@@ -110,13 +108,16 @@ class PolicyWorkerTest(parameterized.TestCase):
     np.testing.assert_array_equal(values, 0.5 * truth)
     np.testing.assert_array_equal(iteration.decisions, truth > 0)
 
-  def test_what_follows_is_told_and_says_what_counts(self):
-    follow = mock.Mock(return_value=[False, True, True])
+  def test_the_course_sees_each_rollout_and_says_what_counts(self):
+    course = mock.Mock(wraps=workers.Course(1.25, 0.2))
+    course.follow.return_value = [False, True, True]
     iteration, _, _ = self._iterate(
-        self._partly_played(), ['b', 'c'], follow=follow)
-    (_, decisions), _ = follow.call_args
+        self._partly_played(), ['b', 'c'], course=course)
+    (_, _, decisions), _ = course.follow.call_args
     self.assertEqual(decisions[:, 2].tolist(), [False, True, True])
     self.assertEqual(iteration.counted, [False, True, True])
+    course.entropy_weight.assert_called_once_with(5)
+    course.learning_rate.assert_called_once_with(5)
 
   def test_writes_to_b_what_was_played(self):
     buffer = replay.ReplayBuffer(100, 1, [1])

@@ -1,6 +1,5 @@
 """Tests for worlds: GridLU's, and AGILE on a world of one's own."""
 
-import dataclasses
 import os
 import sys
 from unittest import mock
@@ -75,7 +74,7 @@ class WorldsTest(parameterized.TestCase):
     some = [language.parse(text) for text in (
         "SameLocation(AGENT, Color('red', SCENE))",
         "NorthFrom(AGENT, Color('red', SCENE))")]
-    world = worlds.gridlu_world(
+    world = worlds.GridLUWorld(
         instructions=some[:1], physics=board.IMMOVABLE_RED_RECTS,
         episode_length=7, known=some, solved_starts=False)
     environment = world.make_environment(3)
@@ -95,29 +94,22 @@ class WorldsTest(parameterized.TestCase):
         instructions=('a', 'b'), observations=states,
         true_rewards=np.array([[0, 1], [1, 0], [0, 0]], np.float32))
 
-    def checker(texts, observations):
-      np.testing.assert_array_equal(observations, states[1:])
-      return observations[..., 0] % 2 == np.array(
-          [text == 'b' for text in texts])
+    class Checked(worlds.World):
 
-    world = worlds.gridlu_world('arrangements')
-    self.assertFalse(world.has_ground_truth)
-    self.assertTrue(dataclasses.replace(
-        world, checker=checker).truth(rollout).all())
-    self.assertIsNone(dataclasses.replace(world, checker=None).truth(rollout))
+      def check(self, texts, observations):
+        np.testing.assert_array_equal(observations, states[1:])
+        return observations[..., 0] % 2 == np.array(
+            [text == 'b' for text in texts])
+
+    arguments = None, None, (24, 24, 3), 2, 'none.npz'
+    self.assertTrue(Checked(*arguments, False).truth(rollout).all())
+    self.assertIsNone(worlds.World(*arguments, False).truth(rollout))
     np.testing.assert_array_equal(
-        dataclasses.replace(world, has_ground_truth=True).truth(rollout),
-        rollout.true_rewards > 0)
+        Checked(*arguments, True).truth(rollout), rollout.true_rewards > 0)
 
+  @parameterized.parameters('nmn', 'lstm')
   @pytest.mark.slow
-  def test_the_example_trains_from_its_goal_examples(self):
-    self._train_the_example('nmn')
-
-  @pytest.mark.slow
-  def test_the_lstm_trains_on_the_example(self):
-    self._train_the_example('lstm')
-
-  def _train_the_example(self, model):
+  def test_the_example_trains_from_its_goal_examples(self, model):
     folder = self.create_tempdir().full_path
     goals = os.path.join(folder, 'goals.npz')
     own_world.write_goal_examples(goals, count=40)
@@ -156,14 +148,14 @@ class WorldsTest(parameterized.TestCase):
       self.assertEqual(corner[4, 4].tolist(), [255, 255, 255])
 
   def test_images_of_states_are_the_environments(self):
-    world = worlds.gridlu_world()
+    world = worlds.GridLUWorld()
     states = relations.instances(np.random.default_rng(0), 20).state
     images = world.images(board.pack(states)).numpy()
     np.testing.assert_array_equal(
         images, rendering.render(states).astype(np.float32) / 255)
 
   def test_examples_are_drawn_as_pairs(self):
-    world = worlds.gridlu_world()
+    world = worlds.GridLUWorld()
     dataset = goal_dataset.generate('relations', 200, seed=1)
     examples = worlds.GoalExamples(dataset, world)
     codes, observations = examples.sample(np.random.default_rng(0), 500)
@@ -181,7 +173,7 @@ class WorldsTest(parameterized.TestCase):
     with self.assertRaisesRegex(worlds.WorldError, r'\[40, 40, 3\].*\[27\]'):
       worlds.GoalExamples(
           goal_dataset.GoalDataset((text,), index, images=image),
-          worlds.gridlu_world())
+          worlds.GridLUWorld())
 
   def test_bad_environments_are_refused(self):
     moves = specs.DiscreteArray(4)
@@ -213,7 +205,7 @@ class WorldsTest(parameterized.TestCase):
 
   def test_no_instructions_are_not_all_of_them(self):
     with self.assertRaisesRegex(ValueError, 'at least one'):
-      worlds.gridlu_world(instructions=())
+      worlds.GridLUWorld(instructions=())
 
 
 

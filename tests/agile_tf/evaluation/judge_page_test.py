@@ -1,15 +1,14 @@
 """Tests for the page on which people judge final states."""
 
 import base64
-import dataclasses
 import io
 import json
 import re
+from unittest import mock
 
 from absl.testing import absltest
 import numpy as np
 from PIL import Image
-import tensorflow as tf
 
 from agile_tf.agent import worlds
 from agile_tf.evaluation import judge_page
@@ -40,7 +39,7 @@ class PageTest(absltest.TestCase):
 
   def test_shows_states_and_instructions_and_no_verdict(self):
     yes, no = np.array([False, True]), np.array([True, False])
-    world_ = worlds.gridlu_world('arrangements')
+    world_ = worlds.GridLUWorld('arrangements')
     rows = (('Snake(AGENT, SCENE)', _FOUR),
             ("Eel(AGENT, Color('red', SCENE))", _EIGHT))
     page, cases = judge_page.make([
@@ -69,7 +68,7 @@ class PageTest(absltest.TestCase):
   def test_explains_the_words_of_arrangements(self):
     page, _ = judge_page.make(
         [_episode('Snake(AGENT, SCENE)', _FOUR)],
-        worlds.gridlu_world('arrangements'))
+        worlds.GridLUWorld('arrangements'))
     self.assertIn('Connected: any of Line, Square, Eel, Snake, Triangle. '
                   'Disconnected: any of Dline, Circle.', page)
     sheet = _pixels(re.search('img src="([^"]*)" alt="An example', page)[1])
@@ -78,14 +77,14 @@ class PageTest(absltest.TestCase):
         np.sum(np.all(sheet == (255, 0, 0), axis=-1)), 7 * 4 * 16 * 4)
     page, _ = judge_page.make(
         [_episode("SameLocation(AGENT, Color('red', SCENE))", _FOUR)],
-        worlds.gridlu_world('relations'))
+        worlds.GridLUWorld('relations'))
     self.assertNotIn('Connected', page)
     self.assertIn('grey square is the agent', page)
 
   def test_another_world_has_images_alone(self):
-    own = dataclasses.replace(
-        worlds.gridlu_world('arrangements'), observation_shape=(24, 30, 3),
-        images=lambda x: tf.cast(x, tf.float32) / 255, checker=None)
+    own = worlds.World(
+        mock.Mock(), mock.Mock(), (24, 30, 3), num_actions=2, goal_examples='',
+        has_ground_truth=False)
     image = np.arange(24 * 30 * 3).reshape(24, 30, 3).astype(np.uint8)
     text = 'go </script> home'
     page, cases = judge_page.make(

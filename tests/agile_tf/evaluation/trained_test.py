@@ -205,15 +205,16 @@ class PlayTest(absltest.TestCase):
     # What is a goal state, and what D accepts, can be told from the number.
     world_.truth.side_effect = (
         lambda rollout: rollout.observations[1:, :, 0] % 10 == 3)
-    decide = mock.Mock(side_effect=lambda phi, observations, codes: mock.Mock(
-        numpy=lambda: observations[1:, :, 0] % 2 == 0))
+    reward = mock.Mock(side_effect=lambda phi, observations, codes: (
+        mock.Mock(), mock.Mock(numpy=lambda: observations[1:, :, 0] % 2 == 0)))
     run = trained.Trained(
         tiny.config(), world_, 0, None, 'theta', None, phi,
-        mock.Mock(decide=decide))
+        mock.Mock(reward=reward))
     with (mock.patch.object(trained, '_BATCH', 2),
-          mock.patch.object(trained.actors, 'make',
-                            return_value=_Actor()) as make):
-      return list(run.play(count, seed, greedy)), make.call_args.args[1:]
+          mock.patch.object(trained.actors, 'kind') as kind):
+      kind.return_value.return_value = _Actor()
+      episodes = list(run.play(count, seed, greedy))
+      return episodes, kind.return_value.call_args.args[1:]
 
   def test_short_episodes_are_no_likelier(self):
     episodes, _ = self._play(5)

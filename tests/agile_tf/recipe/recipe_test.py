@@ -1,7 +1,6 @@
 """Tests for the recipe: each trick by itself, and a run with all of them."""
 
 import itertools
-import json
 from unittest import mock
 
 from absl.testing import absltest
@@ -16,16 +15,12 @@ from agile_tf.agent import worlds
 from agile_tf.recipe import adam
 from agile_tf.recipe import annealing
 from agile_tf.recipe import averaging
-from agile_tf.recipe import builder as builder_lib
 from agile_tf.recipe import curriculum
 from agile_tf.recipe import features
 from agile_tf.recipe import mismatched
 from agile_tf.recipe import near_goals
-from agile_tf.recipe import repeats
-from agile_tf.recipe import settings
 from agile_tf.training import building
 from agile_tf.training import trainer as trainer_lib
-import gridlu
 from gridlu import goal_dataset
 from gridlu import language
 from gridlu import relations
@@ -36,20 +31,18 @@ from tests.agile_tf import tiny
 class LinearTest(parameterized.TestCase):
 
   @parameterized.parameters(
-      (0, 1.0), (250, 0.85), (500, 0.7), (1000, 0.4), (10**9, 0.4))
-  def test_changes_linearly(self, step, expected):
-    self.assertAlmostEqual(annealing.Linear(1.0, 0.4, 1000)(step), expected)
-
-  def test_may_rise_and_may_be_constant(self):
-    self.assertAlmostEqual(annealing.Linear(0.25, 1.0, 100)(50), 0.625)
-    self.assertEqual(annealing.Linear(7.0, 0.25, 0)(0), 0.25)
+      (1.0, 0.4, 1000, 0, 1.0), (1.0, 0.4, 1000, 250, 0.85),
+      (1.0, 0.4, 1000, 1000, 0.4), (1.0, 0.4, 1000, 10**9, 0.4),
+      (0.25, 1.0, 100, 50, 0.625), (7.0, 0.25, 0, 0, 0.25))
+  def test_changes_linearly(self, first, last, steps, step, expected):
+    self.assertAlmostEqual(annealing.Linear(first, last, steps)(step), expected)
 
 
 class MismatchedTest(parameterized.TestCase):
 
   def setUp(self):
     super().setUp()
-    self.world = worlds.gridlu_world()
+    self.world = worlds.GridLUWorld()
     self.dataset = goal_dataset.generate('relations', 200, seed=1)
     self.goals = worlds.GoalExamples(self.dataset, self.world)
 
@@ -120,31 +113,7 @@ class MismatchedTest(parameterized.TestCase):
                      [True] * 6 + [False] * 6)
 
 
-class RepeatsTest(parameterized.TestCase):
-
-  def _made(self, seed=0):
-    return repeats.Repeating(
-        gridlu.GridLU('relations', seed, episode_length=2))
-
-  def _start(self, environment):
-    timestep = environment.reset()
-    for _ in range(2):
-      environment.step(0)
-    return (timestep.observation['instruction'],
-            timestep.observation['image'].tobytes())
-
-  def test_repeats_once_if_told(self):
-    environment = self._made()
-    first = self._start(environment)
-    self.assertFalse(environment.is_repeated)
-    environment.repeats_next = True
-    twin = self._made(7)
-    twin.set_state(json.loads(json.dumps(environment.get_state())))
-    for each in environment, twin:
-      self.assertEqual(self._start(each), first)
-      self.assertTrue(each.is_repeated)
-    self.assertNotEqual(self._start(environment), first)
-    self.assertFalse(environment.is_repeated)
+class CourseTest(absltest.TestCase):
 
   def test_a_share_of_the_failed_episodes_begins_again(self):
     width = 400
@@ -162,7 +131,8 @@ class RepeatsTest(parameterized.TestCase):
         np.zeros([3, width, 1], np.uint8), np.zeros([width, 1], np.int32),
         np.zeros([2, width], np.int32), mask, mask, mask, ended,
         ('go',) * width)
-    counted = repeats.Repeats(actor, 0.75)(rollout, decisions)
+    counted = tiny.builder(repeated_share=0.75).course().follow(
+        actor, rollout, decisions)
     self.assertEqual(
         counted.tolist(), [w % 5 != 0 for w in range(width)])
     again = np.array([each.repeats_next for each in actor.environments])
@@ -187,8 +157,10 @@ class BuilderTest(parameterized.TestCase):
         dataset_carrying=.25)
     self.assertIs(made.parameters, adam.AdamParameters)
     self.assertIs(made.programs, averaging.AveragedPrograms)
-    self.assertEqual((made.learning_rate(0), made.learning_rate(10)), (.7, .5))
-    self.assertAlmostEqual(made.entropy_weight(10), .2)
+    course = made.course()
+    self.assertEqual(
+        (course.learning_rate(0), course.learning_rate(10)), (.7, .5))
+    self.assertAlmostEqual(course.entropy_weight(10), .2)
     self.assertEqual(made.carrying, .25)
     parts = made.make()
     self.assertLen(parts.discriminator_worker.actor.environments, 3)
@@ -273,11 +245,6 @@ class BuilderTest(parameterized.TestCase):
       trainer.iterate_discriminator()
       trainer.schedule.end('discriminator')
     self.assertTrue(trainer.schedule.may('policy'))
-
-  def test_defaults_are_the_papers(self):
-    config = tiny.config()
-    self.assertIs(type(builder_lib.make(config, settings.Recipe())),
-                  building.Builder)
 
 
 if __name__ == '__main__':

@@ -73,8 +73,13 @@ class BuildingTest(parameterized.TestCase):
         optimizers.Updates(
             learning_rate=1.5, decay=.9, epsilon=1.7, gradient_norm=1.8,
             max_column_norm=1.9)])
+    free = tiny.builder(max_column_norm=0.0)
+    with mock.patch.object(free, 'parameters') as shared:
+      free.make()
+    self.assertIsNone(shared.call_args.args[2].max_column_norm)
+    course = builder.course()
     self.assertEqual(
-        (builder.entropy_weight(0), builder.learning_rate(10**9)), (.75, .5))
+        (course.entropy_weight(0), course.learning_rate(10**9)), (.75, .5))
 
   def test_generated_goal_examples_are_those_of_the_settings(self):
     config = tiny.config(dataset_size=40, dataset_seed=5)
@@ -156,12 +161,12 @@ class BuildingTest(parameterized.TestCase):
                        ('no.such.module:f', 'no.such'),
                        ('json:nothing', 'nothing'),
                        ('builtins:list', 'returned list'),
-                       ('.a:b', 'not the name of a function'),
+                       ('.a:b', 'invalid format'),
                        ('..', 'not the name of a function'),
-                       (':', 'not the name of a function'),
+                       (':', 'invalid format'),
                        ('os:path', 'not a callable'),
                        ('os:chmod', 'missing a required argument'),
-                       ('a.' * 5000 + 'a:b', 'too long')):
+                       ('a.' * 5000 + 'a:b', 'not the name')):
       with self.assertRaisesRegex(ValueError, part):
         building.make_world(config_lib.Config(world=name))
 

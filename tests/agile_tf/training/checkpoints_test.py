@@ -35,19 +35,6 @@ def _checkpoint(number=3, steps=None):
       })
 
 
-class _Part:
-  """A part whose state a checkpoint contains."""
-
-  def __init__(self, value):
-    self.value = value
-
-  def state(self):
-    return self.value
-
-  def load(self, state):
-    self.value = state
-
-
 class Touch:
   """Runs code when it is unpickled."""
 
@@ -360,43 +347,6 @@ class RecoverTest(CheckpointsTest):
     with self.assertRaisesRegex(
         checkpoints.CheckpointError, 'is no directory, or a link'):
       self._recover()
-
-
-class PartsTest(absltest.TestCase):
-
-  def test_gathers_copies_of_what_json_can_hold(self):
-    values = {'episodes': [3]}
-    checkpoint = checkpoints.gather({'totals': _Part(values)}, {})
-    values['episodes'].append(4)
-    self.assertEqual(checkpoint.values['totals'], {'episodes': [3]})
-    with self.assertRaisesRegex(checkpoints.CheckpointError, 'is not JSON'):
-      checkpoints.gather({'totals': _Part({'count': np.int64(3)})}, {})
-
-  def test_gathers_and_restores_parts(self):
-    counts = _Part({'episodes': 3})
-    rng = np.random.default_rng(0)
-    parts = {'policy': _Part({'policy/w': np.zeros([1]), 'a:b': np.ones([2])}),
-             'policy_replay': _Part({'codes': np.ones([2])}),
-             'totals': counts, 'generators': checkpoints.Each(
-                 [checkpoints.Generator(rng), counts])}
-    checkpoint = checkpoints.gather(parts, {'steps': 7})
-    self.assertEqual(
-        list(checkpoint.arrays),
-        ['policy:policy/w', 'policy:a:b', 'policy_replay:codes'])
-    self.assertEqual(checkpoint.values['steps'], 7)
-    expected = rng.random()
-    loaded = {'policy': _Part(None), 'policy_replay': _Part(None),
-              'totals': _Part(None), 'generators': checkpoints.Each(
-                  [checkpoints.Generator(rng), _Part(None)])}
-    checkpoints.restore(loaded, checkpoint)
-    self.assertEqual(list(loaded['policy'].value), ['policy/w', 'a:b'])
-    self.assertIs(
-        loaded['policy'].value['a:b'], checkpoint.arrays['policy:a:b'])
-    self.assertEqual(loaded['totals'].value, {'episodes': 3})
-    self.assertEqual(rng.random(), expected)
-    with self.assertRaisesRegex(KeyError, 'more'):
-      checkpoints.restore({'more': counts}, checkpoint)
-    self.assertEmpty(checkpoints.group(checkpoint.arrays, 'none'))
 
 
 if __name__ == '__main__':

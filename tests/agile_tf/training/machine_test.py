@@ -64,15 +64,20 @@ class KeepProgramsTest(absltest.TestCase):
       others.add(self._folder())
     self.assertLen(others | {here, self._folder(3)}, 4)
 
-  def test_old_and_empty_programs_are_removed(self):
-    good, old, empty, unfinished = (
-        self._folder() / name for name in ('a.pb', 'b.pb', 'c.pb', 'd.pb.tmp'))
-    for path in good, old:
+  def test_old_and_damaged_programs_are_removed(self):
+    good, old, empty, damaged, unfinished = (
+        self._folder() / name
+        for name in ('a.pb', 'b.pb', 'c.pb', 'd.pb', 'e.pb.tmp'))
+    for path in good, old, damaged:
       path.write_bytes(b'program')
     for path in empty, unfinished:
       path.touch()
     os.utime(old, times=(0, 0))
-    self.assertCountEqual(self._folder().iterdir(), [good, unfinished])
+    self._folder()
+    damaged.write_bytes(b'progrbm')
+    self.assertCountEqual(
+        self._folder().glob('*.pb*'),
+        [good, good.with_suffix('.pb.sha256'), unfinished])
 
   def test_none_where_nothing_can_be_written_or_the_user_has_one(self):
     theirs = '--tf_xla_persistent_cache_directory='

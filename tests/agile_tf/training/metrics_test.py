@@ -1,6 +1,5 @@
 """Tests for metrics: means, decisions and the rows of metrics.csv."""
 
-import csv
 import errno
 import os
 import threading
@@ -12,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from agile_tf.training import metrics
+from gridlu import files
 from gridlu import program
 
 
@@ -28,11 +28,13 @@ class TallyTest(absltest.TestCase):
     self.assertEqual(tally.take(), {'a': 2.0})
 
   def test_state_round_trip(self):
-    tally, restored = metrics.Tally(), metrics.Tally()
+    tally, restored = metrics.Tally('episodes'), metrics.Tally('episodes')
     tally.add({'a': 1.0, 'b': 5.0}, 3.0)
     state = tally.state()
     restored.add({'a': 99.0, 'z': 9.0})  # `load` removes these.
-    restored.load(state)
+    tally.count(episodes=2)
+    restored.load(state, tally.counts)
+    self.assertEqual(restored.counts, {'episodes': 2})
     for each in (tally, restored):
       each.add({'a': 5.0})
       self.assertEqual(each.take(), {'a': 2.0, 'b': 5.0})
@@ -40,11 +42,12 @@ class TallyTest(absltest.TestCase):
         state, {'sums': {'a': 3.0, 'b': 15.0}, 'weights': {'a': 3.0, 'b': 3.0}})
 
   def test_many_threads(self):
-    tally = metrics.Tally()
+    tally = metrics.Tally('steps')
 
     def add(value):
       for _ in range(200):
         tally.add({'a': value}, 0.5)
+        tally.count(steps=1)
 
     threads = [
         threading.Thread(target=add, args=(float(i),)) for i in range(4)]
@@ -53,31 +56,48 @@ class TallyTest(absltest.TestCase):
     for thread in threads:
       thread.join()
     self.assertEqual(tally.state()['weights'], {'a': 400.0})
+    self.assertEqual(tally.counts, {'steps': 800})
     self.assertEqual(tally.take(), {'a': 1.5})
 
 
-class DecisionsTest(parameterized.TestCase):
+class DecisionsTest(absltest.TestCase):
 
-  @parameterized.parameters(0.05, 0.5, 0.95)
-  def test_equals_the_loop(self, share):
-    rng = np.random.default_rng(0)
-    rewarded = rng.uniform(size=[97]) < 0.4
-    truth = rng.uniform(size=[97]) < share
-    counts = {'right': 0, 'false positive': 0, 'false negative': 0}
-    for decision, goal in zip(rewarded, truth):
-      if decision and not goal:
-        counts['false positive'] += 1
-      elif not decision and goal:
-        counts['false negative'] += 1
-      else:
-        counts['right'] += 1
-    self.assertGreater(min(counts.values()), 0)
-    actual = metrics.decision_errors(rewarded, truth)
-    for name, count in (('reward_model_accuracy', 'right'),
-                        ('false_positives', 'false positive'),
-                        ('false_negatives', 'false negative')):
-      self.assertAlmostEqual(actual[name], counts[count] / 97)
-    self.assertLen(actual, 3)
+  def test_are_shares_of_all_decisions(self):
+    decisions, truth = np.array(
+        [(1, 1), (1, 0), (0, 1), (0, 1), (0, 0), (0, 0), (1, 1), (0, 1)],
+        bool).T
+    self.assertEqual(metrics.decision_errors(decisions, truth), {
+        'reward_model_accuracy': 4 / 8, 'false_positives': 1 / 8,
+        'false_negatives': 3 / 8})
+
+
+class WarningsTest(parameterized.TestCase):
+
+  @parameterized.parameters(
+      (dict(entropy=1.5, goals_accepted=.9, negatives_rejected=.9), ()),
+      (dict(entropy=.015), ('entropy',)),
+      (dict(entropy=.017), ()),
+      (dict(goals_accepted=1., negatives_rejected=.0), ('discriminator',)),
+      (dict(goals_accepted=.0, negatives_rejected=1.), ('discriminator',)),
+      (dict(goals_accepted=.995, negatives_rejected=.005), ('discriminator',)),
+      (dict(goals_accepted=.98, negatives_rejected=.005), ()),
+      (dict(goals_accepted=.995, negatives_rejected=.02), ()),
+      (dict(goals_accepted=.005, negatives_rejected=.995), ('discriminator',)),
+      (dict(goals_accepted=.02, negatives_rejected=.995), ()),
+      (dict(goals_accepted=.005, negatives_rejected=.98), ()),
+      (dict(goals_accepted=1., negatives_rejected=1.), ()),
+      (dict(goals_accepted=0., negatives_rejected=0.), ()),
+      (dict(goals_accepted=1.), ()),
+      (dict(negatives_rejected=1.), ()),
+      (dict(), ()))
+  def test_warnings(self, row, kinds):
+    found = metrics.warnings(row, num_actions=5)
+    self.assertEqual(tuple(found), kinds)
+    for text in found.values():
+      accepts = 'accepts every state', '(a smaller --steps_per_discriminator'
+      self.assertEqual(
+          [part in text for part in accepts],
+          [row.get('goals_accepted', 0.0) > .5] * 2, text)
 
 
 class WriterTest(parameterized.TestCase):
@@ -94,8 +114,7 @@ class WriterTest(parameterized.TestCase):
     writer.close()
 
   def _rows(self):
-    with open(self._path, newline='', encoding='utf-8') as file:
-      return list(csv.DictReader(file))
+    return files.read_rows(self._path)
 
   def _row(self, steps, **values):
     return {'steps': steps, 'seconds': steps / 8, 'episodes': 2 * steps,
@@ -143,8 +162,7 @@ class WriterTest(parameterized.TestCase):
       with self.assertLogs('absl', 'WARNING') as logs:
         self._write(0, self._row(100), self._row(200))
       self.assertIn('up to step 200 are now in', logs.output[0])
-      with open(f'{self._path}.{number}', newline='', encoding='utf-8') as file:
-        self.assertEqual(list(csv.DictReader(file)), before)
+      self.assertEqual(files.read_rows(f'{self._path}.{number}'), before)
     self._write(100)
     self.assertLen([name for name in os.listdir(self._dir)
                     if name.startswith('metrics.csv')], 3)
@@ -211,18 +229,13 @@ class WriterTest(parameterized.TestCase):
   def test_tensorboard(self):
     writer = metrics.Writer(self._dir, 0, 1000)
     writer.row(self._row(100, entropy=0.5))
-    writer.text('settings', '| a |')
     writer.images('episode', np.zeros([5, 4, 6, 3], np.uint8), 100)
-    writer.settings('runs/it', {'seed': 3, 'discount': .9})
-    writer.animation('in_motion', b'GIF89a', (6, 4), 100)
+    writer.settings('runs/it', {'seed': 3, 'discount': .9}, settings='| a |')
     writer.close()
     values = self._summaries()
     self.assertCountEqual(values, [
         'run/episodes', 'at_a_glance/success_rate', 'policy/entropy',
-        'settings', 'episode', 'in_motion',
-        '_hparams_/session_start_info'])
-    self.assertEqual(
-        list(values['in_motion'][1]), [b'6', b'4', b'GIF89a'])
+        'settings', 'episode', '_hparams_/session_start_info'])
     self.assertEqual(values['policy/entropy'], (100, 0.5))
     self.assertEqual(values['episode'][0], 100)
     self.assertLen(values['episode'][1], 2 + 5)  # Width, height and pictures.

@@ -14,9 +14,10 @@ from tests.agile_tf import tiny
 class ResourcesTest(parameterized.TestCase):
 
   def _needs(self, **changes):
-    config = config_lib.Config(**changes)
-    return {need.flags[-1]: need.size
-            for need in resources.needs(config, building.make_world(config))}
+    builder = building.Builder(config_lib.Config(**changes))
+    return {need.flags[-1]: need.size for need in resources.needs(
+        builder.config, building.make_world(builder.config),
+        builder.num_candidates(), builder.needs_goal_examples())}
 
   def test_the_buffers_take_what_they_are_made_of(self):
     config = tiny.config(reward_prediction=True)

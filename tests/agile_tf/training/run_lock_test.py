@@ -51,17 +51,19 @@ class OwnershipTest(parameterized.TestCase):
     folder = self.create_tempdir()
     folder.mkdir('owner.txt')
     with self.assertRaisesRegex(
-        program.UserError, 'cannot be locked: .*owner.txt'):
+        program.UserError, 'cannot be written: .*owner.txt'):
       with run_lock.hold(folder.full_path):
         self.fail('no lock')
 
   def test_a_directory_with_nothing_but_the_lock_is_removed(self):
-    for content, stays in ((), False), (('metrics.csv',), True):
-      run_dir = self.create_tempdir().full_path
-      for name in content:
-        open(os.path.join(run_dir, name), 'x').close()
+    folder = self.create_tempdir().full_path
+    for name, content, stays in (('new', (), False),
+                                 ('used', ('metrics.csv',), True),
+                                 ('', (), True)):  # It was there before.
+      run_dir = os.path.join(folder, name)
       with run_lock.hold(run_dir):
-        run_lock.remove_if_unused(run_dir)
+        for file in content:
+          open(os.path.join(run_dir, file), 'x').close()
       self.assertEqual(os.path.exists(run_dir), stays)
 
   def test_a_killed_owner_does_not_block_others(self):

@@ -21,13 +21,13 @@ _PROGRAM = """
   import threading
   import time
   from absl import logging
-  from agile_tf.training import schedule
   from agile_tf.training import signals
+  from agile_tf.training import threads
 
   logging.set_verbosity(logging.INFO)
-  handler = signals.Signals()
+  handler = signals.Signals().__enter__()
   if 'built' in sys.argv:
-    handler.schedule = schedule.Schedule(10, 0)
+    handler.stop_instead(threads.Schedule(10, 0))
     handler.compiling = 'compiling' in sys.argv
 
   def print_when_it_computes(clock, start):

@@ -1,38 +1,252 @@
-"""Tests the threads of a run, with workers that fail, hang or are slow."""
+"""Tests for threads: the schedule, and workers that fail, hang or are slow."""
 
+import functools
 import itertools
 import threading
 import time
-from unittest import mock
 
 from absl.testing import absltest
 from absl.testing import parameterized
 
 from agile_tf.training import building
-from agile_tf.training import schedule
 from agile_tf.training import threads
 from agile_tf.training import trainer as trainer_lib
 from tests.agile_tf import tiny
 
-
-def _stand_in(clock, iterate):
-  """Returns a trainer with four policy workers, which are numbers."""
-  trainer = mock.Mock(schedule=clock, policy_workers=list(range(4)),
-                      discriminator_worker=None, devices=('',))
-  trainer.iterate_policy.side_effect = iterate
-  return trainer
+_PATIENCE = 20  # Seconds after which a thread counts as hanging.
 
 
-class ThreadsTest(parameterized.TestCase):
+class ScheduleTest(parameterized.TestCase):
+
+  def _start(self, *functions):
+    started = [
+        threading.Thread(target=function, daemon=True)
+        for function in functions]
+    for thread in started:
+      thread.start()
+    return started
+
+  def _join(self, started):
+    for thread in started:
+      thread.join(_PATIENCE)
+      self.assertFalse(thread.is_alive(), 'A thread hangs.')
+
+  def _worker(self, clock, kind, steps=0, log=None):
+    """Iterates until the run is over, and logs the counts at each begin."""
+    def run():
+      while clock.begin(kind):
+        if log is not None:
+          log.append((kind, clock.steps, clock.iterations))
+        clock.end(kind, steps)
+    return run
+
+  def _assert_goes_on(self, clock):
+    """A worker may begin: there is no pause any more."""
+    begun = []
+    self._join(self._start(lambda: begun.append(clock.begin('policy'))))
+    self.assertEqual(begun, [True])
+
+  @parameterized.parameters(
+      # Ratio 10. The discriminator's worker iterates once, and then waits.
+      (0, 0, True, True), (9, 0, True, True), (10, 0, False, True),
+      (0, 1, True, False), (9, 1, True, False), (10, 1, True, True),
+      (19, 1, True, True), (20, 1, False, True), (20, 3, True, False))
+  def test_who_may(self, steps, iterations, policy, discriminator):
+    clock = threads.Schedule(1000, 10)
+    clock.steps, clock.iterations = steps, iterations
+    self.assertEqual(clock.may('policy'), policy)
+    self.assertEqual(clock.may('discriminator'), discriminator)
+
+  def test_head_start(self):
+    clock = threads.Schedule(1000, 10, head_start=3)
+    for clock.iterations in range(3):
+      self.assertFalse(clock.may('policy'))
+      self.assertTrue(clock.may('discriminator'))
+    # From here on the ratio holds, as if these iterations were the first.
+    for iterations, policy, discriminator in (
+        (3, True, True), (4, True, False)):
+      clock.iterations = iterations
+      self.assertEqual(clock.may('policy'), policy)
+      self.assertEqual(clock.may('discriminator'), discriminator)
+    clock.steps = 10
+    self.assertTrue(clock.may('discriminator'))
+    free = threads.Schedule(1000, 0, head_start=1)
+    self.assertFalse(free.may('policy'))
+    free.iterations = 1
+    self.assertTrue(free.may('policy'))
+
+  def test_one_kind_of_worker_always_may(self):
+    clock, free = threads.Schedule(1000, 3), threads.Schedule(1000, 0)
+    for steps, iterations in itertools.product(range(30), range(12)):
+      for each in clock, free:
+        each.steps, each.iterations = steps, iterations
+      self.assertTrue(clock.may('policy') or clock.may('discriminator'))
+      self.assertTrue(free.may('policy') and free.may('discriminator'))
+
+  @parameterized.parameters((1, 400, 20), (6, 3000, 30))
+  def test_threads_hold_the_ratio(self, count, total, ratio):
+    clock = threads.Schedule(total, ratio)
+    log = []
+    self._join(self._start(
+        *[self._worker(clock, 'policy', 5, log) for _ in range(count)],
+        self._worker(clock, 'discriminator', 0, log)))
+    # Workers complete the iterations that are in progress at the end.
+    self.assertBetween(clock.steps, total, total + 5 * (count - 1))
+    self.assertBetween(
+        clock.iterations, total // ratio - 1, total // ratio + 2)
+    for _, steps, iterations in log:
+      # The other worker may have iterated once more when this reads the counts.
+      self.assertBetween(
+          steps - ratio * iterations, -ratio, ratio + 5 * count)
+
+  @parameterized.parameters('policy', 'discriminator')
+  def test_the_worker_that_is_ahead_waits(self, ahead):
+    clock = threads.Schedule(1000, 10)
+    other = {'policy': 'discriminator', 'discriminator': 'policy'}[ahead]
+    thread, = self._start(self._worker(clock, ahead, 5))
+    thread.join(0.1)
+    self.assertTrue(thread.is_alive())
+    expected = {'policy': (10, 0), 'discriminator': (0, 1)}[ahead]
+    self.assertEqual((clock.steps, clock.iterations), expected)
+    self.assertTrue(clock.begin(other))
+    clock.end(other, 10)
+    thread.join(0.1)
+    expected = {'policy': (20, 1), 'discriminator': (10, 2)}[ahead]
+    self.assertEqual((clock.steps, clock.iterations), expected)
+    clock.stop()
+    self._join([thread])
+
+  def test_finish_wakes_waiting_threads(self):
+    clock = threads.Schedule(20, 1000)
+    started = self._start(
+        self._worker(clock, 'discriminator'), lambda: clock.wait(_PATIENCE))
+    started[1].join(0.05)
+    self.assertTrue(started[1].is_alive())
+    self.assertFalse(clock.finished)
+    begin = time.monotonic()
+    for _ in range(2):
+      self.assertTrue(clock.begin('policy'))
+      clock.end('policy', 10)
+    self._join(started)
+    self.assertLess(time.monotonic() - begin, _PATIENCE / 2)
+    self.assertTrue(clock.finished)
+    self.assertFalse(clock.begin('policy'))
+    self.assertFalse(clock.begin('discriminator'))
+    self.assertEqual((clock.steps, clock.iterations), (20, 1))
+
+  def test_stop_lets_iterations_end(self):
+    clock = threads.Schedule(1000, 0)
+    self.assertTrue(clock.begin('policy'))
+    clock.stop()
+    self.assertTrue(clock.finished)
+    self.assertFalse(clock.begin('policy'))
+    clock.end('policy', 7)
+    self.assertEqual(clock.steps, 7)
+
+  def test_no_worker_iterates_while_paused(self):
+    clock = threads.Schedule(10**9, 30)
+    inside, wrong = set(), []
+
+    def worker(kind, number):
+      while clock.begin(kind):
+        inside.add(number)
+        time.sleep(0.0005)
+        inside.discard(number)
+        clock.end(kind, 5)
+
+    counts = []
+
+    def pause():
+      for _ in range(10):
+        with clock.paused():
+          before = clock.steps, clock.iterations
+          time.sleep(0.003)
+          if inside or before != (clock.steps, clock.iterations):
+            wrong.append(set(inside))
+          counts.append(clock.steps)
+        time.sleep(0.01)
+
+    started = self._start(
+        *[lambda i=i: worker('policy', i) for i in range(4)],
+        lambda: worker('discriminator', 4))
+    self._join(self._start(pause))
+    clock.stop()
+    self._join(started)
+    self.assertEmpty(wrong)
+    self.assertGreater(len(set(counts)), 5)  # They go on in between.
+
+  def test_a_pause_waits_for_a_running_iteration_but_not_for_ever(self):
+    clock = threads.Schedule(1000, 0)
+    self._join(self._start(self._worker(threads.Schedule(1, 0), 'policy', 1)))
+    self.assertTrue(clock.begin('policy'))
+    with self.assertRaisesRegex(threads.StalledError, '1 of the workers'):
+      with clock.paused(0.05):
+        self.fail('paused')
+    paused = threading.Event()
+
+    def pause():
+      with clock.paused():
+        paused.set()
+
+    thread, = self._start(pause)
+    self.assertFalse(paused.wait(0.05))
+    clock.end('policy', 1)
+    self._join([thread])
+    self.assertTrue(paused.is_set())
+    self._assert_goes_on(clock)
+
+  def test_pause_ends_with_an_error(self):
+    clock = threads.Schedule(1000, 0)
+    with self.assertRaises(KeyError), clock.paused():
+      raise KeyError
+    self._assert_goes_on(clock)
+
+  def test_stop_while_paused(self):
+    clock = threads.Schedule(1000, 0)
+    with clock.paused():
+      thread, = self._start(self._worker(clock, 'policy', 1))
+      clock.stop()
+      self._join([thread])
+    self.assertEqual(clock.steps, 0)
+
+  def test_abandon_ends_the_run_and_the_first_error_is_the_cause(self):
+    clock = threads.Schedule(1000, 10)
+    cause, failed = ValueError('the cause'), threading.Event()
+
+    def fail_later():
+      clock.begin('policy')
+      failed.wait(_PATIENCE)
+      clock.abandon(ValueError('a consequence'))
+
+    started = self._start(
+        self._worker(clock, 'discriminator'), lambda: clock.wait(_PATIENCE),
+        fail_later)
+    self.assertTrue(clock.begin('policy'))
+    clock.abandon(cause)
+    failed.set()
+    self._join(started)
+    self.assertIs(clock.error, cause)
+    self.assertTrue(clock.finished)
+    self.assertEqual(clock.steps, 0)
+    self.assertEmpty(clock.turns)
+    with clock.paused():  # Does not wait for the failed iteration.
+      pass
+
+
+def _drive(clock, iterate, tick=lambda: None, stalled=60.0, count=4):
+  """Drives policy workers, which are numbers."""
+  threads.drive(clock, [functools.partial(iterate, i) for i in range(count)],
+                None, tick, stall_minutes=stalled / 60)
+
+
+class DriveTest(parameterized.TestCase):
 
   @parameterized.product(
       where=('policy', 'discriminator', 'main'),
       error=(RuntimeError('injected'), SystemExit(0)))
   def test_an_exception_in_a_thread_ends_the_run(self, where, error):
-    config = tiny.config(
-        run_dir=self.create_tempdir().full_path, policy_workers=3,
-        policy_threads=3, steps=100_000)
-    trainer = trainer_lib.Trainer(building.Builder(config))
+    trainer = trainer_lib.Trainer(building.Builder(tiny.config(
+        policy_workers=3, policy_threads=3, steps=100_000)))
     victim = (trainer.policy_workers[1] if where == 'policy' else
               trainer.discriminator_worker)
     original, calls = victim.iterate, []
@@ -49,7 +263,7 @@ class ThreadsTest(parameterized.TestCase):
     if where != 'main':
       victim.iterate = iterate
     with self.assertRaisesRegex(RuntimeError, r'injected|called exit\(0\)'):
-      threads.drive(trainer, fail if where == 'main' else lambda: None)
+      trainer.drive(fail if where == 'main' else lambda: None)
     self.assertEmpty([t.name for t in threading.enumerate()
                       if t.name.startswith(('policy', 'discriminator'))])
 
@@ -74,12 +288,11 @@ class ThreadsTest(parameterized.TestCase):
           with clock.paused(0.2):
             self.fail('paused')
 
-    clock = schedule.Schedule(10**9, 0)
-    trainer = _stand_in(clock, iterate)
-    expected = KeyError if what == 'error' else schedule.StalledError
+    clock = threads.Schedule(10**9, 0)
+    expected = KeyError if what == 'error' else threads.StalledError
     start = time.monotonic()
     with self.assertRaises(expected) as caught:
-      threads.drive(trainer, tick, stall_minutes=0.2 / 60)
+      _drive(clock, iterate, tick, 0.2)
     self.assertLess(time.monotonic() - start, 30)
     self.assertTrue(clock.finished)
     if what != 'error':
@@ -89,30 +302,28 @@ class ThreadsTest(parameterized.TestCase):
       self.assertIn('The run has ended. It was not saved', message)
       self.assertNotIn('policy-1 ', message)
 
-  @parameterized.parameters((2, 1), (3, 3))
-  def test_a_slow_worker_is_reported_and_goes_on(self, count, num_threads):
-    config = tiny.config(
-        run_dir=self.create_tempdir().full_path, policy_workers=count,
-        policy_threads=num_threads, steps=100_000)
-    trainer = trainer_lib.Trainer(building.Builder(config))
-    slow = trainer.policy_workers[-1]
-    original, calls = slow.iterate, []
+  @parameterized.parameters((1, 'policy'), (2, 'policy-1'))
+  def test_a_slow_worker_is_reported_again_and_again_and_goes_on(
+      self, count, name):
+    clock, calls = threads.Schedule(10**9, 0), []
 
-    def iterate(step):
-      calls.append(1)
-      if len(calls) == 1:
-        time.sleep(1)
-      return original(step)
+    def iterate(worker):
+      calls.append(worker)
+      if worker == count - 1 and calls.count(worker) == 3:
+        time.sleep(1.3)
+      time.sleep(0.001)
+      return 1
 
     def tick():
-      if len(calls) > 2:
-        trainer.schedule.stop()
+      if calls.count(count - 1) > 3:
+        clock.stop()
 
-    slow.iterate = iterate
     with self.assertLogs('absl', 'WARNING') as logs:
-      threads.drive(trainer, tick, stall_minutes=0.5 / 60)
-    self.assertRegex('\n'.join(logs.output), 'policy.* has been in one iter')
-    self.assertGreater(len(calls), 2)
+      _drive(clock, iterate, tick, 0.5, count)
+    reports = [text for text in logs.output if f'{name} has been in' in text]
+    self.assertLen(reports, 2, logs.output)
+    self.assertIn('time.sleep(1.3)', reports[0])
+    self.assertGreater(calls.count(count - 1), 3)
 
   def test_first_iterations_are_one_at_a_time(self):
     """The first one compiles for the others."""
@@ -124,8 +335,7 @@ class ThreadsTest(parameterized.TestCase):
       firsts.setdefault(worker, (start, time.monotonic()))
       return 1
 
-    trainer = _stand_in(schedule.Schedule(100, 0), iterate)
-    threads.drive(trainer, lambda: None)
+    _drive(threads.Schedule(100, 0), iterate)
     self.assertLen(firsts, 4)
     for (_, end), (start, _) in itertools.pairwise(sorted(firsts.values())):
       self.assertLessEqual(end, start)
