@@ -107,12 +107,13 @@ class ProgramsTest(parameterized.TestCase):
           f'{who} {name}')
 
   def _gradient(self, p, loss):
-    """The gradient of a loss, and what else its function returns."""
+    """The gradient of a loss, and what its function returns."""
     with tf.GradientTape() as tape:
       tape.watch(p)
       value, *rest = loss()
     return tape.gradient(
-        value, p, unconnected_gradients=tf.UnconnectedGradients.ZERO), *rest
+        value, p, unconnected_gradients=tf.UnconnectedGradients.ZERO
+    ), value, *rest
 
   def _worker_loss(self, model, p, text, rollout, w, replayed, td_lambda=1.0):
     """The loss and its terms of worker w; replayed: texts, states, positive."""
@@ -204,7 +205,7 @@ class ProgramsTest(parameterized.TestCase):
     unused[3] = ('hidden', 'logits', 'baseline') if predicts else ('',)
     expected = []
     for w in range(width):
-      gradient, expected_terms = expect(w, rollout)
+      gradient, _, expected_terms = expect(w, rollout)
       expected.append(gradient)
       self._assert_close(policy, computed[w], gradient, f'worker {w}',
                          unused[w])
@@ -282,7 +283,7 @@ class ProgramsTest(parameterized.TestCase):
     p = self._variables(policy, theta)
     expected = dict.fromkeys(p, 0.0)
     for part in np.array_split(np.arange(count), 10):  # For the memory.
-      gradient, = self._gradient(p, lambda part=part: [tf.add_n([
+      gradient, _ = self._gradient(p, lambda part=part: [tf.add_n([
           self._worker_loss(model, p, texts[w], rollout, w, None)[0]
           for w in part]) / count])
       expected = {name: expected[name] + gradient[name] for name in p}
@@ -333,10 +334,9 @@ class ProgramsTest(parameterized.TestCase):
                tf.reduce_sum(tf.math.softplus(rejected)))
       return total / (2 * count), of_goals, rejected
 
-    expected, of_goals, rejected = self._gradient(p, loss)
+    expected, total, of_goals, rejected = self._gradient(p, loss)
     self._assert_close(discriminator, actual, expected, 'discriminator')
-    np.testing.assert_allclose(
-        terms['discriminator_loss'], loss()[0], rtol=1e-4)
+    np.testing.assert_allclose(terms['discriminator_loss'], total, rtol=1e-4)
     self.assertAlmostEqual(
         float(terms['goals_accepted']), np.mean(of_goals > 0), places=6)
     self.assertAlmostEqual(
