@@ -12,6 +12,7 @@ import hashlib
 import importlib.metadata
 import os
 import re
+import subprocess
 import sys
 import tempfile
 import time
@@ -51,18 +52,19 @@ def _silence() -> Iterator[None]:
     yield
     return
   sys.stderr.flush()
-  with tempfile.TemporaryFile() as printed, os.fdopen(os.dup(2)) as stderr:
+  # Another process prints it, because TensorFlow can also end this one.
+  with (os.fdopen(os.dup(2)) as stderr, subprocess.Popen(
+      ['sh', '-c', 'text=$(cat); printf "%s\\n" "$text" >&2'],
+      stdin=subprocess.PIPE, stderr=stderr) as printer):
+    assert printer.stdin is not None
+    os.dup2(printer.stdin.fileno(), 2)
     # If the process is aborted, for lack of AVX for example, this shows where.
     here = not faulthandler.is_enabled()
     if here:
-      faulthandler.enable(stderr)
-    os.dup2(printed.fileno(), 2)
+      faulthandler.enable(printer.stdin)
     try:
       yield
-    except BaseException:
-      printed.seek(0)
-      os.write(stderr.fileno(), printed.read())
-      raise
+      printer.kill()
     finally:
       os.dup2(stderr.fileno(), 2)
       if here:

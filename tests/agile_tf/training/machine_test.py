@@ -2,38 +2,41 @@
 
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import textwrap
 from unittest import mock
 
 from absl.testing import absltest
+from absl.testing import parameterized
 
 from agile_tf.training import machine
 
 
-class ImportTest(absltest.TestCase):
+class ImportTest(parameterized.TestCase):
 
-  def test_shows_what_an_import_prints_only_if_it_fails(self):
+  @parameterized.parameters(
+      ('pass', 0), ('raise ImportError("no AVX")', 1), ('os._exit(1)', 1),
+      ('os.abort()', -signal.SIGABRT))
+  def test_shows_what_an_import_prints_only_if_it_fails(self, end, code):
     folder = self.create_tempdir()
-    for problem, shown in ('', ''), ('raise ImportError("no AVX")', 'a note'):
-      folder.create_file('tensorflow.py', textwrap.dedent(f"""
-          import os
-          os.write(2, b'a note')
-          {problem}
-      """))
-      result = subprocess.run(
-          [sys.executable, '-c', textwrap.dedent(f"""
-              import sys
-              from agile_tf.training import machine
-              sys.path.insert(0, {folder.full_path!r})
-              print(machine.import_tensorflow().__file__)
-          """)], capture_output=True, text=True, check=False)
-      self.assertEqual(result.returncode, int(bool(problem)))
-      self.assertEqual(result.stdout == '', bool(problem))
-      self.assertStartsWith(result.stderr, shown)
-      self.assertEqual('ImportError: no AVX' in result.stderr, bool(problem))
-      self.assertEqual('a note' in result.stderr, bool(problem))
+    folder.create_file(
+        'tensorflow.py', f"import os\nos.write(2, b'a note')\n{end}\n")
+    result = subprocess.run(
+        [sys.executable, '-c', textwrap.dedent(f"""
+            import sys
+            from agile_tf.training import machine
+            sys.path.insert(0, {folder.full_path!r})
+            print(machine.import_tensorflow().__file__)
+        """)], capture_output=True, text=True, check=False)
+    self.assertEqual(result.returncode, code)
+    self.assertEqual(result.stdout == '', bool(code))
+    self.assertStartsWith(result.stderr, 'a note' if code else '')
+    self.assertEqual('a note' in result.stderr, bool(code))
+    self.assertEqual('ImportError: no AVX' in result.stderr, 'AVX' in end)
+    if code < 0:
+      self.assertIn('tensorflow.py', result.stderr)  # Where it ended.
 
 
 class KeepProgramsTest(absltest.TestCase):
