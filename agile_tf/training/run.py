@@ -1,8 +1,8 @@
 """Carries out a run in one directory, where it resumes.
 
 It has `config.json`, `metrics.csv`, TensorBoard events and `checkpoints/`.
-Ctrl-C, SIGTERM and SIGHUP (sent when a terminal closes) save and end the run;
-an exception in any thread ends it with its traceback.
+Signals save and end the run (see `signals`); an exception in any thread ends it
+with its traceback.
 """
 
 from collections.abc import Callable

@@ -10,10 +10,14 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 
 from absl.testing import absltest
 from absl.testing import parameterized
+
+from agile_tf.training import signals
+from agile_tf.training import threads
 
 _PROGRAM = """
   import hashlib
@@ -46,11 +50,12 @@ _PROGRAM = """
 class SignalsTest(parameterized.TestCase):
 
   @parameterized.parameters(
-      ((), 'SIGINT: stopping before the run begins'),
-      (('built',), 'SIGINT: saving and stopping.'),
-      (('built', 'compiling'), 'stopping when the programs are compiled'))
+      (signal.SIGINT, (), 'SIGINT: stopping before the run begins'),
+      (signal.SIGUSR1, ('built',), 'SIGUSR1: saving and stopping.'),
+      (signal.SIGUSR2, ('built', 'compiling'),
+       'stopping when the programs are compiled'))
   def test_the_first_is_answered_at_once_and_the_second_ends(
-      self, arguments, answer):
+      self, number, arguments, answer):
     process = subprocess.Popen(
         [sys.executable, '-c', textwrap.dedent(_PROGRAM), *arguments],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -59,15 +64,29 @@ class SignalsTest(parameterized.TestCase):
     assert process.stdout is not None
     assert process.stderr is not None
     self.assertEqual(process.stdout.readline(), 'ready\n')
-    process.send_signal(signal.SIGINT)
-    process.send_signal(signal.SIGINT)  # Of a wrapper: the same signal.
+    process.send_signal(number)
+    process.send_signal(number)  # Of a wrapper: the same signal.
     line = process.stderr.readline()  # While the main thread computes.
     self.assertIn(answer, line)
     self.assertIn('A second one ends the process at once', line)
     time.sleep(1.1)
     self.assertIsNone(process.poll())
-    process.send_signal(signal.SIGINT)
-    self.assertEqual(process.wait(60), 128 + signal.SIGINT)
+    process.send_signal(number)
+    self.assertEqual(process.wait(60), 128 + number)
+
+  def test_a_run_in_another_thread_handles_none(self):
+    before = signal.getsignal(signal.SIGTERM)
+
+    def run():
+      with signals.Signals() as handler:
+        handler.stop_instead(threads.Schedule(10, 0))
+        handlers.append(signal.getsignal(signal.SIGTERM))
+
+    handlers: list = []
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    self.assertEqual(handlers, [before])
 
 
 if __name__ == '__main__':

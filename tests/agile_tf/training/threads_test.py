@@ -2,11 +2,16 @@
 
 import functools
 import itertools
+import os
+import signal
+import subprocess
+import sys
 import threading
 import time
 
 from absl.testing import absltest
 from absl.testing import parameterized
+import pytest
 
 from agile_tf.training import building
 from agile_tf.training import threads
@@ -324,6 +329,34 @@ class DriveTest(parameterized.TestCase):
     self.assertLen(reports, 2, logs.output)
     self.assertIn('time.sleep(1.3)', reports[0])
     self.assertGreater(calls.count(count - 1), 3)
+
+  @pytest.mark.slow
+  def test_a_suspended_process_is_not_a_hung_one(self):
+    code = '''
+import os, signal, threading, time
+from agile_tf.training import threads
+
+def iterate():
+  if clock.steps == 5:
+    threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGSTOP)).start()
+    time.sleep(0.5)
+  return 1
+
+def tick():
+  if clock.steps == 5:
+    with clock.paused(2.0):
+      clock.stop()
+
+clock = threads.Schedule(10**9, 0)
+threads.drive(clock, [iterate] * 2, None, tick, stall_minutes=2 / 60)
+'''
+    process = subprocess.Popen(
+        [sys.executable, '-c', code], stderr=subprocess.PIPE, text=True)
+    os.waitid(os.P_PID, process.pid, os.WSTOPPED)
+    time.sleep(5)
+    process.send_signal(signal.SIGCONT)
+    _, errors = process.communicate(timeout=60)
+    self.assertEqual((process.returncode, errors), (0, ''))
 
   def test_first_iterations_are_one_at_a_time(self):
     """The first one compiles for the others."""
