@@ -337,18 +337,18 @@ import os, signal, threading, time
 from agile_tf.training import threads
 
 def iterate():
-  if clock.steps == 5:
-    threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGSTOP)).start()
-    time.sleep(0.5)
-  return 1
+  clock.begin('policy')
+  threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGSTOP)).start()
+  for _ in range(10):
+    time.sleep(0.1)
+  clock.end('policy', 1)
 
-def tick():
-  if clock.steps == 5:
-    with clock.paused(2.0):
-      clock.stop()
-
-clock = threads.Schedule(10**9, 0)
-threads.drive(clock, [iterate] * 2, None, tick, stall_minutes=2 / 60)
+clock = threads.Schedule(10, 0)
+threading.Thread(target=iterate).start()
+while not clock.turns:
+  time.sleep(0.01)
+with clock.paused(2.0):
+  pass
 '''
     process = subprocess.Popen(
         [sys.executable, '-c', code], stderr=subprocess.PIPE, text=True)
