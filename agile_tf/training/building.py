@@ -2,6 +2,9 @@
 
 from collections.abc import Callable, Sequence
 import dataclasses
+import functools
+import hashlib
+import os
 import re
 from typing import Any, NamedTuple
 
@@ -239,11 +242,24 @@ class Builder:
 
   def saved(self) -> dict[str, Any]:
     """Returns all settings by name, as a run saves them."""
-    return dataclasses.asdict(self.config)
+    return dataclasses.asdict(self.config) | self._dataset
+
+  @functools.cached_property
+  def _dataset(self) -> dict[str, str]:
+    """What identifies the contents of the file of goal examples."""
+    try:
+      if os.path.isfile(self.config.dataset) and self.needs_goal_examples():
+        with open(self.config.dataset, 'rb') as file:
+          digest = hashlib.file_digest(file, 'sha256').hexdigest()
+        return {config_lib.DATASET: digest}
+    except OSError:
+      pass  # Loading it says so.
+    return {}
 
   def restored(self, values: dict[str, Any]) -> dict[str, Any]:
     """Returns what `saved` returned, or raises ConfigError."""
-    return dataclasses.asdict(config_lib.restored(values))
+    return dataclasses.asdict(config_lib.restored(values)) | {
+        name: values[name] for name in (config_lib.DATASET,) if name in values}
 
   def needs_goal_examples(self) -> bool:
     """Returns whether the run needs goal examples."""

@@ -73,6 +73,7 @@ class RunFiles:
         checked=not trainer.world.has_ground_truth)
     settings = builder.saved()
     settings |= settings.pop(config_lib.RECIPE, {})
+    settings.pop(config_lib.DATASET, None)
     self._writer.settings(
         config.run_dir, {name: value for name, value in settings.items()
                          if name not in config_lib.of_run()},
