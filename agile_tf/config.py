@@ -380,7 +380,12 @@ def restored(values: Any, kind: type = Config) -> Any:
         f'This version has no setting {", ".join(unknown)}: the run is of '
         'another version. Commit ad1cf9b reads the runs of release 0.1.0 and '
         'later.')
-  return kind(**values)
+  made = kind(**values)
+  if missing := sorted(dataclasses.asdict(made).keys() - values.keys()):
+    raise ConfigError(
+        f'It lacks the settings {", ".join(missing)}. A checkpoint of the run '
+        "has all of them, as 'config' in its state.json.")
+  return made
 
 
 def read(path: str) -> dict[str, Any]:
@@ -391,8 +396,8 @@ def read(path: str) -> dict[str, Any]:
     ConfigError: if the file cannot be read or has something else.
   """
   try:
-    with open(path, encoding='utf-8') as file:
-      values = files.parse_json(file.read())
+    with open(path, encoding='utf-8', opener=files.regular) as file:
+      values = files.parse_json(file.read(2**20))
     if not isinstance(values, dict):
       raise ValueError('expected settings by name')
     return values

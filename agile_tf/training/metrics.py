@@ -183,15 +183,16 @@ class Writer:
     """Returns the rows that are there."""
     try:
       rows = files.read_rows(self._path)
-      for row in rows:
-        int(row['steps'])
-      if strange := set().union(*rows) - set(COLUMNS):
+      names = rows[0] if rows else {'steps': ''}
+      if strange := set(names) - set(COLUMNS):
         raise ValueError('it has values in columns that no run writes: '
-                         f'{", ".join(sorted(map(str, strange)))}')
+                         f'{", ".join(sorted(strange))}')
+      if 'steps' not in names:
+        raise ValueError('it has no column steps')
       return rows
     except FileNotFoundError:
       return []
-    except (KeyError, TypeError, ValueError) as error:
+    except ValueError as error:
       raise program.UserError(
           f'{self._path} is not what a run writes ({error}); move it away, and '
           'the run will begin a new one.') from error

@@ -196,7 +196,13 @@ class FileTest(parameterized.TestCase):
         config.ConfigError, 'config.json is not a configuration'):
       config.load(self._path)
 
+  def test_what_is_no_file_is_no_configuration(self):
+    os.symlink('/dev/zero', self._path)
+    with self.assertRaisesRegex(config.ConfigError, 'is no regular file'):
+      config.load(self._path)
+
   @parameterized.parameters(
+      ({}, 'lacks the settings all_workers_write, .*world. A checkpoint'),
       ({'steps': 'many'}, '--steps=many: expected int'),
       ({'discount': None}, '--discount=None: expected float'),
       ({'discount': 2.0}, '--discount=2.0: expected'))

@@ -69,7 +69,7 @@ class CurvesTest(absltest.TestCase):
       curves.read(folder.full_path)
     for content, problem in (
         ('a,b\n1,2\n', 'does not name a column "steps"'),
-        ('steps,entropy\n1,many\n', "could not convert string .*'many'"),
+        ('steps,entropy\n1,many\n', "line 2: entropy is 'many'"),
     ):
       path = folder.create_file('file.csv', content).full_path
       with self.assertRaisesRegex(program.UserError, problem):
