@@ -135,7 +135,8 @@ class WriterTest(parameterized.TestCase):
 
   def test_every_column_is_there_at_once(self):
     writer = metrics.Writer(self._dir, 0, 1000)
-    writer.row({name: i / 100 for i, name in enumerate(metrics.COLUMNS)})
+    writer.row({
+        name: i and i / 100 for i, name in enumerate(metrics.COLUMNS)})
     self.assertEqual(
         list(self._rows()[0].values()),
         [f'{i / 100:g}' for i in range(len(metrics.COLUMNS))])
