@@ -167,10 +167,17 @@ def run(function: Main, define_flags: Callable[[], None],
     expand: Returns what to read in place of a command line, without the
       program's name, or of a flagfile's lines.
   """
-  known = {*flags.FLAGS}
+  known, is_parsed = {*flags.FLAGS}, flags.FLAGS.is_parsed()
   define_flags()
-  for name in {*flags.FLAGS} - known:
+  own = {*flags.FLAGS} - known
+  for name in own:
     flags.FLAGS.register_key_flag_for_module(sys.argv[0], flags.FLAGS[name])
   # --help begins with this text. A console script has none.
   sys.modules['__main__'].__doc__ = sys.modules[function.__module__].__doc__
-  app.run(function, flags_parser=functools.partial(_parse, expand=expand))
+  try:
+    app.run(function, flags_parser=functools.partial(_parse, expand=expand))
+  finally:  # A notebook runs several programs.
+    for name in own:
+      delattr(flags.FLAGS, name)
+    if not is_parsed:
+      flags.FLAGS.unparse_flags()
