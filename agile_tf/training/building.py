@@ -217,6 +217,7 @@ def steps_per_discriminator_update(config: config_lib.Config) -> int:
 class Parts(NamedTuple):
   """The parts of a run."""
   world: worlds.World
+  programs: programs_lib.Programs
   policy: optimizers.SharedParameters  # theta
   discriminator: optimizers.SharedParameters | None  # phi
   buffer: replay.ReplayBuffer | None  # B
@@ -365,7 +366,7 @@ class Builder:
               predictions, np.random.default_rng(draw_seed), goals),
           buffer if config.all_workers_write else None,
           self.course()))
-    return Parts(world, policy, discriminator, buffer, predictions,
+    return Parts(world, programs, policy, discriminator, buffer, predictions,
                  tuple(policy_workers), discriminator_worker)
 
   def _actor(self, programs: programs_lib.Programs,
