@@ -244,6 +244,10 @@ def _drive(trainer: trainer_lib.Trainer, run_files: RunFiles,
     run_files.tick()
 
   signals.compiling = True
-  trainer.drive(tick, STALL_MINUTES)
+  try:
+    trainer.drive(tick, STALL_MINUTES)
+  except KeyboardInterrupt as error:  # No signal's: these stop the schedule.
+    raise RuntimeError(
+        'Something in an iteration raised KeyboardInterrupt.') from error
   run_files.tick()
   run_files.save()
