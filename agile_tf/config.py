@@ -14,6 +14,7 @@ from typing import Any
 from absl import flags
 import numpy as np
 
+import agile_tf
 from gridlu import files
 from gridlu import program
 from gridlu import tasks
@@ -388,7 +389,8 @@ def read(path: str) -> dict[str, Any]:
   except FileNotFoundError:
     raise MissingError(
         f'There is no {path}: expected a directory that agile_tf.launch '
-        'wrote.') from None
+        'wrote. The trained agent that comes with the package is in '
+        f'{agile_tf.TRAINED}.') from None
   except OSError as error:
     raise ConfigError(f'{path} cannot be read: {error}.') from error
   except ValueError as error:

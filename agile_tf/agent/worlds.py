@@ -49,7 +49,7 @@ def no_exit(place: str) -> Iterator[None]:
         f"The world's {place} called exit({error.code!r}).") from error
 
 
-_LARGEST = np.finfo(np.float32).max
+_LARGEST = float(np.finfo(np.float32).max)
 
 
 def _is_number(value: Any, low: float, high: float) -> bool:

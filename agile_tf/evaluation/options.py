@@ -1,13 +1,16 @@
 """What the programs that play episodes with a run share: flags, and a start."""
 
+import os
 from typing import Any, TYPE_CHECKING
 
 from absl import flags
 import tqdm
 
+import agile_tf
 from agile_tf import config as config_lib
 from agile_tf.evaluation import played
 from agile_tf.training import machine
+from gridlu import program
 
 # What needs TensorFlow is imported where it is used, after the flags are read.
 if TYPE_CHECKING:
@@ -17,11 +20,22 @@ if TYPE_CHECKING:
 flags.disclaim_key_flags()
 
 
+class _RunParser(flags.ArgumentParser):
+  """Reads the path of a run; 'trained' is the agent of the package."""
+
+  def parse(self, argument: str) -> str:
+    path = program.clean_path(argument)
+    if path == 'trained' and not os.path.exists(path):
+      return agile_tf.TRAINED
+    return path
+
+
 def define_run(required: bool = True) -> None:
   """Defines --run_dir and --checkpoint, for `load`."""
-  flags.DEFINE_string(
-      'run_dir', None if required else '', "The run's directory.",
-      required=required)
+  flags.DEFINE(
+      _RunParser(), 'run_dir', None if required else '', "The run's directory; "
+      '"trained" for the agent that comes with the package.',
+      serializer=flags.ArgumentSerializer(), required=required)
   flags.DEFINE_integer(
       'checkpoint', None, 'The step of the checkpoint; default: the newest.')
 

@@ -1,10 +1,13 @@
 """Tests for what a run has learned: functions, and played episodes."""
 
 import contextlib
+import copy
 import dataclasses
 import os
 import pathlib
+import pickle
 import re
+import shutil
 import sys
 from unittest import mock
 
@@ -59,6 +62,31 @@ class TrainedTest(absltest.TestCase):
       agile_tf.load_policy(self.run_dir, step=7)
     with self.assertRaisesRegex(config_lib.ConfigError, 'nowhere'):
       agile_tf.load_policy('nowhere')
+
+  def test_no_other_process_can_use_loaded_networks(self):
+    reward_model = agile_tf.load_reward_model(self.run_dir)
+    self.assertIs(copy.deepcopy(reward_model), reward_model)
+    with self.assertRaisesRegex(pickle.PicklingError, 'in that process'):
+      pickle.dumps(reward_model)
+    # A fork is another process. Here it only seems to be one.
+    with mock.patch.object(os, 'getpid', return_value=os.getpid() + 1):
+      for use in (lambda: reward_model([], []),
+                  lambda: agile_tf.load_policy(self.run_dir)):
+        with self.assertRaisesRegex(RuntimeError, "fork of .*'spawn'"):
+          use()
+
+  def test_networks_that_are_not_finite_are_refused(self):
+    folder = self.create_tempdir().full_path
+    shutil.copytree(self.run_dir, folder, dirs_exist_ok=True)
+    checkpoint = checkpoints.load(folder)
+    name = next(name for name in checkpoint.arrays
+                if name.startswith('discriminator:'))
+    checkpoint.arrays[name].flat[-1] = np.nan
+    checkpoints.save(folder, checkpoint.values['steps'], checkpoint, keep=1)
+    for load in trained.load, agile_tf.load_policy, agile_tf.load_reward_model:
+      with self.assertRaisesRegex(
+          checkpoints.CheckpointError, 'its discriminator that are not finite'):
+        load(folder)
 
   def test_the_world_of_another_side_and_physics(self):
     run_dir = tiny.save_for(type(self), held_out='strings', held_out_share=.5)

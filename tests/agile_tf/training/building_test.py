@@ -199,6 +199,11 @@ class BuildingTest(parameterized.TestCase):
                              ('purple', 'none of the 990')):
       with self.assertRaisesRegex(config_lib.ConfigError, problem):
         building.make_world(config_lib.Config(instructions=pattern))
+    # It would take years.
+    with (mock.patch.object(building, '_SEARCH_SECONDS', 0.3),
+          self.assertRaisesRegex(config_lib.ConfigError, 'more than 0.3 s')):
+      building.make_world(
+          config_lib.Config(instructions='(.*)*(.*)*(.*)*z'))
 
 
 if __name__ == '__main__':
