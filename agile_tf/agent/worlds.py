@@ -46,7 +46,7 @@ def no_exit(place: str) -> Iterator[None]:
     yield
   except SystemExit as error:
     raise WorldError(
-        f"The world's {place} called exit({error.code!r}).") from error
+        f"exit({error.code!r}) was called in the world's {place}.") from error
 
 
 _LARGEST = float(np.finfo(np.float32).max)
@@ -127,7 +127,7 @@ class World:
     """
     def require(right: bool, name: str, value: Any, expected: str) -> None:
       if not right:
-        shown = f'{value!r:.200}'
+        shown = ' '.join(repr(value).split())[:100]
         if isinstance(value, np.ndarray) and value.ndim:
           shown = f'{value.dtype} {list(value.shape)}'
         raise WorldError(f"In the environment's {place}: {name} is {shown}; "
@@ -394,7 +394,7 @@ def _find(name: str) -> Callable[[], Any]:
 def load(name: str) -> World:
   """Returns the world that a user's 'package.module:function' makes."""
   try:
-    with no_exit(f'module, {name!r},'):
+    with no_exit(f'module: {name!r}'):
       function = _find(name)
     inspect.signature(function).bind()
   except (AttributeError, TypeError, ValueError) as error:
@@ -405,7 +405,7 @@ def load(name: str) -> World:
         'returns an agile_tf.worlds.World, such as '
         'agile_tf.worlds.from_environment makes. Its module is in this '
         'directory, installed, or on PYTHONPATH.') from error
-  with no_exit(f'function, {name!r},'):
+  with no_exit(f'function: {name!r}'):
     world = function()
   if not isinstance(world, World):
     raise WorldError(

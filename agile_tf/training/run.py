@@ -222,6 +222,8 @@ def train(builder: building.Builder, table: str = '') -> None:
         signals.stop_instead(trainer.schedule)
         _drive(trainer, run_files, signals)
     except KeyboardInterrupt:
+      if not signals.stopped:  # Something else raised it, such as a world.
+        raise
       logging.info('Stopped before the run began; there is nothing to save.')
       return
   logging.info(

@@ -27,7 +27,7 @@ class Signals:
   def __init__(self):
     self.compiling = False  # The run must end its compilation first.
     self._schedule: threads.Schedule | None = None
-    self._stopped = False
+    self.stopped = False  # Whether one has arrived.
 
   def __enter__(self) -> 'Signals':
     numbers = [signal.SIGINT, signal.SIGTERM]
@@ -44,7 +44,7 @@ class Signals:
     return self
 
   def __exit__(self, *_: object) -> None:
-    if self._stopped:  # The signal's second copy must not disturb the exit.
+    if self.stopped:  # The signal's second copy must not disturb the exit.
       return
     for number, handler in self._handlers.items():
       signal.signal(number, handler)
@@ -54,7 +54,7 @@ class Signals:
   def stop_instead(self, schedule: threads.Schedule) -> None:
     """Lets signals stop a schedule instead, from now on."""
     self._schedule = schedule
-    if self._stopped:  # Python has swallowed the exception.
+    if self.stopped:  # Python has swallowed the exception.
       raise KeyboardInterrupt
 
   def _listen(self, reader: socket.socket) -> None:
@@ -83,9 +83,9 @@ class Signals:
 
   def _stop(self, *_: Any) -> None:
     """Stops the run, from the main thread."""
-    if self._stopped:
+    if self.stopped:
       return
-    self._stopped = True
+    self.stopped = True
     if self._schedule is None:
       raise KeyboardInterrupt
     self._schedule.stop()

@@ -11,6 +11,7 @@ from absl import flags
 from absl.testing import absltest
 from absl.testing import parameterized
 
+import agile_tf
 from agile_tf import config
 from agile_tf.agent import networks
 from agile_tf.agent import rewards
@@ -176,7 +177,8 @@ class FileTest(parameterized.TestCase):
 
   def test_missing(self):
     with self.assertRaisesRegex(
-        config.MissingError, 'There is no .*config.json: expected a directory'):
+        config.MissingError, 'There is no .*config.json: expected a directory.*'
+        f'The trained agent .* is in {agile_tf.TRAINED}'):
       config.load(self._path)
 
   def test_an_error_of_the_system_is_not_missing(self):

@@ -293,7 +293,7 @@ class RolloutsTest(parameterized.TestCase):
     for change, message in (
         (lambda: ({}, 0.0, False, False, {}), r'step 1 .* a dm_env.TimeStep'),
         (lambda: None, 'what it returned is None'),
-        (lambda: sys.exit(0), r'step\(\), at step 1 .* called exit\(0\)')):
+        (lambda: sys.exit(0), r'exit\(0\) .* in .* step\(\), at step 1 ')):
 
       class Changed(Countdown):
 

@@ -11,9 +11,12 @@ import subprocess
 import sys
 import textwrap
 import time
+from unittest import mock
 
 from absl.testing import absltest
 from absl.testing import parameterized
+
+from agile_tf.training import run
 
 _PROGRAM = """
   import hashlib
@@ -68,6 +71,17 @@ class SignalsTest(parameterized.TestCase):
     self.assertIsNone(process.poll())
     process.send_signal(signal.SIGINT)
     self.assertEqual(process.wait(60), 128 + signal.SIGINT)
+
+  def test_an_interrupt_of_something_else_is_no_success(self):
+    builder = mock.Mock()
+    builder.config.run_dir = self.create_tempdir().full_path
+    trainer = mock.Mock(**{'drive.side_effect': KeyboardInterrupt,
+                           'schedule.iterations_after_head_start': 0})
+    for build, error in (
+        (mock.Mock(side_effect=KeyboardInterrupt), KeyboardInterrupt),
+        (mock.Mock(return_value=(trainer, mock.Mock())), RuntimeError)):
+      with mock.patch.object(run, 'build', build), self.assertRaises(error):
+        run.train(builder)
 
 
 if __name__ == '__main__':
