@@ -20,56 +20,54 @@ import agile_tf
 from gridlu import goal_dataset
 from gridlu import program
 
-COLORS = {'red': (255, 0, 0), 'green': (0, 255, 0), 'blue': (0, 0, 255),
-          'yellow': (255, 255, 0)}
+# The colour of each corner, and its row and column on a board of 5x5 cells.
+CORNERS = {'red': ((255, 0, 0), (0, 0)), 'green': ((0, 255, 0), (0, 4)),
+           'blue': ((0, 0, 255), (4, 0)), 'yellow': ((255, 255, 0), (4, 4))}
 # All instructions, or enough to have each word in each place that it can take.
-INSTRUCTIONS = [f'go to the {color} corner' for color in COLORS]
-CORNERS = [(0, 0), (0, 4), (4, 0), (4, 4)]  # Rows and columns of a 5x5 board.
+INSTRUCTIONS = [f'go to the {name} corner' for name in CORNERS]
 MOVES = [(-1, 0), (1, 0), (0, -1), (0, 1)]  # What the actions 0 to 3 do.
 GOALS = os.path.join('runs', 'own_world_goals.npz')
 
 
-def draw(order, cell):
-  """Returns a board with the colours of its corners, and the agent's cell.
+def draw(agent, bird):
+  """Returns the board with the agent and the bird in their cells.
 
-  It is uint8 [40, 40, 3], with 8x8 pixels for each cell of the board.
+  It is uint8 [40, 40, 3], with 8x8 pixels for each cell.
   """
   board = np.zeros([5, 5, 3], np.uint8)
-  for corner, color in zip(CORNERS, order):
-    board[corner] = COLORS[color]
+  for color, place in CORNERS.values():
+    board[place] = color
   image = board.repeat(8, axis=0).repeat(8, axis=1)
-  row, column = 8 * cell[0], 8 * cell[1]
-  image[row + 2:row + 6, column + 2:column + 6] = 255  # A white square.
+  for (row, column), gray in ((bird, 128), (agent, 255)):
+    image[8 * row + 2:8 * row + 6, 8 * column + 2:8 * column + 6] = gray
   return image
 
 
 class Corners(dm_env.Environment):
-  """The agent starts anywhere and has ten steps."""
+  """The agent starts anywhere and has ten steps. A bird flies about."""
 
   def __init__(self, seed):
     # Each worker makes an environment of its own, with a seed of its own.
     self._rng = np.random.default_rng(seed)
 
   def reset(self):
-    # An episode keeps its instruction from its first step to its last.
-    self._order = list(self._rng.permutation(list(COLORS)))
-    self._cell = self._rng.integers(5, size=2)
-    self._color = str(self._rng.choice(list(COLORS)))
+    self._agent = self._rng.integers(5, size=2)
+    self._goal = self._rng.choice(list(CORNERS))  # For the whole episode.
     self._steps = 0
     return dm_env.restart(self._observation())
 
   def step(self, action):
-    self._cell = np.clip(self._cell + MOVES[action], 0, 4)
+    self._agent = np.clip(self._agent + MOVES[action], 0, 4)
     self._steps += 1
     end = dm_env.termination if self._steps == 10 else dm_env.transition
-    # AGILE does not see this reward, which makes the curve of success. Without
-    # has_ground_truth, below, it may be 0.0 always.
-    goal = CORNERS[self._order.index(self._color)]
-    return end(float(tuple(self._cell) == goal), self._observation())
+    # AGILE does not see this reward: it only makes the curve of success. Where
+    # nobody knows it, give 0.0 and leave has_ground_truth out, below.
+    reward = float(tuple(self._agent) == CORNERS[self._goal][1])
+    return end(reward, self._observation())
 
   def _observation(self):
-    return {'image': draw(self._order, self._cell),
-            'instruction': f'go to the {self._color} corner'}
+    return {'image': draw(self._agent, self._rng.integers(5, size=2)),
+            'instruction': f'go to the {self._goal} corner'}
 
   def observation_spec(self):
     return {'image': specs.BoundedArray((40, 40, 3), np.uint8, 0, 255),
@@ -82,16 +80,14 @@ class Corners(dm_env.Environment):
 def goal_examples(count=2000):
   """Returns instructions with images of states in which they are carried out.
 
-  These are all that AGILE learns from. They take the place of a reward.
+  AGILE learns from these alone.
   """
   rng = np.random.default_rng(0)
+  places = [place for _, place in CORNERS.values()]
   instruction = rng.integers(len(INSTRUCTIONS), size=count)
-  images = []
-  for i in instruction:
-    order = list(rng.permutation(list(COLORS)))
-    images.append(draw(order, CORNERS[order.index(list(COLORS)[i])]))
   return goal_dataset.GoalDataset(
-      tuple(INSTRUCTIONS), instruction, images=np.stack(images))
+      tuple(INSTRUCTIONS), instruction, images=np.stack([
+          draw(places[i], rng.integers(5, size=2)) for i in instruction]))
 
 
 def make_world():
