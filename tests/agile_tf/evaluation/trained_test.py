@@ -17,6 +17,7 @@ import numpy as np
 import agile_tf
 from agile_tf import config as config_lib
 from agile_tf.agent import rollouts
+from agile_tf.evaluation import options
 from agile_tf.evaluation import trained
 from agile_tf.training import checkpoints
 from gridlu import world
@@ -74,6 +75,15 @@ class TrainedTest(absltest.TestCase):
                   lambda: agile_tf.load_policy(self.run_dir)):
         with self.assertRaisesRegex(RuntimeError, "fork of .*'spawn'"):
           use()
+
+  def test_the_agent_of_the_package_has_a_name(self):
+    parse = options._RunParser().parse
+    self.assertEqual(parse('trained'), agile_tf.TRAINED)
+    self.assertTrue(os.path.exists(f'{agile_tf.TRAINED}/config.json'))
+    self.assertEqual(parse('./runs/'), 'runs')
+    with contextlib.chdir(self.create_tempdir().full_path):
+      os.mkdir('trained')
+      self.assertEqual(parse('trained'), 'trained')
 
   def test_networks_that_are_not_finite_are_refused(self):
     folder = self.create_tempdir().full_path
