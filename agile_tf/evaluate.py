@@ -169,7 +169,7 @@ def animate(episodes: Sequence[played.Episode],
       captions = [f'D = {value:.2f}{", accepted" if value > 0.5 else ""}\n'
                   f'{text}' for value, text in zip(values, texts)]
       images = _with_bars(images, values)
-    yield rendering.contact_sheet(images, captions, columns=3)
+    yield rendering.contact_sheet(images, captions, columns=3, scale=4)
 
 
 def _with_bars(images: np.ndarray, values: np.ndarray) -> np.ndarray:
@@ -177,9 +177,9 @@ def _with_bars(images: np.ndarray, values: np.ndarray) -> np.ndarray:
   width = images.shape[2]
   reached = np.arange(width) < width * values[:, np.newaxis]
   bars = np.where(reached, np.where(values > 0.5, 0, 140)[:, np.newaxis], 225)
-  return np.concatenate([images, np.broadcast_to(
-      bars[:, np.newaxis, :, np.newaxis].astype(np.uint8),
-      (len(images), width // 14, width, 3))], axis=1)
+  strips = np.full((len(images), width // 14, width, 3), 255, np.uint8)
+  strips[:, 1:] = bars[:, np.newaxis, :, np.newaxis]
+  return np.concatenate([images, strips], axis=1)
 
 
 def define_flags() -> None:
@@ -262,8 +262,9 @@ def _write(report: dict[str, Any], episodes: Sequence[played.Episode],
     if values.picture:
       with files.replacing(values.picture, 'wb') as file:
         if values.picture.lower().endswith('.gif'):
-          recording.save_frames(
-              file, list(animate(episodes[:_ANIMATED], trained)), 0.4)
+          frames = list(animate(episodes[:_ANIMATED], trained))
+          recording.save_frames(file, frames, [
+              1, *[0.4] * (len(frames) - 2), 3][-len(frames):])
         else:
           Image.fromarray(picture(
               episodes[:options.PICTURED], trained.world)).save(file, 'PNG')

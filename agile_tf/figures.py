@@ -393,7 +393,7 @@ def save(out: str, figures: Mapping[str, Sequence[results.Line]]) -> None:
 
 def define_flags() -> None:
   """Defines the program's flags."""
-  flags.DEFINE_string(
+  program.define_path(
       'out', None, 'The directory for the figures and the table.',
       required=True)
 
@@ -403,9 +403,9 @@ def main(argv: Sequence[str]) -> None:
   """Draws the figures of the runs, or CSV files, given as arguments."""
   if len(argv) < 2:
     raise program.UserError('Name the runs, such as runs/*_seed*.')
-  figures = load(argv[1:])
+  figures = load(list(map(program.clean_path, argv[1:])))
   save(flags.FLAGS.out, figures)
-  print(table(figures))
+  print(program.printable(table(figures)))
   print(f'{", ".join(figures) or "No figure"}: in {flags.FLAGS.out}.')
 
 

@@ -234,7 +234,8 @@ class SweepTest(parameterized.TestCase):
     self.assertLen(lines, 2)
     for seed, line in zip((3, 4), lines):
       first, second = map(shlex.split, line.split(' && '))
-      self.assertEqual(first[:4], ['python', '-m', 'agile_tf.sweep', 'figure5'])
+      self.assertEqual(first[:4], [sys.executable, '-m', 'agile_tf.sweep',
+                                  'figure5'])
       for part in (first, second):
         self.assertContainsSubset(
             ['--recipe', '--set=policy_threads=3', f'--runs={self._runs}',
