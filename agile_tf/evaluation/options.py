@@ -71,8 +71,9 @@ def load(values: flags.FlagValues, **how: Any) -> 'trained_lib.Trained':
 
   Other arguments are those of `trained.load`, which also has the errors.
   """
-  print(f'Loading {program.printable(values.run_dir)}. Compiling its networks '
-        'can take a minute.', file=sys.stderr, flush=True)
+  if sys.stderr.isatty():
+    print(f'Loading {program.printable(values.run_dir)}. Compiling its '
+          'networks can take a minute.', file=sys.stderr)
   machine.prepare(config_lib.Config())
   from agile_tf.evaluation import trained
   return trained.load(values.run_dir, values.checkpoint, **how)

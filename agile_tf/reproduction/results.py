@@ -163,6 +163,11 @@ def read(path: str) -> list[Line]:
           [float(row['x']), *(
               float(row[name] or 'nan') for name in ('y', 'low', 'high'))]
           for row in points])))
+      x, y = lines[-1].points.T[:2]
+      if not (np.all(np.diff(x) > 0) and np.isfinite(x).all() and
+              np.all((y >= 0) & (y <= 1))):
+        raise ValueError(f'the x of {agent!r} ({source}, {column}) do not '
+                         'increase, or its y are not from 0 to 1')
     return lines
   except (OSError, ValueError, TypeError) as error:
     raise program.UserError(

@@ -33,7 +33,7 @@ class EvaluateTest(absltest.TestCase):
 
   def test_evaluate_reports_and_draws(self):
     folder = self.create_tempdir().full_path
-    picture = os.path.join(folder, 'final.png')
+    picture = os.path.join(folder, 'final.gif')
     run_dir = os.path.join(folder, 'run')
     # A run can be evaluated without its metrics.csv.
     shutil.copytree(self.run_dir, run_dir,
@@ -59,7 +59,7 @@ class EvaluateTest(absltest.TestCase):
         report['success']['SameLocation'], report['success']['all'])
     self.assertBetween(report['success']['all']['solvable'], .3, 1)
     with Image.open(picture) as image:
-      self.assertEqual(image.mode, 'RGB')
+      self.assertGreater(image.n_frames, 1)
     table = evaluate.table(report)
     self.assertRegex(table, r'all +10 +\d+\.\d %.* to .* % +\d+\.\d %')
 
@@ -88,6 +88,10 @@ class EvaluateTest(absltest.TestCase):
       for name in 'states', 'decisions', 'truth':
         np.testing.assert_array_equal(
             getattr(one, name), getattr(other, name), name)
+    for picture in (evaluate.picture(played_twice[0], run.world),
+                    next(evaluate.animate(
+                        played_twice[0][:2], run._replace(phi=None)))):
+      self.assertEqual((picture.dtype, picture.shape[2]), (np.uint8, 3))
     third, = run.play(1, 4, False)
     self.assertFalse(np.array_equal(third.states, played_twice[0][0].states))
 

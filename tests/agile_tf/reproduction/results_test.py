@@ -86,7 +86,9 @@ class LinesTest(absltest.TestCase):
   def test_refuses_other_files(self):
     head = 'agent,source,seed,column,x,y,low,high\n'
     for text in ('', 'run,seed\na,1\n', head + 'A,theirs,0,x,1,2,,\n',
-                 head + 'A,ours,0,x,many,2,,\n', head + 'A,ours\n'):
+                 head + 'A,ours,0,x,many,1,,\n', head + 'A,ours\n', head,
+                 head + 'A,ours,0,x,inf,1,,\n', head + 'A,ours,0,x,1,2,,\n',
+                 head + 2 * 'A,paper,,x,1,1,,\n'):
       path = self.create_tempfile(content=text).full_path
       with self.assertRaisesRegex(program.UserError, 'the CSV file of a fig'):
         results.read(path)
