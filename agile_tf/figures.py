@@ -211,7 +211,7 @@ def draw(lines: Sequence[results.Line], known: dict[str, str] | None = None
   lines = [line for line in lines if len(line.points)]
   columns = list(dict.fromkeys(line.column for line in lines))
   looks = _looks(list(dict.fromkeys(line.agent for line in lines)),
-                 {} if known is None else known)
+                 {**_COLORS} if known is None else known)
   handles: dict[str, Any] = {}  # What the legend shows, by its text.
   with matplotlib.rc_context(_FONT):
     drawing = figure.Figure(layout='constrained', dpi=300)
@@ -266,7 +266,7 @@ def _looks(agents: Sequence[str], known: dict[str, str]
   """Returns each agent's colour and marker: its own, or ones not taken."""
   colors: dict[str, str] = {}
   for agent in sorted(agents, key=lambda agent: agent not in known):
-    own = known.get(agent) or _COLORS.get(
+    own = known.get(agent) or known.get(
         re.sub(r'.*(rho \d+ %)$', r'\1', agent))
     colors[agent] = next(
         (color for color in (
@@ -400,7 +400,7 @@ def save(out: str, figures: Mapping[str, Sequence[results.Line]]) -> None:
   """Writes figures, their CSV files and the table to a directory."""
   try:
     os.makedirs(out, exist_ok=True)
-    known: dict[str, str] = {}
+    known = {**_COLORS}
     for name, lines in figures.items():
       drawing = draw(lines, known)
       for kind in 'png', 'svg':

@@ -186,7 +186,7 @@ class DrawTest(parameterized.TestCase):
 
   def test_an_agent_has_the_same_color_in_every_figure(self):
     agents = ['A3C', 'A3C-RP', 'AGILE, rho 25 %', 'AGILE, rho 50 %', 'mine']
-    known = {}
+    known = {**figures._COLORS}
     together = figures._looks(agents, known)
     for key in 'color', 'marker':
       self.assertLen({look[key] for look in together.values()}, len(agents))
