@@ -206,7 +206,8 @@ def draw(lines: Sequence[results.Line], known: dict[str, str] | None = None
         ) -> figure.Figure:
   """Draws a figure in the width of a column, a panel for each column.
 
-  `known` has the colours of agents in other figures, and gets those of new ones.
+  `known` has the colours of agents in other figures, and gets those of new
+  agents.
   """
   lines = [line for line in lines if len(line.points)]
   columns = list(dict.fromkeys(line.column for line in lines))

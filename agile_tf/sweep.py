@@ -149,8 +149,8 @@ class Sweep:
     lines: dict[str, str] = {}
     for job in self._todo:
       line = shlex.join([
-          sys.executable, '-m', 'agile_tf.sweep', *self._again, f'--only={job.name}',
-          f'--first_seed={job.seed}', '--seeds=1'])
+          sys.executable, '-m', 'agile_tf.sweep', *self._again,
+          f'--only={job.name}', f'--first_seed={job.seed}', '--seeds=1'])
       if self.states[job.run_dir] == _WAITING:
         if job.after in lines:
           lines[job.after] += f' && {line}'

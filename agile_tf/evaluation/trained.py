@@ -70,6 +70,7 @@ class Trained(NamedTuple):
         parts[w] = []
         if missing[w]:
           missing[w] -= 1
+          assert states is not None
           yield played.Episode(
               rollout.instructions[w],
               np.append(states, rollout.observations[None, steps, w], axis=0),

@@ -75,7 +75,8 @@ class EvaluateTest(absltest.TestCase):
         'Error: --nosolved_starts: --world=arrangements has no ground truth')
 
   def test_files_that_cannot_be_written_are_named_first(self):
-    for flag in '--picture=final.jpg', '--picture=.gif', '--output=/no/folder/report.json':
+    for flag in ('--picture=final.jpg', '--picture=.gif',
+                 '--output=/no/folder/report.json'):
       run = programs.call(evaluate, '--run_dir=/no/run', flag)
       self.assertEqual(run.returncode, 1)
       self.assertStartsWith(run.stderr, f'Error: {flag}')
@@ -122,7 +123,8 @@ class EvaluateTest(absltest.TestCase):
     sizes = (drawn.state.blocks > 0).sum(axis=(1, 2))
     groups = evaluate.summarize([
         played.Episode(texts[drawn.instruction[i]], starts[i:i + 1], None,
-                       np.array([sizes[i] == 4])) for i in range(20)])['success']
+                       np.array([sizes[i] == 4]))
+        for i in range(20)])['success']
     self.assertEqual(list(groups)[:3], ['all', '4 blocks', '8 blocks'])
     self.assertEqual(groups['4 blocks']['episodes'], sum(sizes == 4))
     self.assertEqual(
