@@ -26,7 +26,8 @@ class ResourcesTest(parameterized.TestCase):
              for need in resources.needs(config, parts.world, 4, True)}
     for buffer, name in ((parts.buffer, 'replay_size'),
                          (parts.predictions, 'reward_prediction_replay_size')):
-      arrays = buffer._codes.nbytes + buffer._observations.nbytes
+      arrays = sum(buffer._arrays[each].nbytes
+                   for each in ('codes', 'observations'))
       self.assertEqual(found[name], 2 * arrays)
 
   def test_the_papers_run_needs_little(self):
