@@ -5,9 +5,9 @@ import csv
 import itertools
 import os
 import re
+import sys
 from typing import Any, NamedTuple
 
-from absl import logging
 import numpy as np
 
 from agile_tf import config as config_lib
@@ -45,7 +45,8 @@ def load(paths: Sequence[str]) -> dict[str, list[Run]]:
     name = re.sub(r'_seed\d+$', '', os.path.basename(os.path.abspath(path)))
     if not os.path.exists(os.path.join(path, 'metrics.csv')) or not len(
         (curve := curves.read(path))['steps']):
-      logging.warning('Left out: %s has no row of metrics yet.', path)
+      print(program.printable(f'Left out: {path} has no row of metrics yet.'),
+            file=sys.stderr)
       continue
     run = Run(path, name, config.seed, curve,
               _evaluations(path, experiments.variant(name)), config)
