@@ -8,7 +8,6 @@ an exception in any thread ends it with its traceback.
 from collections.abc import Callable
 import contextlib
 import os
-import re
 import time
 
 from absl import logging
@@ -74,11 +73,9 @@ class RunFiles:
         checked=not trainer.world.has_ground_truth)
     settings = builder.saved()
     settings |= settings.pop(config_lib.RECIPE, {})
-    # TensorBoard's table has a row for all seeds of a variant.
     self._writer.settings(
-        re.sub(r'_seed\d+$', '', config.run_dir), {
-            name: value for name, value in settings.items()
-            if name not in (*config_lib.of_run(), 'seed')},
+        config.run_dir, {name: value for name, value in settings.items()
+                         if name not in (*config_lib.of_run(), 'seed')},
         hyperparameters=table, configuration='\n'.join(
             f'    --{name}={value}' for name, value in settings.items()))
     self._start_steps, self._start_time = steps, time.monotonic()

@@ -272,6 +272,12 @@ class SweepTest(parameterized.TestCase):
     self.assertEqual(result.returncode, 1)
     self.assertRegex(result.stderr, f'(?s)^Error: .*{message}')
 
+  @parameterized.parameters('--status', '--commands', '--jobs=1')
+  def test_a_file_for_runs_is_refused_once(self, flag):
+    result = programs.call(sweep, 'figure5', f'--runs={__file__}/runs', flag)
+    self.assertEqual(result.returncode, 1)
+    self.assertRegex(result.stderr, r'^Error: --runs=.* is no directory.*\n$')
+
 
 if __name__ == '__main__':
   absltest.main()
