@@ -37,6 +37,7 @@ if TYPE_CHECKING:
   from agile_tf.evaluation import trained as trained_lib
 
 _ANIMATED = 6  # The most episodes that an animation shows.
+_FRAMES = 200  # The most frames of an animation: longer episodes skip some.
 
 
 def _groups(episode: played.Episode) -> list[str]:
@@ -161,25 +162,21 @@ def animate(episodes: Sequence[played.Episode],
   """
   texts = [episode.instruction for episode in episodes]
   model = None if trained.phi is None else trained.as_reward_model()
-  for i in range(max(len(episode.states) for episode in episodes)):
-    states = np.stack([episode.states[:i + 1][-1] for episode in episodes])
-    images, captions = trained.world.pixels(states), texts
+  length = max(len(episode.states) for episode in episodes)
+  for i in np.linspace(0, length - 1, min(length, _FRAMES), dtype=int):
+    images, captions = trained.world.pixels(np.stack(
+        [episode.states[:i + 1][-1] for episode in episodes])), texts
     if model is not None:
       values = model(images, texts)
       captions = [f'D = {value:.2f}{", accepted" if value > 0.5 else ""}\n'
                   f'{text}' for value, text in zip(values, texts)]
-      images = _with_bars(images, values)
+      width = images.shape[2]
+      bars = np.full((len(images), width // 14, width, 3), 255, np.uint8)
+      for bar, value in zip(bars, values):
+        bar[1:] = 225
+        bar[1:, :int(np.ceil(width * value))] = 0 if value > 0.5 else 140
+      images = np.concatenate([images, bars], axis=1)
     yield rendering.contact_sheet(images, captions, columns=3, scale=4)
-
-
-def _with_bars(images: np.ndarray, values: np.ndarray) -> np.ndarray:
-  """Adds a bar as long as each value below its image, dark from 0.5 on."""
-  width = images.shape[2]
-  reached = np.arange(width) < width * values[:, np.newaxis]
-  bars = np.where(reached, np.where(values > 0.5, 0, 140)[:, np.newaxis], 225)
-  strips = np.full((len(images), width // 14, width, 3), 255, np.uint8)
-  strips[:, 1:] = bars[:, np.newaxis, :, np.newaxis]
-  return np.concatenate([images, strips], axis=1)
 
 
 def define_flags() -> None:
@@ -237,7 +234,18 @@ def main(argv: Sequence[str]) -> None:
           else None),
       'best_logged': best and best._asdict(),
       **summarize(episodes, solvable(episodes, trained.config))}
-  _write(report, episodes, trained, values)
+  if values.output:
+    with files.replacing(values.output) as file:
+      json.dump(report, file, indent=2)
+  if values.picture:
+    with files.replacing(values.picture, 'wb') as file:
+      if values.picture.lower().endswith('.gif'):
+        frames = list(animate(episodes[:_ANIMATED], trained))
+        recording.save_frames(
+            file, frames, [1, *[0.4] * (len(frames) - 2), 3])
+      else:
+        Image.fromarray(picture(episodes[:options.PICTURED], trained.world)
+                       ).save(file, 'PNG')
   if values.json:
     print(json.dumps(report, indent=2))
   else:
@@ -250,28 +258,6 @@ def main(argv: Sequence[str]) -> None:
     if best is not None:
       print(f'Best success rate in metrics.csv: {100 * best.rate:.1f} %, at '
             f'step {best.steps}.')
-
-
-def _write(report: dict[str, Any], episodes: Sequence[played.Episode],
-           trained: 'trained_lib.Trained', values: flags.FlagValues) -> None:
-  """Writes the files that the flags name."""
-  try:
-    if values.output:
-      with files.replacing(values.output) as file:
-        json.dump(report, file, indent=2)
-    if values.picture:
-      with files.replacing(values.picture, 'wb') as file:
-        if values.picture.lower().endswith('.gif'):
-          frames = list(animate(episodes[:_ANIMATED], trained))
-          recording.save_frames(file, frames, [
-              1, *[0.4] * (len(frames) - 2), 3][-len(frames):])
-        else:
-          Image.fromarray(picture(
-              episodes[:options.PICTURED], trained.world)).save(file, 'PNG')
-  except OSError as error:
-    raise program.UserError(
-        f'--output or --picture cannot be written ({error}). Free some disk '
-        'space, or name another file.') from error
 
 
 def start() -> None:

@@ -49,18 +49,18 @@ def read(path: str) -> Curve:
 
 def _check(curve: Curve) -> None:
   """Raises ValueError unless steps increase, and rates are from 0 to 1."""
-  steps = curve['steps']
-  good = np.isfinite(steps) & (np.diff(steps, prepend=-1) > 0)
-  if not good.all():
-    row = int(np.argmin(good))
-    raise ValueError(f'line {row + 2}: the step {steps[row]:.12g} is not a '
-                     'number above that of the line before')
-  for name in _RATES & curve.keys():
-    bad = ~np.isnan(curve[name]) & ~((curve[name] >= 0) & (curve[name] <= 1))
-    if bad.any():
-      row = int(np.argmax(bad))
-      raise ValueError(f'line {row + 2}: {name} is {curve[name][row]:g}, which '
-                       'is not from 0 to 1')
+  for name, values in curve.items():
+    good, expected = np.full(len(values), True), ''
+    if name == 'steps':
+      good = np.isfinite(values) & (np.diff(values, prepend=-1) > 0)
+      expected = 'more than in the line before'
+    elif name in _RATES:
+      good = np.isnan(values) | (values >= 0) & (values <= 1)
+      expected = '0 to 1'
+    if not good.all():
+      row = int(np.argmin(good))
+      raise ValueError(f'line {row + 2}: {name} is {values[row]:.12g}, '
+                       f'expected {expected}')
 
 
 def intervals(longest: float, rows: int) -> np.ndarray:
