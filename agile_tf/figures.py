@@ -71,12 +71,13 @@ _BARS: dict[str, tuple[str, str, dict[str, tuple[str, str, float]]]] = {
        for way in ('strings', 'meanings')},
 }
 
-# Okabe and Ito's colours, which the colour-blind can tell apart, each with a
-# marker, for printers.
+# Okabe and Ito's colours and three of Tol's, which the colour-blind can tell
+# apart, each with a marker, for printers.
 _SKY, _VERMILION = '#56B4E9', '#D55E00'
 _LOOKS = {
-    '#CC79A7': 'p', '#8C510A': 'X', _SKY: 'v', _VERMILION: '^', '#0072B2': 'D',
-    '#999999': 'P', '#009E73': 'o', '#E69F00': 's', '#000000': '*'}
+    '#CC79A7': 'p', '#8C510A': 'X', '#332288': 'h', '#999933': '<',
+    '#882255': '>', '#999999': 'P', _SKY: 'v', _VERMILION: '^', '#0072B2': 'D',
+    '#009E73': 'o', '#E69F00': 's', '#000000': '*'}
 # Agents that have a colour in all figures.
 _COLORS = {'A3C': '#000000', 'A3C-RP': '#E69F00', 'rho 25 %': '#0072B2',
            'rho 50 %': '#009E73', 'rho 75 %': _SKY, 'rho 100 %': _VERMILION}
@@ -269,9 +270,10 @@ def _looks(agents: Sequence[str], known: dict[str, str]
   for agent in sorted(agents, key=lambda agent: agent not in known):
     own = known.get(agent) or known.get(
         re.sub(r'.*(rho \d+ %)$', r'\1', agent))
+    free = sorted(_LOOKS, key=lambda color: (
+        color in _COLORS.values(), list(known.values()).count(color)))
     colors[agent] = next(
-        (color for color in (
-            own, *sorted(_LOOKS, key=[*known.values()].count))
+        (color for color in (own, *free)
          if color and color not in colors.values()), '#999999')
     known.setdefault(agent, colors[agent])
   return {agent: {'color': colors[agent], 'marker': _LOOKS[colors[agent]]}
