@@ -1,6 +1,7 @@
 """What the programs that play episodes with a run share: flags, and a start."""
 
 import os
+import sys
 from typing import Any, TYPE_CHECKING
 
 from absl import flags
@@ -15,6 +16,8 @@ from gridlu import program
 # What needs TensorFlow is imported where it is used, after the flags are read.
 if TYPE_CHECKING:
   from agile_tf.evaluation import trained as trained_lib
+
+PICTURED = 24  # The most episodes that a picture shows.
 
 # Lists the flags under the program that defines them, in its --help.
 flags.disclaim_key_flags()
@@ -51,10 +54,16 @@ def define_episodes(episodes: int, seed: int = 1_000_003) -> None:
   """Defines --episodes and --seed with these defaults, and --json."""
   flags.DEFINE_integer(
       'episodes', episodes, 'How many episodes to play with a checkpoint.',
-      lower_bound=1)
-  flags.DEFINE_integer(
-      'seed', seed, 'Seeds instances and actions.', lower_bound=0)
+      lower_bound=1, upper_bound=100_000)
+  define_seed(seed)
   flags.DEFINE_bool('json', False, 'Print JSON instead of a table.')
+
+
+def define_seed(seed: int | None) -> None:
+  """Defines --seed with this default."""
+  flags.DEFINE_integer(
+      'seed', seed, 'Seeds instances and actions; None: a random seed.',
+      lower_bound=0, upper_bound=2**63 - 1)
 
 
 def define_greedy() -> None:
@@ -75,6 +84,9 @@ def load(values: flags.FlagValues, **how: Any) -> 'trained_lib.Trained':
 
   Other arguments are those of `trained.load`, which also has the errors.
   """
+  if sys.stderr.isatty():
+    print(f'Loading {program.printable(values.run_dir)}. Compiling its '
+          'networks can take a minute.', file=sys.stderr)
   machine.prepare(config_lib.Config())
   from agile_tf.evaluation import trained
   return trained.load(values.run_dir, values.checkpoint, **how)
@@ -82,8 +94,14 @@ def load(values: flags.FlagValues, **how: Any) -> 'trained_lib.Trained':
 
 def play(trained: 'trained_lib.Trained', values: flags.FlagValues
         ) -> list[played.Episode]:
-  """Plays as many episodes as the flags say, with a bar on stderr."""
-  return list(tqdm.tqdm(
+  """Plays as many episodes as the flags say, with a bar on stderr.
+
+  Only the first ones, for pictures, keep more states than the first and last.
+  """
+  bar = tqdm.tqdm(
       trained.play(values.episodes, values.seed, values.greedy),
       total=values.episodes, unit=' episodes', disable=values.json,
-      leave=False))
+      leave=False, desc='compiling, then playing')
+  return [
+      episode if i < PICTURED else episode._replace(
+          states=episode.states[[0, -1]]) for i, episode in enumerate(bar)]

@@ -81,9 +81,8 @@ class Trained(NamedTuple):
         [np.random.default_rng(s) for s in seeds[width:]],
         self.config.rollout_length, [False] * width, greedy)
     missing = [count // width + (w < count % width) for w in range(width)]
-    # By row, the decisions and the truth of each rollout of its episode.
+    # By row, states, decisions and truth of each rollout of its episode.
     parts: list[list[tuple]] = [[] for _ in range(width)]
-    starts: dict[int, np.ndarray] = {}
     while any(missing):
       rollout = actor.play(self.theta)
       decisions = None
@@ -93,22 +92,22 @@ class Trained(NamedTuple):
       truth = self.world.truth(rollout)
       for w in range(width):
         steps = int(rollout.mask[:, w].sum())
-        starts.setdefault(w, rollout.observations[0, w])
         parts[w].append(tuple(
             None if values is None else values[:steps, w]
-            for values in (decisions, truth)))
+            for values in (rollout.observations, decisions, truth)))
         if not rollout.ended[w]:
           continue
-        decided, truths = (
+        states, decided, truths = (
             None if values[0] is None else np.concatenate(values)
             for values in zip(*parts[w]))
-        start = starts.pop(w)
         parts[w] = []
         if missing[w]:
           missing[w] -= 1
+          assert states is not None
           yield played.Episode(
-              rollout.instructions[w], rollout.observations[steps, w],
-              decided, truths, start)
+              rollout.instructions[w],
+              np.append(states, rollout.observations[None, steps, w], axis=0),
+              decided, truths)
 
   def as_reward_model(self) -> Callable[[Any, Sequence[str]], np.ndarray]:
     """Returns the discriminator as a function, see `load_reward_model`."""

@@ -15,6 +15,9 @@ Curve = dict[str, np.ndarray]
 # points). With many more, the maximum would be the maximum of the noise.
 POINTS = 100
 
+_RATES = {'success_rate', 'reward_model_accuracy', 'false_positives',
+          'false_negatives'}
+
 
 def read(path: str) -> Curve:
   """Reads the metrics.csv at a path or in a run's directory; empty is NaN.
@@ -29,9 +32,11 @@ def read(path: str) -> Curve:
     names = rows[0] if rows else {'steps': ''}
     if 'steps' not in names:
       raise ValueError('its first line does not name a column "steps"')
-    return {
+    curve = {
         name: np.array([float(row[name] or 'nan') for row in rows], float)
         for name in names}
+    _check(curve)
+    return curve
   except FileNotFoundError as error:
     raise program.UserError(
         f'There is no {path}: expected the metrics.csv of a run, or its '
@@ -40,6 +45,22 @@ def read(path: str) -> Curve:
     raise program.UserError(
         f'{path} cannot be read ({error}): expected the metrics.csv of a '
         'run.') from error
+
+
+def _check(curve: Curve) -> None:
+  """Raises ValueError unless steps increase, and rates are from 0 to 1."""
+  for name, values in curve.items():
+    good, expected = np.full(len(values), True), ''
+    if name == 'steps':
+      good = np.isfinite(values) & (np.diff(values, prepend=-1) > 0)
+      expected = 'more than in the line before'
+    elif name in _RATES:
+      good = np.isnan(values) | (values >= 0) & (values <= 1)
+      expected = '0 to 1'
+    if not good.all():
+      row = int(np.argmin(good))
+      raise ValueError(f'line {row + 2}: {name} is {values[row]:.12g}, '
+                       f'expected {expected}')
 
 
 def intervals(longest: float, rows: int) -> np.ndarray:

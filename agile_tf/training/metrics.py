@@ -9,6 +9,7 @@ import contextlib
 import csv
 import itertools
 import os
+import re
 import threading
 from typing import Any
 
@@ -240,11 +241,14 @@ class Writer:
 
   def settings(self, run: str, compared: Mapping[str, Any], **texts: str
               ) -> None:
-    """Writes texts, and a row of TensorBoard's table that compares runs."""
+    """Writes texts, and settings for TensorBoard's table that compares runs.
+
+    All seeds of a variant are in one row.
+    """
     with self._tensorboard():
       for name, markdown in texts.items():
         tf.summary.text(name, markdown, step=0)
-      hparams.hparams(dict(compared), trial_id=run)
+      hparams.hparams(dict(compared), trial_id=re.sub(r'_seed\d+$', '', run))
 
   def images(self, name: str, images: np.ndarray, steps: int) -> None:
     """Writes pictures, uint8 [N, H, W, 3], to TensorBoard, side by side."""

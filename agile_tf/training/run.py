@@ -75,7 +75,7 @@ class RunFiles:
     settings |= settings.pop(config_lib.RECIPE, {})
     self._writer.settings(
         config.run_dir, {name: value for name, value in settings.items()
-                         if name not in config_lib.of_run()},
+                         if name not in (*config_lib.of_run(), 'seed')},
         hyperparameters=table, configuration='\n'.join(
             f'    --{name}={value}' for name, value in settings.items()))
     self._start_steps, self._start_time = steps, time.monotonic()

@@ -167,7 +167,7 @@ class DrawTest(parameterized.TestCase):
     np.testing.assert_allclose(other, lines[1].points[:, :2])
     np.testing.assert_allclose(mean, [[1, .2], [2, .4]])  # Where both are.
     self.assertEqual(_legend(drawing), [
-        'AGILE (2 seeds)', 'ours, mean of seeds (thin: each)'])
+        'AGILE (2 seeds)', 'ours, mean (thin: seeds)'])
 
   def test_each_style_has_one_meaning_that_the_legend_says(self):
     lines = (
@@ -181,26 +181,27 @@ class DrawTest(parameterized.TestCase):
     np.testing.assert_allclose(
         dot.lines[2][0].get_segments(), [[[1, .2], [1, .35]]])
     self.assertEqual(_legend(drawing), [
-        'AGILE', 'ours, mean of seeds (thin: each)',
-        "ours, averaged as the paper's",
-        "the paper's, mean and s.d. of 5 seeds",
-        'ours, evaluated, 95 % interval'])
+        'AGILE', 'ours, mean (thin: seeds)', "ours, averaged as the paper's",
+        "the paper's 5 seeds, ± s.d.", 'evaluated, 95 % interval'])
 
   def test_an_agent_has_the_same_color_in_every_figure(self):
     agents = ['A3C', 'A3C-RP', 'AGILE, rho 25 %', 'AGILE, rho 50 %', 'mine']
-    together = figures._looks(agents)
-    self.assertLen({look['color'] for look in together.values()}, len(agents))
-    for agent in agents[:4]:
-      self.assertEqual(figures._looks(['mine', agent])[agent]['color'],
-                       together[agent]['color'])
+    known = {**figures._COLORS}
+    together = figures._looks(agents, known)
+    for key in 'color', 'marker':
+      self.assertLen({look[key] for look in together.values()}, len(agents))
+    for agent in agents:
+      self.assertEqual(figures._looks(['new', agent], known)[agent],
+                       together[agent])
 
   @parameterized.parameters(
-      ('_old', ' _old'),
+      ('_old', '_old'), ('$x$', '$x$'),
       ('mine with one more setting and another one more setting',
-       'mine with one more setting and another one \nmore setting'))
+       'mine with one more setting and another one\nmore setting'))
   def test_every_name_is_in_the_legend(self, name, expected):
-    self.assertEqual(
-        _legend(figures.draw(self._lines([.1], agent=name)))[0], expected)
+    drawing = figures.draw(self._lines([.1], agent=name))
+    self.assertEqual(_legend(drawing)[0], expected)
+    self.assertFalse(drawing.legends[0].get_texts()[0].get_parse_math())
 
   def test_bars_have_the_interval_of_each_seed(self):
     column = 'success rate'

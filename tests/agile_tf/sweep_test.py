@@ -7,6 +7,7 @@ import os
 import shlex
 import signal
 import subprocess
+import sys
 import time
 from unittest import mock
 
@@ -234,7 +235,8 @@ class SweepTest(parameterized.TestCase):
     self.assertLen(lines, 2)
     for seed, line in zip((3, 4), lines):
       first, second = map(shlex.split, line.split(' && '))
-      self.assertEqual(first[:4], ['python', '-m', 'agile_tf.sweep', 'figure5'])
+      self.assertEqual(first[:4], [sys.executable, '-m', 'agile_tf.sweep',
+                                  'figure5'])
       for part in (first, second):
         self.assertContainsSubset(
             ['--recipe', '--set=policy_threads=3', f'--runs={self._runs}',
@@ -269,6 +271,12 @@ class SweepTest(parameterized.TestCase):
     result = self._call(*arguments, '--commands')
     self.assertEqual(result.returncode, 1)
     self.assertRegex(result.stderr, f'(?s)^Error: .*{message}')
+
+  @parameterized.parameters('--status', '--commands', '--jobs=1')
+  def test_a_file_for_runs_is_refused_once(self, flag):
+    result = programs.call(sweep, 'figure5', f'--runs={__file__}/runs', flag)
+    self.assertEqual(result.returncode, 1)
+    self.assertRegex(result.stderr, r'^Error: --runs=.* is no directory.*\n$')
 
 
 if __name__ == '__main__':

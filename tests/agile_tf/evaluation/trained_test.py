@@ -265,8 +265,7 @@ class PlayTest(absltest.TestCase):
       ours = [each for each in episodes if each.instruction == text]
       for number, episode in enumerate(ours):
         states = 10 * number + np.arange(length + 1)
-        self.assertEqual(episode.start.tolist(), [states[0]])
-        self.assertEqual(episode.final.tolist(), [states[-1]])
+        self.assertEqual(episode.states.squeeze(1).tolist(), states.tolist())
         self.assertEqual(
             episode.truth.tolist(), (states[1:] % 10 == 3).tolist())
         self.assertEqual(

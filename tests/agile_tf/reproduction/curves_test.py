@@ -70,6 +70,10 @@ class CurvesTest(absltest.TestCase):
     for content, problem in (
         ('a,b\n1,2\n', 'does not name a column "steps"'),
         ('steps,entropy\n1,many\n', "could not convert string .*'many'"),
+        ('steps,a\n1,2\n1,2\n', 'line 3: steps is 1, expected more than'),
+        ('steps,a\n1,2\n,2\n', 'line 3: steps is nan, expected'),
+        ('steps,a\ninf,2\n', 'line 2: steps is inf, expected'),
+        ('steps,success_rate\n1,\n2,2\n', 'success_rate is 2, expected 0 to 1'),
     ):
       path = folder.create_file('file.csv', content).full_path
       with self.assertRaisesRegex(program.UserError, problem):

@@ -230,7 +230,10 @@ class WriterTest(parameterized.TestCase):
     writer = metrics.Writer(self._dir, 0, 1000)
     writer.row(self._row(100, entropy=0.5))
     writer.images('episode', np.zeros([5, 4, 6, 3], np.uint8), 100)
-    writer.settings('runs/it', {'seed': 3, 'discount': .9}, settings='| a |')
+    with mock.patch.object(
+        metrics.hparams, 'hparams', wraps=metrics.hparams.hparams) as compared:
+      writer.settings('runs/it_seed3', {'discount': .9}, settings='| a |')
+    compared.assert_called_with({'discount': .9}, trial_id='runs/it')
     writer.close()
     values = self._summaries()
     self.assertCountEqual(values, [
