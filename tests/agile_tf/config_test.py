@@ -7,7 +7,6 @@ import math
 import os
 from unittest import mock
 
-from absl import flags
 from absl.testing import absltest
 from absl.testing import parameterized
 
@@ -108,40 +107,6 @@ class ConfigTest(parameterized.TestCase):
   def test_contradictions(self, changes, problem):
     with self.assertRaisesRegex(config.ConfigError, problem):
       config.Config(**changes)
-
-  def test_threads_divide_workers(self):
-    for threads in (1, 2, 3, 6):
-      config.Config(policy_workers=6, policy_threads=threads)
-
-  @parameterized.parameters(
-      ('discriminator', '', True), ('environment', '', False),
-      ('frozen', 'runs/x', False))
-  def test_who_trains_a_discriminator(self, reward, reward_model, expected):
-    self.assertEqual(
-        config.Config(reward=reward, reward_model=reward_model)
-        .trains_discriminator, expected)
-
-
-class FlagsTest(parameterized.TestCase):
-
-  def _parse(self, *arguments):
-    """Parses flags of our own, so that other tests' stay as they are."""
-    values = flags.FlagValues()
-    config.define_flags(flag_values=values)
-    values(['program', *arguments])
-    return config.from_flags(values)
-
-  def test_defaults(self):
-    self.assertEqual(self._parse(), config.Config())
-
-  def test_given(self):
-    self.assertEqual(
-        self._parse('--truncate', '--steps=7', '--discount=.5'),
-        config.Config(truncate=True, steps=7, discount=.5))
-
-  def test_refused(self):
-    with self.assertRaisesRegex(config.ConfigError, '--discount=2.0: expected'):
-      self._parse('--discount=2')
 
 
 class FileTest(parameterized.TestCase):

@@ -10,26 +10,13 @@ import time
 
 from absl.testing import absltest
 from absl.testing import parameterized
-import numpy as np
 import pytest
 
 from agile_tf.training import checkpoints
-from agile_tf.training import run_lock
 from tests.agile_tf import tiny
 
 
 class LaunchProcessTest(parameterized.TestCase):
-
-  def test_two_processes_cannot_use_one_directory(self):
-    run_dir = self.create_tempdir().full_path
-    with run_lock.hold(run_dir):
-      result = subprocess.run(
-          [sys.executable, '-m', 'agile_tf.launch',
-           *tiny.flags(run_dir=run_dir)],
-          stderr=subprocess.PIPE, text=True, check=False)
-    self.assertEqual(result.returncode, 1)
-    self.assertIn(f'in use by process {os.getpid()}', result.stderr)
-    self.assertNotIn('Traceback', result.stderr)
 
   def test_interrupt_saves_and_exits_with_zero(self):
     self._assert_saves_and_exits_with_zero(signal.SIGINT)
@@ -61,44 +48,6 @@ class LaunchProcessTest(parameterized.TestCase):
     self.assertGreaterEqual(
         checkpoints.steps(run_dir)[-1], int(tiny.rows(run_dir)[-1]['steps']))
 
-  @parameterized.parameters(1, 3)
-  def test_a_second_signal_ends_a_run_that_hangs_at_once(self, num_threads):
-    """Also where the main thread is in a program that does not come back."""
-    run_dir = self.create_tempdir().full_path
-    code = """
-import ctypes, sys
-from agile_tf import config
-from agile_tf.training import building
-from agile_tf.training import run as run_lib
-from agile_tf.training import trainer as trainer_lib
-
-def iterate(self, worker):
-  print('hangs', flush=True)
-  mutex = ctypes.create_string_buffer(64)
-  for _ in range(2):  # Signals do not end the second.
-    ctypes.CDLL(None).pthread_mutex_lock(mutex)
-
-trainer_lib.Trainer.iterate_policy = iterate
-run_lib.train(building.Builder(config.Config(
-                           run_dir=sys.argv[1], dataset_size=10,
-                           policy_workers=3, policy_threads=int(sys.argv[2]))))
-"""
-    with subprocess.Popen(
-        [sys.executable, '-c', code, run_dir, str(num_threads)],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-      try:
-        self.assertEqual(process.stdout.readline(), 'hangs\n')
-        process.send_signal(signal.SIGTERM)
-        time.sleep(0.2)
-        process.send_signal(signal.SIGTERM)  # Of the same wrapper.
-        time.sleep(2.5)
-        self.assertIsNone(process.poll())
-        process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=30)
-      finally:
-        process.kill()
-    self.assertEqual(process.returncode, 128 + signal.SIGTERM)
-
   @pytest.mark.slow
   def test_fifteen_workers_in_one_thread_repeat_themselves(self):
     """To the last bit, in two processes, with a few updates of D."""
@@ -113,9 +62,7 @@ run_lib.train(building.Builder(config.Config(
           stderr=subprocess.PIPE, check=True)
       ends.append(checkpoints.load(run_dir))
     self.assertGreater(ends[0].values['totals']['discriminator_updates'], 3)
-    self.assertEqual(ends[0].arrays.keys(), ends[1].arrays.keys())
-    for name, value in ends[0].arrays.items():
-      np.testing.assert_array_equal(value, ends[1].arrays[name], name)
+    tiny.assert_equal_arrays(*ends)
 
   def test_bad_flags_end_with_a_clear_error(self):
     for flag, message in (
@@ -173,9 +120,8 @@ class EqualRunsTest(absltest.TestCase):
            *tiny.flags(run_dir=run_dir)],
           stderr=subprocess.PIPE, text=True, check=True, env=environment)
       self.assertNotRegex(started.stderr, r'(?m)^[IWE]0000')  # TensorFlow's.
-      for array, value in checkpoints.load(run_dir).arrays.items():
-        np.testing.assert_array_equal(
-            value, checkpoints.load(self.run_dir).arrays[array], array)
+      tiny.assert_equal_arrays(
+          checkpoints.load(run_dir), checkpoints.load(self.run_dir))
       before, kept = kept, {
           path: path.stat().st_mtime_ns
           for path in (folder / 'agile_tf' / 'xla').rglob('*.pb')}

@@ -98,30 +98,6 @@ class FlagsTest(parameterized.TestCase):
           _check(config, building.make_world(config))
 
   @_settings
-  @hypothesis.given(st.sampled_from(_FIELDS), st.integers(0, 30),
-                    st.characters(codec='ascii', categories=['Ll']))
-  def test_a_misspelt_name(self, field, place, letter):
-    name = field.name[:place] + letter + field.name[place + 1:]
-    known = {f.name for f in _FIELDS}
-    hypothesis.assume(name not in known)
-    # absl takes the beginning of one name alone for that name.
-    hypothesis.assume(not any(n.startswith(name) for n in known))
-    self.assertIsNone(_read([f'--{name}=1']))
-
-  @_settings
-  @hypothesis.given(st.lists(st.one_of(
-      st.sampled_from([f'--{field.name}' for field in _FIELDS]),
-      st.sampled_from(['# comment', '', '--flagfile=none', '--=', '-', '1']),
-      st.text(st.characters(codec='utf-8'), max_size=8)), max_size=5))
-  def test_any_flagfile(self, lines):
-    with tempfile.NamedTemporaryFile(
-        'w', suffix='.flags', encoding='utf-8', newline='') as file:
-      file.write('\n'.join(lines))
-      file.flush()
-      config = _read([f'--flagfile={file.name}'])
-    self.assertIsInstance(config, config_lib.Config | None)
-
-  @_settings
   @hypothesis.given(st.sampled_from(_FIELDS), st.one_of(
       st.none(), st.booleans(), st.integers(), st.floats(), st.text(),
       st.integers(60, 14_000).map(lambda bits: 2**bits),

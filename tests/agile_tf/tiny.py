@@ -7,12 +7,14 @@ from typing import Any
 
 from absl import flags as absl_flags
 from absl.testing import absltest
+import numpy as np
 
 from agile_tf import config as config_lib
 from agile_tf import presets
 from agile_tf.recipe import builder as builder_lib
 from agile_tf.recipe import settings
 from agile_tf.training import building
+from agile_tf.training import checkpoints
 from agile_tf.training import run as run_lib
 from gridlu import files
 
@@ -88,6 +90,16 @@ def save_for(test_class: type[absltest.TestCase], **changes) -> str:
 def rows(run_dir: str) -> list[dict[str, str]]:
   """Returns the rows of a run's metrics.csv."""
   return files.read_rows(os.path.join(run_dir, 'metrics.csv'))
+
+
+def assert_equal_arrays(one: checkpoints.Checkpoint,
+                        other: checkpoints.Checkpoint) -> None:
+  """Asserts that two checkpoints have the same arrays, bit for bit."""
+  assert one.arrays.keys() == other.arrays.keys()
+  for name, value in one.arrays.items():
+    there = other.arrays[name]
+    np.testing.assert_array_equal(value, there, name, strict=True)
+    assert value.tobytes() == there.tobytes(), name  # Also the sign of 0.
 
 
 def train_for(test_class: type[absltest.TestCase], **changes) -> str:

@@ -11,6 +11,7 @@ from absl.testing import parameterized
 import numpy as np
 
 from agile_tf.training import checkpoints
+from tests.agile_tf import tiny
 
 _FILES = ('arrays.npz', 'state.json', 'manifest.json')
 
@@ -76,10 +77,7 @@ class CheckpointsTest(parameterized.TestCase):
     return restored[-1]
 
   def _assert_equal(self, one, other):
-    self.assertEqual(list(one.arrays), list(other.arrays))
-    for name, value in one.arrays.items():
-      self.assertEqual(value.dtype, other.arrays[name].dtype, name)
-      np.testing.assert_array_equal(value, other.arrays[name], name)
+    tiny.assert_equal_arrays(one, other)
     self.assertEqual(one.values, other.values)
 
   def _assert_damaged(self, problem=''):

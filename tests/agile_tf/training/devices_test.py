@@ -4,7 +4,6 @@ from unittest import mock
 
 from absl.testing import absltest
 from absl.testing import parameterized
-import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -43,8 +42,7 @@ class DevicesTest(absltest.TestCase):
         _trained([device], reward_prediction=True).checkpoint()
         for device in ('', _CPUS[1]))
     self.assertEqual(one.values, other.values)
-    for name, value in one.arrays.items():
-      np.testing.assert_array_equal(value, other.arrays[name], name)
+    tiny.assert_equal_arrays(one, other)
 
   @pytest.mark.slow
   def test_a_run_on_two_devices_resumes_on_one(self):

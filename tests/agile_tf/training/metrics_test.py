@@ -1,8 +1,8 @@
 """Tests for metrics: means, decisions and the rows of metrics.csv."""
 
+from concurrent import futures
 import errno
 import os
-import threading
 from unittest import mock
 
 from absl.testing import absltest
@@ -49,12 +49,8 @@ class TallyTest(absltest.TestCase):
         tally.add({'a': value}, 0.5)
         tally.count(steps=1)
 
-    threads = [
-        threading.Thread(target=add, args=(float(i),)) for i in range(4)]
-    for thread in threads:
-      thread.start()
-    for thread in threads:
-      thread.join()
+    with futures.ThreadPoolExecutor(4) as pool:
+      list(pool.map(add, map(float, range(4))))
     self.assertEqual(tally.state()['weights'], {'a': 400.0})
     self.assertEqual(tally.counts, {'steps': 800})
     self.assertEqual(tally.take(), {'a': 1.5})

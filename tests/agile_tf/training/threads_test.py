@@ -99,23 +99,6 @@ class ScheduleTest(parameterized.TestCase):
       self.assertBetween(
           steps - ratio * iterations, -ratio, ratio + 5 * count)
 
-  @parameterized.parameters('policy', 'discriminator')
-  def test_the_worker_that_is_ahead_waits(self, ahead):
-    clock = threads.Schedule(1000, 10)
-    other = {'policy': 'discriminator', 'discriminator': 'policy'}[ahead]
-    thread, = self._start(self._worker(clock, ahead, 5))
-    thread.join(0.1)
-    self.assertTrue(thread.is_alive())
-    expected = {'policy': (10, 0), 'discriminator': (0, 1)}[ahead]
-    self.assertEqual((clock.steps, clock.iterations), expected)
-    self.assertTrue(clock.begin(other))
-    clock.end(other, 10)
-    thread.join(0.1)
-    expected = {'policy': (20, 1), 'discriminator': (10, 2)}[ahead]
-    self.assertEqual((clock.steps, clock.iterations), expected)
-    clock.stop()
-    self._join([thread])
-
   def test_finish_wakes_waiting_threads(self):
     clock = threads.Schedule(20, 1000)
     started = self._start(
