@@ -1,7 +1,6 @@
-"""Long tests of a run: kills, starts and stops, memory and speed.
+"""Long tests of a run: kills, memory and speed.
 
   python -m tests.endurance --kills=100
-  python -m tests.endurance --starts=200
   python -m tests.endurance --minutes=60
 
 They take from minutes to hours, so neither pytest nor CI runs them. Each prints
@@ -21,7 +20,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 
 from absl import app
@@ -31,20 +29,15 @@ import tqdm
 
 from agile_tf.reproduction import curves
 from agile_tf.training import checkpoints
-from agile_tf.training import threads
-from agile_tf.training import trainer as trainer_lib
 from tests.agile_tf import tiny
 
 flags.DEFINE_integer(
     'kills', 0, 'How often to kill a repeatable run with SIGKILL. At its end '
     'it is compared with a run without kills.', lower_bound=0)
-flags.DEFINE_integer(
-    'starts', 0, "How often to start and stop a run's threads.", lower_bound=0)
 flags.DEFINE_float(
     'minutes', 0, 'How many minutes to watch memory and speed.', lower_bound=0)
 flags.DEFINE_integer(
-    'seed', 0, 'The seed of the random times of kills and stops.',
-    lower_bound=0)
+    'seed', 0, 'The seed of the random times of kills.', lower_bound=0)
 
 # This run saves so often that many kills happen during a save.
 _KILLED = (
@@ -141,30 +134,6 @@ def survive_kills(count: int, rng: np.random.Generator) -> str:
           'state are equal to those of a run without kills.')
 
 
-def survive_starts(count: int, rng: np.random.Generator) -> str:
-  """Starts and stops a run's threads repeatedly; none may be left."""
-  with tempfile.TemporaryDirectory() as folder:
-    trainer = trainer_lib.Trainer(tiny.builder(
-        run_dir=folder, policy_workers=15, policy_threads=15))
-    trainer.schedule = threads.Schedule(500, 8)
-    trainer.drive(lambda: None)  # Compiles.
-    seconds = []
-    for _ in tqdm.trange(count, unit=' starts'):
-      trainer.schedule = threads.Schedule(10**9, 8)
-      stopper = threading.Timer(rng.uniform(0, 0.2), trainer.schedule.stop)
-      start = time.monotonic()
-      stopper.start()
-      trainer.drive(lambda: None)
-      stopper.join()
-      seconds.append(time.monotonic() - start)
-      left = [thread.name for thread in threading.enumerate()
-              if thread.name.startswith(('policy', 'discrim', 'watchdog'))]
-      if left:
-        raise RuntimeError(f'These threads are still running: {left}.')
-  return (f'{count} starts and stops of 15 + 1 threads, '
-          f'{max(seconds):.1f} seconds at most.')
-
-
 def _resident(process: subprocess.Popen) -> float:
   """Returns the resident memory of a process in megabytes."""
   with open(f'/proc/{process.pid}/statm', encoding='utf-8') as file:
@@ -216,15 +185,12 @@ def main(argv: Sequence[str]) -> None:
   """Runs the tests that the flags ask for."""
   values = flags.FLAGS
   rng = np.random.default_rng(values.seed)
-  if not (values.kills or values.starts or values.minutes) or (
-      argv[1:] and not values.minutes):
+  if not (values.kills or values.minutes) or (argv[1:] and not values.minutes):
     raise app.UsageError(
-        'Use --kills=N, --starts=N or --minutes=M. After the latter, flags of '
+        'Use --kills=N or --minutes=M. After the latter, flags of '
         'agile_tf.launch may follow `--`.')
   if values.kills:
     print(survive_kills(values.kills, rng))
-  if values.starts:
-    print(survive_starts(values.starts, rng))
   if values.minutes:
     with tempfile.TemporaryDirectory() as folder:
       run_dir = os.path.join(folder, 'run')

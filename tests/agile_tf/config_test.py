@@ -151,6 +151,9 @@ class FileTest(parameterized.TestCase):
           config.ConfigError, 'cannot be read: .*Input/output') as caught:
         config.load(self._path)
     self.assertNotIsInstance(caught.exception, config.MissingError)
+    config.save(dataclasses.asdict(config.Config()), self._path)
+    with mock.patch('os.stat', side_effect=error):  # os.path.exists is False.
+      self.assertEqual(config.load(self._path), config.Config())
 
   @parameterized.parameters(
       '', '{', '[]', '3', 'null', '[' * 100_000,

@@ -33,25 +33,11 @@ class ProgramTest(absltest.TestCase):
         capture_output=True, text=True, check=False)
     self.assertIn('--[no]reward_prediction', result.stdout)
 
-  def test_a_bad_value_is_explained(self):
-    result = _run('--batch_size=3')
-    self.assertEqual(result.returncode, 1)
-    self.assertEqual(
-        result.stderr,
-        'Error: --batch_size=3 is odd; half of a batch are goal examples, so '
-        'use an even number.\n')
-    self.assertEmpty(result.stdout)
-
   def test_an_unknown_world_is_explained(self):
     result = _run('--world=relation')
     self.assertEqual(result.returncode, 1)
     self.assertStartsWith(
         result.stderr, 'Error: --world=relation: expected a GridLU task (rel')
-
-  def test_an_unknown_flag_is_explained(self):
-    result = _run('--batch_sise=4')
-    self.assertEqual(result.returncode, 1)
-    self.assertIn('Did you mean: batch_size', result.stderr)
 
 
 if __name__ == '__main__':

@@ -1,6 +1,5 @@
 """Tests for launching: whole runs with tiny flags, in this process."""
 
-import errno
 import glob
 import os
 from unittest import mock
@@ -12,6 +11,7 @@ import pytest
 import tensorflow as tf
 
 from agile_tf import config as config_lib
+from agile_tf import launch
 from agile_tf.agent import workers
 from agile_tf.training import building
 from agile_tf.training import checkpoints
@@ -20,6 +20,7 @@ from agile_tf.training import run_lock
 from agile_tf.training import trainer as trainer_lib
 from gridlu import program
 from tests.agile_tf import tiny
+from tests.gridlu import programs
 
 
 def _train(run_dir, **changes):
@@ -112,23 +113,17 @@ class LaunchTest(parameterized.TestCase):
       _train(self.run_dir, batch_size=8)
     self.assertEqual(tiny.rows(self.run_dir), before)
 
-  def test_a_configuration_that_cannot_be_read_is_not_replaced(self):
-    run_dir = self.create_tempdir().full_path
-    path = os.path.join(run_dir, 'config.json')
-    config_lib.save(tiny.builder(batch_size=8).saved(), path)
-    error = OSError(errno.EIO, os.strerror(errno.EIO))
-    with mock.patch('os.stat', side_effect=error):
-      with self.assertRaisesRegex(
-          config_lib.ConfigError, 'batch_size: 8 there, 4 here'):
-        run_lib.check_same_run(tiny.builder(run_dir=run_dir))
-    with mock.patch('builtins.open', side_effect=error):
-      with self.assertRaisesRegex(config_lib.ConfigError, 'Input/output'):
-        run_lib.check_same_run(tiny.builder(run_dir=run_dir))
-
-  def test_a_refused_start_leaves_no_directory(self):
+  @parameterized.parameters(
+      ('--policy_threads=2', 'policy_threads=2 does not divide'),
+      ('--dataset=/no/such.npz', '/no/such.npz'),
+      ('--instructions=nonsense', 'matches none'))
+  def test_a_refused_start_leaves_no_directory(self, flag, message):
     run_dir = os.path.join(self.create_tempdir().full_path, 'run')
-    with self.assertRaisesRegex(config_lib.ConfigError, 'matches none'):
-      _train(run_dir, instructions='nonsense')
+    with mock.patch.object(launch.machine, 'prepare'):
+      result = programs.call(
+          launch, *tiny.flags(policy_workers=3, run_dir=run_dir), flag)
+    self.assertEqual(result.returncode, 1)
+    self.assertRegex(result.stderr, f'(?m)^Error: .*{message}')
     self.assertFalse(os.path.exists(run_dir))
 
   def test_run_dir_must_be_given_and_writable(self):

@@ -158,26 +158,6 @@ class RolloutsTest(parameterized.TestCase):
       rewards.append(rollout.true_rewards)
     self.assertBetween(np.mean(rewards), .001, .999)  # Both sides occur.
 
-  @parameterized.parameters(False, True)
-  def test_an_episode_ends_within_a_rollout(self, truncate):
-    (actor, _), theta = _gridlu_actors(
-        (False, False, True, True), episode_length=5, truncate=truncate)
-    last = 1.0 if truncate else 0.0
-    discounts, masks, ended = zip(*(
-        (rollout.discounts.T.tolist(), rollout.mask.T.tolist(),
-         rollout.ended.tolist())
-        for rollout in (actor.play(theta) for _ in range(3))))
-    idle, whole, part = [0, 0, 0], [1, 1, 1], [1, 1, 0]
-    self.assertEqual(
-        [(row[0], row[-1]) for row in masks],
-        [(whole, idle), (part, whole), (whole, part)])
-    self.assertEqual(
-        [(row[0], row[-1]) for row in ended],
-        [(False, False), (True, False), (False, True)])
-    self.assertEqual(
-        [(row[0], row[-1]) for row in discounts],
-        [(whole, whole), ([1, last, 1], whole), (whole, [1, last, 1])])
-
   @pytest.mark.slow
   def test_long_play_equals_the_environments(self):
     world = worlds.GridLUWorld(physics=board.IMMOVABLE_RED_RECTS)

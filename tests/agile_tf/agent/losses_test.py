@@ -43,18 +43,6 @@ class ReturnsTest(parameterized.TestCase):
     np.testing.assert_allclose(
         actual, _returns(rewards, discounts, values, td_lambda), rtol=1e-5)
 
-  def test_by_hand(self):
-    # The second step of the right column ends its episode.
-    rewards = tf.constant([[1., 1], [0, 0], [2, 2]])
-    discounts = tf.constant([[.5, .5], [.5, 0], [.5, .5]])
-    values = tf.constant([[8., 8], [16, 16], [4, 4]])
-    np.testing.assert_array_equal(
-        losses.returns(rewards, discounts, values),
-        [[2, 1], [2, 0], [4, 4]])
-    np.testing.assert_array_equal(
-        losses.returns(rewards, discounts, values, 0.0),
-        [[5, 5], [8, 0], [4, 4]])
-
   @parameterized.parameters(0.0, 0.5, 1.0)
   def test_no_gradient(self, td_lambda):
     sources = [tf.ones([3, 2])] * 3

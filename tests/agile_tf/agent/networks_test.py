@@ -1,6 +1,7 @@
 """Tests for networks: heads, initial values, and functions of parameters."""
 
 from concurrent import futures
+import itertools
 
 from absl.testing import absltest
 from absl.testing import parameterized
@@ -15,7 +16,6 @@ from agile_tf.agent import worlds
 from agile_tf.recipe import initialization
 from gridlu import language
 from gridlu import tasks
-from tests.agile_tf.agent import gradient_cases as cases
 from tests.agile_tf.agent import network_oracles
 
 _TEXTS = [str(text) for text in language.relations_instructions()]
@@ -88,11 +88,6 @@ def _initial(network, seed):
       network.initial(seed)).items()}
 
 
-def _short(network, parameters):
-  return {name.partition('/')[2]: value.numpy().astype(np.float64)
-          for name, value in network.layout.split(parameters).items()}
-
-
 class NetworksTest(parameterized.TestCase):
 
   def setUp(self):
@@ -108,15 +103,14 @@ class NetworksTest(parameterized.TestCase):
                          model=('nmn', 'lstm'))
   def test_outputs_are_the_formulas(self, kind, model):
     network = _network(kind, model)
-    parameters = cases.parameters(network, 1)
-    outputs = tf.nest.flatten(network(
-        parameters, tf.constant(self._images), tf.constant(self._codes)))
-    p = _short(network, parameters)
-    for i, (image, tree) in enumerate(zip(self._images, self._trees)):
-      expected = tf.nest.flatten(getattr(network_oracles, kind)(
-          model, image, tree, self._grammar.tokens, p))
-      for actual, value in zip(outputs, expected, strict=True):
-        np.testing.assert_allclose(actual[i], value, rtol=1e-4, atol=1e-5)
+    parameters = network_oracles.parameters(network, 1)
+    expected = network_oracles.apply(
+        getattr(network_oracles, kind), model, self._images, self._trees,
+        self._grammar.tokens, network_oracles.variables(network, parameters))
+    tf.nest.map_structure(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5),
+        tf.nest.flatten(network(parameters, self._images, self._codes)),
+        tf.nest.flatten(expected))
 
   @parameterized.parameters(
       ('policy', 'nmn', _NMN | _MERGE | _POLICY_HEADS),
@@ -190,20 +184,16 @@ class NetworksTest(parameterized.TestCase):
 class AllInstructionsTest(parameterized.TestCase):
   """Every instruction of GridLU, on a random state of its own."""
 
-  @parameterized.parameters('policy', 'discriminator')
-  def test_outputs_are_the_formulas(self, kind):
-    self._test_outputs('relations', kind, 'nmn')
+  def test_outputs_are_the_formulas(self):
+    self._test_outputs('relations', 'policy', 'nmn')
 
-  @parameterized.product(
-      task=('relations', 'arrangements'), kind=('policy', 'discriminator'))
+  @parameterized.parameters(
+      ('relations', 'discriminator', 'nmn'), ('arrangements', 'policy', 'nmn'),
+      ('arrangements', 'discriminator', 'nmn'), *itertools.product(
+          ('relations', 'arrangements'), ('policy', 'discriminator'), ['lstm']))
   @pytest.mark.slow
-  def test_outputs_of_the_lstm_are_the_formulas(self, task, kind):
-    self._test_outputs(task, kind, 'lstm')
-
-  @parameterized.parameters('policy', 'discriminator')
-  @pytest.mark.slow
-  def test_outputs_in_arrangements_are_the_formulas(self, kind):
-    self._test_outputs('arrangements', kind, 'nmn')
+  def test_others_are_the_formulas(self, task, kind, model):
+    self._test_outputs(task, kind, model)
 
   def _test_outputs(self, task, kind, model):
     world = worlds.GridLUWorld(task)
@@ -218,15 +208,11 @@ class AllInstructionsTest(parameterized.TestCase):
     else:
       network = networks.discriminator(
           model, world.grammar, world.image_shape)
-    parameters = cases.large(network, 1)
-    p = _short(network, parameters)
-    oracle = getattr(network_oracles, kind)
-    expected = [
-        np.stack(values) for values in zip(*(
-            tf.nest.flatten(oracle(
-                model, image, language.parse(text).tree, world.grammar.tokens,
-                p))
-            for image, text in zip(images.numpy().astype(np.float64), texts)))]
+    parameters = network_oracles.large(network, 1)
+    expected = tf.nest.flatten(network_oracles.apply(
+        getattr(network_oracles, kind), model, images,
+        [language.parse(text).tree for text in texts], world.grammar.tokens,
+        network_oracles.variables(network, parameters)))
     compute = tf.function(network, autograph=False, jit_compile=True)
     # Batches of four are convolved as usual, larger ones by minimal filtering.
     few = 4 * (len(texts) // 4)

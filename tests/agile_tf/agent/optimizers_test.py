@@ -111,13 +111,6 @@ class UpdateTest(parameterized.TestCase):
 
 class ColumnsTest(parameterized.TestCase):
 
-  @parameterized.parameters(
-      ('discriminator/hidden/w', True), ('w', True), ('film_nmn/w', True),
-      ('hidden/b', False), ('film_nmn/gamma', False), ('film_nmn/beta', False),
-      ('w/b', False))
-  def test_which_parameters_have_columns(self, name, expected):
-    self.assertEqual(optimizers.has_columns(name), expected)
-
   def test_a_weight_of_an_unknown_name_is_refused(self):
     layout = parameters_lib.Layout(['hidden/w', 'hidden/kernel'], [[2], [2]])
     initial = np.zeros([4], np.float32)

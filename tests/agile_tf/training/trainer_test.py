@@ -61,17 +61,13 @@ class TrainingTest(parameterized.TestCase):
       for name in before:
         self.assertTrue((before[name] != after[name]).any(), name)
 
-  def test_half_of_the_threads_begin_a_rollout_later(self):
-    trainer = trainer_lib.Trainer(tiny.builder(policy_threads=2))
-    before = trainer.policy.state()
-    self.assertEqual(trainer.iterate_policy(1), 0)
-    for name, value in trainer.policy.state().items():
-      np.testing.assert_array_equal(value, before[name], name)
-    for thread in range(len(trainer.policy_workers)):
-      self.assertEqual(trainer.iterate_policy(thread), 2)
-    self.assertTrue(any(
-        (value != before[name]).any()
-        for name, value in trainer.policy.state().items()))
+  def test_half_of_the_workers_begin_a_rollout_later(self):
+    for count in 1, 2, 4:
+      trainer = trainer_lib.Trainer(
+          tiny.builder(policy_workers=4, policy_threads=count))
+      self.assertEqual(
+          [row['delayed'] for worker in trainer.policy_workers
+           for row in worker.actor.state()], [False, True] * 2)
 
   def test_counters(self):
     values = self.end.values
@@ -108,15 +104,16 @@ class TrainingTest(parameterized.TestCase):
       self.assertIn(name, row)
     self.assertNotIn('policy_loss', trainer.row())  # Taken is taken.
 
-  def _recorded(self, played):
+  def _recorded(self, played, **changes):
     """A row of a trainer whose worker returns these iterations of 3 steps.
 
     Args:
       played: For each iteration, for each of 4 workers: its steps, a loss, its
         last state's truth and decision, and whether its episode is a repeated
         one. Only these last states can be rewarded. Episodes end with them.
+      **changes: Of the trainer's settings.
     """
-    trainer = trainer_lib.Trainer(tiny.builder(policy_workers=4))
+    trainer = trainer_lib.Trainer(tiny.builder(policy_workers=4, **changes))
     worker, = trainer.policy_workers
     codes = np.zeros([4, len(trainer.world.grammar.slots)], np.int32)
     iterations = []
@@ -182,10 +179,10 @@ class TrainingTest(parameterized.TestCase):
     self.assertEqual(row['episodes'], 4)
 
   def test_ground_truth_reward_needs_no_discriminator(self):
-    trainer = _run(reward='environment', steps=16)
-    row = trainer.row()
-    self.assertIn('success_rate', row)
+    row = self._recorded([[(3, 0.0, 1, 1, 0)] * 4], reward='environment')
+    self.assertEqual(row['success_rate'], 1)
     self.assertNotIn('reward_model_accuracy', row)
+    trainer = trainer_lib.Trainer(tiny.builder(reward='environment'))
     self.assertFalse(trainer.checkpoint().group('discriminator'))
 
   @pytest.mark.slow

@@ -120,40 +120,6 @@ class ConvolutionsTest(parameterized.TestCase):
     self.assertEqual(transforms([[x, None]]), (1, 1))
     self.assertEqual(transforms([[x, None], [y, x], [None, x]]), (1, 2))
 
-  @parameterized.parameters(
-      dict(known_count=0, workers=1), dict(known_count=3, workers=1),
-      dict(known_count=1, workers=2))
-  def test_patches(self, known_count, workers):
-    rng = np.random.default_rng(0)
-    rows = 4
-    images = rng.normal(size=[workers * rows, 9, 13, 3])
-    kernel = rng.normal(size=[4, 4, 3, 2])
-    outputs, gradients = [], []
-    weights = rng.normal(size=[2, 3, workers * rows, 2])
-    for w in range(workers):
-      these = slice(w * rows, (w + 1) * rows)
-      with tf.GradientTape() as tape:
-        k = tf.constant(kernel)
-        tape.watch(k)
-        output = tf.transpose(
-            tf.nn.conv2d(images[these], k, 4, 'VALID'), [1, 2, 0, 3])
-        loss = tf.reduce_sum(output * weights[:, :, these])
-      outputs.append(output)
-      gradients.append(tape.gradient(loss, k))
-    expected = np.concatenate(outputs, 2)
-    known = []
-    if known_count:
-      split = expected.reshape([2, 3, workers, rows, 2])
-      known = [tf.constant(split[:, :, :, :known_count], tf.float32)]
-    k = tf.tile(tf.constant(kernel, tf.float32)[None], [workers, 1, 1, 1, 1])
-    with tf.GradientTape() as tape:
-      tape.watch(k)
-      output = convolutions.Convolver(known=known).patches(
-          tf.constant(images, tf.float32), k)
-      loss = tf.reduce_sum(output * tf.constant(weights, tf.float32))
-    _assert_close(output, expected)
-    _assert_close(tape.gradient(loss, k), np.stack(gradients))
-
 
 if __name__ == '__main__':
   absltest.main()
