@@ -2,6 +2,7 @@
 
 import graphlib
 import os
+import pathlib
 import textwrap
 
 from absl.testing import absltest
@@ -16,8 +17,7 @@ class ImportsTest(absltest.TestCase):
     for name, text in {'__init__': '', **files}.items():
       path = os.path.join(folder, *name.split('__in__')) + '.py'
       os.makedirs(os.path.dirname(path), exist_ok=True)
-      with open(path, 'w', encoding='utf-8') as file:
-        file.write(textwrap.dedent(text))
+      pathlib.Path(path).write_text(textwrap.dedent(text), 'utf-8')
     return folder
 
   def test_graph_and_levels(self):

@@ -5,6 +5,7 @@ import errno
 import json
 import math
 import os
+import pathlib
 from unittest import mock
 
 from absl.testing import absltest
@@ -116,8 +117,7 @@ class FileTest(parameterized.TestCase):
     self._path = os.path.join(self.create_tempdir().full_path, 'config.json')
 
   def _write(self, text):
-    with open(self._path, 'w', encoding='utf-8') as file:
-      file.write(text)
+    pathlib.Path(self._path).write_text(text, 'utf-8')
 
   def test_round_trip(self):
     saved = config.Config(

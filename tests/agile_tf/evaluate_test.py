@@ -15,8 +15,6 @@ from agile_tf import config as config_lib
 from agile_tf import evaluate
 from agile_tf.evaluation import played
 import gridlu
-from gridlu import arrangements
-from gridlu import language
 from gridlu import tasks
 from tests.agile_tf import tiny
 from tests.gridlu import corners
@@ -98,20 +96,6 @@ class EvaluateTest(absltest.TestCase):
     self.assertAlmostEqual(errors['false_positives'], 3 / 9)
     self.assertAlmostEqual(errors['false_negatives'], 2 / 9)
     self.assertAlmostEqual(errors['reward_model_accuracy'], 4 / 9)
-
-  def test_groups_of_arrangements_are_by_number_of_blocks(self):
-    drawn = arrangements.instances(np.random.default_rng(0), 20)
-    texts = [str(i) for i in language.arrangements_instructions()]
-    starts = gridlu.world.pack(drawn.state)
-    sizes = (drawn.state.blocks > 0).sum(axis=(1, 2))
-    groups = evaluate.summarize([
-        played.Episode(texts[drawn.instruction[i]], starts[i], None,
-                       np.array([sizes[i] == 4]), starts[i])
-        for i in range(20)])['success']
-    self.assertEqual(list(groups)[:3], ['all', '4 blocks', '8 blocks'])
-    self.assertEqual(groups['4 blocks']['episodes'], sum(sizes == 4))
-    self.assertEqual(
-        [groups[f'{n} blocks']['rate'] for n in (4, 8)], [1, 0])
 
   def test_groups_of_other_worlds_are_not_gridlus(self):
     image = np.zeros([24, 24, 3], np.uint8)

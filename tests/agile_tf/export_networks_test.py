@@ -1,6 +1,7 @@
 """Tests for copies of runs with the networks alone."""
 
 import os
+import pathlib
 import shutil
 
 from absl.testing import absltest
@@ -94,8 +95,7 @@ class ExportNetworksTest(absltest.TestCase):
 
   def test_other_directories_are_left_alone(self):
     output = self.create_tempdir().full_path
-    with open(os.path.join(output, 'mine'), 'w', encoding='utf-8'):
-      pass
+    pathlib.Path(os.path.join(output, 'mine')).touch()
     with self.assertRaisesRegex(program.UserError, 'not empty'):
       export_networks.export(self.run_dir, output)
     self.assertEqual(os.listdir(output), ['mine'])

@@ -1,7 +1,5 @@
 """Tests of the program that prints the paper's table beside a run's."""
 
-import subprocess
-import sys
 
 from absl.testing import absltest
 
@@ -26,12 +24,6 @@ class ProgramTest(absltest.TestCase):
         result.stdout, comparison.table_text(config_lib.Config(
             policy_epsilon=1e-5, reward_prediction=True)) + '\n')
     self.assertEmpty(result.stderr)
-
-  def test_help_names_the_settings(self):
-    result = subprocess.run(
-        [sys.executable, '-m', 'agile_tf.hparams', '--help'],
-        capture_output=True, text=True, check=False)
-    self.assertIn('--[no]reward_prediction', result.stdout)
 
   def test_an_unknown_world_is_explained(self):
     result = _run('--world=relation')

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import pathlib
 from unittest import mock
 
 from absl.testing import absltest
@@ -42,8 +43,7 @@ class JudgeTest(absltest.TestCase):
     self.assertEqual([case['verdicts'] for case in cases['cases']], [
         {'checker': e.success, 'reward model': bool(e.decisions[-1])}
         for e in episodes])
-    with open(page, encoding='utf-8') as file:
-      text = file.read()
+    text = pathlib.Path(page).read_text('utf-8')
     self.assertIn(cases['page'], text)
     self.assertEqual(text.count('"instruction": '), 3)
 
@@ -88,8 +88,8 @@ class ReportTest(parameterized.TestCase):
             (4, True), (4, True), (4, False), (8, False), (8, False))]})
 
   def _write(self, name, content):
-    with open(name, 'w', encoding='utf-8') as file:
-      file.write(content if isinstance(content, str) else json.dumps(content))
+    pathlib.Path(name).write_text(
+        content if isinstance(content, str) else json.dumps(content), 'utf-8')
 
   def _answer(self, name, answers, page='p'):
     self._write(name, {'page': page, 'rater': name, 'answers': answers})

@@ -8,7 +8,6 @@ from absl.testing import parameterized
 import dm_env
 from dm_env import specs
 import numpy as np
-import pytest
 import tensorflow as tf
 
 from agile_tf.agent import actors
@@ -157,21 +156,6 @@ class RolloutsTest(parameterized.TestCase):
             gridlu.satisfied(instruction, states))
       rewards.append(rollout.true_rewards)
     self.assertBetween(np.mean(rewards), .001, .999)  # Both sides occur.
-
-  @pytest.mark.slow
-  def test_long_play_equals_the_environments(self):
-    world = worlds.GridLUWorld(physics=board.IMMOVABLE_RED_RECTS)
-    policy = networks.policy('nmn', world.grammar, world.image_shape,
-        num_actions=world.num_actions)
-    programs = programs_lib.Programs(policy, None, world)
-    width, theta = 15, tf.constant(policy.initial(0))
-    compiled, stepped = (
-        kind(programs, [world.make_environment(seed) for seed in range(width)],
-             [np.random.default_rng(seed) for seed in range(width)], 15,
-             [w % 2 == 1 for w in range(width)])
-        for kind in (actors.CompiledActor, actors.EnvironmentActor))
-    for _ in range(200):
-      self._assert_equal(compiled.play(theta), stepped.play(theta))
 
   def test_both_actors_restore_their_episodes(self):
     for index in range(2):

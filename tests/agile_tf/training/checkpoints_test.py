@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import os
+import pathlib
 import shutil
 from unittest import mock
 
@@ -61,12 +62,10 @@ class CheckpointsTest(parameterized.TestCase):
         self._dir, 'checkpoints', f'step_{step:012d}', *names)
 
   def _content(self, name, step=3):
-    with open(self._path(step, name), 'rb') as file:
-      return file.read()
+    return pathlib.Path(self._path(step, name)).read_bytes()
 
   def _write(self, name, content, step=3):
-    with open(self._path(step, name), 'wb') as file:
-      file.write(content)
+    pathlib.Path(self._path(step, name)).write_bytes(content)
 
   def _recover(self):
     """Returns the checkpoint that a run would resume from, or None."""
@@ -338,8 +337,7 @@ class RecoverTest(CheckpointsTest):
   def test_no_directory_is_no_new_run(self, kind):
     path = os.path.join(self._dir, 'checkpoints')
     if kind == 'file':
-      with open(path, 'w', encoding='utf-8'):
-        pass
+      pathlib.Path(path).touch()
     else:
       os.symlink('/nowhere', path)
     with self.assertRaisesRegex(

@@ -3,6 +3,7 @@
 from concurrent import futures
 import errno
 import os
+import pathlib
 from unittest import mock
 
 from absl.testing import absltest
@@ -170,12 +171,10 @@ class WriterTest(parameterized.TestCase):
     rows = [self._row(i, entropy=0.25, **values) for i in (100, 200)]
     self._write(0, *rows)
     expected = self._rows()
-    with open(self._path, 'rb') as file:
-      content = file.read()
+    content = pathlib.Path(self._path).read_bytes()
     first = content.rindex(b'\r\n', 0, len(content) - 2) + 2
     for size in range(first, len(content)):
-      with open(self._path, 'wb') as file:
-        file.write(content[:size])
+      pathlib.Path(self._path).write_bytes(content[:size])
       metrics.Writer(self._dir, 900, 1000).close()
       self.assertTrue(
           self._rows() in (expected[:1], expected),
@@ -183,8 +182,7 @@ class WriterTest(parameterized.TestCase):
 
   @parameterized.parameters(0, 5)
   def test_cut_off_header(self, size):
-    with open(self._path, 'wb') as file:
-      file.write(b'steps,seconds'[:size])
+    pathlib.Path(self._path).write_bytes(b'steps,seconds'[:size])
     self._write(0, self._row(100))
     self._assert_rows(['100'])
 
@@ -194,8 +192,7 @@ class WriterTest(parameterized.TestCase):
       ('steps,success_rate\nmany,0.5\n', 'many'),
       ('rate\n0.5\n', 'move it away'))
   def test_other_tables_are_refused_and_stay(self, text, problem):
-    with open(self._path, 'w', encoding='utf-8') as file:
-      file.write(text)
+    pathlib.Path(self._path).write_text(text, 'utf-8')
     with self.assertRaisesRegex(program.UserError, problem):
       metrics.Writer(self._dir, 100, 1000)
     with open(self._path, encoding='utf-8') as file:
