@@ -5,12 +5,7 @@
 
 They take from minutes to hours, so neither pytest nor CI runs them. Each prints
 its measurements, and ends with an error at the first failure. --minutes watches
-a run of relations.flags with 3 threads. Flags of agile_tf.launch after `--`
-replace these; with --run_dir, the run's files are kept. The run ignores
---steps, and ends after this time:
-
-  python -m tests.endurance --minutes=60 -- \\
-      --flagfile=launch/quickstart.flags --policy_threads=3 --run_dir=runs/hour
+a run of relations.flags with 3 threads.
 """
 
 from collections.abc import Iterator, Sequence
@@ -140,26 +135,25 @@ def _resident(process: subprocess.Popen) -> float:
     return int(file.read().split()[1]) * os.sysconf('SC_PAGE_SIZE') / 1e6
 
 
-def hold_memory_and_speed(minutes: float, run_dir: str,
-                          arguments: Sequence[str]) -> str:
+def hold_memory_and_speed(minutes: float, run_dir: str) -> str:
   """Trains, and measures memory and steps a second.
 
   Neither may change by more than 5 % in an hour, by a line that is fitted to
   all but the first fifth. No program may be traced again.
   """
   times, megabytes = [], []
-  with _training(run_dir, arguments) as process:
+  with _training(run_dir, _WATCHED) as process:
     start = time.monotonic()
     for _ in tqdm.trange(int(12 * minutes), unit=' samples'):
       time.sleep(5)
       if process.poll() is not None:
-        raise RuntimeError(f'The run has ended; see {run_dir}.log.')
+        raise RuntimeError(f'The run has ended:\n{_log(run_dir)}')
       times.append((time.monotonic() - start) / 3600)
       megabytes.append(_resident(process))
     process.send_signal(signal.SIGINT)
     if process.wait():
       raise RuntimeError(
-          f'Ctrl-C ended the run with an error; see {run_dir}.log.')
+          f'Ctrl-C ended the run with an error:\n{_log(run_dir)}')
   curve = curves.read(run_dir)
   first = len(times) // 5
   memory, _ = np.polyfit(times[first:], megabytes[first:], 1)
@@ -185,20 +179,14 @@ def main(argv: Sequence[str]) -> None:
   """Runs the tests that the flags ask for."""
   values = flags.FLAGS
   rng = np.random.default_rng(values.seed)
-  if not (values.kills or values.minutes) or (argv[1:] and not values.minutes):
-    raise app.UsageError(
-        'Use --kills=N or --minutes=M. After the latter, flags of '
-        'agile_tf.launch may follow `--`.')
+  if argv[1:] or not (values.kills or values.minutes):
+    raise app.UsageError('Use --kills=N or --minutes=M.')
   if values.kills:
     print(survive_kills(values.kills, rng))
   if values.minutes:
     with tempfile.TemporaryDirectory() as folder:
-      run_dir = os.path.join(folder, 'run')
-      arguments = list(argv[1:]) or list(_WATCHED)
-      for argument in argv[1:]:
-        if argument.startswith('--run_dir='):
-          run_dir = argument.removeprefix('--run_dir=')
-      print(hold_memory_and_speed(values.minutes, run_dir, arguments))
+      print(hold_memory_and_speed(
+          values.minutes, os.path.join(folder, 'run')))
 
 
 if __name__ == '__main__':

@@ -25,12 +25,6 @@ class ProgramTest(absltest.TestCase):
             policy_epsilon=1e-5, reward_prediction=True)) + '\n')
     self.assertEmpty(result.stderr)
 
-  def test_an_unknown_world_is_explained(self):
-    result = _run('--world=relation')
-    self.assertEqual(result.returncode, 1)
-    self.assertStartsWith(
-        result.stderr, 'Error: --world=relation: expected a GridLU task (rel')
-
 
 if __name__ == '__main__':
   absltest.main()

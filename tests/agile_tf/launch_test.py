@@ -277,7 +277,7 @@ class LaunchTest(parameterized.TestCase):
         # As many as act by minimal filtering.
         policy_workers=6, initialization='he', policy_update='averaged',
         optimizer='adam', policy_epsilon=1e-8, discriminator_epsilon=1e-8,
-        batch_size=8, mismatched_share=0.5, reward_prediction=True,
+        batch_size=8, mismatched_share=0.5,
         reward_prediction_goals=2, discriminator_actors=2,
         discriminator_head_start=3, all_workers_write=True,
         anticipated_negative_rate_steps=48, instructions='SameLocation',

@@ -23,13 +23,17 @@ SHARED: list[Any] = []
 
 
 def flags(**changes) -> list[str]:
-  """Returns the flags of a tiny AGILE run."""
+  """Returns the flags of a tiny AGILE run.
+
+  Runs with the same shapes share their compiled programs; see conftest.py.
+  """
   settings = dict(
       policy_workers=2, policy_threads=1, episode_length=4, rollout_length=2,
       instructions='SameLocation.*AGENT', batch_size=4, replay_size=64,
       anticipated_negative_rate=0.5, steps_per_discriminator_update=8,
-      dataset_size=32, reward_prediction_replay_size=32,
-      reward_prediction_batch_size=2, steps=64, log_steps=16)
+      dataset_size=32, reward_prediction=True,
+      reward_prediction_replay_size=32, reward_prediction_batch_size=2,
+      steps=64, log_steps=16)
   return [f'--{name}={value}' for name, value in (settings | changes).items()]
 
 

@@ -55,16 +55,6 @@ class ReplayTest(parameterized.TestCase):
     # Six standard deviations of a binomial.
     np.testing.assert_allclose(counts, 2000, atol=6 * np.sqrt(20000 * .1 * .9))
 
-  def test_draws_follow_the_generator(self):
-    buffer = replay.ReplayBuffer(10, 2, [2, 3])
-    buffer.add(*_triples(0, 10))
-    for draw in (buffer.sample, buffer.sample_with_rewards):
-      one, again, other = (
-          draw(np.random.default_rng(seed), 8)[0].tolist()
-          for seed in (1, 1, 2))
-      self.assertEqual(one, again)
-      self.assertNotEqual(one, other)
-
   @parameterized.parameters((4, 2), (5, 2), (1, 0), (2, 1))
   def test_balanced(self, count, expected):
     buffer = replay.ReplayBuffer(100, 2, [2, 3])

@@ -39,7 +39,7 @@ class DevicesTest(absltest.TestCase):
   @pytest.mark.slow
   def test_a_run_is_the_same_on_another_device(self):
     one, other = (
-        _trained([device], reward_prediction=True).checkpoint()
+        _trained([device]).checkpoint()
         for device in ('', _CPUS[1]))
     self.assertEqual(one.values, other.values)
     tiny.assert_equal_arrays(one, other)

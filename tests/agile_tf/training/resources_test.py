@@ -19,7 +19,7 @@ class ResourcesTest(parameterized.TestCase):
         builder.num_candidates(), builder.needs_goal_examples())}
 
   def test_the_buffers_take_what_they_are_made_of(self):
-    config = tiny.config(reward_prediction=True)
+    config = tiny.config()
     parts = building.Builder(config).make()
     found = {need.flags[-1]: need.size
              for need in resources.needs(config, parts.world, 4, True)}
@@ -48,9 +48,9 @@ class ResourcesTest(parameterized.TestCase):
       (dict(rollout_length=10_000, policy_workers=10_000, policy_threads=1),
        'bytes', 'rollouts'),
       (dict(batch_size=10**9, replay_size=10**10), 'bytes', 'batches'),
-      (dict(reward_prediction=True, reward_prediction_batch_size=10**9),
+      (dict(reward_prediction_batch_size=10**9),
        'bytes', 'batches'),
-      (dict(reward_prediction=True, reward_prediction_replay_size=10**12),
+      (dict(reward_prediction_replay_size=10**12),
        'bytes', 'replay buffer'))
   def test_too_much_is_named_in_bytes_with_the_fix(self, changes, size, what):
     config = tiny.config(**changes)

@@ -43,12 +43,12 @@ class TrainingTest(parameterized.TestCase):
   def setUpClass(cls):
     super().setUpClass()
     # The second of two workers sits out the first round: 2 + 16 * 4 steps.
-    cls.trainer = _run(reward_prediction=True)
+    cls.trainer = _run()
     cls.end = _saved(cls.trainer)
 
   def test_resuming_changes_nothing(self):
-    saved = _saved(_run(reward_prediction=True, steps=32))
-    resumed = trainer_lib.Trainer(tiny.builder(reward_prediction=True))
+    saved = _saved(_run(steps=32))
+    resumed = trainer_lib.Trainer(tiny.builder())
     resumed.load(saved)
     resumed.drive(_no_tick)
     end = _saved(resumed)
@@ -90,7 +90,7 @@ class TrainingTest(parameterized.TestCase):
     self.assertLen(trainer.buffer, 2 + steps)
 
   def test_rows_have_the_metrics_of_both_networks(self):
-    trainer = trainer_lib.Trainer(tiny.builder(reward_prediction=True))
+    trainer = trainer_lib.Trainer(tiny.builder())
     trainer.load(self.end)
     row = trainer.row()
     self.assertEqual(row['steps'], 66)
@@ -200,7 +200,7 @@ class TrainingTest(parameterized.TestCase):
       return made
 
     with mock.patch.object(tf, 'function', recorded):
-      trainer = _run(reward_prediction=True, steps=40)
+      trainer = _run(steps=40)
     counts = [p.experimental_get_tracing_count() for p in programs]
     self.assertGreaterEqual(sum(count > 0 for count in counts), 6)
     trainer.schedule._total_steps = 120  # pylint: disable=protected-access
@@ -247,7 +247,7 @@ class TrainingTest(parameterized.TestCase):
     values = {**self.end.values}
     del values['generators']
     with self.assertRaisesRegex(checkpoints.CheckpointError, 'generators'):
-      trainer_lib.Trainer(tiny.builder(reward_prediction=True)).load(
+      trainer_lib.Trainer(tiny.builder()).load(
           self.end._replace(values=values))
 
   @parameterized.parameters(
@@ -260,7 +260,7 @@ class TrainingTest(parameterized.TestCase):
       ('predictions:positive', lambda x: x.astype(np.uint8)))
   def test_arrays_that_do_not_fit_are_damage(self, name, change):
     self.assertIn(name, self.end.arrays)
-    trainer = trainer_lib.Trainer(tiny.builder(reward_prediction=True))
+    trainer = trainer_lib.Trainer(tiny.builder())
     changed = {**self.end.arrays, name: change(self.end.arrays[name])}
     with self.assertRaisesRegex(
         checkpoints.DamagedError, f'{name.partition(":")[2]} is .*; expected'):
@@ -295,7 +295,7 @@ class TrainingTest(parameterized.TestCase):
           tasks.TASKS, arrangements=task._replace(satisfied=satisfied)):
         trainer = trainer_lib.Trainer(tiny.builder(
             world='arrangements', instructions='Snake', rollout_length=4,
-            episode_length=6, reward_prediction=True, all_workers_write=True))
+            episode_length=6, all_workers_write=True))
         trainer.drive(_no_tick)
         row = trainer.row()
       self.assertEqual(row['success_rate'], verdict)
