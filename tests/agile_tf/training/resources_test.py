@@ -25,8 +25,8 @@ class ResourcesTest(parameterized.TestCase):
              for need in resources.needs(config, parts.world, 4, True)}
     for buffer, name in ((parts.buffer, 'replay_size'),
                          (parts.predictions, 'reward_prediction_replay_size')):
-      arrays = buffer._codes.nbytes + buffer._observations.nbytes
-      self.assertEqual(found[name], 2 * arrays)
+      self.assertEqual(found[name], 2 * sum(
+          buffer._arrays[part].nbytes for part in ('codes', 'observations')))
 
   def test_who_needs_what(self):
     both = self._needs(reward_prediction=True)
@@ -43,24 +43,20 @@ class ResourcesTest(parameterized.TestCase):
         dataset=path, reward='environment'))
 
   @parameterized.parameters(
-      (dict(dataset_size=10**10), r'2,000,\d{3},\d{3},\d{3} bytes', 'the goal'),
-      (dict(replay_size=10**14), r'\d+,\d{3},\d{3},\d{3},\d{3} bytes', 'B and'),
-      (dict(rollout_length=10_000, policy_workers=10_000, policy_threads=1),
-       'bytes', 'rollouts'),
-      (dict(batch_size=10**9, replay_size=10**10), 'bytes', 'batches'),
-      (dict(reward_prediction_batch_size=10**9),
-       'bytes', 'batches'),
-      (dict(reward_prediction_replay_size=10**12),
-       'bytes', 'replay buffer'))
-  def test_too_much_is_named_in_bytes_with_the_fix(self, changes, size, what):
-    config = tiny.config(**changes)
-    name = [*changes][-1] if 'batch' not in [*changes][0] else 'batch_size'
-    name = 'rollout_length' if 'rollout_length' in changes else name
+      ('dataset_size', 10**10, {}, '2,000,000,000,000 bytes, is for the goal'),
+      ('replay_size', 10**14, {}, 'bytes, is for the replay buffer B and'),
+      ('rollout_length', 10_000, dict(policy_workers=10_000), 'rollouts'),
+      ('batch_size', 10**9, dict(replay_size=10**10), 'discrimina.*batch'),
+      ('reward_prediction_batch_size', 10**9, {}, "prediction's batches"),
+      ('reward_prediction_replay_size', 10**12, {}, "prediction's replay buf"))
+  def test_too_much_is_named_in_bytes_with_the_fix(
+      self, name, value, others, what):
+    builder = building.Builder(tiny.config(**{name: value}, **others))
     with self.assertRaisesRegex(
         config_lib.ConfigError,
-        f'needs at least .*{size}.* of memory, but only .* is for .*{what}.*: '
-        f'change .*--{name}={changes[name]}'):
-      trainer_lib.Trainer(building.Builder(config))
+        f'needs at least .*bytes of memory, but only .* part, .*{what}.*: '
+        f'change .*--{name}={value}'):
+      trainer_lib.Trainer(builder)
 
 
 if __name__ == '__main__':
