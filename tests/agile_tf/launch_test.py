@@ -91,13 +91,13 @@ class LaunchTest(parameterized.TestCase):
 
   def test_a_loss_that_is_no_number_stops_the_run(self):
     run_dir = self.create_tempdir().full_path
-    changes = dict(policy_workers=3, policy_threads=3)
+    changes = dict(policy_workers=6, policy_threads=3)
     _train(run_dir, steps=24, **changes)
     before = checkpoints.steps(run_dir)
     # Nothing overflows but at once: a step of this size leaves no number.
     with self.assertRaisesRegex(
         program.UserError,
-        r'of policy worker [012] is nan at step \d+'):
+        r'of policy worker [0-5] is nan at step \d+'):
       with mock.patch.object(
           workers.PolicyWorker, 'iterate', _with_a_broken_theta):
         _train(run_dir, steps=10_000, **changes)
@@ -135,11 +135,11 @@ class LaunchTest(parameterized.TestCase):
 
   def test_threads_share_the_run_and_hold_the_ratio(self):
     run_dir = self.create_tempdir().full_path
-    for steps in (96, 192, 288):
-      _train(run_dir, policy_workers=3, policy_threads=3, steps=steps,
+    for steps in (120, 240, 480):
+      _train(run_dir, policy_workers=6, policy_threads=3, steps=steps,
              log_steps=24, checkpoint_minutes=0.0005)
     values = checkpoints.load(run_dir).values
-    # Each of three threads may be one rollout of two steps ahead.
+    # Each of three threads may be two rollouts of two steps ahead.
     self.assertAlmostEqual(values['steps'] / values['iterations'], 8, delta=.6)
     self.assertLen(values['actors'], 4)
     # The main thread writes a row when a multiple of log_steps has passed. It
@@ -147,11 +147,11 @@ class LaunchTest(parameterized.TestCase):
     passed = [int(row['steps']) // 24 for row in tiny.rows(run_dir)]
     self.assertEqual(passed, sorted(set(passed)))
     self.assertEqual(passed[-1], values['steps'] // 24)
-    # Each episode is counted once. It has four steps, and each of three workers
-    # is in one; a rollout of two steps may be counted in only one of both.
+    # Each episode is counted once. It has four steps, and each of six workers
+    # is in one; two rollouts of two steps may be counted in only one of both.
     for row in tiny.rows(run_dir):
       begun = int(row['steps']) / 4 - int(row['episodes'])
-      self.assertBetween(begun, -1.5, 3 + 1.5)
+      self.assertBetween(begun, -3, 6 + 3)
 
   def _begin(self, config, builder=None):
     """Returns a trainer and what writes its files."""

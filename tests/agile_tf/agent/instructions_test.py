@@ -107,6 +107,7 @@ class GrammarTest(parameterized.TestCase):
     self.assertEqual(grammar.tokens, ('go', 'red', 'stop', 'to'))
     self.assertEqual(grammar.encode(['go to red', 'stop', 'to GO']).tolist(), [
         [2, 4, 1], [0, 0, 3], [0, 1, 4]])
+    self.assertEqual(grammar.encode([]).shape, (0, 3))
 
   def test_given_tokens_keep_their_order(self):
     grammar = instructions.Grammar(['b a'], tokens=['c', 'b', 'a'])
