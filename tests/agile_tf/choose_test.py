@@ -15,12 +15,11 @@ from agile_tf.training import checkpoints
 from tests.agile_tf import tiny
 
 
-class ChooseTest(absltest.TestCase):
+class ChooseTest(tiny.SavedRunTest):
 
   @classmethod
   def setUpClass(cls):
     super().setUpClass()
-    cls.run_dir = tiny.save_for(cls)
     start = checkpoints.load(cls.run_dir)
     # Policies that act differently, and reward models that disagree.
     for step in (8, 16):

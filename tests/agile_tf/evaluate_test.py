@@ -21,12 +21,7 @@ from tests.gridlu import corners
 from tests.gridlu import programs
 
 
-class EvaluateTest(absltest.TestCase):
-
-  @classmethod
-  def setUpClass(cls):
-    super().setUpClass()
-    cls.run_dir = tiny.save_for(cls)
+class EvaluateTest(tiny.SavedRunTest):
 
   def test_evaluate_reports_and_draws(self):
     folder = self.create_tempdir().full_path

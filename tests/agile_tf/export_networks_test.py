@@ -20,12 +20,7 @@ from tests.gridlu import programs
 _TEXTS = ["SameLocation(AGENT, Shape('rect', SCENE))"] * 2
 
 
-class ExportNetworksTest(absltest.TestCase):
-
-  @classmethod
-  def setUpClass(cls):
-    super().setUpClass()
-    cls.run_dir = tiny.save_for(cls)
+class ExportNetworksTest(tiny.SavedRunTest):
 
   def _export(self):
     output = os.path.join(self.create_tempdir().full_path, 'copy')

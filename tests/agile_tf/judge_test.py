@@ -17,14 +17,10 @@ from tests.agile_tf import tiny
 from tests.gridlu import programs
 
 
-class JudgeTest(absltest.TestCase):
+class JudgeTest(tiny.SavedRunTest):
 
-  @classmethod
-  def setUpClass(cls):
-    super().setUpClass()
-    cls.run_dir = tiny.save_for(
-        cls, world='arrangements', instructions='Snake', episode_length=6,
-        rollout_length=4)
+  changes = dict(world='arrangements', instructions='Snake', episode_length=6,
+                 rollout_length=4)
 
   def _call(self, *arguments):
     with mock.patch.object(judge.options.machine, 'prepare'):

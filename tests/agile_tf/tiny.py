@@ -91,6 +91,16 @@ def save_for(test_class: type[absltest.TestCase], **changes) -> str:
   return run_dir
 
 
+class SavedRunTest(absltest.TestCase):
+  """Tests that share a run as `save_for` saves it, with these `changes`."""
+  changes: dict[str, Any] = {}
+
+  @classmethod
+  def setUpClass(cls):
+    super().setUpClass()
+    cls.run_dir = save_for(cls, **cls.changes)
+
+
 def rows(run_dir: str) -> list[dict[str, str]]:
   """Returns the rows of a run's metrics.csv."""
   return files.read_rows(os.path.join(run_dir, 'metrics.csv'))

@@ -21,12 +21,11 @@ from tests.gridlu import programs
 from tests.gridlu import terminal
 
 
-class WatchTest(absltest.TestCase):
+class WatchTest(tiny.SavedRunTest):
 
   @classmethod
   def setUpClass(cls):
     super().setUpClass()
-    cls.run_dir = tiny.save_for(cls)
     cls.trained = trained_lib.load(cls.run_dir)
 
   def _show(self, **kwargs):

@@ -20,12 +20,7 @@ from gridlu import world
 from tests.agile_tf import tiny
 
 
-class TrainedTest(absltest.TestCase):
-
-  @classmethod
-  def setUpClass(cls):
-    super().setUpClass()
-    cls.run_dir = tiny.save_for(cls)
+class TrainedTest(tiny.SavedRunTest):
 
   def test_trained_networks_are_functions(self):
     reward_model = agile_tf.load_reward_model(self.run_dir)
