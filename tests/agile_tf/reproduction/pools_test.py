@@ -163,11 +163,12 @@ class LocalTest(_Case):
 
   @parameterized.parameters(signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
   def test_signals_are_counted_and_handlers_restored(self, number):
-    before = signal.getsignal(number)
+    before = signal.signal(number, signal.default_int_handler)
+    self.addCleanup(signal.signal, number, before)
     with pools.signals() as arrived:
       os.kill(os.getpid(), number)
       self.assertEqual(arrived, [number])
-    self.assertEqual(signal.getsignal(number), before)
+    self.assertIs(signal.getsignal(number), signal.default_int_handler)
 
   def test_a_stopped_task_saves(self):
     running = pools.local(1)(self._task('run', _SAVES))

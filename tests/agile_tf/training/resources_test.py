@@ -25,8 +25,9 @@ class ResourcesTest(parameterized.TestCase):
              for need in resources.needs(config, parts.world, 4, True)}
     for buffer, name in ((parts.buffer, 'replay_size'),
                          (parts.predictions, 'reward_prediction_replay_size')):
-      self.assertEqual(found[name], 2 * sum(
-          buffer._arrays[part].nbytes for part in ('codes', 'observations')))
+      arrays = sum(buffer._arrays[each].nbytes
+                   for each in ('codes', 'observations'))
+      self.assertEqual(found[name], 2 * arrays)
 
   def test_who_needs_what(self):
     both = self._needs(reward_prediction=True)
