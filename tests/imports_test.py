@@ -56,7 +56,3 @@ class ImportsTest(absltest.TestCase):
     folder = self._package(ground='from . import floor')
     with self.assertRaisesRegex(ValueError, r'ground.py:1: a relative import'):
       imports.graph(folder)
-
-
-if __name__ == '__main__':
-  absltest.main()

@@ -5,7 +5,6 @@ import glob
 import os
 from unittest import mock
 
-from absl.testing import absltest
 import numpy as np
 
 from agile_tf import choose
@@ -77,7 +76,3 @@ class ChooseTest(tiny.SavedRunTest):
           self.assertRaisesRegex(config_lib.ConfigError, 'no reward model')):
       choose.compare([self.run_dir, folder], 2, 0)
     load.assert_not_called()
-
-
-if __name__ == '__main__':
-  absltest.main()

@@ -8,7 +8,6 @@ import os
 import pathlib
 from unittest import mock
 
-from absl.testing import absltest
 from absl.testing import parameterized
 
 from agile_tf import config
@@ -196,7 +195,3 @@ class DifferencesTest(parameterized.TestCase):
         config.of_run(),
         [name for name in default if default[name] != changed[name]])
     self.assertEmpty(config.differences(default, changed))
-
-
-if __name__ == '__main__':
-  absltest.main()

@@ -7,7 +7,6 @@ import subprocess
 import sys
 from unittest import mock
 
-from absl.testing import absltest
 import numpy as np
 from PIL import Image
 
@@ -139,7 +138,3 @@ class EvaluateTest(tiny.SavedRunTest):
           episode_length=length, physics=physics)), [expected])
     self.assertIsNone(evaluate.solvable(
         [episode], config_lib.Config(world='agile_tf.own_world:make_world')))
-
-
-if __name__ == '__main__':
-  absltest.main()

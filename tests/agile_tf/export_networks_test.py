@@ -4,7 +4,6 @@ import os
 import pathlib
 import shutil
 
-from absl.testing import absltest
 import numpy as np
 
 import agile_tf
@@ -94,7 +93,3 @@ class ExportNetworksTest(tiny.SavedRunTest):
     with self.assertRaisesRegex(program.UserError, 'not empty'):
       export_networks.export(self.run_dir, output)
     self.assertEqual(os.listdir(output), ['mine'])
-
-
-if __name__ == '__main__':
-  absltest.main()

@@ -278,7 +278,3 @@ class SaveTest(parameterized.TestCase):
         ('before', 'paper'): .98, ('immovable', 'paper'): .52,
         ('fine-tuned', 'paper'): .693, ('fine-tuned', 'evaluated'): .5,
         ('fine-tuned', 'solvable'): .8})
-
-
-if __name__ == '__main__':
-  absltest.main()

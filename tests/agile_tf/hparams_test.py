@@ -24,7 +24,3 @@ class ProgramTest(absltest.TestCase):
         result.stdout, comparison.table_text(config_lib.Config(
             policy_epsilon=1e-5, reward_prediction=True)) + '\n')
     self.assertEmpty(result.stderr)
-
-
-if __name__ == '__main__':
-  absltest.main()

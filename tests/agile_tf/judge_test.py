@@ -6,7 +6,6 @@ import os
 import pathlib
 from unittest import mock
 
-from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
 
@@ -158,7 +157,3 @@ class ReportTest(parameterized.TestCase):
     self._answer('a.json', 'yyyyy')
     with self.assertRaisesRegex(program.UserError, message):
       judge.report(cases, ['a.json', other])
-
-
-if __name__ == '__main__':
-  absltest.main()

@@ -105,7 +105,3 @@ class EqualRunsTest(absltest.TestCase):
           for path in (folder / 'agile_tf' / 'xla').rglob('*.pb')}
       self.assertNotEmpty(kept)
     self.assertEqual(kept, before)  # Nothing was compiled again.
-
-
-if __name__ == '__main__':
-  absltest.main()

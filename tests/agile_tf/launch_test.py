@@ -4,7 +4,6 @@ import glob
 import os
 from unittest import mock
 
-from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
 import pytest
@@ -355,7 +354,3 @@ class LaunchTest(parameterized.TestCase):
         checkpoints.CheckpointError, f'{other}.*had no discriminator'):
       _train(self.create_tempdir().full_path, reward='frozen',
              reward_model=other)
-
-
-if __name__ == '__main__':
-  absltest.main()

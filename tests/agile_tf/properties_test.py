@@ -5,7 +5,6 @@ import os
 import tempfile
 
 from absl import flags
-from absl.testing import absltest
 from absl.testing import parameterized
 import hypothesis
 from hypothesis import strategies as st
@@ -89,7 +88,3 @@ class FlagsTest(parameterized.TestCase):
         self.assertEqual(getattr(loaded, field.name), value)
       except config_lib.ConfigError as error:
         self.assertIn(path, str(error))
-
-
-if __name__ == '__main__':
-  absltest.main()

@@ -11,7 +11,6 @@ import subprocess
 import time
 from unittest import mock
 
-from absl.testing import absltest
 from absl.testing import parameterized
 import pytest
 
@@ -267,7 +266,3 @@ class SweepTest(parameterized.TestCase):
     result = self._call(*arguments, '--commands')
     self.assertEqual(result.returncode, 1)
     self.assertRegex(result.stderr, f'(?s)^Error: .*{message}')
-
-
-if __name__ == '__main__':
-  absltest.main()

@@ -3,7 +3,6 @@
 import os
 from unittest import mock
 
-from absl.testing import absltest
 import numpy as np
 from PIL import Image
 
@@ -158,7 +157,3 @@ class WatchTest(tiny.SavedRunTest):
       self.assertRegex(result.stderr, f'^Error: .*{message}')
       # A wrong directory is named whether there is a terminal or not.
       self.assertEqual(check.called, flag[2] in 'ci')
-
-
-if __name__ == '__main__':
-  absltest.main()

@@ -71,7 +71,3 @@ class FilesTest(absltest.TestCase):
     for text in '{', b'\xff', '[' * 990, '[' * 100_000, '9' * 5000:
       with self.assertRaises(ValueError):
         files.parse_json(text)
-
-
-if __name__ == '__main__':
-  absltest.main()

@@ -153,7 +153,3 @@ class ProgramTest(absltest.TestCase):
     with self.assertRaises(SystemExit) as caught:
       _with_arguments(['name', 'a'])
     self.assertEqual(caught.exception.code, 'Error: name a')
-
-
-if __name__ == '__main__':
-  absltest.main()

@@ -91,7 +91,3 @@ class GoalDatasetTest(absltest.TestCase):
   @hypothesis.given(st.binary(max_size=200))
   def test_any_bytes(self, content):
     self.assertIsNone(self._load(content))
-
-
-if __name__ == '__main__':
-  absltest.main()

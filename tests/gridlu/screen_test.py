@@ -120,7 +120,3 @@ class TerminalTest(absltest.TestCase):
     with mock.patch.object(screen, 'curses', None):
       with self.assertRaisesRegex(program.UserError, 'no curses module'):
         screen.check_terminal()
-
-
-if __name__ == '__main__':
-  absltest.main()

@@ -1,6 +1,5 @@
 """Tests for solver, against a plain search and the world itself."""
 
-from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
 
@@ -199,7 +198,3 @@ class SolverTest(parameterized.TestCase):
          lambda: solver.solve(text, state, 'normal'))):
       with self.assertRaisesRegex(ValueError, message):
         call()
-
-
-if __name__ == '__main__':
-  absltest.main()

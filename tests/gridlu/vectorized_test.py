@@ -1,6 +1,5 @@
 """Tests for gridlu.vectorized."""
 
-from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
 import pytest
@@ -167,7 +166,3 @@ class VectorGridLUTest(parameterized.TestCase):
     many.step([0, 0])
     with self.assertRaisesRegex(RuntimeError, 'An episode has ended'):
       many.step([0, 0])
-
-
-if __name__ == '__main__':
-  absltest.main()

@@ -3,7 +3,6 @@
 import functools
 import json
 
-from absl.testing import absltest
 from absl.testing import parameterized
 import dm_env
 from dm_env import specs
@@ -265,7 +264,3 @@ class RolloutsTest(parameterized.TestCase):
     codes, observations = rollout.pairs()
     self.assertLen(codes, 1)
     self.assertEqual(observations.shape, (1, 24, 24, 3))
-
-
-if __name__ == '__main__':
-  absltest.main()

@@ -1,6 +1,5 @@
 """Tests for instructions: a row of codes says just what its tree says."""
 
-from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
 
@@ -139,7 +138,3 @@ class GrammarTest(parameterized.TestCase):
     grammar = instructions.Grammar(['go to red'])
     with self.assertRaisesRegex(ValueError, message):
       grammar.encode(['go to red', text])
-
-
-if __name__ == '__main__':
-  absltest.main()

@@ -1,6 +1,5 @@
 """Tests for losses: each against the formula in slow NumPy."""
 
-from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
 import tensorflow as tf
@@ -149,7 +148,3 @@ class AnticipatedNegativesTest(parameterized.TestCase):
     kept = losses.anticipated_negatives(logits, 3).numpy()
     self.assertLen(set(kept), 3)
     self.assertContainsSubset([1, 3], kept)
-
-
-if __name__ == '__main__':
-  absltest.main()

@@ -1,6 +1,5 @@
 """Tests for modules: the slots' shared computation is each tree's own."""
 
-from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
 import tensorflow as tf
@@ -88,7 +87,3 @@ class FilmNmnTest(parameterized.TestCase):
       self.assertGreater(np.abs(other).max(), 0.1)
       np.testing.assert_allclose(
           one, other, rtol=1e-3, atol=1e-4 * np.abs(other).max(), err_msg=part)
-
-
-if __name__ == '__main__':
-  absltest.main()

@@ -3,7 +3,6 @@
 from concurrent import futures
 import itertools
 
-from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
 import pytest
@@ -227,7 +226,3 @@ class AllInstructionsTest(parameterized.TestCase):
         np.testing.assert_allclose(
             np.concatenate(actual), values[:count], rtol=0,
             atol=1e-4 * largest)
-
-
-if __name__ == '__main__':
-  absltest.main()

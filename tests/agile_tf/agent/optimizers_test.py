@@ -2,7 +2,6 @@
 
 import threading
 
-from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
 import tensorflow as tf
@@ -277,7 +276,3 @@ class SharedTest(parameterized.TestCase):
       np.testing.assert_array_equal(parameters.state()[name], value, name)
     self.assertAlmostEqual(
         np.linalg.norm(parameters.state()[names[0]]), 1, places=4)
-
-
-if __name__ == '__main__':
-  absltest.main()

@@ -5,7 +5,6 @@ instructions are GridLU's, or those of a world of images that minimal filtering
 is not for.
 """
 
-from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
 import pytest
@@ -343,7 +342,3 @@ class ProgramsTest(parameterized.TestCase):
         float(terms['goals_accepted']), np.mean(of_goals > 0), places=6)
     self.assertAlmostEqual(
         float(terms['negatives_rejected']), np.mean(rejected <= 0), places=6)
-
-
-if __name__ == '__main__':
-  absltest.main()

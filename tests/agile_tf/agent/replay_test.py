@@ -2,7 +2,6 @@
 
 from concurrent import futures
 
-from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
 
@@ -132,7 +131,3 @@ class ReplayTest(parameterized.TestCase):
     self.assertLen(buffer, 500)
     self.assertEqual(buffer.state()['added'], 2000)
     self.assertLen(set(buffer.state()['codes'][:, 0].tolist()), 500)
-
-
-if __name__ == '__main__':
-  absltest.main()

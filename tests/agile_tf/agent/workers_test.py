@@ -147,7 +147,3 @@ class RewardPredictionTest(absltest.TestCase):
     np.testing.assert_array_equal(positive, observations[..., 0] % 3 == 0)
     # Each state has its own instruction.
     np.testing.assert_array_equal(codes, observations % 3)
-
-
-if __name__ == '__main__':
-  absltest.main()

@@ -4,7 +4,6 @@ import os
 import sys
 from unittest import mock
 
-from absl.testing import absltest
 from absl.testing import parameterized
 import dm_env
 from dm_env import specs
@@ -191,7 +190,3 @@ class WorldsTest(parameterized.TestCase):
       worlds.load('broken_world:make')
     with self.assertRaisesRegex(ModuleNotFoundError, 'no_such_package'):
       worlds.load('needy_world:make')
-
-
-if __name__ == '__main__':
-  absltest.main()

@@ -243,7 +243,3 @@ class PlayTest(absltest.TestCase):
     for greedy in False, True:
       _, (_, _, length, delayed, chosen) = self._play(2, greedy=greedy)
       self.assertEqual((length, delayed, chosen), (2, [False] * 2, greedy))
-
-
-if __name__ == '__main__':
-  absltest.main()

@@ -144,7 +144,3 @@ class NearGoalsTest(absltest.TestCase):
         (_SOUTH,), np.array([0]), images=np.zeros((1, 56, 56, 3), np.uint8))
     with self.assertRaisesRegex(ValueError, 'are images'):
       near_goals.NearGoals(images, 1)
-
-
-if __name__ == '__main__':
-  absltest.main()

@@ -246,7 +246,3 @@ class BuilderTest(parameterized.TestCase):
       trainer.iterate_discriminator()
       trainer.schedule.end('discriminator')
     self.assertTrue(trainer.schedule.may('policy'))
-
-
-if __name__ == '__main__':
-  absltest.main()

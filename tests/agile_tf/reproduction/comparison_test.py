@@ -4,7 +4,6 @@ import dataclasses
 import html
 import re
 
-from absl.testing import absltest
 from absl.testing import parameterized
 import markdown
 
@@ -101,7 +100,3 @@ class TableTest(parameterized.TestCase):
     self.assertEqual(
         html.unescape(page),
         f'<pre><code>{comparison.table_text(config)}\n</code></pre>')
-
-
-if __name__ == '__main__':
-  absltest.main()

@@ -5,7 +5,6 @@ import glob
 import os
 from typing import Any
 
-from absl.testing import absltest
 from absl.testing import parameterized
 
 from agile_tf import config as config_lib
@@ -167,7 +166,3 @@ class ExperimentsTest(parameterized.TestCase):
     self.assertEqual({config.seed for config in configs}, {4, 5})
     for name in ('dataset_seed', 'held_out_seed'):
       self.assertEqual({getattr(config, name) for config in configs}, expected)
-
-
-if __name__ == '__main__':
-  absltest.main()

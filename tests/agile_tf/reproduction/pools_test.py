@@ -12,7 +12,6 @@ import threading
 import time
 from unittest import mock
 
-from absl.testing import absltest
 from absl.testing import parameterized
 import pytest
 
@@ -274,7 +273,3 @@ class ClusterTest(_Case):
         self.assertRegex(log, 'Resuming from step [1-9]')
     # Training and evaluation began once, and the dead node's run again.
     self.assertEqual(sorted(begun), [2, 2, 2, 3])
-
-
-if __name__ == '__main__':
-  absltest.main()

@@ -3,7 +3,6 @@
 import os
 from unittest import mock
 
-from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
 
@@ -185,7 +184,3 @@ class BuildingTest(parameterized.TestCase):
   def test_bad_patterns_are_named(self, pattern, problem):
     with self.assertRaisesRegex(config_lib.ConfigError, problem):
       building.make_world(config_lib.Config(instructions=pattern))
-
-
-if __name__ == '__main__':
-  absltest.main()

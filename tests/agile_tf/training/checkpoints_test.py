@@ -7,7 +7,6 @@ import pathlib
 import shutil
 from unittest import mock
 
-from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
 
@@ -343,7 +342,3 @@ class RecoverTest(CheckpointsTest):
     with self.assertRaisesRegex(
         checkpoints.CheckpointError, 'is no directory, or a link'):
       self._recover()
-
-
-if __name__ == '__main__':
-  absltest.main()

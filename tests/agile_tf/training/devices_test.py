@@ -92,7 +92,3 @@ class PrepareTest(parameterized.TestCase):
     # Multiplication with 10 bits of mantissa is no float32.
     enable = config.experimental.enable_tensor_float_32_execution
     enable.assert_called_once_with(False)
-
-
-if __name__ == '__main__':
-  absltest.main()

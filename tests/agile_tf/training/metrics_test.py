@@ -243,7 +243,3 @@ class WriterTest(parameterized.TestCase):
     self.assertLen(tags, len(metrics.COLUMNS) - 2)  # But steps and seconds.
     of_truth = [tag for tag in tags if tag.startswith('checker')]
     self.assertLen(of_truth, 5 if first == 'checker' else 0)
-
-
-if __name__ == '__main__':
-  absltest.main()

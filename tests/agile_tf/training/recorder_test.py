@@ -141,7 +141,3 @@ class PicturesTest(parameterized.TestCase):
     for y in (top, top + 84):
       for x in range(8, 348, 68):
         yield sheet[y + 2:y + 58, x + 2:x + 58]
-
-
-if __name__ == '__main__':
-  absltest.main()

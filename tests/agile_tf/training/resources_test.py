@@ -1,6 +1,5 @@
 """Tests for resources: the memory of a run, and runs that need too much."""
 
-from absl.testing import absltest
 from absl.testing import parameterized
 
 from agile_tf import config as config_lib
@@ -58,7 +57,3 @@ class ResourcesTest(parameterized.TestCase):
         f'needs at least .*bytes of memory, but only .* part, .*{what}.*: '
         f'change .*--{name}={value}'):
       trainer_lib.Trainer(builder)
-
-
-if __name__ == '__main__':
-  absltest.main()

@@ -6,7 +6,6 @@ import shutil
 import subprocess
 import sys
 
-from absl.testing import absltest
 from absl.testing import parameterized
 
 from agile_tf.training import run_lock
@@ -83,7 +82,3 @@ class OwnershipTest(parameterized.TestCase):
       if how == 'moved':
         os.rename(f'{run_dir}_2', run_dir)
         check()
-
-
-if __name__ == '__main__':
-  absltest.main()

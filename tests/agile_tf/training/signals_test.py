@@ -12,7 +12,6 @@ import sys
 import textwrap
 import time
 
-from absl.testing import absltest
 from absl.testing import parameterized
 
 _PROGRAM = """
@@ -70,7 +69,3 @@ class SignalsTest(parameterized.TestCase):
     self.assertIsNone(process.poll())
     process.send_signal(number)
     self.assertEqual(process.wait(60), 128 + number)
-
-
-if __name__ == '__main__':
-  absltest.main()

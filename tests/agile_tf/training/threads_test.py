@@ -5,7 +5,6 @@ import itertools
 import threading
 import time
 
-from absl.testing import absltest
 from absl.testing import parameterized
 
 from agile_tf.training import threads
@@ -311,7 +310,3 @@ class DriveTest(parameterized.TestCase):
     self.assertLen(firsts, 4)
     for (_, end), (start, _) in itertools.pairwise(sorted(firsts.values())):
       self.assertLessEqual(end, start)
-
-
-if __name__ == '__main__':
-  absltest.main()

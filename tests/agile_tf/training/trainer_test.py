@@ -3,7 +3,6 @@
 import json
 from unittest import mock
 
-from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
 import pytest
@@ -307,7 +306,3 @@ class TrainingTest(parameterized.TestCase):
     with self.assertRaisesRegex(config_lib.ConfigError, 'needs a ground truth'):
       trainer_lib.Trainer(tiny.builder(
           world='arrangements', instructions='', reward='environment'))
-
-
-if __name__ == '__main__':
-  absltest.main()

@@ -1,6 +1,5 @@
 """Tests for convolutions: every way to compute them gives the same."""
 
-from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
 import tensorflow as tf
@@ -110,7 +109,3 @@ class ConvolutionsTest(parameterized.TestCase):
 
     self.assertEqual(transforms([[x, None]]), (1, 1))
     self.assertEqual(transforms([[x, None], [y, x], [None, x]]), (1, 2))
-
-
-if __name__ == '__main__':
-  absltest.main()
