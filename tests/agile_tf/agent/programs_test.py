@@ -17,6 +17,7 @@ from agile_tf.agent import replay
 from agile_tf.agent import rollouts
 from agile_tf.agent import worlds
 from agile_tf.recipe import averaging
+from agile_tf.recipe import mismatched as mismatched_lib
 from gridlu import language
 from tests.agile_tf.agent import network_oracles
 
@@ -318,10 +319,14 @@ class ProgramsTest(parameterized.TestCase):
     goals, pairs, certain = (
         rollouts.Pairs(world.grammar.encode(these), each)
         for these, each in zip(texts, states))
-    actual, terms = programs_lib.Programs(
-        None, discriminator, world).discriminator_gradients(
-            phi, goals, replay.Negatives(
-                pairs, np.int32(drawn), certain if mismatched else None))
+    if drawn == candidates and not mismatched:  # The paper's.
+      programs, given = programs_lib.Programs, pairs
+    else:
+      programs = mismatched_lib.Programs
+      given = mismatched_lib.Candidates(
+          *pairs, np.int32(drawn), certain if mismatched else None)
+    made = programs(None, discriminator, world)
+    actual, terms = made.discriminator_gradients(phi, goals, given)
 
     p = network_oracles.variables(discriminator, phi)
 

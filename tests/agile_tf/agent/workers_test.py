@@ -47,13 +47,11 @@ class DiscriminatorWorkerTest(absltest.TestCase):
     self.assertEqual(worker.iterate().metrics, {})
     programs.discriminator_gradients.assert_not_called()
     worker.iterate()
-    (_, goals, negatives), _ = programs.discriminator_gradients.call_args
+    (_, goals, candidates), _ = programs.discriminator_gradients.call_args
     self.assertLen(goals.codes, 4)
-    self.assertLen(negatives.candidates.codes, 10)  # 8 / (2 * 0.4)
-    self.assertEqual(negatives.drawn, 10)
-    self.assertIsNone(negatives.certain)
+    self.assertLen(candidates.codes, 10)  # 8 / (2 * 0.4)
     self.assertTrue((goals.codes >= 200).all())
-    self.assertTrue((negatives.candidates.codes < 200).all())
+    self.assertTrue((candidates.codes < 200).all())
 
 
 class PolicyWorkerTest(parameterized.TestCase):
