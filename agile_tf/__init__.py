@@ -13,6 +13,11 @@ What a run has learned, as functions:
   policy = agile_tf.load_policy(run_dir)
   actions = policy(images, instructions)               # int32 [N]
 
+The run of the trained agent that comes with the package is agile_tf.TRAINED.
+Its decisions as the reward of a Gymnasium environment of gridlu.gym:
+
+  agile_tf.LearnedReward(environment, agile_tf.TRAINED)
+
 An environment of your own, for --world=package.module:function:
 
   agile_tf.worlds.from_environment(make_environment, goal_examples, ...)
@@ -37,19 +42,30 @@ __version__ = gridlu.__version__
 # was compiled with options that no processor has.
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
 
+# The directory of the trained agent. An installed package has a copy.
+TRAINED = os.path.join(os.path.dirname(os.path.abspath(__file__)), 'trained')
+if not os.path.isdir(TRAINED):
+  TRAINED = os.path.join(
+      os.path.dirname(os.path.dirname(TRAINED)), 'launch', 'results', 'trained')
+
 if TYPE_CHECKING:
   from agile_tf.agent import worlds
+  from agile_tf.evaluation.learned_reward import LearnedReward as LearnedReward
   from agile_tf.evaluation.trained import load_policy
   from agile_tf.evaluation.trained import load_reward_model
 
-__all__ = ('load_policy', 'load_reward_model', 'worlds')
+_HOMES = {'LearnedReward': 'agile_tf.evaluation.learned_reward',
+          'load_policy': 'agile_tf.evaluation.trained',
+          'load_reward_model': 'agile_tf.evaluation.trained'}
+# LearnedReward is not in it, because it needs Gymnasium.
+__all__ = ('TRAINED', 'load_policy', 'load_reward_model', 'worlds')
 
 
 def __getattr__(name: str):
   """Imports TensorFlow only when a network or a world is asked for."""
-  if name not in __all__:
+  if name not in (*_HOMES, 'worlds'):
     raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
   importlib.import_module('agile_tf.training.machine').import_tensorflow()
   if name == 'worlds':
     return importlib.import_module('agile_tf.agent.worlds')
-  return getattr(importlib.import_module('agile_tf.evaluation.trained'), name)
+  return getattr(importlib.import_module(_HOMES[name]), name)

@@ -29,6 +29,7 @@ from agile_tf import config as config_lib
 from agile_tf import presets
 from agile_tf.recipe import settings
 from agile_tf.training import machine
+from gridlu import files
 from gridlu import program
 
 Result = dict[str, float]
@@ -165,9 +166,8 @@ def measure(name: str, arguments: Sequence[str], checkout: str = _HERE
         f'{checkout} has no agile_tf/benchmark.py: expected the directory of '
         'another checkout of this repository.')
   made = subprocess.run(
-      [sys.executable, '-m', 'agile_tf.benchmark', '--json', f'--only={name}',
-       *arguments],
-      cwd=checkout, env=os.environ | {'PYTHONPATH': checkout},
+      [sys.executable, '-P', '-m', 'agile_tf.benchmark', '--json',
+       f'--only={name}', *arguments], env=os.environ | {'PYTHONPATH': checkout},
       capture_output=True, text=True, check=False)
   if made.returncode:
     raise config_lib.ConfigError(
@@ -254,10 +254,10 @@ def define_flags() -> None:
   presets.define_flag()
   flags.DEFINE_string('only', '', 'Measure only what has this in its name.')
   flags.DEFINE_float('seconds', 10.0, 'Seconds of each, once it is compiled.',
-                     lower_bound=0.1)
-  flags.DEFINE_string('against', '', 'The directory of another checkout.')
+                     lower_bound=0.1, upper_bound=3600)
+  program.define_path('against', '', 'The directory of another checkout.')
   flags.DEFINE_bool('json', False, 'Print JSON instead of a table.')
-  flags.DEFINE_string('export', '', 'Measure nothing; write a round here.')
+  program.define_path('export', '', 'Measure nothing; write a round here.')
 
 
 @program.main()
@@ -267,6 +267,7 @@ def main(argv: Sequence[str]) -> None:
   values = flags.FLAGS
   config = config_lib.from_flags(values)
   if values.export:
+    files.check_output('export', values.export)
     export(values.export, config)
     return
   names = [name for name in MEASUREMENTS if values.only in name]

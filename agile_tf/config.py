@@ -15,6 +15,7 @@ from typing import Any
 from absl import flags
 import numpy as np
 
+import agile_tf
 from gridlu import files
 from gridlu import program
 from gridlu import tasks
@@ -362,8 +363,8 @@ def save(settings: dict[str, Any], path: str) -> None:
         'the directory writable.') from error
 
 
-# Under these names a run's settings have those of its recipe, and the SHA-256 of
-# its file of goal examples.
+# Under these names a run's settings have those of its recipe, and the SHA-256
+# of its file of goal examples.
 RECIPE, DATASET = 'recipe', 'dataset_sha256'
 
 
@@ -404,7 +405,8 @@ def read(path: str) -> dict[str, Any]:
   except FileNotFoundError:
     raise MissingError(
         f'There is no {path}: expected a directory that agile_tf.launch '
-        'wrote.') from None
+        'wrote. The trained agent that comes with the package is in '
+        f'{agile_tf.TRAINED}.') from None
   except OSError as error:
     raise ConfigError(f'{path} cannot be read: {error}.') from error
   except ValueError as error:

@@ -9,7 +9,7 @@ errors of the reward model on all states that the policy reached, by the ground
 truth.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 import json
 import os
 from typing import Any, TYPE_CHECKING
@@ -25,6 +25,7 @@ from agile_tf.reproduction import curves
 from gridlu import files
 from gridlu import language
 from gridlu import program
+from gridlu import recording
 from gridlu import rendering
 from gridlu import solver
 from gridlu import tasks
@@ -33,6 +34,10 @@ from gridlu import world as board
 # What needs TensorFlow is imported where it is used, after the flags are read.
 if TYPE_CHECKING:
   from agile_tf.agent import worlds
+  from agile_tf.evaluation import trained as trained_lib
+
+_ANIMATED = 6  # The most episodes that an animation shows.
+_FRAMES = 200  # The most frames of an animation: longer episodes skip some.
 
 
 def _groups(episode: played.Episode) -> list[str]:
@@ -42,8 +47,8 @@ def _groups(episode: played.Episode) -> list[str]:
   except language.InstructionError:  # Not a GridLU instruction.
     root, bracket, _ = episode.instruction.partition('(')
     return ['all', root] if bracket else ['all']
-  start = episode.start
-  is_board = start is not None and start.shape == (board.PACKED_SIZE,)
+  start = episode.states[0]
+  is_board = start.shape == (board.PACKED_SIZE,)
   return ['all', *tasks.find(instruction.task).groups(
       instruction, board.unpack(start) if is_board else None)]
 
@@ -64,7 +69,7 @@ def solvable(episodes: Sequence[played.Episode], config: config_lib.Config
   """
   if config.world not in tasks.TASKS:
     return None
-  states = board.unpack(np.array([episode.start for episode in episodes]))
+  states = board.unpack(np.array([episode.states[0] for episode in episodes]))
   steps = solver.shortest(
       [episode.instruction for episode in episodes], states,
       board.PHYSICS[config.physics], max_steps=config.episode_length)
@@ -148,6 +153,32 @@ def picture(episodes: Sequence[played.Episode],
   return rendering.contact_sheet(images, captions)
 
 
+def animate(episodes: Sequence[played.Episode],
+            trained: 'trained_lib.Trained') -> Iterator[np.ndarray]:
+  """Yields the frames of an animation, uint8 [H, W, 3], all of one size.
+
+  The episodes are played side by side, each with D(c, s) as a number and a
+  bar. An episode that has ended shows its last state.
+  """
+  texts = [episode.instruction for episode in episodes]
+  model = None if trained.phi is None else trained.as_reward_model()
+  length = max(len(episode.states) for episode in episodes)
+  for i in np.linspace(0, length - 1, min(length, _FRAMES), dtype=int):
+    images, captions = trained.world.pixels(np.stack(
+        [episode.states[:i + 1][-1] for episode in episodes])), texts
+    if model is not None:
+      values = model(images, texts)
+      captions = [f'D = {value:.2f}{", accepted" if value > 0.5 else ""}\n'
+                  f'{text}' for value, text in zip(values, texts)]
+      width = images.shape[2]
+      bars = np.full((len(images), width // 14, width, 3), 255, np.uint8)
+      for bar, value in zip(bars, values):
+        bar[1:] = 225
+        bar[1:, :int(np.ceil(width * value))] = 0 if value > 0.5 else 140
+      images = np.concatenate([images, bars], axis=1)
+    yield rendering.contact_sheet(images, captions, columns=3, scale=4)
+
+
 def define_flags() -> None:
   """Defines the program's flags."""
   options.define_run()
@@ -164,11 +195,11 @@ def define_flags() -> None:
   flags.DEFINE_bool(
       'solved_starts', None, 'Whether an episode may begin in a goal state; '
       'default: as in the run. For GridLU tasks with a ground truth.')
-  flags.DEFINE_string(
+  program.define_path(
       'output', None, 'Write the report as JSON to this file too.')
-  flags.DEFINE_string(
-      'picture', None, 'Write the final states of 24 episodes to this PNG '
-      'file.')
+  program.define_path(
+      'picture', None, f'Write the final states of {options.PICTURED} episodes '
+      f'to this PNG file, or animate {_ANIMATED} episodes in this GIF file.')
 
 
 @program.main()
@@ -179,7 +210,7 @@ def main(argv: Sequence[str]) -> None:
   if values.output:
     files.check_output('output', values.output)
   if values.picture:
-    files.check_output('picture', values.picture, '.png')
+    files.check_output('picture', values.picture, '.png', '.gif')
   trained = options.load(
       values, held_out=values.held_out, only=values.instructions,
       physics=values.physics or '', solved_starts=values.solved_starts,
@@ -203,29 +234,30 @@ def main(argv: Sequence[str]) -> None:
           else None),
       'best_logged': best and best._asdict(),
       **summarize(episodes, solvable(episodes, trained.config))}
+  if values.output:
+    with files.replacing(values.output) as file:
+      json.dump(report, file, indent=2)
+  if values.picture:
+    with files.replacing(values.picture, 'wb') as file:
+      if values.picture.lower().endswith('.gif'):
+        frames = list(animate(episodes[:_ANIMATED], trained))
+        recording.save_frames(
+            file, frames, [1, *[0.4] * (len(frames) - 2), 3])
+      else:
+        Image.fromarray(picture(episodes[:options.PICTURED], trained.world)
+                       ).save(file, 'PNG')
   if values.json:
     print(json.dumps(report, indent=2))
   else:
-    print(f'{values.run_dir} at step {trained.steps}, '
+    print(f'{program.printable(values.run_dir)} at step {trained.steps}, '
           f'{"greedy" if values.greedy else "sampled"} actions' +
           {None: '', True: ', also from starts that are goal states',
            False: ', from no start that is a goal state'}[
                report['solved_starts']])
-    print(table(report))
+    print(program.printable(table(report)))
     if best is not None:
       print(f'Best success rate in metrics.csv: {100 * best.rate:.1f} %, at '
             f'step {best.steps}.')
-  try:
-    if values.output:
-      with files.replacing(values.output) as file:
-        json.dump(report, file, indent=2)
-    if values.picture:
-      Image.fromarray(picture(episodes[:24], trained.world)).save(
-          values.picture)
-  except OSError as error:
-    raise program.UserError(
-        f'--output or --picture cannot be written ({error}). Free some disk '
-        'space, or name another file.') from error
 
 
 def start() -> None:

@@ -71,7 +71,7 @@ def define_flags() -> None:
   """Defines the program's flags."""
   options.define_run()
   options.define_world()
-  flags.DEFINE_string(
+  program.define_path(
       'output', None, 'The directory to make. It must be empty if it exists.',
       required=True)
 

@@ -16,7 +16,6 @@ to its first averages.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-import itertools
 import os
 import re
 import textwrap
@@ -72,26 +71,28 @@ _BARS: dict[str, tuple[str, str, dict[str, tuple[str, str, float]]]] = {
        for way in ('strings', 'meanings')},
 }
 
-# Okabe and Ito's colours, which the colour-blind can tell apart, and a marker
-# for each agent, for printers.
-_GREEN, _BLUE, _VERMILION, _SKY = '#009E73', '#0072B2', '#D55E00', '#56B4E9'
-_COLORS = {'A3C': '#000000', 'A3C-RP': '#E69F00', 'rho 25 %': _BLUE,
-           'rho 50 %': _GREEN, 'rho 75 %': _SKY, 'rho 100 %': _VERMILION}
-_OTHER_COLORS = ('#CC79A7', _SKY, _VERMILION, _BLUE, _GREEN, '#8C510A',
-                 '#999999', '#E69F00', '#000000')
-_MARKERS = 'osD^vPX*'
+# Okabe and Ito's colours and three of Tol's, which the colour-blind can tell
+# apart, each with a marker, for printers.
+_SKY, _VERMILION = '#56B4E9', '#D55E00'
+_LOOKS = {
+    '#CC79A7': 'p', '#8C510A': 'X', '#332288': 'h', '#999933': '<',
+    '#882255': '>', '#999999': 'P', _SKY: 'v', _VERMILION: '^', '#0072B2': 'D',
+    '#009E73': 'o', '#E69F00': 's', '#000000': '*'}
+# Agents that have a colour in all figures.
+_COLORS = {'A3C': '#000000', 'A3C-RP': '#E69F00', 'rho 25 %': '#0072B2',
+           'rho 50 %': '#009E73', 'rho 75 %': _SKY, 'rho 100 %': _VERMILION}
 _STYLES = {results.OURS: '-', results.AVERAGED: ':', results.PAPER: '--'}
 # A gray line of each style in the legend.
 _MEANINGS: tuple[tuple[str, str, dict[str, Any]], ...] = (
-    (results.OURS, 'ours, mean of seeds (thin: each)', {'linestyle': '-'}),
+    (results.OURS, 'ours, mean (thin: seeds)', {'linestyle': '-'}),
     (results.AVERAGED, "ours, averaged as the paper's", {'linestyle': ':'}),
-    (results.PAPER, "the paper's, mean and s.d. of 5 seeds",
-     {'linestyle': '--'}),
-    (results.EVALUATED, 'ours, evaluated, 95 % interval',
-     {'linestyle': '', 'marker': 'o', 'markersize': 3.5}))
+    (results.PAPER, "the paper's 5 seeds, \u00b1 s.d.", {'linestyle': '--'}),
+    (results.EVALUATED, 'evaluated, 95 % interval',
+     {'linestyle': '', 'marker': 'o', 'markersize': 3.5,
+      'markeredgecolor': 'black', 'markeredgewidth': 0.4}))
 _FONT: Any = {
     'font.size': 7, 'axes.linewidth': 0.6, 'legend.handlelength': 2.4,
-    'legend.labelspacing': 0.25}
+    'legend.labelspacing': 0.25, 'legend.columnspacing': 1}
 _WIDTH, _HEIGHT = 3.3, 2.1  # Inches: a paper's column, and a panel.
 
 
@@ -202,11 +203,17 @@ def _bars(runs: _Runs, name: str) -> Iterator[results.Line]:
       yield results.Line.of(label, results.PAPER, '', column, i, published)
 
 
-def draw(lines: Sequence[results.Line]) -> figure.Figure:
-  """Draws a figure in the width of a column, a panel for each column."""
+def draw(lines: Sequence[results.Line], known: dict[str, str] | None = None
+        ) -> figure.Figure:
+  """Draws a figure in the width of a column, a panel for each column.
+
+  `known` has the colours of agents in other figures, and gets those of new
+  agents.
+  """
   lines = [line for line in lines if len(line.points)]
   columns = list(dict.fromkeys(line.column for line in lines))
-  looks = _looks(list(dict.fromkeys(line.agent for line in lines)))
+  looks = _looks(list(dict.fromkeys(line.agent for line in lines)),
+                 {**_COLORS} if known is None else known)
   handles: dict[str, Any] = {}  # What the legend shows, by its text.
   with matplotlib.rc_context(_FONT):
     drawing = figure.Figure(layout='constrained', dpi=300)
@@ -217,7 +224,7 @@ def draw(lines: Sequence[results.Line]) -> figure.Figure:
                   _draw_bars(ax, shown))
       ax.set_ylim(0, min(1.03, 1.15 * max(
           np.nanmax(line.points[:, 1:]) for line in shown)))
-      ax.set_ylabel(_LABELS.get(column, column))
+      ax.set_ylabel(_LABELS.get(column, column), parse_math=False)
       ax.yaxis.set_major_formatter(lambda y, _: f'{100 * y:g} %')
       ax.grid(alpha=0.3, linewidth=0.4)
     if columns[0] in _LABELS:
@@ -225,14 +232,25 @@ def draw(lines: Sequence[results.Line]) -> figure.Figure:
           text: panels[0].plot([], [], color='gray', linewidth=0.9, **look)[0]
           for source, text, look in _MEANINGS
           if any(line.source == source for line in lines)}
-    # Matplotlib leaves out labels that begin with an underscore.
-    texts = [textwrap.fill(f' {text}' if text[0] == '_' else text, 46,
-                           break_on_hyphens=False, drop_whitespace=False)
-             for text in handles]
-    drawing.legend(handles.values(), texts, loc='outside upper left')
-    drawing.set_size_inches(_WIDTH, _HEIGHT * len(panels) + 0.15 + 0.142 * sum(
-        text.count('\n') + 1 for text in texts))
+    drawing.set_size_inches(
+        _WIDTH, _HEIGHT * len(panels) + _add_legend(drawing, handles))
   return drawing
+
+
+def _add_legend(drawing: figure.Figure, handles: Mapping[str, Any]) -> float:
+  """Adds a legend above the panels; returns its height in inches."""
+  texts = [textwrap.fill(text, 46, break_on_hyphens=False) for text in handles]
+  half = (len(texts) + 1) // 2
+  parts = [part for part in (texts[:half], texts[half:]) if part]
+  if sum(max(map(len, part)) for part in parts) > 46:
+    parts = [texts]
+  # Matplotlib takes a name such as _old or $x$ as it is only afterwards.
+  legend = drawing.legend(handles.values(), map(str, range(len(texts))),
+                          loc='outside upper left', ncols=len(parts))
+  for entry, text in zip(legend.get_texts(), texts, strict=True):
+    entry.set(text=text, parse_math=False)
+  return 0.15 + 0.142 * max(
+      sum(text.count('\n') + 1 for text in part) for part in parts)
 
 
 def _groups(lines: Sequence[results.Line], source: str
@@ -245,16 +263,21 @@ def _groups(lines: Sequence[results.Line], source: str
   return found
 
 
-def _looks(agents: Sequence[str]) -> dict[str, dict[str, Any]]:
-  """Returns a marker and a color for each agent: its own, or one not taken."""
-  colors: list[str] = []
-  for agent in agents:
-    own = _COLORS.get(re.sub(r'.*(rho \d+ %)$', r'\1', agent))
-    colors.append(next(
-        color for color in (own, *_OTHER_COLORS, '#999999')
-        if color and (color not in colors or color == '#999999')))
-  return {agent: {'color': color, 'marker': marker} for agent, color, marker in
-          zip(agents, colors, itertools.cycle(_MARKERS))}
+def _looks(agents: Sequence[str], known: dict[str, str]
+          ) -> dict[str, dict[str, Any]]:
+  """Returns each agent's colour and marker: its own, or ones not taken."""
+  colors: dict[str, str] = {}
+  for agent in sorted(agents, key=lambda agent: agent not in known):
+    own = known.get(agent) or known.get(
+        re.sub(r'.*(rho \d+ %)$', r'\1', agent))
+    free = sorted(_LOOKS, key=lambda color: (
+        color in _COLORS.values(), list(known.values()).count(color)))
+    colors[agent] = next(
+        (color for color in (own, *free)
+         if color and color not in colors.values()), '#999999')
+    known.setdefault(agent, colors[agent])
+  return {agent: {'color': colors[agent], 'marker': _LOOKS[colors[agent]]}
+          for agent in agents}
 
 
 def _draw_curves(ax: axes.Axes, lines: Sequence[results.Line],
@@ -263,11 +286,12 @@ def _draw_curves(ax: axes.Axes, lines: Sequence[results.Line],
   handles: dict[str, Any] = {}
   for source, style in _STYLES.items():
     for i, (agent, of_agent) in enumerate(_groups(lines, source).items()):
-      look = {'color': looks[agent]['color'], 'linestyle': style,
-              'linewidth': 0.9}
+      look = looks[agent] | {
+          'linestyle': style, 'linewidth': 0.9, 'markersize': 2.5,
+          'markevery': (0.02 * (i % 5), 0.15)}
+      if source == results.PAPER:
+        look['markerfacecolor'] = 'white'
       if source == results.OURS:
-        look |= looks[agent] | {
-            'markersize': 2.5, 'markevery': (0.02 * (i % 5), 0.15)}
         seeds = f' ({len(of_agent)} seeds)' if len(of_agent) > 1 else ''
         handles[f'{agent}{seeds}'], = ax.plot([], [], **look)
       x, y = results.stack(of_agent)
@@ -275,10 +299,9 @@ def _draw_curves(ax: axes.Axes, lines: Sequence[results.Line],
         ax.plot(*line.points.T[:2], **(look | {'linewidth': 0.3, 'marker': ''}))
       complete = np.isfinite(y).all(axis=0)
       ax.plot(x[complete], y[:, complete].mean(axis=0), **look)
-      low, high = of_agent[0].points.T[2:]
       if source == results.PAPER:
-        ax.fill_between(x, low, high, color=look['color'], alpha=0.1,
-                        linewidth=0)
+        ax.fill_between(*of_agent[0].points.T[[0, 2, 3]], color=look['color'],
+                        alpha=0.1, linewidth=0)
   for agent, of_agent in _groups(lines, results.EVALUATED).items():
     _draw_intervals(
         ax, np.concatenate([line.points for line in of_agent]), **looks[agent])
@@ -324,7 +347,7 @@ def _draw_bars(ax: axes.Axes, lines: Sequence[results.Line]) -> dict[str, Any]:
     handles['solvable'] = ax.hlines(
         y, x - 0.39, x - 0.01, color=_VERMILION, linestyle=':')
   labels = {line.agent: line.points[0, 0] for line in lines}
-  ax.set_xticks(list(labels.values()), list(labels))
+  ax.set_xticks(list(labels.values()), list(labels), parse_math=False)
   return handles
 
 
@@ -354,7 +377,9 @@ def table(figures: Mapping[str, Sequence[results.Line]]) -> str:
             for source in (results.EVALUATED, results.AVERAGED)),
           _spread([np.interp(max(ends), curve[:, 0], curve[:, 1], left=np.nan)
                    for curve in published])])
-  return '\n'.join(f'| {" | ".join(row)} |' for row in rows)
+  return '\n'.join(
+      f'| {" | ".join(cell.replace("|", "&#124;") for cell in row)} |'
+      for row in rows)
 
 
 def _spread(rates: Sequence[float]) -> str:
@@ -378,8 +403,9 @@ def save(out: str, figures: Mapping[str, Sequence[results.Line]]) -> None:
   """Writes figures, their CSV files and the table to a directory."""
   try:
     os.makedirs(out, exist_ok=True)
+    known = {**_COLORS}
     for name, lines in figures.items():
-      drawing = draw(lines)
+      drawing = draw(lines, known)
       for kind in 'png', 'svg':
         drawing.savefig(os.path.join(out, f'{name}.{kind}'))
       results.write(os.path.join(out, f'{name}.csv'), lines)
@@ -393,7 +419,7 @@ def save(out: str, figures: Mapping[str, Sequence[results.Line]]) -> None:
 
 def define_flags() -> None:
   """Defines the program's flags."""
-  flags.DEFINE_string(
+  program.define_path(
       'out', None, 'The directory for the figures and the table.',
       required=True)
 
@@ -403,9 +429,9 @@ def main(argv: Sequence[str]) -> None:
   """Draws the figures of the runs, or CSV files, given as arguments."""
   if len(argv) < 2:
     raise program.UserError('Name the runs, such as runs/*_seed*.')
-  figures = load(argv[1:])
+  figures = load(list(map(program.clean_path, argv[1:])))
   save(flags.FLAGS.out, figures)
-  print(table(figures))
+  print(program.printable(table(figures)))
   print(f'{", ".join(figures) or "No figure"}: in {flags.FLAGS.out}.')
 
 

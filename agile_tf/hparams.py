@@ -26,8 +26,8 @@ def main(argv: Sequence[str]) -> None:
     raise config_lib.ConfigError(
         f'--world={config.world}: expected a GridLU task '
         f'({", ".join(tasks.TASKS)}), or "package.module:function".')
-  print(comparison.table_text(
-      config, config_lib.from_flags(flags.FLAGS, settings.Recipe)))
+  print(program.printable(comparison.table_text(
+      config, config_lib.from_flags(flags.FLAGS, settings.Recipe))))
 
 
 def define_flags() -> None:

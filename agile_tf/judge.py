@@ -114,11 +114,11 @@ def define_flags() -> None:
   options.define_world()
   options.define_episodes(200)
   options.define_greedy()
-  flags.DEFINE_string(
+  program.define_path(
       'output', None, 'The page to write, with a file of cases beside it; '
       "default: judge.html in the run's directory.")
   flags.DEFINE_list('answers', [], 'Report on these files of answers.')
-  flags.DEFINE_string(
+  program.define_path(
       'cases', None, 'The file of cases for --answers; default: '
       "judge_cases.json in the run's directory.")
 
@@ -130,8 +130,9 @@ def main(argv: Sequence[str]) -> None:
   values = flags.FLAGS
   if values.answers:
     cases = values.cases or os.path.join(values.run_dir, 'judge_cases.json')
-    found = report(cases, values.answers)
-    print(json.dumps(found, indent=2) if values.json else table(found))
+    found = report(cases, list(map(program.clean_path, values.answers)))
+    print(json.dumps(found, indent=2) if values.json else
+          program.printable(table(found)))
     return
   if not values.run_dir:
     raise program.UserError('Give --run_dir, or --answers and --cases.')

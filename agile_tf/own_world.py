@@ -1,9 +1,13 @@
 """An example of a world of your own: go to one of four coloured corners.
 
-Write the goal examples, then train:
+Write the goal examples, then train; the curve is in TensorBoard:
 
   python -m agile_tf.own_world
   python -m agile_tf.launch --preset=own_world
+  tensorboard --logdir=runs
+
+For a world of your own, copy this file and change what is above `main`. The
+name of the copy's function is then --world=my_world:make_world.
 """
 
 import os
@@ -13,50 +17,57 @@ from dm_env import specs
 import numpy as np
 
 import agile_tf
+from gridlu import goal_dataset
 from gridlu import program
 
-COLORS = {'red': (255, 0, 0), 'green': (0, 255, 0), 'blue': (0, 0, 255),
-          'yellow': (255, 255, 0)}
-INSTRUCTIONS = [f'go to the {color} corner' for color in COLORS]
-CORNERS = [(0, 0), (0, 4), (4, 0), (4, 4)]
-MOVES = [(-1, 0), (1, 0), (0, -1), (0, 1)]
+# The colour of each corner, and its row and column on a board of 5x5 cells.
+CORNERS = {'red': ((255, 0, 0), (0, 0)), 'green': ((0, 255, 0), (0, 4)),
+           'blue': ((0, 0, 255), (4, 0)), 'yellow': ((255, 255, 0), (4, 4))}
+# All instructions, or enough to have each word in each place that it can take.
+INSTRUCTIONS = [f'go to the {name} corner' for name in CORNERS]
+MOVES = [(-1, 0), (1, 0), (0, -1), (0, 1)]  # What the actions 0 to 3 do.
 GOALS = os.path.join('runs', 'own_world_goals.npz')
 
 
-def draw(order, cell):
-  """Returns the image of a 5x5 board, uint8 [40, 40, 3].
+def draw(agent, bird):
+  """Returns the board with the agent and the bird in their cells.
 
-  `order` has the colours of the corners. The agent, a white square, is in
-  `cell`, a row and a column.
+  It is uint8 [40, 40, 3], with 8x8 pixels for each cell.
   """
-  image = np.zeros([40, 40, 3], np.uint8)
-  for (row, column), color in zip(CORNERS, order):
-    image[8 * row:8 * row + 8, 8 * column:8 * column + 8] = COLORS[color]
-  image[8 * cell[0] + 2:8 * cell[0] + 6, 8 * cell[1] + 2:8 * cell[1] + 6] = 255
+  board = np.zeros([5, 5, 3], np.uint8)
+  for color, place in CORNERS.values():
+    board[place] = color
+  image = board.repeat(8, axis=0).repeat(8, axis=1)
+  for (row, column), gray in ((bird, 128), (agent, 255)):
+    image[8 * row + 2:8 * row + 6, 8 * column + 2:8 * column + 6] = gray
   return image
 
 
 class Corners(dm_env.Environment):
-  """The agent starts anywhere and has ten steps. There is no reward."""
+  """The agent starts anywhere and has ten steps. A bird flies about."""
 
   def __init__(self, seed):
+    # Each worker makes an environment of its own, with a seed of its own.
     self._rng = np.random.default_rng(seed)
 
-  def _observation(self):
-    return {'image': draw(self._order, self._cell), 'instruction': self._text}
-
   def reset(self):
-    self._order = self._rng.permutation(list(COLORS))
-    self._cell = self._rng.integers(5, size=2)
-    self._text = INSTRUCTIONS[self._rng.integers(len(INSTRUCTIONS))]
+    self._agent = self._rng.integers(5, size=2)
+    self._goal = self._rng.choice(list(CORNERS))  # For the whole episode.
     self._steps = 0
     return dm_env.restart(self._observation())
 
   def step(self, action):
-    self._cell = np.clip(self._cell + MOVES[action], 0, 4)
+    self._agent = np.clip(self._agent + MOVES[action], 0, 4)
     self._steps += 1
     end = dm_env.termination if self._steps == 10 else dm_env.transition
-    return end(0.0, self._observation())
+    # AGILE does not see this reward: it only makes the curve of success. Where
+    # nobody knows it, give 0.0 and leave has_ground_truth out, below.
+    reward = float(tuple(self._agent) == CORNERS[self._goal][1])
+    return end(reward, self._observation())
+
+  def _observation(self):
+    return {'image': draw(self._agent, self._rng.integers(5, size=2)),
+            'instruction': f'go to the {self._goal} corner'}
 
   def observation_spec(self):
     return {'image': specs.BoundedArray((40, 40, 3), np.uint8, 0, 255),
@@ -66,22 +77,23 @@ class Corners(dm_env.Environment):
     return specs.DiscreteArray(len(MOVES))
 
 
-def write_goal_examples(path, count=2000):
-  """Writes instructions with images of states in which they are carried out."""
+def goal_examples(count=2000):
+  """Returns instructions with images of states in which they are carried out.
+
+  AGILE learns from these alone.
+  """
   rng = np.random.default_rng(0)
+  places = [place for _, place in CORNERS.values()]
   instruction = rng.integers(len(INSTRUCTIONS), size=count)
-  images = []
-  for i in instruction:
-    order = rng.permutation(list(COLORS))
-    images.append(draw(order, CORNERS[list(order).index(list(COLORS)[i])]))
-  np.savez(path, format='gridlu.goal_dataset', version=1,
-           instructions=np.array(INSTRUCTIONS), instruction=instruction,
-           images=np.stack(images))
+  return goal_dataset.GoalDataset(
+      tuple(INSTRUCTIONS), instruction, images=np.stack([
+          draw(places[i], rng.integers(5, size=2)) for i in instruction]))
 
 
 def make_world():
   """Returns the world of --world=agile_tf.own_world:make_world."""
-  return agile_tf.worlds.from_environment(Corners, GOALS, INSTRUCTIONS)
+  return agile_tf.worlds.from_environment(
+      Corners, GOALS, INSTRUCTIONS, has_ground_truth=True)
 
 
 @program.main()
@@ -90,7 +102,7 @@ def main(argv):
   del argv
   try:
     os.makedirs(os.path.dirname(GOALS), exist_ok=True)
-    write_goal_examples(GOALS)
+    goal_dataset.save(GOALS, goal_examples())
   except OSError as error:
     raise program.UserError(f'{GOALS} cannot be written: {error}.') from error
   print(f'Wrote {GOALS}.')

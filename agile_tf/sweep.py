@@ -149,8 +149,8 @@ class Sweep:
     lines: dict[str, str] = {}
     for job in self._todo:
       line = shlex.join([
-          'python', '-m', 'agile_tf.sweep', *self._again, f'--only={job.name}',
-          f'--first_seed={job.seed}', '--seeds=1'])
+          sys.executable, '-m', 'agile_tf.sweep', *self._again,
+          f'--only={job.name}', f'--first_seed={job.seed}', '--seeds=1'])
       if self.states[job.run_dir] == _WAITING:
         if job.after in lines:
           lines[job.after] += f' && {line}'
@@ -238,12 +238,12 @@ def define_flags() -> None:
   flags.DEFINE_integer(
       'seeds', None, 'The number of seeds of each variant; default: as many as '
       'in the paper; with --recipe 2, and 3 for figure 4 (left).',
-      lower_bound=1)
+      lower_bound=1, upper_bound=1000)
   flags.DEFINE_integer(
       'first_seed', None, 'The first seed; default: 0, or '
       f'{experiments.FIRST_RECIPE_SEED} with --recipe, whose settings were '
-      'chosen with the earlier ones.', lower_bound=0)
-  flags.DEFINE_string(
+      'chosen with the earlier ones.', lower_bound=0, upper_bound=2**62)
+  program.define_path(
       'runs', None, 'The directory that contains the run directories; default: '
       'runs, or runs/recipe with --recipe.')
   flags.DEFINE_string('only', None, 'Make only the runs of this variant.')
@@ -303,6 +303,12 @@ def main(argv: Sequence[str]) -> None:
         f'The experiments are:\n{known}')
   values = flags.FLAGS
   runs = values.runs or ('runs/recipe' if values.recipe else 'runs')
+  there = runs
+  while not os.path.lexists(there):
+    there = os.path.dirname(there) or '.'
+  if not os.path.isdir(there):
+    raise program.UserError(
+        f'--runs={runs}: {there} is no directory. Name another one.')
   todo = _selected(argv[1], values, runs)
   again = [argv[1], f'--runs={runs}',
            *(['--recipe'] if values.recipe else []),
@@ -330,7 +336,8 @@ def main(argv: Sequence[str]) -> None:
   except KeyboardInterrupt:
     sys.exit('Stopped; the same command resumes.')
   for run_dir, problem in sweep.problems.items():
-    print(f'Error: {run_dir}: {problem}', file=sys.stderr)
+    print(program.printable(f'Error: {run_dir}: {problem}'),
+          file=sys.stderr)
   if sweep.problems:
     sys.exit(1)
 

@@ -180,12 +180,10 @@ class Show:
 def define_flags() -> None:
   """Defines the program's flags."""
   options.define_run()
-  flags.DEFINE_integer(
-      'seed', None, 'Seeds instances and actions; default: a random seed.',
-      lower_bound=0)
+  options.define_seed(None)
   options.define_greedy()
   options.define_instructions()
-  flags.DEFINE_string(
+  program.define_path(
       'record', None, 'Write the episodes that were shown to this GIF file, at '
       f'the end: the last {recording_lib.RECORDED_EPISODES} that have at least '
       'one step. An existing file is overwritten.')

@@ -23,15 +23,16 @@ _SHARES = (
     'negatives_rejected')
 
 
-def check_output(flag: str, path: str, suffix: str = '') -> None:
+def check_output(flag: str, path: str, *suffixes: str) -> None:
   """Raises a `UserError` if the file that a flag names cannot be written.
 
-  Its name must end in `suffix`, such as '.gif', and its folder must exist.
+  Its name must have one of the suffixes, such as '.gif', and its folder must
+  exist.
   """
   folder = os.path.dirname(path) or '.'
   ending = os.path.splitext(path)[1].lower()  # Of '.png' itself, none.
-  if not path or (suffix and ending != suffix) or os.path.isdir(path):
-    problem = f'expected the name of a {suffix or "new"} file'
+  if not path or (suffixes and ending not in suffixes) or os.path.isdir(path):
+    problem = f'expected the name of a {" or ".join(suffixes) or "new"} file'
   elif not os.path.isdir(folder):
     problem = f'there is no folder {folder}; make it first'
   elif os.path.exists(path) and not os.access(path, os.W_OK):

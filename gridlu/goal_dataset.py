@@ -5,9 +5,15 @@ Generate one of GridLU with
     python -m gridlu.goal_dataset --task=relations --size=131072 --seed=0 \
         --output=goals.npz
 
-or write a file for another world: instructions as strings, and images of states
-that satisfy them. The file is a NumPy archive (`np.savez`) with exactly these
-arrays:
+or write one for another world: instructions as strings, and images of states
+that satisfy them.
+
+    goal_dataset.save('goals.npz', goal_dataset.GoalDataset(
+        instructions=('open the door', 'close the door'),
+        instruction=np.array([0, 0, 1]),  # Of each image, its index above.
+        images=np.stack([open_1, open_2, closed])))
+
+The file is a NumPy archive with exactly these arrays:
 
     format        str []: 'gridlu.goal_dataset'
     version       int []: 1
@@ -16,12 +22,7 @@ arrays:
     images        uint8 [N, H, W, 3]: the goal states, 0 to 255
 
 Files of GridLU hold `states` instead of `images`: uint8 [N, 27], as
-`world.pack` makes them. A state takes 27 bytes, an image 9,408. For example:
-
-    np.savez('goals.npz', format='gridlu.goal_dataset', version=1,
-             instructions=np.array(['open the door', 'close the door']),
-             instruction=np.array([0, 0, 1]),
-             images=np.stack([open_1, open_2, closed]))
+`world.pack` makes them. A state takes 27 bytes, an image 9,408.
 """
 
 import collections
@@ -164,8 +165,8 @@ def load(path: str | os.PathLike,
   except FileNotFoundError as error:
     raise program.UserError(
         f'{path}: there is no such file. "python -m gridlu.goal_dataset '
-        f'--output={path}" makes one of GridLU; another world has to write '
-        'its own.') from error
+        f'--output={path}" makes one of GridLU; gridlu.goal_dataset.save '
+        'writes those of another world.') from error
   except (OSError, MemoryError) as error:
     raise program.UserError(
         f'{path}: the system cannot read it '

@@ -145,6 +145,8 @@ class GridLUEnv(gymnasium.Env[Observation, Any]):
     self.render_mode = render_mode
     self._is_reset = False
     self.task = tasks.find(task)
+    self.rewarded = (  # Whether the reward is the ground truth.
+        self.task.has_ground_truth if rewarded is None else rewarded)
     self.observation_space = spaces.Dict({
         'image': image_space(), 'instruction': text_space(self.task)})
     self.action_space = spaces.Discrete(len(world.Action))

@@ -29,14 +29,19 @@ def save_gif(file: IO[bytes], images: np.ndarray,
   scale enlarges each pixel to a square.
   """
   images = rendering.checked(images, captions)
-  times = np.broadcast_to(seconds, len(images))
-  if not np.all((times >= .01) & (times <= 600)):  # GIF's are up to 655.
-    raise ValueError(f'seconds is {seconds}: expected .01 to 600.')
-  frames = [
+  save_frames(file, [
       rendering.contact_sheet(
           images[i:i + 1], None if captions is None else captions[i:i + 1],
           scale=scale)
-      for i in range(len(images))]
+      for i in range(len(images))], seconds)
+
+
+def save_frames(file: IO[bytes], frames: Sequence[np.ndarray],
+                seconds: float | Sequence[float]) -> None:
+  """Writes frames, uint8 [H, W, 3] with one W, as `save_gif` does."""
+  times = np.broadcast_to(seconds, len(frames))
+  if not np.all((times >= .01) & (times <= 600)):  # GIF's are up to 655.
+    raise ValueError(f'seconds is {seconds}: expected .01 to 600.')
   # Captions differ in their numbers of lines; a GIF's frames have one size.
   height = max(len(frame) for frame in frames)
   first, *others = (

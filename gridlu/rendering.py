@@ -10,6 +10,7 @@ white if it carries. An image thus shows the whole state.
 """
 
 from collections.abc import Sequence
+import re
 
 import numpy as np
 from PIL import Image
@@ -112,10 +113,11 @@ def _wrap(text: str, width: int) -> list[str]:
   """Breaks text into lines of at most `width` pixels, if possible."""
   lines = ['']
   # Instructions have few spaces: a line may also end after a bracket.
-  for piece in text.replace('(', '(\0').replace(' ', ' \0').split('\0'):
-    if lines[-1] and _FONT.getlength((lines[-1] + piece).rstrip()) > width:
+  for piece in re.split(r'(?<=[( ])|(?=\n)', text):
+    if piece[:1] == '\n' or lines[-1] and (
+        _FONT.getlength((lines[-1] + piece).rstrip()) > width):
       lines.append('')
-    lines[-1] += piece
+    lines[-1] += piece.removeprefix('\n')
   return [line.rstrip() for line in lines]
 
 

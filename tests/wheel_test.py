@@ -22,7 +22,11 @@ def _source() -> set[str]:
   """Returns the files of both packages that belong into the wheel."""
   flagfiles = {f'agile_tf/flagfiles/{path.name}'
                for path in (_ROOT / 'launch').glob('*.flags')}
+  trained = _ROOT / 'launch/results/trained'
+  files = [trained / 'config.json', *trained.glob('checkpoints/*/*')]
   return flagfiles | {
+      f'agile_tf/trained/{path.relative_to(trained).as_posix()}'
+      for path in files} | {
       path.relative_to(_ROOT).as_posix()
       for package in ('agile_tf', 'gridlu')
       for path in (_ROOT / package).rglob('*')
@@ -53,13 +57,14 @@ class WheelTest(absltest.TestCase):
                  'agile_tf/flagfiles/quickstart.flags',
                  'agile_tf/reproduction/paper_curves/relations.success_rate.csv'):
       self.assertIn(name, content)
-    presets = subprocess.run(
-        [sys.executable, '-c', 'from agile_tf import presets; '
-         'print(presets.flagfile("relations"))'],
+    paths = subprocess.run(
+        [sys.executable, '-c', 'import agile_tf; from agile_tf import presets; '
+         'print(presets.flagfile("relations"), agile_tf.TRAINED)'],
         cwd=folder / 'installed', env=os.environ | {'PYTHONPATH': ''},
-        stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
-    self.assertEqual(presets, str(
-        folder / 'installed/agile_tf/flagfiles/relations.flags'))
+        stdout=subprocess.PIPE, text=True, check=True).stdout.split()
+    self.assertEqual(paths, [
+        str(folder / 'installed/agile_tf' / name)
+        for name in ('flagfiles/relations.flags', 'trained')])
 
   def test_every_command_starts_a_program(self):
     settings = configparser.ConfigParser()
@@ -84,7 +89,3 @@ class WheelTest(absltest.TestCase):
   def test_both_packages_have_the_version(self):
     self.assertRegex(gridlu.__version__, r'^\d+\.\d+\.\d+')
     self.assertEqual(agile_tf.__version__, gridlu.__version__)
-
-
-if __name__ == '__main__':
-  absltest.main()

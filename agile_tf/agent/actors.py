@@ -141,13 +141,16 @@ class CompiledActor(Actor):
 
 
 class EnvironmentActor(Actor):
-  """Steps any dm_env environments, in Python.
+  """Steps any dm_env environments, in Python, and checks what they give.
 
   An environment without `get_state` begins a new episode after a resume.
   """
 
   def _prepare(self, width: int) -> None:
     self._timesteps: list[dm_env.TimeStep | None] = [None] * width
+    self._observations = np.zeros(
+        [width, *self._world.observation_shape], np.uint8)
+    self._steps = [0] * width  # Of the workers' episodes.
 
   def play(self, theta: tf.Tensor) -> rollouts.Rollout:
     length, width = self._length, len(self.environments)
@@ -165,20 +168,20 @@ class EnvironmentActor(Actor):
           f'do not cover; add one of its form to them. {error}') from error
     observations = np.zeros(
         [length + 1, width, *self._world.observation_shape], np.uint8)
-    observations[0] = self._observe(timesteps)
+    observations[0] = self._observations
     actions = np.zeros([length, width], np.int32)
     rewards, mask = np.zeros([2, length, width], np.float32)
     discounts = np.ones([length, width], np.float32)
     for t in range(length):
       actions[t] = self._programs.act(theta, observations[t], codes, gumbel[t])
-      for w, environment in enumerate(self.environments):
+      for w in range(width):
         if timesteps[w].last() or self._delayed[w]:
           continue
-        timesteps[w] = environment.step(actions[t, w])
+        timesteps[w] = self._step(w, actions[t, w], instructions[w])
         rewards[t, w] = timesteps[w].reward or 0.0
         discounts[t, w] = timesteps[w].discount
         mask[t, w] = 1
-      observations[t + 1] = self._observe(timesteps)
+      observations[t + 1] = self._observations
     self._timesteps = list(timesteps)
     self._delayed = np.zeros_like(self._delayed)
     return rollouts.Rollout(
@@ -187,23 +190,25 @@ class EnvironmentActor(Actor):
         instructions)
 
   def _begin(self, w: int) -> dm_env.TimeStep:
-    timestep = self.environments[w].reset()
+    """Starts a worker's episode."""
+    self._steps[w] = 0
+    with worlds.no_exit('reset()'):
+      timestep = self.environments[w].reset()
+    self._observations[w] = self._world.checked(
+        self.environments[w], timestep, 'reset()')
     if self._timesteps[w] is None:
       _check_saveable(self.environments[w])
     return timestep
 
-  def _observe(self, timesteps: Sequence[dm_env.TimeStep]) -> np.ndarray:
-    observations = []
-    for environment, timestep in zip(self.environments, timesteps):
-      observation = np.asarray(self._world.observe(environment, timestep))
-      expected = self._world.observation_shape
-      if observation.dtype != np.uint8 or observation.shape != expected:
-        raise worlds.WorldError(
-            f'The environment gave an image that is {observation.dtype} '
-            f'{list(observation.shape)}: expected uint8 {list(expected)}, as '
-            'its observation_spec() says.')
-      observations.append(observation)
-    return np.stack(observations)
+  def _step(self, w: int, action: int, instruction: str) -> dm_env.TimeStep:
+    """Takes a step of a worker's episode."""
+    self._steps[w] += 1
+    place = f'step(), at step {self._steps[w]} of an episode'
+    with worlds.no_exit(place):
+      timestep = self.environments[w].step(action)
+    self._observations[w] = self._world.checked(
+        self.environments[w], timestep, place, instruction)
+    return timestep
 
   def _episode(self, w: int) -> dict[str, Any]:
     environment, timestep = self.environments[w], self._timesteps[w]
@@ -211,14 +216,17 @@ class EnvironmentActor(Actor):
     if timestep is None or not hasattr(environment, 'get_state'):
       return {'environment': None, 'in_episode': False}
     return {'environment': environment.get_state(),
-            'in_episode': not timestep.last()}
+            'in_episode': not timestep.last(), 'steps': self._steps[w]}
 
   def _load_episode(self, w: int, row: dict[str, Any]) -> None:
     self._timesteps[w] = None
     if row['environment'] is not None:
       timestep = self._restore(w, row['environment'])
       if row['in_episode']:
+        self._observations[w] = self._world.checked(
+            self.environments[w], timestep, 'set_state()')
         self._timesteps[w] = timestep
+        self._steps[w] = row['steps']
 
   def _restore(self, w: int, state: Any) -> dm_env.TimeStep:
     """Restores a worker's environment; returns its current timestep."""

@@ -28,7 +28,7 @@ _LSTM_LAYERS = (
 class Initialization(NamedTuple):
   """How weights start: truncated normal, with sigma = gain / sqrt(fan_in).
 
-  The defaults are the paper's (appendix C).
+  The defaults are the paper's (appendix H).
   """
   gain: float = 1.0  # Of the layers before a ReLU; 1 for others.
   logits_gain: float = 1.0  # Of the policy's last layer.

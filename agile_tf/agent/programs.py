@@ -48,8 +48,8 @@ class Programs:
     """Takes the networks, and one of `rewards.FORMS`."""
     self.world = world
     self.reward_scale = reward_scale
-    self._policy = policy
-    self._discriminator = discriminator
+    self._policy = policy  # Applies networks.PolicyNetwork.
+    self._discriminator = discriminator  # Applies networks.Discriminator.
     self._loss = loss
     self._form = reward_form
 
@@ -198,43 +198,52 @@ class Programs:
 
   @compiled
   def discriminator_gradients(
-      self, phi: tf.Tensor, goals: rollouts.Pairs, negatives: replay.Negatives
+      self, phi: tf.Tensor, goals: rollouts.Pairs, candidates: rollouts.Pairs
   ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
     """Computes lines 9 to 11 of Algorithm 1 from N goal examples.
+
+    Of the candidates, drawn from B, the N that D rates lowest are negatives.
 
     Returns:
       The gradient of the loss, float32 [P]; and by name the loss (the mean over
       the 2 N examples), the share of goals that D accepts and the share of
       negatives that it rejects, float32 [].
     """
-    codes, observations = negatives.candidates
-    total = count = goals.codes.shape[0]
-    if negatives.certain is not None:
-      count -= negatives.certain.codes.shape[0]
-    known = []
-    if codes.shape[0] > count:  # With rho = 1 nothing is rejected.
-      logits, results = self._discriminator.at(phi).record(
-          self.world.images(observations), codes)
-      logits = tf.where(
-          tf.range(codes.shape[0]) < negatives.drawn, logits, logits.dtype.max)
-      kept = losses.anticipated_negatives(logits, count)
-      codes, observations = tf.gather(codes, kept), tf.gather(
-          observations, kept)
-      known = [tf.gather(x, kept, axis=2)[:, :, None] for x in results]
-    if negatives.certain is not None:
-      codes = tf.concat([codes, negatives.certain.codes], 0)
-      observations = tf.concat(
-          [observations, negatives.certain.observations], 0)
-    images = self.world.images(tf.concat([observations, goals.observations], 0))
-    is_goal = tf.range(2 * total) >= total
+    count = goals.codes.shape[0]
+    negatives, known = self._negatives(phi, candidates, count)
+    images = self.world.images(
+        tf.concat([negatives.observations, goals.observations], 0))
+    is_goal = tf.range(2 * count) >= count
     with tf.GradientTape(watch_accessed_variables=False) as tape:
       tape.watch(phi)
       logits = self._discriminator.at(phi)(
-          images, tf.concat([codes, goals.codes], 0), known=known)
+          images, tf.concat([negatives.codes, goals.codes], 0), known=known)
       loss = tf.reduce_mean(losses.discriminator(logits, is_goal))
     correct = tf.cast((logits > 0) == is_goal, tf.float32)
     return tape.gradient(loss, phi), {
         'discriminator_loss': loss,
-        'goals_accepted': tf.reduce_mean(correct[total:]),
-        'negatives_rejected': tf.reduce_mean(correct[:total]),
+        'goals_accepted': tf.reduce_mean(correct[count:]),
+        'negatives_rejected': tf.reduce_mean(correct[:count]),
     }
+
+  def _negatives(self, phi: tf.Tensor, candidates: rollouts.Pairs, count: int
+                ) -> tuple[rollouts.Pairs, list[tf.Tensor]]:
+    """Rejects all but `count` of the candidates: line 9.
+
+    Returns:
+      The others, and what D's convolutions made of them.
+    """
+    if candidates.codes.shape[0] == count:  # With rho = 1 nothing is rejected.
+      return rollouts.Pairs(candidates.codes, candidates.observations), []
+    logits, results = self._rate(phi, candidates)
+    kept = losses.anticipated_negatives(logits, count)
+    return rollouts.Pairs(
+        tf.gather(candidates.codes, kept),
+        tf.gather(candidates.observations, kept)
+        ), [tf.gather(x, kept, axis=2)[:, :, None] for x in results]
+
+  def _rate(self, phi: tf.Tensor, candidates: rollouts.Pairs
+           ) -> tuple[tf.Tensor, list[tf.Tensor]]:
+    """Returns D's logits of candidates, and the results of its convolutions."""
+    return self._discriminator.at(phi).record(
+        self.world.images(candidates.observations), candidates.codes)

@@ -15,15 +15,6 @@ from agile_tf.agent import rollouts
 from gridlu import archives
 
 
-class Negatives(NamedTuple):
-  """What the N negatives of a batch of the discriminator are chosen from."""
-  # M pairs from B. Of the first `drawn`, those that D rates lowest are
-  # negatives: N of them, less the certain ones.
-  candidates: rollouts.Pairs
-  drawn: rollouts.Array  # int32 []
-  certain: rollouts.Pairs | None = None  # Pairs that are negatives in any case.
-
-
 class Replayed(NamedTuple):
   """Reward prediction's samples, K for each of W workers."""
   codes: rollouts.Array  # int32 [W, K, slots]

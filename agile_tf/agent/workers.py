@@ -1,9 +1,11 @@
 """The two kinds of workers: Algorithms 1 and 2 of appendix A.
 
 Each `iterate` is one pass of its algorithm's inner loop; a run calls it again
-and again, from one thread or from sixteen. Comments give the line numbers of
-the paper's boxes. Here D is the discriminator only: the data set that the paper
-writes as a calligraphic D is called the goal examples.
+and again (line 1), from one thread or from sixteen. Comments give the line
+numbers of the paper's boxes. The actor knows how many steps of its episode are
+left (lines 3, 4 and the last). T is the length of a rollout, the boxes' R. Here
+D is the discriminator only: the data set that the paper writes as a
+calligraphic D is called the goal examples.
 
 A worker object may play several of the paper's workers as rows of one batch.
 Each row is a separate worker: it has its own episodes and random generator, and
@@ -43,7 +45,7 @@ def num_candidates(count: int, rho: float) -> int:
 
 
 class AnticipatedNegatives:
-  """Lines 8 and 9: of BS / (2 rho) pairs from B, D's lowest BS / 2."""
+  """Line 8: draws BS / (2 rho) pairs from B, from which line 9 chooses."""
 
   def __init__(self, buffer: replay.ReplayBuffer, count: int, rho: float):
     """Takes B, BS / 2 and the anticipated negative rate."""
@@ -55,11 +57,10 @@ class AnticipatedNegatives:
     """Whether B holds as much as one draw."""
     return len(self._buffer) >= self._drawn
 
-  def draw(self, rng: np.random.Generator, step: int) -> replay.Negatives:
+  def draw(self, rng: np.random.Generator, step: int) -> rollouts.Pairs:
     """Returns what to choose from, after `step` policy steps."""
     del step
-    return replay.Negatives(
-        self._buffer.sample(rng, self._drawn), np.int32(self._drawn))
+    return self._buffer.sample(rng, self._drawn)
 
 
 class DiscriminatorWorker:
@@ -88,15 +89,16 @@ class DiscriminatorWorker:
     rollout = self.actor.play(self._policy.snapshot())
     # 6: Add the (c, s) pairs to B, and remove old ones.
     self._buffer.add(*rollout.pairs())
-    if not self._negatives.ready:
+    if not self._negatives.ready:  # B is still too small for line 8.
       return Iteration(rollout, {})
     # 7: Sample BS / 2 goal examples, the positive ones.
     goals = self._goal_examples.sample(self.rng, self._batch_size // 2)
     # 8: Sample BS / (2 rho) examples from B.
-    negatives = self._negatives.draw(self.rng, step)
-    # 9, 10: Reject the top 1 - rho of them by D; compute the loss.
+    candidates = self._negatives.draw(self.rng, step)
+    # 9 to 11: Reject the top 1 - rho of them by D; compute the loss and its
+    # gradient.
     gradient, metrics = self._programs.discriminator_gradients(
-        self._discriminator.snapshot(), goals, negatives)
+        self._discriminator.snapshot(), goals, candidates)
     # 11, 12: Update phi, which all workers read.
     norms = self._discriminator.apply(gradient)
     values = {name: float(value) for name, value in metrics.items()}

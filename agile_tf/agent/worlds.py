@@ -7,13 +7,15 @@ the format). The built-in world is GridLU. It offers more: observations are
 states of 27 bytes instead of images, and TensorFlow compiles its rules.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+import contextlib
 import functools
 import inspect
 import os
 import pkgutil
 import sys
 from typing import Any
+import weakref
 
 import dm_env
 import numpy as np
@@ -37,6 +39,28 @@ class WorldError(program.UserError):
   """A world, or goal examples, that AGILE cannot be trained on."""
 
 
+@contextlib.contextmanager
+def no_exit(place: str) -> Iterator[None]:
+  """Turns SystemExit, which would end a program as a success, to WorldError."""
+  try:
+    yield
+  except SystemExit as error:
+    raise WorldError(
+        f"exit({error.code!r}) was called in the world's {place}.") from error
+
+
+_LARGEST = float(np.finfo(np.float32).max)
+
+
+def _is_number(value: Any, low: float, high: float) -> bool:
+  """Whether a value is one number, and from `low` to `high`; NaN is not."""
+  if not isinstance(value, int | float) and not hasattr(value, 'dtype'):
+    return False
+  value = np.asarray(value)
+  return bool(value.shape == () and value.dtype.kind in 'biuf' and
+              low <= value <= high)
+
+
 class World:
   """An environment as the agent sees it; its images are its observations.
 
@@ -58,10 +82,20 @@ class World:
     self.observation_shape = image_shape
     self._make_environment = make_environment
     self._goal_examples = goal_examples
+    self._made: weakref.WeakValueDictionary[int, dm_env.Environment] = (
+        weakref.WeakValueDictionary())  # Environments in use, by id().
 
   def make_environment(self, seed: int) -> dm_env.Environment:
     """Makes an environment from the seed of its episodes."""
-    return self._make_environment(seed)
+    with no_exit('function that makes environments'):
+      environment = self._make_environment(seed)
+    if id(environment) in self._made:
+      raise WorldError(
+          'The function that makes environments returned the same object '
+          f'twice, {environment!r:.200}; expected a new one each time, because '
+          'each worker plays episodes of its own.')
+    self._made[id(environment)] = environment
+    return environment
 
   def load_goal_examples(self, size: int, seed: int, carrying: float
                         ) -> goal_dataset.GoalDataset:
@@ -77,6 +111,66 @@ class World:
     """Returns the observation of an environment's last timestep."""
     del environment
     return timestep.observation['image']
+
+  def checked(self, environment: Any, timestep: Any, place: str,
+              instruction: str | None = None) -> np.ndarray:
+    """Returns what `observe` does of a time step that may be wrong.
+
+    Args:
+      environment: The environment.
+      timestep: What a method of it returned.
+      place: This method, and where in an episode it was called.
+      instruction: The episode's, where `step` was called.
+
+    Raises:
+      WorldError: if the time step is not as dm_env and this world have it.
+    """
+    def require(right: bool, name: str, value: Any, expected: str) -> None:
+      if not right:
+        shown = ' '.join(repr(value).split())[:100]
+        if isinstance(value, np.ndarray) and value.ndim:
+          shown = f'{value.dtype} {list(value.shape)}'
+        raise WorldError(f"In the environment's {place}: {name} is {shown}; "
+                         f'expected {expected}.')
+
+    step = dm_env.StepType
+    require(all(hasattr(timestep, name)
+                for name in (*dm_env.TimeStep._fields, 'last')),
+            'what it returned', timestep, 'a dm_env.TimeStep, as '
+            'dm_env.restart, dm_env.transition and dm_env.termination make it')
+    kinds = {'reset()': [step.FIRST], 'set_state()': [step.FIRST, step.MID]
+            }.get(place, [step.MID, step.LAST])
+    kind, observation = timestep.step_type, timestep.observation
+    require(kind in kinds, 'step_type', kind,
+            ' or '.join(each.name for each in kinds))
+    if kind == step.LAST:
+      place += ', its last'
+    require(isinstance(observation, Mapping), 'observation', observation,
+            "{'image': ..., 'instruction': ...}")
+    for name in 'image', 'instruction':
+      require(name in observation, 'observation', list(observation),
+              f'{name!r} among its keys')
+    text = observation['instruction']
+    require(isinstance(getattr(text, 'tolist', lambda: text)(), str),
+            'instruction', text, 'a string')
+    if instruction is not None:
+      require(str(text) == instruction, 'instruction', str(text),
+              f'that of the whole episode, {instruction!r}')
+      discount, reward = timestep.discount, timestep.reward
+      require(_is_number(discount, 0, 1), 'discount', discount,
+              'a number from 0 to 1')
+      if self.has_ground_truth:
+        require(_is_number(reward, 0, 1) and reward in (0, 1), 'reward',
+                reward, '1 in a goal state and else 0, as the world has a '
+                'ground truth')
+      else:  # It is not used.
+        require(reward is None or _is_number(reward, -_LARGEST, _LARGEST),
+                'reward', reward, 'a number or None')
+    image = self.observe(environment, timestep)
+    require(getattr(image, 'dtype', None) == np.uint8 and
+            image.shape == self.observation_shape, 'image', image,
+            f'uint8 {list(self.observation_shape)}, as observation_spec() says')
+    return image
 
   def images(self, observations: tf.Tensor) -> tf.Tensor:
     """From uint8 [N, *observation_shape] to float32 [N, H, W, 3] in [0, 1]."""
@@ -300,7 +394,8 @@ def _find(name: str) -> Callable[[], Any]:
 def load(name: str) -> World:
   """Returns the world that a user's 'package.module:function' makes."""
   try:
-    function = _find(name)
+    with no_exit(f'module: {name!r}'):
+      function = _find(name)
     inspect.signature(function).bind()
   except (AttributeError, TypeError, ValueError) as error:
     raise WorldError(
@@ -310,7 +405,8 @@ def load(name: str) -> World:
         'returns an agile_tf.worlds.World, such as '
         'agile_tf.worlds.from_environment makes. Its module is in this '
         'directory, installed, or on PYTHONPATH.') from error
-  world = function()
+  with no_exit(f'function: {name!r}'):
+    world = function()
   if not isinstance(world, World):
     raise WorldError(
         f'World {name!r} returned {type(world).__name__}; expected an '

@@ -1,27 +1,44 @@
 """What the programs that play episodes with a run share: flags, and a start."""
 
+import os
+import sys
 from typing import Any, TYPE_CHECKING
 
 from absl import flags
 import tqdm
 
+import agile_tf
 from agile_tf import config as config_lib
 from agile_tf.evaluation import played
 from agile_tf.training import machine
+from gridlu import program
 
 # What needs TensorFlow is imported where it is used, after the flags are read.
 if TYPE_CHECKING:
   from agile_tf.evaluation import trained as trained_lib
 
+PICTURED = 24  # The most episodes that a picture shows.
+
 # Lists the flags under the program that defines them, in its --help.
 flags.disclaim_key_flags()
 
 
+class _RunParser(flags.ArgumentParser):
+  """Reads the path of a run; 'trained' is the agent of the package."""
+
+  def parse(self, argument: str) -> str:
+    path = program.clean_path(argument)
+    if path == 'trained' and not os.path.exists(path):
+      return agile_tf.TRAINED
+    return path
+
+
 def define_run(required: bool = True) -> None:
   """Defines --run_dir and --checkpoint, for `load`."""
-  flags.DEFINE_string(
-      'run_dir', None if required else '', "The run's directory.",
-      required=required)
+  flags.DEFINE(
+      _RunParser(), 'run_dir', None if required else '', "The run's directory; "
+      '"trained" for the agent that comes with the package.',
+      serializer=flags.ArgumentSerializer(), required=required)
   flags.DEFINE_integer(
       'checkpoint', None, 'The step of the checkpoint; default: the newest.')
 
@@ -37,10 +54,16 @@ def define_episodes(episodes: int, seed: int = 1_000_003) -> None:
   """Defines --episodes and --seed with these defaults, and --json."""
   flags.DEFINE_integer(
       'episodes', episodes, 'How many episodes to play with a checkpoint.',
-      lower_bound=1)
-  flags.DEFINE_integer(
-      'seed', seed, 'Seeds instances and actions.', lower_bound=0)
+      lower_bound=1, upper_bound=100_000)
+  define_seed(seed)
   flags.DEFINE_bool('json', False, 'Print JSON instead of a table.')
+
+
+def define_seed(seed: int | None) -> None:
+  """Defines --seed with this default."""
+  flags.DEFINE_integer(
+      'seed', seed, 'Seeds instances and actions; None: a random seed.',
+      lower_bound=0, upper_bound=2**63 - 1)
 
 
 def define_greedy() -> None:
@@ -61,6 +84,9 @@ def load(values: flags.FlagValues, **how: Any) -> 'trained_lib.Trained':
 
   Other arguments are those of `trained.load`, which also has the errors.
   """
+  if sys.stderr.isatty():
+    print(f'Loading {program.printable(values.run_dir)}. Compiling its '
+          'networks can take a minute.', file=sys.stderr)
   machine.prepare(config_lib.Config())
   from agile_tf.evaluation import trained
   return trained.load(values.run_dir, values.checkpoint, **how)
@@ -68,8 +94,14 @@ def load(values: flags.FlagValues, **how: Any) -> 'trained_lib.Trained':
 
 def play(trained: 'trained_lib.Trained', values: flags.FlagValues
         ) -> list[played.Episode]:
-  """Plays as many episodes as the flags say, with a bar on stderr."""
-  return list(tqdm.tqdm(
+  """Plays as many episodes as the flags say, with a bar on stderr.
+
+  Only the first ones, for pictures, keep more states than the first and last.
+  """
+  bar = tqdm.tqdm(
       trained.play(values.episodes, values.seed, values.greedy),
       total=values.episodes, unit=' episodes', disable=values.json,
-      leave=False))
+      leave=False, desc='compiling, then playing')
+  return [
+      episode if i < PICTURED else episode._replace(
+          states=episode.states[[0, -1]]) for i, episode in enumerate(bar)]

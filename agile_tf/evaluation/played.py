@@ -9,13 +9,17 @@ import numpy as np
 class Episode(NamedTuple):
   """An episode of n steps that evaluation played."""
   instruction: str
-  final: np.ndarray  # uint8, the observation of the last state.
+  states: np.ndarray  # uint8 [n + 1, ...], the observations of s_0 ... s_n.
   # bool [n], whether D accepts s_1 ... s_n; None without D.
   decisions: np.ndarray | None
   # bool [n], whether they are goal states, by the ground truth or the checker;
   # None if the world has neither.
   truth: np.ndarray | None
-  start: np.ndarray | None = None  # uint8, the observation of the first state.
+
+  @property
+  def final(self) -> np.ndarray:
+    """The observation of the last state, uint8."""
+    return self.states[-1]
 
   @property
   def success(self) -> bool:

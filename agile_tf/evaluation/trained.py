@@ -2,7 +2,9 @@
 
 from collections.abc import Callable, Iterator, Sequence
 import dataclasses
+import functools
 import os
+import pickle
 import sys
 from typing import Any, NamedTuple
 
@@ -20,6 +22,37 @@ from agile_tf.training import checkpoints
 from gridlu import tasks
 
 _BATCH = 64  # Episodes played in parallel.
+_process = 0  # The process that loaded the first networks.
+
+
+class _OfThisProcess:
+  """A function of TensorFlow, which would hang in a fork of its process."""
+
+  def __init__(self, function: Callable[..., Any]):
+    self._function = function
+    functools.update_wrapper(self, function)
+
+  def __call__(self, *arguments: Any, **named: Any) -> Any:
+    _check_process()
+    return self._function(*arguments, **named)
+
+  def __deepcopy__(self, memo: Any) -> '_OfThisProcess':
+    return self  # As functions are copied.
+
+  def __reduce__(self) -> Any:
+    raise pickle.PicklingError(
+        'A loaded network cannot be sent to another process. Load it in that '
+        'process, with agile_tf.load_reward_model or agile_tf.load_policy.')
+
+
+def _check_process() -> None:
+  """Raises RuntimeError in a fork of the process that loaded networks."""
+  if os.getpid() != _process:
+    raise RuntimeError(
+        f'This is a fork of process {_process}, which has loaded networks; '
+        "TensorFlow would wait forever here. Start processes by 'spawn' "
+        "(multiprocessing.get_context('spawn'), or context='spawn' of "
+        "Gymnasium's AsyncVectorEnv), and load the networks in them.")
 
 
 class Trained(NamedTuple):
@@ -48,9 +81,8 @@ class Trained(NamedTuple):
         [np.random.default_rng(s) for s in seeds[width:]],
         self.config.rollout_length, [False] * width, greedy)
     missing = [count // width + (w < count % width) for w in range(width)]
-    # By row, the decisions and the truth of each rollout of its episode.
+    # By row, states, decisions and truth of each rollout of its episode.
     parts: list[list[tuple]] = [[] for _ in range(width)]
-    starts: dict[int, np.ndarray] = {}
     while any(missing):
       rollout = actor.play(self.theta)
       decisions = None
@@ -60,27 +92,28 @@ class Trained(NamedTuple):
       truth = self.world.truth(rollout)
       for w in range(width):
         steps = int(rollout.mask[:, w].sum())
-        starts.setdefault(w, rollout.observations[0, w])
         parts[w].append(tuple(
             None if values is None else values[:steps, w]
-            for values in (decisions, truth)))
+            for values in (rollout.observations, decisions, truth)))
         if not rollout.ended[w]:
           continue
-        decided, truths = (
+        states, decided, truths = (
             None if values[0] is None else np.concatenate(values)
             for values in zip(*parts[w]))
-        start = starts.pop(w)
         parts[w] = []
         if missing[w]:
           missing[w] -= 1
+          assert states is not None
           yield played.Episode(
-              rollout.instructions[w], rollout.observations[steps, w],
-              decided, truths, start)
+              rollout.instructions[w],
+              np.append(states, rollout.observations[None, steps, w], axis=0),
+              decided, truths)
 
   def as_reward_model(self) -> Callable[[Any, Sequence[str]], np.ndarray]:
     """Returns the discriminator as a function, see `load_reward_model`."""
     compute = _compiled(self.discriminator)
 
+    @_OfThisProcess
     def reward_model(images: Any, instructions: Sequence[str]) -> np.ndarray:
       inputs = _prepare(self.world, images, instructions)
       if inputs is None:
@@ -93,6 +126,7 @@ class Trained(NamedTuple):
     """Returns the policy as a function, see `load_policy`."""
     compute = _compiled(self.policy)
 
+    @_OfThisProcess
     def policy(images: Any, instructions: Sequence[str],
                rng: np.random.Generator | None = None) -> np.ndarray:
       inputs = _prepare(self.world, images, instructions)
@@ -122,7 +156,11 @@ def load(run_dir: str, step: int | None = None, held_out: bool = False,
 
   Raises:
     ConfigError or CheckpointError: if this does not fit the run.
+    RuntimeError: in a fork of a process that has loaded networks.
   """
+  global _process
+  _process = _process or os.getpid()
+  _check_process()
   config = config_lib.load(os.path.join(run_dir, 'config.json'))
   _check_world(config.world, world, run_dir)
   config = dataclasses.replace(
@@ -221,6 +259,7 @@ def load_reward_model(run_dir: str, step: int | None = None, world: str = ''
   Returns:
     A function of images uint8 [N, H, W, 3] and N instructions that returns
     float32 [N], the probabilities D(c, s) that the images show goal states.
+    Only this process can call it.
   """
   trained = load(run_dir, step, world=world)
   if trained.phi is None:

@@ -8,7 +8,6 @@ import dm_env
 import numpy as np
 
 from agile_tf import config as config_lib
-from agile_tf.agent import programs
 from agile_tf.agent import replay
 from agile_tf.agent import workers
 from agile_tf.agent import worlds
@@ -33,6 +32,10 @@ def make(config: config_lib.Config, recipe: settings.Recipe
   return Builder(config, recipe)
 
 
+class _AveragedPrograms(averaging.AveragedPrograms, mismatched.Programs):
+  """The programs of both tricks."""
+
+
 class Builder(building.Builder):
   """Each attribute and method here is one trick of the recipe."""
 
@@ -43,8 +46,8 @@ class Builder(building.Builder):
     if recipe.initialization == 'he':
       self.initialization = initialization.HE
     self.programs = (
-        averaging.AveragedPrograms if recipe.policy_update == 'averaged'
-        else programs.Programs)
+        _AveragedPrograms if recipe.policy_update == 'averaged'
+        else mismatched.Programs)
     if recipe.optimizer == 'adam':
       self.parameters = adam.AdamParameters
     self.discriminator_actors = recipe.discriminator_actors

@@ -75,9 +75,9 @@ class Curriculum(dm_env.Environment):
     """Restores what `get_state` returned; returns the current timestep."""
     if 'all' not in state:
       raise program.UserError(
-          'This run was saved by an earlier version, whose near-goal starts and '
-          'repeated episodes this one cannot resume; commit eb64c8d can. A run '
-          'in another --run_dir can begin with its networks, see '
+          'This run was saved by an earlier version, whose near-goal starts '
+          'and repeated episodes this one cannot resume; commit eb64c8d can. A '
+          'run in another --run_dir can begin with its networks, see '
           '--initial_policy.')
     timesteps = [environment.set_state(each)
                  for environment, each in zip(self._all, state['all'])]

@@ -5,8 +5,12 @@ told from the state alone. So the discriminator and reward prediction must look
 at the instruction.
 """
 
-import numpy as np
+from typing import Any, NamedTuple
 
+import numpy as np
+import tensorflow as tf
+
+from agile_tf.agent import programs
 from agile_tf.agent import replay
 from agile_tf.agent import rollouts
 from agile_tf.agent import workers
@@ -36,6 +40,34 @@ def sample(goals: worlds.GoalExamples, rng: np.random.Generator, count: int
       goals.codes[instruction[others]], goals.observations[rows])
 
 
+class Candidates(NamedTuple):
+  """What the negatives of a batch of the discriminator are chosen from."""
+  codes: rollouts.Array  # Of M pairs from B, as in `rollouts.Pairs`.
+  observations: rollouts.Array
+  drawn: rollouts.Array  # int32 [], how many of them count, as rho is now.
+  mismatched: rollouts.Pairs | None  # Pairs that are negatives in any case.
+
+
+class Programs(programs.Programs):
+  """Programs that choose a batch's negatives from `Candidates`."""
+
+  def _rate(self, phi: tf.Tensor, candidates: Any
+           ) -> tuple[tf.Tensor, list[tf.Tensor]]:
+    logits, results = super()._rate(phi, candidates)
+    return tf.where(tf.range(candidates.codes.shape[0]) < candidates.drawn,
+                    logits, logits.dtype.max), results
+
+  def _negatives(self, phi: tf.Tensor, candidates: Any, count: int
+                ) -> tuple[rollouts.Pairs, list[tf.Tensor]]:
+    others = candidates.mismatched
+    if others is None:
+      return super()._negatives(phi, candidates, count)
+    kept, known = super()._negatives(
+        phi, candidates, count - others.codes.shape[0])
+    return rollouts.Pairs(
+        *(tf.concat(parts, 0) for parts in zip(kept, others))), known
+
+
 class Negatives(workers.AnticipatedNegatives):
   """A batch's negatives: anticipated ones from B, and mismatched ones."""
 
@@ -51,13 +83,14 @@ class Negatives(workers.AnticipatedNegatives):
     self._kept = kept
     self._count = count
 
-  def draw(self, rng: np.random.Generator, step: int) -> replay.Negatives:
-    candidates, _, _ = super().draw(rng, step)
-    certain = None
+  def draw(self, rng: np.random.Generator, step: int) -> Any:
+    """Returns `Candidates`."""
+    candidates = super().draw(rng, step)
+    others = None
     if self._count:
-      certain = sample(self._goals, rng, self._count)
+      others = sample(self._goals, rng, self._count)
     drawn = workers.num_candidates(self._kept, self._rho(step))
-    return replay.Negatives(candidates, np.int32(drawn), certain)
+    return Candidates(*candidates, np.int32(drawn), others)
 
 
 class Prediction(replay.RewardPrediction):

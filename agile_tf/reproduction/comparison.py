@@ -30,7 +30,7 @@ _OF_REWARD_PREDICTION = (
 
 
 def _rows(config: config_lib.Config, recipe: Any) -> Iterator[list[str]]:
-  unused = _unused(config)
+  unused = _unused(config, recipe)
   for field in dataclasses.fields(config):
     if field.metadata['of_run']:
       continue
@@ -47,7 +47,7 @@ def _rows(config: config_lib.Config, recipe: Any) -> Iterator[list[str]]:
            _text(field.default), place]
   for field in dataclasses.fields(recipe) if recipe is not None else ():
     value = getattr(recipe, field.name)
-    if value != field.default:
+    if value != field.default and field.name not in unused:
       yield [_MARK, field.name, _text(value), '-', _text(field.default), '']
 
 
@@ -71,7 +71,7 @@ def table_markdown(config: config_lib.Config, recipe: Any = None) -> str:
   return textwrap.indent(table_text(config, recipe), '    ', lambda _: True)
 
 
-def _unused(config: config_lib.Config) -> set[str]:
+def _unused(config: config_lib.Config, recipe: Any) -> set[str]:
   """Returns the settings that have no effect, given the others."""
   has_truth = config.world in tasks.TASKS and (
       tasks.find(config.world).has_ground_truth)
@@ -83,6 +83,13 @@ def _unused(config: config_lib.Config) -> set[str]:
       (not has_truth, ['solved_starts']),
       (config.held_out == 'none', ['held_out_share', 'held_out_seed']),
       (bool(config.dataset), _OF_GENERATED_GOALS)]
+  if recipe is not None:
+    groups += [
+        (not recipe.policy_learning_rate_steps, ['first_policy_learning_rate']),
+        (not recipe.entropy_weight_steps, ['first_entropy_weight']),
+        (not recipe.near_goal_steps, ['near_goal_distance']),
+        (not config.trains_discriminator, ['anticipated_negative_rate_steps']),
+        (bool(config.dataset), ['dataset_carrying'])]
   return {name for is_unused, names in groups if is_unused for name in names}
 
 

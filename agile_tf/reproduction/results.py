@@ -5,9 +5,9 @@ import csv
 import itertools
 import os
 import re
+import sys
 from typing import Any, NamedTuple
 
-from absl import logging
 import numpy as np
 
 from agile_tf import config as config_lib
@@ -45,7 +45,8 @@ def load(paths: Sequence[str]) -> dict[str, list[Run]]:
     name = re.sub(r'_seed\d+$', '', os.path.basename(os.path.abspath(path)))
     if not os.path.exists(os.path.join(path, 'metrics.csv')) or not len(
         (curve := curves.read(path))['steps']):
-      logging.warning('Left out: %s has no row of metrics yet.', path)
+      print(program.printable(f'Left out: {path} has no row of metrics yet.'),
+            file=sys.stderr)
       continue
     run = Run(path, name, config.seed, curve,
               _evaluations(path, experiments.variant(name)), config)
@@ -163,6 +164,11 @@ def read(path: str) -> list[Line]:
           [float(row['x']), *(
               float(row[name] or 'nan') for name in ('y', 'low', 'high'))]
           for row in points])))
+      x, y = lines[-1].points.T[:2]
+      if not (np.all(np.diff(x) > 0) and np.isfinite(x).all() and
+              np.all((y >= 0) & (y <= 1))):
+        raise ValueError(f'the x of {agent!r} ({source}, {column}) do not '
+                         'increase, or its y are not from 0 to 1')
     return lines
   except (OSError, ValueError, TypeError) as error:
     raise program.UserError(

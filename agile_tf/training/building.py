@@ -4,8 +4,10 @@ from collections.abc import Callable, Sequence
 import dataclasses
 import functools
 import hashlib
+import json
 import os
-import re
+import subprocess
+import sys
 from typing import Any, NamedTuple
 
 from absl import logging
@@ -87,21 +89,54 @@ def _instructions(config: config_lib.Config, held_out: bool = False
   return known, sides[held_out]
 
 
+_SEARCH_SECONDS = 10
+# Prints the indices of the texts with a match of a pattern.
+_SEARCH = """
+import json, re, sys
+pattern, texts = json.load(sys.stdin)
+try:
+  search = re.compile(pattern).search
+except (re.error, OverflowError, RecursionError) as error:
+  sys.exit(str(error))
+print(json.dumps([i for i, text in enumerate(texts) if search(text)]))
+"""
+
+
 def matching(pattern: str, instructions: tuple[language.Instruction, ...]
             ) -> tuple[language.Instruction, ...]:
   """Returns the instructions whose text contains a match of a pattern."""
-  try:
-    found = re.compile(pattern).search
-  except (re.error, OverflowError, RecursionError) as error:
-    raise config_lib.ConfigError(
-        f'--instructions={pattern} is not a regular expression: {error}.'
-        ) from error
-  chosen = tuple(each for each in instructions if found(str(each)))
+  if not pattern:
+    return instructions
+  chosen = _search(pattern, tuple(map(str, instructions)))
   if not chosen:
     raise config_lib.ConfigError(
         f'--instructions={pattern} matches none of the {len(instructions)} '
         f'instructions. One of them is {instructions[0]}.')
-  return chosen
+  return tuple(instructions[i] for i in chosen)
+
+
+@functools.lru_cache(maxsize=16)
+def _search(pattern: str, texts: tuple[str, ...]) -> list[int]:
+  """Returns the indices of the texts with a match of a pattern.
+
+  A process of its own searches, which can be ended: some patterns, which may be
+  those of somebody else's run, take forever.
+  """
+  try:
+    found = subprocess.run(
+        [sys.executable, '-I', '-c', _SEARCH],
+        input=json.dumps([pattern, texts]), capture_output=True, text=True,
+        timeout=_SEARCH_SECONDS, check=False)
+  except subprocess.TimeoutExpired as error:
+    raise config_lib.ConfigError(
+        f'--instructions={pattern} takes more than {_SEARCH_SECONDS} seconds '
+        'to match; expected a regular expression that does not repeat what '
+        'it repeats already.') from error
+  if found.returncode:
+    raise config_lib.ConfigError(
+        f'--instructions={pattern} is not a regular expression: '
+        f'{found.stderr.strip()[-200:]}.')
+  return json.loads(found.stdout)
 
 
 def make_goal_examples(config: config_lib.Config, world: worlds.World,
@@ -189,7 +224,7 @@ def parameters(checkpoint: checkpoints.Checkpoint, world: worlds.World,
   check_tokens(checkpoint, world)
   found = checkpoint.group(group)
   try:
-    return network.layout.join({
+    values = network.layout.join({
         name: archives.expect(found, name, np.float32, shape)
         for name, shape in zip(network.layout.names, network.layout.shapes)
     }).numpy()
@@ -197,6 +232,11 @@ def parameters(checkpoint: checkpoints.Checkpoint, world: worlds.World,
     raise checkpoints.CheckpointError(
         f'{checkpoint.path} does not fit ({error}): its run had no {group}, or '
         'had another --model or other actions.') from error
+  if not np.isfinite(values).all():
+    raise checkpoints.CheckpointError(
+        f'{checkpoint.path} has numbers in its {group} that are not finite; no '
+        'run saves such ones. Use another checkpoint.')
+  return values
 
 
 def steps_per_discriminator_update(config: config_lib.Config) -> int:

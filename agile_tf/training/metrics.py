@@ -10,6 +10,7 @@ import csv
 import io
 import itertools
 import os
+import re
 import threading
 from typing import Any
 
@@ -276,11 +277,14 @@ class Writer:
 
   def settings(self, run: str, compared: Mapping[str, Any], **texts: str
               ) -> None:
-    """Writes texts, and a row of TensorBoard's table that compares runs."""
+    """Writes texts, and settings for TensorBoard's table that compares runs.
+
+    All seeds of a variant are in one row.
+    """
     with self._tensorboard():
       for name, markdown in texts.items():
         tf.summary.text(name, markdown, step=0)
-      hparams.hparams(dict(compared), trial_id=run)
+      hparams.hparams(dict(compared), trial_id=re.sub(r'_seed\d+$', '', run))
 
   def image(self, name: str, image: np.ndarray, steps: int) -> None:
     """Writes a picture, uint8 [H, W, 3], to TensorBoard."""

@@ -11,8 +11,8 @@ from gridlu import rendering
 # A longer episode is recorded in parts: an endless one would fill the memory.
 _MOST_STEPS = 300
 
-# TensorBoard shows a picture about as wide as these columns; more states are left
-# out at equal distances.
+# TensorBoard shows a picture about as wide as these columns. Of more states,
+# some are left out at equal distances.
 _COLUMNS, _MOST_STATES = 6, 60
 _WIDTH = 56  # About the width of a state on a sheet, in pixels.
 _GOAL_COLOR = (0, 160, 0)  # The frame around a state that is judged a goal.

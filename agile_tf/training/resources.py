@@ -14,7 +14,7 @@ from agile_tf.agent import worlds
 _FLOAT = 4  # Bytes of a float32 or an int32.
 # Bytes of a goal state while it is generated: the boards are then int32.
 _GENERATED = 200
-# The networks' features have 64 channels (appendix G). The stem divides height
+# The networks' features have 64 channels (appendix H). The stem divides height
 # and width by 8 and then subtracts 2.
 _CHANNELS = 64
 

@@ -25,11 +25,11 @@ from agile_tf.training import signals as signals_lib
 from agile_tf.training import trainer as trainer_lib
 from gridlu import program
 
-# What TensorBoard's table compares runs by, and `RunFiles` writes for each.
+# The settings in TensorBoard's table of runs. Some are the recipe's.
 _COMPARED = (
     'world', 'model', 'reward', 'reward_prediction', 'policy_learning_rate',
     'entropy_weight', 'discriminator_learning_rate', 'batch_size',
-    'anticipated_negative_rate', 'dataset_size', 'optimizer', 'seed')
+    'anticipated_negative_rate', 'dataset_size', 'optimizer', 'initialization')
 _IMAGE_MINUTES = 5.0  # From one episode in TensorBoard to the next.
 # Minutes in one iteration after which a worker is reported. A run that must
 # save or end waits this long for it, and then ends with an error.
@@ -81,7 +81,8 @@ class RunFiles:
     settings |= settings.pop(config_lib.RECIPE, {})
     settings.pop(config_lib.DATASET, None)
     self._writer.settings(
-        config.run_dir, {name: settings.get(name, 'paper') for name in _COMPARED},
+        config.run_dir,
+        {name: settings.get(name, 'paper') for name in _COMPARED},
         hyperparameters=table, configuration='\n'.join(
             f'    --{name}={value}' for name, value in settings.items()))
     self._start_steps, self._start_time = steps, time.monotonic()
@@ -161,13 +162,17 @@ class RunFiles:
             f'At step {step} {name} is not finite. This state was not saved; '
             'the last checkpoint is from before.')
     self._check_lock()
-    # In the discriminator's head start its iterations alone make the progress.
-    progress = step, checkpoint.values['iterations']
-    if progress > self._saved or not checkpoints.steps(self._config.run_dir):
+    path = os.path.join(self._config.run_dir, 'config.json')
+    if not os.path.exists(path):
+      config_lib.save(checkpoint.values['config'], path)
+      logging.warning('%s was removed. It was written anew.', path)
+    # In the discriminator's head start only its iterations are counted.
+    now = step, checkpoint.values['iterations']
+    if now > self._saved or not checkpoints.steps(self._config.run_dir):
       checkpoints.save(
           self._config.run_dir, step, checkpoint,
           self._config.checkpoints_kept)
-    self._saved, self._save_time = progress, time.monotonic()
+    self._saved, self._save_time = now, time.monotonic()
 
   def close(self) -> None:
     self._writer.close()
@@ -193,7 +198,8 @@ def build(builder: building.Builder, check_lock: Callable[[], None],
   logging.info(
       'Built in %.0f s: %s in %s%s on %s.', time.monotonic() - started,
       progress.counted(workers, 'policy worker'),
-      progress.counted(num_threads, 'thread'), ' and a discriminator' if config.trains_discriminator else '',
+      progress.counted(num_threads, 'thread'),
+      ' and a discriminator' if config.trains_discriminator else '',
       here.description)
   if len(here.devices) > num_threads:
     logging.warning(
@@ -233,6 +239,8 @@ def train(builder: building.Builder, table: str = '') -> None:
         signals.stop_instead(trainer.schedule)
         _drive(trainer, run_files, signals)
     except KeyboardInterrupt:
+      if not signals.stopped:  # Something else raised it, such as a world.
+        raise
       logging.info('Stopped before the run began; there is nothing to save.')
       return
   steps, total = trainer.schedule.steps, builder.config.steps
@@ -258,6 +266,10 @@ def _drive(trainer: trainer_lib.Trainer, run_files: RunFiles,
 
   tick()
   signals.compiling = True
-  trainer.drive(tick, STALL_MINUTES)
+  try:
+    trainer.drive(tick, STALL_MINUTES)
+  except KeyboardInterrupt as error:  # No signal's: these stop the schedule.
+    raise RuntimeError(
+        'Something in an iteration raised KeyboardInterrupt.') from error
   run_files.tick()
   run_files.save()

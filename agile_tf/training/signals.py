@@ -32,7 +32,7 @@ class Signals:
   def __init__(self):
     self.compiling = False  # The run must end its compilation first.
     self._schedule: threads.Schedule | None = None
-    self._stopped = False
+    self.stopped = False  # Whether one has arrived.
     self._handlers: dict[int, Any] = {}
 
   def __enter__(self) -> 'Signals':
@@ -55,7 +55,7 @@ class Signals:
   def __exit__(self, *_: object) -> None:
     if not self._handlers:
       return
-    if self._stopped:
+    if self.stopped:
       time.sleep(_SAME_SIGNAL_SECONDS)  # A second copy must not end the exit.
     for number, handler in self._handlers.items():
       signal.signal(number, handler)
@@ -65,7 +65,7 @@ class Signals:
   def stop_instead(self, schedule: threads.Schedule) -> None:
     """Lets signals stop a schedule instead, from now on."""
     self._schedule = schedule
-    if self._stopped:  # Python has swallowed the exception.
+    if self.stopped:  # Python has swallowed the exception.
       raise KeyboardInterrupt
 
   def _listen(self, reader: socket.socket) -> None:
@@ -94,9 +94,9 @@ class Signals:
 
   def _stop(self, *_: Any) -> None:
     """Stops the run, from the main thread."""
-    if self._stopped:
+    if self.stopped:
       return
-    self._stopped = True
+    self.stopped = True
     if self._schedule is None:
       raise KeyboardInterrupt
     self._schedule.stop()

@@ -12,6 +12,8 @@ import tensorflow as tf
 from agile_tf.agent import networks
 from agile_tf.agent import programs
 from agile_tf.recipe import averaging
+from agile_tf.recipe import builder
+from agile_tf.recipe import mismatched
 from agile_tf.training import building
 from tests.agile_tf import tiny
 
@@ -46,7 +48,8 @@ def shared_programs():
   patch.setattr(building, 'make_world', _shared_worlds(building.make_world))
   for module, name in (
       (networks, 'policy'), (networks, 'discriminator'),
-      (programs, 'Programs'), (averaging, 'AveragedPrograms')):
+      (programs, 'Programs'), (mismatched, 'Programs'),
+      (averaging, 'AveragedPrograms'), (builder, '_AveragedPrograms')):
     shared = functools.cache(getattr(module, name))
     tiny.SHARED.append(shared)
     patch.setattr(module, name, shared)

@@ -2,13 +2,14 @@
 
 import functools
 import json
+import re
+import sys
+from unittest import mock
 
-from absl.testing import absltest
 from absl.testing import parameterized
 import dm_env
 from dm_env import specs
 import numpy as np
-import pytest
 import tensorflow as tf
 
 from agile_tf.agent import actors
@@ -158,41 +159,6 @@ class RolloutsTest(parameterized.TestCase):
       rewards.append(rollout.true_rewards)
     self.assertBetween(np.mean(rewards), .001, .999)  # Both sides occur.
 
-  @parameterized.parameters(False, True)
-  def test_an_episode_ends_within_a_rollout(self, truncate):
-    (actor, _), theta = _gridlu_actors(
-        (False, False, True, True), episode_length=5, truncate=truncate)
-    last = 1.0 if truncate else 0.0
-    discounts, masks, ended = zip(*(
-        (rollout.discounts.T.tolist(), rollout.mask.T.tolist(),
-         rollout.ended.tolist())
-        for rollout in (actor.play(theta) for _ in range(3))))
-    idle, whole, part = [0, 0, 0], [1, 1, 1], [1, 1, 0]
-    self.assertEqual(
-        [(row[0], row[-1]) for row in masks],
-        [(whole, idle), (part, whole), (whole, part)])
-    self.assertEqual(
-        [(row[0], row[-1]) for row in ended],
-        [(False, False), (True, False), (False, True)])
-    self.assertEqual(
-        [(row[0], row[-1]) for row in discounts],
-        [(whole, whole), ([1, last, 1], whole), (whole, [1, last, 1])])
-
-  @pytest.mark.slow
-  def test_long_play_equals_the_environments(self):
-    world = worlds.GridLUWorld(physics=board.IMMOVABLE_RED_RECTS)
-    policy = networks.policy('nmn', world.grammar, world.image_shape,
-        num_actions=world.num_actions)
-    programs = programs_lib.Programs(policy, None, world)
-    width, theta = 15, tf.constant(policy.initial(0))
-    compiled, stepped = (
-        kind(programs, [world.make_environment(seed) for seed in range(width)],
-             [np.random.default_rng(seed) for seed in range(width)], 15,
-             [w % 2 == 1 for w in range(width)])
-        for kind in (actors.CompiledActor, actors.EnvironmentActor))
-    for _ in range(200):
-      self._assert_equal(compiled.play(theta), stepped.play(theta))
-
   def test_both_actors_restore_their_episodes(self):
     for index in range(2):
       actors, theta = _gridlu_actors((False, True, False, True))
@@ -223,20 +189,95 @@ class RolloutsTest(parameterized.TestCase):
       restored.load(saved)
       self._assert_equal(rollout, restored.play(theta))
 
-  @parameterized.parameters(
-      (lambda image: image.astype(np.float32), r'float32 \[24, 24, 3\]'),
-      (lambda image: image[:1], r'uint8 \[1, 24, 3\]: expected uint8 \[24'))
-  def test_images_unlike_the_spec_are_named(self, change, message):
+  @parameterized.parameters('nothing', 'truth')
+  def test_wrong_time_steps_are_named(self, knows):
+    image = np.zeros([24, 24, 3], np.uint8)
+    for place, names in (
+        ('reset()', ('step_type', 'observation', 'image', 'instruction')),
+        ('step(), at step 1 of an episode',
+         ('step_type', 'observation', 'image', 'instruction', 'discount',
+          'reward')),
+        ('step(), at step 2 of an episode, its last',
+         ('observation', 'image', 'instruction', 'discount', 'reward'))):
+      for name in names:
+        for wrong in {
+            'step_type': (None, 3, dm_env.StepType.LAST if place == 'reset()'
+                          else dm_env.StepType.FIRST),
+            'observation': (None, image, {}, {'image': image},
+                            {'instruction': 'wait 2'}),
+            'image': (None, [[1], [2, 3]], image[:1], image / 2, image[None]),
+            'instruction': (None, b'wait 2', ['wait 2'], 3) + (
+                () if place == 'reset()' else ('wait 1',)),
+            'discount': (None, 'x', -0.1, 1.5, np.nan, np.ones([1])),
+            'reward': ('x', np.nan, np.inf, np.ones([1]), [1, [2]]) + (
+                (None, 0.5, -1) if knows == 'truth' else ()),
+        }[name]:
+          self._assert_named(knows == 'truth', place, name, wrong)
+
+  def _assert_named(self, has_ground_truth, place, name, wrong):
+    """Checks the error where one value of one time step is wrong."""
 
     class Changed(Countdown):
 
-      def _observation(self):
-        observation = super()._observation()
-        return observation | {'image': change(observation['image'])}
+      def _changed(self, here, timestep):
+        if here != place:
+          return timestep
+        if name in timestep.observation:
+          return timestep._replace(
+              observation=timestep.observation | {name: wrong})
+        return timestep._replace(**{name: wrong})
 
-    actor, theta = _countdown_actor(Changed([2]))
-    with self.assertRaisesRegex(worlds.WorldError, message):
-      actor.play(theta)
+      def reset(self):
+        return self._changed('reset()', super().reset())
+
+      def step(self, action):
+        timestep = super().step(action)
+        return self._changed(
+            f'step(), at step {self._length - self._left} of an episode' +
+            ', its last' * timestep.last(), timestep)
+
+    with self.assertRaisesRegex(
+        worlds.WorldError,
+        f"the environment's {re.escape(place)}: {name} is .*; expected .*"):
+      self._idle([Changed([2])], has_ground_truth).play(None)
+
+  def _idle(self, environments, has_ground_truth=False):
+    """Returns an actor without networks, which takes action 0 always."""
+    world = worlds.from_environment(
+        lambda seed: Countdown([]), 'none.npz', ['wait 2', 'wait 3', 'wait 5'],
+        has_ground_truth=has_ground_truth)
+    width = len(environments)
+    return actors.EnvironmentActor(
+        mock.Mock(world=world, act=lambda *_: np.zeros([width], np.int32)),
+        environments, [np.random.default_rng(0)] * width, _LENGTH,
+        [False] * width)
+
+  def test_what_is_no_time_step_or_no_return_is_named(self):
+    for change, message in (
+        (lambda: ({}, 0.0, False, False, {}), r'step 1 .* a dm_env.TimeStep'),
+        (lambda: None, 'what it returned is None'),
+        (lambda: sys.exit(0), r'exit\(0\) .* in .* step\(\), at step 1 ')):
+
+      class Changed(Countdown):
+
+        def step(self, action, result=change):
+          return result()
+
+      with self.assertRaisesRegex(worlds.WorldError, message):
+        self._idle([Changed([2])]).play(None)
+
+  def test_a_buffer_that_environments_share_is_copied(self):
+    buffer = np.zeros([24, 24, 3], np.uint8)
+
+    class Shared(Countdown):
+
+      def _observation(self):
+        buffer[:] = self._left
+        return super()._observation() | {'image': buffer}
+
+    rollout = self._idle([Shared([5]), Shared([3])]).play(None)
+    self.assertEqual(rollout.observations[:, :, 0, 0, 0].tolist(),
+                     [[5, 3], [4, 2], [3, 1], [2, 0]])
 
   def test_an_unknown_instruction_is_the_environments(self):
     actor, theta = _countdown_actor(Countdown([9]))
@@ -301,7 +342,3 @@ class RolloutsTest(parameterized.TestCase):
     codes, observations = rollout.pairs()
     self.assertLen(codes, 1)
     self.assertEqual(observations.shape, (1, 24, 24, 3))
-
-
-if __name__ == '__main__':
-  absltest.main()

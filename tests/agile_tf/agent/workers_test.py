@@ -47,13 +47,11 @@ class DiscriminatorWorkerTest(absltest.TestCase):
     self.assertEqual(worker.iterate().metrics, {})
     programs.discriminator_gradients.assert_not_called()
     worker.iterate()
-    (_, goals, negatives), _ = programs.discriminator_gradients.call_args
+    (_, goals, candidates), _ = programs.discriminator_gradients.call_args
     self.assertLen(goals.codes, 4)
-    self.assertLen(negatives.candidates.codes, 10)  # 8 / (2 * 0.4)
-    self.assertEqual(negatives.drawn, 10)
-    self.assertIsNone(negatives.certain)
+    self.assertLen(candidates.codes, 10)  # 8 / (2 * 0.4)
     self.assertTrue((goals.codes >= 200).all())
-    self.assertTrue((negatives.candidates.codes < 200).all())
+    self.assertTrue((candidates.codes < 200).all())
 
 
 class PolicyWorkerTest(parameterized.TestCase):
@@ -100,6 +98,15 @@ class PolicyWorkerTest(parameterized.TestCase):
     self.assertEqual(settings, {'learning_rate': 0.2})
     self.assertEqual(iteration.metrics['loss'], 1.5)  # Of 1 and 2.
 
+  def test_a_rollout_in_which_nothing_was_played_changes_nothing(self):
+    policy = mock.MagicMock()
+    rollout = _rollout(3, 3)._replace(mask=np.zeros([3, 3], np.float32))
+    iteration = workers.PolicyWorker(
+        mock.Mock(**{'play.return_value': rollout}), policy, None, mock.Mock(),
+        None, None, workers.Course(1.25, 0.2)).iterate()
+    self.assertEqual(iteration.metrics, {})
+    policy.apply.assert_not_called()
+
   def test_a3c_is_rewarded_by_the_ground_truth(self):
     truth = np.array([[0, 1, 0], [0, 0, 1], [0, 0, 1]], np.float32)
     iteration, (_, _, values, _, _), _ = self._iterate(
@@ -138,7 +145,3 @@ class RewardPredictionTest(absltest.TestCase):
     np.testing.assert_array_equal(positive, observations[..., 0] % 3 == 0)
     # Each state has its own instruction.
     np.testing.assert_array_equal(codes, observations % 3)
-
-
-if __name__ == '__main__':
-  absltest.main()

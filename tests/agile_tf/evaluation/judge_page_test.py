@@ -22,7 +22,7 @@ _EIGHT = boards.draw('rr rr . . br@ / . rr rr . br / . . . . . / . . . br br')
 
 
 def _episode(instruction, state, decisions=None, truth=None):
-  return played.Episode(instruction, world.pack(state), decisions, truth)
+  return played.Episode(instruction, world.pack(state)[None], decisions, truth)
 
 
 def _shown(page):
@@ -88,14 +88,10 @@ class PageTest(absltest.TestCase):
     image = np.arange(24 * 30 * 3).reshape(24, 30, 3).astype(np.uint8)
     text = 'go </script> home'
     page, cases = judge_page.make(
-        [played.Episode(text, image, None, None)], own)
+        [played.Episode(text, image[None], None, None)], own)
     self.assertEqual(page.count('</script>'), 1)
     self.assertNotIn('agent', page)
     case, = _shown(page)['cases']
     self.assertEqual(case['instruction'], text)
     np.testing.assert_array_equal(_pixels(case['image']), image)
     self.assertEqual(cases['cases'], [{'groups': ['all'], 'verdicts': {}}])
-
-
-if __name__ == '__main__':
-  absltest.main()

@@ -1,10 +1,13 @@
 """Tests for what a run has learned: functions, and played episodes."""
 
 import contextlib
+import copy
 import dataclasses
 import os
 import pathlib
+import pickle
 import re
+import shutil
 import sys
 from unittest import mock
 
@@ -14,18 +17,14 @@ import numpy as np
 import agile_tf
 from agile_tf import config as config_lib
 from agile_tf.agent import rollouts
+from agile_tf.evaluation import options
 from agile_tf.evaluation import trained
 from agile_tf.training import checkpoints
 from gridlu import world
 from tests.agile_tf import tiny
 
 
-class TrainedTest(absltest.TestCase):
-
-  @classmethod
-  def setUpClass(cls):
-    super().setUpClass()
-    cls.run_dir = tiny.save_for(cls)
+class TrainedTest(tiny.SavedRunTest):
 
   def test_trained_networks_are_functions(self):
     reward_model = agile_tf.load_reward_model(self.run_dir)
@@ -59,6 +58,40 @@ class TrainedTest(absltest.TestCase):
       agile_tf.load_policy(self.run_dir, step=7)
     with self.assertRaisesRegex(config_lib.ConfigError, 'nowhere'):
       agile_tf.load_policy('nowhere')
+
+  def test_no_other_process_can_use_loaded_networks(self):
+    reward_model = agile_tf.load_reward_model(self.run_dir)
+    self.assertIs(copy.deepcopy(reward_model), reward_model)
+    with self.assertRaisesRegex(pickle.PicklingError, 'in that process'):
+      pickle.dumps(reward_model)
+    # A fork is another process. Here it only seems to be one.
+    with mock.patch.object(os, 'getpid', return_value=os.getpid() + 1):
+      for use in (lambda: reward_model([], []),
+                  lambda: agile_tf.load_policy(self.run_dir)):
+        with self.assertRaisesRegex(RuntimeError, "fork of .*'spawn'"):
+          use()
+
+  def test_the_agent_of_the_package_has_a_name(self):
+    parse = options._RunParser().parse
+    self.assertEqual(parse('trained'), agile_tf.TRAINED)
+    self.assertTrue(os.path.exists(f'{agile_tf.TRAINED}/config.json'))
+    self.assertEqual(parse('./runs/'), 'runs')
+    with contextlib.chdir(self.create_tempdir().full_path):
+      os.mkdir('trained')
+      self.assertEqual(parse('trained'), 'trained')
+
+  def test_networks_that_are_not_finite_are_refused(self):
+    folder = self.create_tempdir().full_path
+    shutil.copytree(self.run_dir, folder, dirs_exist_ok=True)
+    checkpoint = checkpoints.load(folder)
+    name = next(name for name in checkpoint.arrays
+                if name.startswith('discriminator:'))
+    checkpoint.arrays[name].flat[-1] = np.nan
+    checkpoints.save(folder, checkpoint.values['steps'], checkpoint, keep=1)
+    for load in trained.load, agile_tf.load_policy, agile_tf.load_reward_model:
+      with self.assertRaisesRegex(
+          checkpoints.CheckpointError, 'its discriminator that are not finite'):
+        load(folder)
 
   def test_the_world_of_another_side_and_physics(self):
     run_dir = tiny.save_for(type(self), held_out='strings', held_out_share=.5)
@@ -227,8 +260,7 @@ class PlayTest(absltest.TestCase):
       ours = [each for each in episodes if each.instruction == text]
       for number, episode in enumerate(ours):
         states = 10 * number + np.arange(length + 1)
-        self.assertEqual(episode.start.tolist(), [states[0]])
-        self.assertEqual(episode.final.tolist(), [states[-1]])
+        self.assertEqual(episode.states.squeeze(1).tolist(), states.tolist())
         self.assertEqual(
             episode.truth.tolist(), (states[1:] % 10 == 3).tolist())
         self.assertEqual(
@@ -248,7 +280,3 @@ class PlayTest(absltest.TestCase):
     for greedy in False, True:
       _, (_, _, length, delayed, chosen) = self._play(2, greedy=greedy)
       self.assertEqual((length, delayed, chosen), (2, [False] * 2, greedy))
-
-
-if __name__ == '__main__':
-  absltest.main()

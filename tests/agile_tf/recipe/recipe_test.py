@@ -14,7 +14,7 @@ from agile_tf.agent import rollouts
 from agile_tf.agent import worlds
 from agile_tf.recipe import adam
 from agile_tf.recipe import annealing
-from agile_tf.recipe import averaging
+from agile_tf.recipe import builder
 from agile_tf.recipe import curriculum
 from agile_tf.recipe import features
 from agile_tf.recipe import mismatched
@@ -88,8 +88,8 @@ class MismatchedTest(parameterized.TestCase):
     self.assertTrue(negatives.ready)
     made = negatives.draw(np.random.default_rng(0), step)
     self.assertEqual(made.drawn, drawn)
-    self.assertLen(made.candidates.codes, 32)
-    self.assertLen(made.certain.codes, 8)
+    self.assertLen(made.codes, 32)
+    self.assertLen(made.mismatched.codes, 8)
 
   def test_waits_for_the_smallest_rho(self):
     negatives = mismatched.Negatives(
@@ -156,7 +156,7 @@ class BuilderTest(parameterized.TestCase):
         discriminator_actors=3, discriminator_head_start=2,
         dataset_carrying=.25)
     self.assertIs(made.parameters, adam.AdamParameters)
-    self.assertIs(made.programs, averaging.AveragedPrograms)
+    self.assertIs(made.programs, builder._AveragedPrograms)
     course = made.course()
     self.assertEqual(
         (course.learning_rate(0), course.learning_rate(10)), (.7, .5))
@@ -170,7 +170,8 @@ class BuilderTest(parameterized.TestCase):
 
   @parameterized.parameters(
       (dict(mismatched_share=.9), 'leaves none of the 2 negatives'),
-      (dict(reward_prediction_goals=1), 'needs --reward_prediction'),
+      (dict(reward_prediction=False, reward_prediction_goals=1),
+       'needs --reward_prediction'),
       (dict(discriminator_head_start=1, reward='environment'),
        'needs --reward=discriminator'),
       (dict(discriminator_head_start=1, initial_policy='x'),
@@ -245,7 +246,3 @@ class BuilderTest(parameterized.TestCase):
       trainer.iterate_discriminator()
       trainer.schedule.end('discriminator')
     self.assertTrue(trainer.schedule.may('policy'))
-
-
-if __name__ == '__main__':
-  absltest.main()

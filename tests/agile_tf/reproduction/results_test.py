@@ -1,6 +1,8 @@
 """Tests for results: which runs belong together, and the lines of figures."""
 
+import contextlib
 import dataclasses
+import io
 import os
 
 from absl.testing import absltest
@@ -32,9 +34,10 @@ class LoadTest(absltest.TestCase):
         self._run('relations_seed5', metrics=''),
         self._run('relations_seed6', metrics='steps,entropy\n'),
         self._run('my-run.2'), self._run('chess_seed3')]
-    with self.assertLogs('absl', 'WARNING') as logs:
+    with contextlib.redirect_stderr(io.StringIO()) as printed:
       runs = results.load(paths)
-    for seed, line in zip((5, 6), logs.output, strict=True):
+    for seed, line in zip(
+        (5, 6), printed.getvalue().splitlines(), strict=True):
       self.assertIn(f'relations_seed{seed} has no row of metrics yet', line)
     self.assertEqual(
         {name: [run.seed for run in found] for name, found in runs.items()},
@@ -86,11 +89,9 @@ class LinesTest(absltest.TestCase):
   def test_refuses_other_files(self):
     head = 'agent,source,seed,column,x,y,low,high\n'
     for text in ('', 'run,seed\na,1\n', head + 'A,theirs,0,x,1,2,,\n',
-                 head + 'A,ours,0,x,many,2,,\n', head + 'A,ours\n'):
+                 head + 'A,ours,0,x,many,1,,\n', head + 'A,ours\n', head,
+                 head + 'A,ours,0,x,inf,1,,\n', head + 'A,ours,0,x,1,2,,\n',
+                 head + 2 * 'A,paper,,x,1,1,,\n'):
       path = self.create_tempfile(content=text).full_path
       with self.assertRaisesRegex(program.UserError, 'the CSV file of a fig'):
         results.read(path)
-
-
-if __name__ == '__main__':
-  absltest.main()

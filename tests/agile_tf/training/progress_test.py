@@ -5,7 +5,6 @@ import sys
 from unittest import mock
 
 from absl import logging
-from absl.testing import absltest
 from absl.testing import parameterized
 
 from agile_tf.training import progress as progress_lib
@@ -75,7 +74,3 @@ class ProgressTest(parameterized.TestCase):
       (601 * 3600, '25 days'))
   def test_durations_are_words(self, seconds, words):
     self.assertEqual(progress_lib.duration(seconds), words)
-
-
-if __name__ == '__main__':
-  absltest.main()

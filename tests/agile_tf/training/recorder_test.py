@@ -144,7 +144,3 @@ class PicturesTest(parameterized.TestCase):
     sheet = recorder.sheet(episode, images, 'the ground truth')
     height = max(1, round(56 / size)) * (size + 4) + 16 + 8
     self.assertBetween(len(sheet) - rows * height, 10, 150)
-
-
-if __name__ == '__main__':
-  absltest.main()

@@ -12,10 +12,11 @@ import sys
 import textwrap
 import threading
 import time
+from unittest import mock
 
-from absl.testing import absltest
 from absl.testing import parameterized
 
+from agile_tf.training import run
 from agile_tf.training import signals
 from agile_tf.training import threads
 
@@ -58,7 +59,9 @@ class SignalsTest(parameterized.TestCase):
       self, number, arguments, answer):
     process = subprocess.Popen(
         [sys.executable, '-c', textwrap.dedent(_PROGRAM), *arguments],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        # Under nohup a run ignores SIGHUP, and so would this one.
+        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL))
     self.addCleanup(process.communicate)
     self.addCleanup(process.kill)
     assert process.stdout is not None
@@ -88,6 +91,13 @@ class SignalsTest(parameterized.TestCase):
     thread.join()
     self.assertEqual(handlers, [before])
 
-
-if __name__ == '__main__':
-  absltest.main()
+  def test_an_interrupt_of_something_else_is_no_success(self):
+    builder = mock.Mock()
+    builder.config.run_dir = self.create_tempdir().full_path
+    trainer = mock.Mock(**{'drive.side_effect': KeyboardInterrupt,
+                           'schedule.iterations_after_head_start': 0})
+    for build, error in (
+        (mock.Mock(side_effect=KeyboardInterrupt), KeyboardInterrupt),
+        (mock.Mock(return_value=(trainer, mock.Mock())), RuntimeError)):
+      with mock.patch.object(run, 'build', build), self.assertRaises(error):
+        run.train(builder)
