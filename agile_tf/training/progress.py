@@ -88,8 +88,9 @@ class Progress:
     self._note = text
 
   def _text(self, now: float) -> str:
-    done, total = (tqdm.tqdm.format_sizeof(min(count, self._total))
-                   for count in (self._done, self._total))
+    done, total = (
+        str(count) if count < 1000 else tqdm.tqdm.format_sizeof(count)
+        for count in (min(self._done, self._total), self._total))
     if not self._samples:
       return (f'compiling program {max(1, self._compiled())} before the next '
               f'of {total} {self._what}, for {duration(now - self._start)}')

@@ -41,7 +41,7 @@ class ProgressTest(parameterized.TestCase):
     lines = terminal.getvalue().splitlines()  # '\r' and '\n' end one.
     line, = [line for line in lines if 'Built.' in line]
     self.assertNotIn('steps', line)
-    self.assertIn('10.0 %, 10.0 of 100 steps',
+    self.assertIn('10.0 %, 10 of 100 steps',
                   ''.join(lines[lines.index(line):]))
 
   def test_in_a_file_there_is_a_line_a_minute(self):
@@ -61,7 +61,7 @@ class ProgressTest(parameterized.TestCase):
     lines = [record.getMessage() for record in logs.records]
     self.assertEqual(lines[0], 'compiling program 3 before the next of 400 '
                      'iterations of the head start, for 61 seconds')
-    self.assertEqual(lines[1], '15.0 %, 60.0 of 400 iterations of the head '
+    self.assertEqual(lines[1], '15.0 %, 60 of 400 iterations of the head '
                      'start, 1 a second, 6 minutes left')
     # The time that is left does not depend on how long compilation took.
     self.assertStartsWith(lines[-1], '0.0 %, 3.00k of 10.0M steps, 20 a second')
