@@ -1,17 +1,11 @@
-"""Long tests of a run: kills, starts and stops, memory and speed.
+"""Long tests of a run: kills, memory and speed.
 
   python -m tests.endurance --kills=100
-  python -m tests.endurance --starts=200
   python -m tests.endurance --minutes=60
 
 They take from minutes to hours, so neither pytest nor CI runs them. Each prints
 its measurements, and ends with an error at the first failure. --minutes watches
-a run of relations.flags with 3 threads. Flags of agile_tf.launch after `--`
-replace these; with --run_dir, the run's files are kept. The run ignores
---steps, and ends after this time:
-
-  python -m tests.endurance --minutes=60 -- \\
-      --flagfile=launch/quickstart.flags --policy_threads=3 --run_dir=runs/hour
+a run of relations.flags with 3 threads.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,7 +15,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 
 from absl import app
@@ -31,20 +24,15 @@ import tqdm
 
 from agile_tf.reproduction import curves
 from agile_tf.training import checkpoints
-from agile_tf.training import threads
-from agile_tf.training import trainer as trainer_lib
 from tests.agile_tf import tiny
 
 flags.DEFINE_integer(
     'kills', 0, 'How often to kill a repeatable run with SIGKILL. At its end '
     'it is compared with a run without kills.', lower_bound=0)
-flags.DEFINE_integer(
-    'starts', 0, "How often to start and stop a run's threads.", lower_bound=0)
 flags.DEFINE_float(
     'minutes', 0, 'How many minutes to watch memory and speed.', lower_bound=0)
 flags.DEFINE_integer(
-    'seed', 0, 'The seed of the random times of kills and stops.',
-    lower_bound=0)
+    'seed', 0, 'The seed of the random times of kills.', lower_bound=0)
 
 # This run saves so often that many kills happen during a save.
 _KILLED = (
@@ -131,47 +119,14 @@ def survive_kills(count: int, rng: np.random.Generator) -> str:
         if process.wait():
           raise RuntimeError(f'{run_dir} has failed:\n{_log(run_dir)}')
     ends = [checkpoints.load(run_dir) for run_dir in (killed, undisturbed)]
-  _require_equal(*ends)
+  for end in ends:
+    end.values['config']['run_dir'] = ''
+  if ends[0].values != ends[1].values:
+    raise RuntimeError('The states are not equal.')
+  tiny.assert_equal_arrays(*ends)
   return (f'{count} kills, {in_a_save} of them during a save; at step '
           f'{ends[0].values["steps"]} all {len(ends[0].arrays)} arrays and the '
           'state are equal to those of a run without kills.')
-
-
-def _require_equal(one: checkpoints.Checkpoint,
-                   other: checkpoints.Checkpoint) -> None:
-  for checkpoint in one, other:
-    checkpoint.values['config']['run_dir'] = ''
-  if one.arrays.keys() != other.arrays.keys() or one.values != other.values:
-    raise RuntimeError('The states are not equal.')
-  for name, value in one.arrays.items():
-    there = other.arrays[name]
-    if (value.dtype, value.shape, value.tobytes()) != (
-        there.dtype, there.shape, there.tobytes()):
-      raise RuntimeError(f'{name} is not equal.')
-
-
-def survive_starts(count: int, rng: np.random.Generator) -> str:
-  """Starts and stops a run's threads repeatedly; none may be left."""
-  with tempfile.TemporaryDirectory() as folder:
-    trainer = trainer_lib.Trainer(tiny.builder(
-        run_dir=folder, policy_workers=15, policy_threads=15))
-    trainer.schedule = threads.Schedule(500, 8)
-    trainer.drive(lambda: None)  # Compiles.
-    seconds = []
-    for _ in tqdm.trange(count, unit=' starts'):
-      trainer.schedule = threads.Schedule(10**9, 8)
-      stopper = threading.Timer(rng.uniform(0, 0.2), trainer.schedule.stop)
-      start = time.monotonic()
-      stopper.start()
-      trainer.drive(lambda: None)
-      stopper.join()
-      seconds.append(time.monotonic() - start)
-      left = [thread.name for thread in threading.enumerate()
-              if thread.name.startswith(('policy', 'discrim', 'watchdog'))]
-      if left:
-        raise RuntimeError(f'These threads are still running: {left}.')
-  return (f'{count} starts and stops of 15 + 1 threads, '
-          f'{max(seconds):.1f} seconds at most.')
 
 
 def _resident(process: subprocess.Popen) -> float:
@@ -180,26 +135,25 @@ def _resident(process: subprocess.Popen) -> float:
     return int(file.read().split()[1]) * os.sysconf('SC_PAGE_SIZE') / 1e6
 
 
-def hold_memory_and_speed(minutes: float, run_dir: str,
-                          arguments: Sequence[str]) -> str:
+def hold_memory_and_speed(minutes: float, run_dir: str) -> str:
   """Trains, and measures memory and steps a second.
 
   Neither may change by more than 5 % in an hour, by a line that is fitted to
   all but the first fifth. No program may be traced again.
   """
   times, megabytes = [], []
-  with _training(run_dir, arguments) as process:
+  with _training(run_dir, _WATCHED) as process:
     start = time.monotonic()
     for _ in tqdm.trange(int(12 * minutes), unit=' samples'):
       time.sleep(5)
       if process.poll() is not None:
-        raise RuntimeError(f'The run has ended; see {run_dir}.log.')
+        raise RuntimeError(f'The run has ended:\n{_log(run_dir)}')
       times.append((time.monotonic() - start) / 3600)
       megabytes.append(_resident(process))
     process.send_signal(signal.SIGINT)
     if process.wait():
       raise RuntimeError(
-          f'Ctrl-C ended the run with an error; see {run_dir}.log.')
+          f'Ctrl-C ended the run with an error:\n{_log(run_dir)}')
   curve = curves.read(run_dir)
   first = len(times) // 5
   memory, _ = np.polyfit(times[first:], megabytes[first:], 1)
@@ -225,23 +179,14 @@ def main(argv: Sequence[str]) -> None:
   """Runs the tests that the flags ask for."""
   values = flags.FLAGS
   rng = np.random.default_rng(values.seed)
-  if not (values.kills or values.starts or values.minutes) or (
-      argv[1:] and not values.minutes):
-    raise app.UsageError(
-        'Use --kills=N, --starts=N or --minutes=M. After the latter, flags of '
-        'agile_tf.launch may follow `--`.')
+  if argv[1:] or not (values.kills or values.minutes):
+    raise app.UsageError('Use --kills=N or --minutes=M.')
   if values.kills:
     print(survive_kills(values.kills, rng))
-  if values.starts:
-    print(survive_starts(values.starts, rng))
   if values.minutes:
     with tempfile.TemporaryDirectory() as folder:
-      run_dir = os.path.join(folder, 'run')
-      arguments = list(argv[1:]) or list(_WATCHED)
-      for argument in argv[1:]:
-        if argument.startswith('--run_dir='):
-          run_dir = argument.removeprefix('--run_dir=')
-      print(hold_memory_and_speed(values.minutes, run_dir, arguments))
+      print(hold_memory_and_speed(
+          values.minutes, os.path.join(folder, 'run')))
 
 
 if __name__ == '__main__':

@@ -2,6 +2,7 @@
 
 import graphlib
 import os
+import pathlib
 import textwrap
 
 from absl.testing import absltest
@@ -16,23 +17,21 @@ class ImportsTest(absltest.TestCase):
     for name, text in {'__init__': '', **files}.items():
       path = os.path.join(folder, *name.split('__in__')) + '.py'
       os.makedirs(os.path.dirname(path), exist_ok=True)
-      with open(path, 'w', encoding='utf-8') as file:
-        file.write(textwrap.dedent(text))
+      pathlib.Path(path).write_text(textwrap.dedent(text), 'utf-8')
     return folder
 
   def test_graph_and_levels(self):
     folder = self._package(
         __init__='from house import roof',
         ground='import os\nimport tensorflow as tf',
-        cellar__in____init__='SIZE = 1',
         cellar__in__wine='import house.ground',
         floor="""
             def name():
               from house import ground as below
               from house.cellar import SIZE, wine
             """,
-        roof='from house import floor, ground\nfrom house.floor import name',
-        attic='from house import NAME')
+        cellar__in____init__='SIZE = 1',
+        roof='from house.floor import name')
     self.assertEqual(imports.imported(folder)['house.ground'],
                      {'os', 'tensorflow'})
     graph = imports.graph(folder)
@@ -42,13 +41,10 @@ class ImportsTest(absltest.TestCase):
         'house.cellar': set(),
         'house.cellar.wine': {'house.ground'},
         'house.floor': {'house.ground', 'house.cellar', 'house.cellar.wine'},
-        'house.roof': {'house.floor', 'house.ground'},
-        'house.attic': {'house'}})
+        'house.roof': {'house.floor'}})
     self.assertEqual(imports.levels(graph), {
         'house.ground': 1, 'house.cellar': 1, 'house.cellar.wine': 2,
-        'house.floor': 3, 'house.roof': 4, 'house': 5, 'house.attic': 6})
-    del graph['house']
-    self.assertEqual(imports.levels(graph)['house.attic'], 1)
+        'house.floor': 3, 'house.roof': 4, 'house': 5})
 
   def test_circles_are_named(self):
     folder = self._package(
@@ -60,7 +56,3 @@ class ImportsTest(absltest.TestCase):
     folder = self._package(ground='from . import floor')
     with self.assertRaisesRegex(ValueError, r'ground.py:1: a relative import'):
       imports.graph(folder)
-
-
-if __name__ == '__main__':
-  absltest.main()

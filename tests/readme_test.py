@@ -47,7 +47,3 @@ class ReadmeTest(absltest.TestCase):
     files = [path for path in (_ROOT / 'launch/results/trained').rglob('*')
              if path.is_file()]
     self.assertLess(sum(path.stat().st_size for path in files), 4.7e6)
-
-
-if __name__ == '__main__':
-  absltest.main()

@@ -30,7 +30,3 @@ class TourTest(absltest.TestCase):
         notebook, timeout=120, kernel_name='python3',
         resources={'metadata': {'path': _PATH.parent}}).execute()
     self.assertEqual(_kinds(notebook), saved)
-
-
-if __name__ == '__main__':
-  absltest.main()

@@ -89,7 +89,3 @@ class WheelTest(absltest.TestCase):
   def test_both_packages_have_the_version(self):
     self.assertRegex(gridlu.__version__, r'^\d+\.\d+\.\d+')
     self.assertEqual(agile_tf.__version__, gridlu.__version__)
-
-
-if __name__ == '__main__':
-  absltest.main()

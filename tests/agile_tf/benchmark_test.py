@@ -6,7 +6,6 @@ import subprocess
 import sys
 from unittest import mock
 
-from absl.testing import absltest
 from absl.testing import parameterized
 import pytest
 
@@ -91,7 +90,3 @@ class BenchmarkTest(parameterized.TestCase):
       result = programs.call(benchmark, flag)
       self.assertEqual(result.returncode, 1)
       self.assertIn(message, result.stderr)
-
-
-if __name__ == '__main__':
-  absltest.main()

@@ -5,7 +5,6 @@ import glob
 import os
 from unittest import mock
 
-from absl.testing import absltest
 import numpy as np
 
 from agile_tf import choose
@@ -15,12 +14,11 @@ from agile_tf.training import checkpoints
 from tests.agile_tf import tiny
 
 
-class ChooseTest(absltest.TestCase):
+class ChooseTest(tiny.SavedRunTest):
 
   @classmethod
   def setUpClass(cls):
     super().setUpClass()
-    cls.run_dir = tiny.save_for(cls)
     start = checkpoints.load(cls.run_dir)
     # Policies that act differently, and reward models that disagree.
     for step in (8, 16):
@@ -78,7 +76,3 @@ class ChooseTest(absltest.TestCase):
           self.assertRaisesRegex(config_lib.ConfigError, 'no reward model')):
       choose.compare([self.run_dir, folder], 2, 0)
     load.assert_not_called()
-
-
-if __name__ == '__main__':
-  absltest.main()

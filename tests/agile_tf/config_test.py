@@ -5,10 +5,9 @@ import errno
 import json
 import math
 import os
+import pathlib
 from unittest import mock
 
-from absl import flags
-from absl.testing import absltest
 from absl.testing import parameterized
 
 import agile_tf
@@ -110,40 +109,6 @@ class ConfigTest(parameterized.TestCase):
     with self.assertRaisesRegex(config.ConfigError, problem):
       config.Config(**changes)
 
-  def test_threads_divide_workers(self):
-    for threads in (1, 2, 3, 6):
-      config.Config(policy_workers=6, policy_threads=threads)
-
-  @parameterized.parameters(
-      ('discriminator', '', True), ('environment', '', False),
-      ('frozen', 'runs/x', False))
-  def test_who_trains_a_discriminator(self, reward, reward_model, expected):
-    self.assertEqual(
-        config.Config(reward=reward, reward_model=reward_model)
-        .trains_discriminator, expected)
-
-
-class FlagsTest(parameterized.TestCase):
-
-  def _parse(self, *arguments):
-    """Parses flags of our own, so that other tests' stay as they are."""
-    values = flags.FlagValues()
-    config.define_flags(flag_values=values)
-    values(['program', *arguments])
-    return config.from_flags(values)
-
-  def test_defaults(self):
-    self.assertEqual(self._parse(), config.Config())
-
-  def test_given(self):
-    self.assertEqual(
-        self._parse('--truncate', '--steps=7', '--discount=.5'),
-        config.Config(truncate=True, steps=7, discount=.5))
-
-  def test_refused(self):
-    with self.assertRaisesRegex(config.ConfigError, '--discount=2.0: expected'):
-      self._parse('--discount=2')
-
 
 class FileTest(parameterized.TestCase):
 
@@ -152,8 +117,7 @@ class FileTest(parameterized.TestCase):
     self._path = os.path.join(self.create_tempdir().full_path, 'config.json')
 
   def _write(self, text):
-    with open(self._path, 'w', encoding='utf-8') as file:
-      file.write(text)
+    pathlib.Path(self._path).write_text(text, 'utf-8')
 
   def test_round_trip(self):
     saved = config.Config(
@@ -188,6 +152,9 @@ class FileTest(parameterized.TestCase):
           config.ConfigError, 'cannot be read: .*Input/output') as caught:
         config.load(self._path)
     self.assertNotIsInstance(caught.exception, config.MissingError)
+    config.save(dataclasses.asdict(config.Config()), self._path)
+    with mock.patch('os.stat', side_effect=error):  # os.path.exists is False.
+      self.assertEqual(config.load(self._path), config.Config())
 
   @parameterized.parameters(
       '', '{', '[]', '3', 'null', '[' * 100_000,
@@ -230,7 +197,3 @@ class DifferencesTest(parameterized.TestCase):
         config.of_run(),
         [name for name in default if default[name] != changed[name]])
     self.assertEmpty(config.differences(default, changed))
-
-
-if __name__ == '__main__':
-  absltest.main()

@@ -7,29 +7,20 @@ import subprocess
 import sys
 from unittest import mock
 
-from absl.testing import absltest
 import numpy as np
 from PIL import Image
 
 from agile_tf import config as config_lib
 from agile_tf import evaluate
 from agile_tf.evaluation import played
-from agile_tf.evaluation import trained
 import gridlu
-from gridlu import arrangements
-from gridlu import language
 from gridlu import tasks
 from tests.agile_tf import tiny
 from tests.gridlu import corners
 from tests.gridlu import programs
 
 
-class EvaluateTest(absltest.TestCase):
-
-  @classmethod
-  def setUpClass(cls):
-    super().setUpClass()
-    cls.run_dir = tiny.save_for(cls)
+class EvaluateTest(tiny.SavedRunTest):
 
   def test_evaluate_reports_and_draws(self):
     folder = self.create_tempdir().full_path
@@ -81,21 +72,6 @@ class EvaluateTest(absltest.TestCase):
       self.assertEqual(run.returncode, 1)
       self.assertStartsWith(run.stderr, f'Error: {flag}')
 
-  def test_evaluation_is_repeatable(self):
-    run = trained.load(self.run_dir)
-    played_twice = [list(run.play(12, 3, False)) for _ in range(2)]
-    for one, other in zip(*played_twice, strict=True):
-      self.assertEqual(one.instruction, other.instruction)
-      for name in 'states', 'decisions', 'truth':
-        np.testing.assert_array_equal(
-            getattr(one, name), getattr(other, name), name)
-    for picture in (evaluate.picture(played_twice[0], run.world),
-                    next(evaluate.animate(
-                        played_twice[0][:2], run._replace(phi=None)))):
-      self.assertEqual((picture.dtype, picture.shape[2]), (np.uint8, 3))
-    third, = run.play(1, 4, False)
-    self.assertFalse(np.array_equal(third.states, played_twice[0][0].states))
-
   def test_a_report_counts_last_states_and_all_decisions(self):
     def episode(decisions, truth):
       image = np.zeros([24, 24, 3], np.uint8)
@@ -115,20 +91,6 @@ class EvaluateTest(absltest.TestCase):
     self.assertAlmostEqual(errors['false_positives'], 3 / 9)
     self.assertAlmostEqual(errors['false_negatives'], 2 / 9)
     self.assertAlmostEqual(errors['reward_model_accuracy'], 4 / 9)
-
-  def test_groups_of_arrangements_are_by_number_of_blocks(self):
-    drawn = arrangements.instances(np.random.default_rng(0), 20)
-    texts = [str(i) for i in language.arrangements_instructions()]
-    starts = gridlu.world.pack(drawn.state)
-    sizes = (drawn.state.blocks > 0).sum(axis=(1, 2))
-    groups = evaluate.summarize([
-        played.Episode(texts[drawn.instruction[i]], starts[i:i + 1], None,
-                       np.array([sizes[i] == 4]))
-        for i in range(20)])['success']
-    self.assertEqual(list(groups)[:3], ['all', '4 blocks', '8 blocks'])
-    self.assertEqual(groups['4 blocks']['episodes'], sum(sizes == 4))
-    self.assertEqual(
-        [groups[f'{n} blocks']['rate'] for n in (4, 8)], [1, 0])
 
   def test_groups_of_other_worlds_are_not_gridlus(self):
     image = np.zeros([24, 24, 3], np.uint8)
@@ -176,7 +138,3 @@ class EvaluateTest(absltest.TestCase):
           episode_length=length, physics=physics)), [expected])
     self.assertIsNone(evaluate.solvable(
         [episode], config_lib.Config(world='agile_tf.own_world:make_world')))
-
-
-if __name__ == '__main__':
-  absltest.main()

@@ -1,9 +1,9 @@
 """Tests for copies of runs with the networks alone."""
 
 import os
+import pathlib
 import shutil
 
-from absl.testing import absltest
 import numpy as np
 
 import agile_tf
@@ -19,12 +19,7 @@ from tests.gridlu import programs
 _TEXTS = ["SameLocation(AGENT, Shape('rect', SCENE))"] * 2
 
 
-class ExportNetworksTest(absltest.TestCase):
-
-  @classmethod
-  def setUpClass(cls):
-    super().setUpClass()
-    cls.run_dir = tiny.save_for(cls)
+class ExportNetworksTest(tiny.SavedRunTest):
 
   def _export(self):
     output = os.path.join(self.create_tempdir().full_path, 'copy')
@@ -94,12 +89,7 @@ class ExportNetworksTest(absltest.TestCase):
 
   def test_other_directories_are_left_alone(self):
     output = self.create_tempdir().full_path
-    with open(os.path.join(output, 'mine'), 'w', encoding='utf-8'):
-      pass
+    pathlib.Path(os.path.join(output, 'mine')).touch()
     with self.assertRaisesRegex(program.UserError, 'not empty'):
       export_networks.export(self.run_dir, output)
     self.assertEqual(os.listdir(output), ['mine'])
-
-
-if __name__ == '__main__':
-  absltest.main()

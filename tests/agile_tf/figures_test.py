@@ -7,16 +7,26 @@ from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
 
+from agile_tf import config as config_lib
 from agile_tf import figures
 from agile_tf.reproduction import paper
 from agile_tf.reproduction import results
 from gridlu import program
-from tests.agile_tf import finished
+
+
+def _finished(name='relations', seed=0, instructions='', changes=None,
+              **columns):
+  """Returns an invented run with these columns and a row every ten steps."""
+  count = len(next(iter(columns.values())))
+  columns = {'steps': 10 * np.arange(1, count + 1)} | columns
+  return results.Run(
+      f'{name}_seed{seed}', name, seed,
+      {key: np.array(value, float) for key, value in columns.items()}, {},
+      config_lib.Config(instructions=instructions, **(changes or {})))
 
 
 def _run(name='relations', seed=0, **columns):
-  return finished.run(
-      name, seed, **({'success_rate': [.1, .5]} | columns))
+  return _finished(name, seed, **({'success_rate': [.1, .5]} | columns))
 
 
 def _of(lines, source):
@@ -69,7 +79,7 @@ class LinesTest(parameterized.TestCase):
   def test_figure_7_has_the_best_rate_of_each_seed(self):
     lines = figures.lines_of({
         f'data_{size}': [
-            finished.run(f'data_{size}', seed, success_rate=rates)
+            _finished(f'data_{size}', seed, success_rate=rates)
             for seed, rates in enumerate(([.1, .3, .2], [.1, .2, size / 4096]))]
         for size in (2048, 512)})['figure7']
     ours = _of(lines, results.OURS)
@@ -123,7 +133,7 @@ class CurvesTest(absltest.TestCase):
     rng = np.random.default_rng(0)
     steps = [10 * np.arange(1, 41) + rng.integers(0, 5, 40) for _ in range(3)]
     lines = self._curves(*(
-        finished.run(seed=i, steps=steps[i], entropy=[value] * 40)
+        _finished(seed=i, steps=steps[i], entropy=[value] * 40)
         for i, value in enumerate((.2, .5, .8))))
     x, y = results.stack(lines)
     np.testing.assert_allclose(x, np.linspace(0, max(map(max, steps)), 41)[1:])
@@ -131,7 +141,7 @@ class CurvesTest(absltest.TestCase):
 
   def test_a_seed_is_missing_where_it_has_no_value(self):
     x, y = results.stack(self._curves(
-        finished.run(entropy=[1, 2, 3, 4]), finished.run(entropy=[3, np.nan])))
+        _finished(entropy=[1, 2, 3, 4]), _finished(entropy=[3, np.nan])))
     np.testing.assert_allclose(x, [10, 20, 30, 40])
     np.testing.assert_allclose(
         y, [[1, 2, 3, 4], [3, np.nan, np.nan, np.nan]])
@@ -144,7 +154,7 @@ class CurvesTest(absltest.TestCase):
          [30, .5, np.nan, np.nan]),
         ({'evaluation': {'success': success}}, None), ({}, None)):
       lines = self._curves(
-          finished.run(success_rate=[.1])._replace(evaluations=evaluations),
+          _finished(success_rate=[.1])._replace(evaluations=evaluations),
           column='success_rate')
       found = [line.points for line in lines
                if line.source == results.EVALUATED]
@@ -269,7 +279,3 @@ class SaveTest(parameterized.TestCase):
         ('before', 'paper'): .98, ('immovable', 'paper'): .52,
         ('fine-tuned', 'paper'): .693, ('fine-tuned', 'evaluated'): .5,
         ('fine-tuned', 'solvable'): .8})
-
-
-if __name__ == '__main__':
-  absltest.main()

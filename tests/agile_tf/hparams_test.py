@@ -1,7 +1,5 @@
 """Tests of the program that prints the paper's table beside a run's."""
 
-import subprocess
-import sys
 
 from absl.testing import absltest
 
@@ -26,33 +24,3 @@ class ProgramTest(absltest.TestCase):
         result.stdout, comparison.table_text(config_lib.Config(
             policy_epsilon=1e-5, reward_prediction=True)) + '\n')
     self.assertEmpty(result.stderr)
-
-  def test_help_names_the_settings(self):
-    result = subprocess.run(
-        [sys.executable, '-m', 'agile_tf.hparams', '--help'],
-        capture_output=True, text=True, check=False)
-    self.assertIn('--[no]reward_prediction', result.stdout)
-
-  def test_a_bad_value_is_explained(self):
-    result = _run('--batch_size=3')
-    self.assertEqual(result.returncode, 1)
-    self.assertEqual(
-        result.stderr,
-        'Error: --batch_size=3 is odd; half of a batch are goal examples, so '
-        'use an even number.\n')
-    self.assertEmpty(result.stdout)
-
-  def test_an_unknown_world_is_explained(self):
-    result = _run('--world=relation')
-    self.assertEqual(result.returncode, 1)
-    self.assertStartsWith(
-        result.stderr, 'Error: --world=relation: expected a GridLU task (rel')
-
-  def test_an_unknown_flag_is_explained(self):
-    result = _run('--batch_sise=4')
-    self.assertEqual(result.returncode, 1)
-    self.assertIn('Did you mean: batch_size', result.stderr)
-
-
-if __name__ == '__main__':
-  absltest.main()

@@ -3,9 +3,9 @@
 import contextlib
 import json
 import os
+import pathlib
 from unittest import mock
 
-from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
 
@@ -16,14 +16,10 @@ from tests.agile_tf import tiny
 from tests.gridlu import programs
 
 
-class JudgeTest(absltest.TestCase):
+class JudgeTest(tiny.SavedRunTest):
 
-  @classmethod
-  def setUpClass(cls):
-    super().setUpClass()
-    cls.run_dir = tiny.save_for(
-        cls, world='arrangements', instructions='Snake', episode_length=6,
-        rollout_length=4)
+  changes = dict(world='arrangements', instructions='Snake', episode_length=6,
+                 rollout_length=4)
 
   def _call(self, *arguments):
     with mock.patch.object(judge.options.machine, 'prepare'):
@@ -42,8 +38,7 @@ class JudgeTest(absltest.TestCase):
     self.assertEqual([case['verdicts'] for case in cases['cases']], [
         {'checker': e.success, 'reward model': bool(e.decisions[-1])}
         for e in episodes])
-    with open(page, encoding='utf-8') as file:
-      text = file.read()
+    text = pathlib.Path(page).read_text('utf-8')
     self.assertIn(cases['page'], text)
     self.assertEqual(text.count('"instruction": '), 3)
 
@@ -88,8 +83,8 @@ class ReportTest(parameterized.TestCase):
             (4, True), (4, True), (4, False), (8, False), (8, False))]})
 
   def _write(self, name, content):
-    with open(name, 'w', encoding='utf-8') as file:
-      file.write(content if isinstance(content, str) else json.dumps(content))
+    pathlib.Path(name).write_text(
+        content if isinstance(content, str) else json.dumps(content), 'utf-8')
 
   def _answer(self, name, answers, page='p'):
     self._write(name, {'page': page, 'rater': name, 'answers': answers})
@@ -162,7 +157,3 @@ class ReportTest(parameterized.TestCase):
     self._answer('a.json', 'yyyyy')
     with self.assertRaisesRegex(program.UserError, message):
       judge.report(cases, ['a.json', other])
-
-
-if __name__ == '__main__':
-  absltest.main()

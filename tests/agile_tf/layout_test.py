@@ -93,7 +93,3 @@ class LayoutTest(absltest.TestCase):
     levels = imports.levels(self._graph)  # Raises at a circle.
     highest = max(levels, key=levels.__getitem__)
     self.assertLessEqual(levels[highest], _MOST_LEVELS, highest)
-
-
-if __name__ == '__main__':
-  absltest.main()

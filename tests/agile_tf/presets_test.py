@@ -38,7 +38,3 @@ class PresetsTest(absltest.TestCase):
     with self.assertRaisesRegex(
         program.UserError, 'no elsewhere/relations.flags here. --preset=rel'):
       presets.expand(['--flagfile=elsewhere/relations.flags'])
-
-
-if __name__ == '__main__':
-  absltest.main()

@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import io
 import os
+import pathlib
 import shlex
 import signal
 import subprocess
@@ -11,7 +12,6 @@ import sys
 import time
 from unittest import mock
 
-from absl.testing import absltest
 from absl.testing import parameterized
 import pytest
 
@@ -114,8 +114,7 @@ class SweepTest(parameterized.TestCase):
     # An evaluation that is incomplete or of another step does not count.
     path = os.path.join(tuned.run_dir, 'tuned.json')
     for text in ('', '{"steps": 66', '{"steps": 60}'):
-      with open(path, 'w', encoding='utf-8') as file:
-        file.write(text)
+      pathlib.Path(path).write_text(text, 'utf-8')
       status = self._call('figure5', '--seeds=1', '--status').stdout
       self.assertIn('waiting', status)
 
@@ -128,18 +127,16 @@ class SweepTest(parameterized.TestCase):
     config = dataclasses.replace(tiny.read(job.launch), **(changes or {}))
     config_lib.save(
         dataclasses.asdict(config), os.path.join(run_dir, 'config.json'))
-    with open(os.path.join(run_dir, 'metrics.csv'), 'w',
-              encoding='utf-8') as file:
-      file.write('steps,success_rate\n10,0.5\n20,\n')
+    pathlib.Path(os.path.join(run_dir, 'metrics.csv')).write_text(
+        'steps,success_rate\n10,0.5\n20,\n', 'utf-8')
     return job._replace(evaluations={})
 
   def test_a_run_with_other_settings_is_not_the_same(self):
     same = self._pretend('relations')
     other = self._pretend('relations_a3c', dict(discount=.5))
     broken = self._pretend('relations_rho50')
-    with open(os.path.join(broken.run_dir, 'config.json'), 'w',
-              encoding='utf-8') as file:
-      file.write('{')
+    pathlib.Path(os.path.join(broken.run_dir, 'config.json')).write_text(
+        '{', 'utf-8')
     todo = [other, broken, same,
             *experiments.jobs('figure5', self._runs, [1], False)]
     with mock.patch.object(
@@ -277,7 +274,3 @@ class SweepTest(parameterized.TestCase):
     result = programs.call(sweep, 'figure5', f'--runs={__file__}/runs', flag)
     self.assertEqual(result.returncode, 1)
     self.assertRegex(result.stderr, r'^Error: --runs=.* is no directory.*\n$')
-
-
-if __name__ == '__main__':
-  absltest.main()

@@ -7,12 +7,14 @@ from typing import Any
 
 from absl import flags as absl_flags
 from absl.testing import absltest
+import numpy as np
 
 from agile_tf import config as config_lib
 from agile_tf import presets
 from agile_tf.recipe import builder as builder_lib
 from agile_tf.recipe import settings
 from agile_tf.training import building
+from agile_tf.training import checkpoints
 from agile_tf.training import run as run_lib
 from gridlu import files
 
@@ -21,13 +23,17 @@ SHARED: list[Any] = []
 
 
 def flags(**changes) -> list[str]:
-  """Returns the flags of a tiny AGILE run."""
+  """Returns the flags of a tiny AGILE run.
+
+  Runs with the same shapes share their compiled programs; see conftest.py.
+  """
   settings = dict(
       policy_workers=2, policy_threads=1, episode_length=4, rollout_length=2,
       instructions='SameLocation.*AGENT', batch_size=4, replay_size=64,
       anticipated_negative_rate=0.5, steps_per_discriminator_update=8,
-      dataset_size=32, reward_prediction_replay_size=32,
-      reward_prediction_batch_size=2, steps=64, log_steps=16)
+      dataset_size=32, reward_prediction=True,
+      reward_prediction_replay_size=32, reward_prediction_batch_size=2,
+      steps=64, log_steps=16)
   return [f'--{name}={value}' for name, value in (settings | changes).items()]
 
 
@@ -85,9 +91,29 @@ def save_for(test_class: type[absltest.TestCase], **changes) -> str:
   return run_dir
 
 
+class SavedRunTest(absltest.TestCase):
+  """Tests that share a run as `save_for` saves it, with these `changes`."""
+  changes: dict[str, Any] = {}
+
+  @classmethod
+  def setUpClass(cls):
+    super().setUpClass()
+    cls.run_dir = save_for(cls, **cls.changes)
+
+
 def rows(run_dir: str) -> list[dict[str, str]]:
   """Returns the rows of a run's metrics.csv."""
   return files.read_rows(os.path.join(run_dir, 'metrics.csv'))
+
+
+def assert_equal_arrays(one: checkpoints.Checkpoint,
+                        other: checkpoints.Checkpoint) -> None:
+  """Asserts that two checkpoints have the same arrays, bit for bit."""
+  assert one.arrays.keys() == other.arrays.keys()
+  for name, value in one.arrays.items():
+    there = other.arrays[name]
+    np.testing.assert_array_equal(value, there, name, strict=True)
+    assert value.tobytes() == there.tobytes(), name  # Also the sign of 0.
 
 
 def train_for(test_class: type[absltest.TestCase], **changes) -> str:

@@ -3,7 +3,6 @@
 import os
 from unittest import mock
 
-from absl.testing import absltest
 import numpy as np
 from PIL import Image
 
@@ -21,12 +20,11 @@ from tests.gridlu import programs
 from tests.gridlu import terminal
 
 
-class WatchTest(absltest.TestCase):
+class WatchTest(tiny.SavedRunTest):
 
   @classmethod
   def setUpClass(cls):
     super().setUpClass()
-    cls.run_dir = tiny.save_for(cls)
     cls.trained = trained_lib.load(cls.run_dir)
 
   def _show(self, **kwargs):
@@ -159,7 +157,3 @@ class WatchTest(absltest.TestCase):
       self.assertRegex(result.stderr, f'^Error: .*{message}')
       # A wrong directory is named whether there is a terminal or not.
       self.assertEqual(check.called, flag[2] in 'ci')
-
-
-if __name__ == '__main__':
-  absltest.main()

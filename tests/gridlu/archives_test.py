@@ -4,7 +4,6 @@ import io
 import pickle
 import zipfile
 
-from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
 
@@ -108,7 +107,3 @@ class ArchivesTest(parameterized.TestCase):
         ('count', np.int64, [1], r'count is int64 \[\]')):
       with self.assertRaisesRegex(ValueError, problem):
         archives.expect(found, name, dtype, shape)
-
-
-if __name__ == '__main__':
-  absltest.main()

@@ -2,7 +2,6 @@
 
 import itertools
 
-from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
 
@@ -183,7 +182,3 @@ class ArrangementsTest(parameterized.TestCase):
         draw(np.random.default_rng(0), -1)
     with self.assertRaisesRegex(ValueError, 'expected a GridLU-Arrangements'):
       arrangements.encode(language.relations_instructions()[:1])
-
-
-if __name__ == '__main__':
-  absltest.main()

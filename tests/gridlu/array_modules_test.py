@@ -1,6 +1,5 @@
 """The same lines in NumPy and inside a compiled TensorFlow program."""
 
-from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
 import tensorflow as tf
@@ -61,7 +60,3 @@ class ArrayModulesTest(parameterized.TestCase):
         tf.TensorSpec([None], tf.int32),
         tf.TensorSpec([None, relations.CODE_SIZE], tf.int32),
     ], (3,), (200,))
-
-
-if __name__ == '__main__':
-  absltest.main()

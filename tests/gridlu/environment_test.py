@@ -249,7 +249,3 @@ class GridLUTest(parameterized.TestCase):
     environment.reset()
     with self.assertRaisesRegex(ValueError, 'expected a whole number from 0'):
       environment.step(action)
-
-
-if __name__ == '__main__':
-  absltest.main()

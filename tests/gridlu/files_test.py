@@ -1,6 +1,7 @@
 """Tests for files that are whole or not there."""
 
 import os
+import pathlib
 import socket
 import subprocess
 import sys
@@ -17,8 +18,7 @@ class FilesTest(absltest.TestCase):
     path = self.create_tempfile(content='old').full_path
 
     def content():
-      with open(path, 'rb') as file:
-        return file.read()
+      return pathlib.Path(path).read_bytes()
 
     with self.assertRaises(ZeroDivisionError):
       with files.replacing(path) as file:
@@ -60,8 +60,7 @@ class FilesTest(absltest.TestCase):
     kept = [f'{path}.{socket.gethostname()}.{os.getppid()}.part',
             f'{path}.elsewhere.999999999.part', f'{path}.notes.part']
     for name in kept:
-      with open(name, 'w', encoding='utf-8'):
-        pass
+      pathlib.Path(name).touch()
     with files.replacing(path) as file:
       file.write('new')
     self.assertCountEqual(
@@ -72,7 +71,3 @@ class FilesTest(absltest.TestCase):
     for text in '{', b'\xff', '[' * 990, '[' * 100_000, '9' * 5000:
       with self.assertRaises(ValueError):
         files.parse_json(text)
-
-
-if __name__ == '__main__':
-  absltest.main()

@@ -5,7 +5,6 @@ import os
 import tempfile
 from unittest import mock
 
-from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
 
@@ -202,7 +201,3 @@ class FileTest(parameterized.TestCase):
     self.assertEqual(run.returncode, 1)
     self.assertIn(message, run.stderr)
     self.assertEmpty(os.listdir(folder))
-
-
-if __name__ == '__main__':
-  absltest.main()

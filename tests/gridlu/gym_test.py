@@ -5,7 +5,6 @@ import sys
 from unittest import mock
 import warnings
 
-from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
 import pytest
@@ -229,7 +228,3 @@ class GridLUEnvTest(parameterized.TestCase):
       gridlu.gym.GridLUEnv(physics='moon')
     with self.assertRaisesRegex(ValueError, 'is no GridLU environment'):
       gridlu.gym.TokenInstruction(gymnasium.make('CartPole-v1'))
-
-
-if __name__ == '__main__':
-  absltest.main()

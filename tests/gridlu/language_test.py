@@ -135,7 +135,3 @@ class EnumerationTest(absltest.TestCase):
     self.assertEqual(' '.join(language.ARRANGEMENTS_TOKENS), (
         'Square Line Dline Triangle Circle Eel Snake Connected Disconnected '
         'red green blue AGENT'))
-
-
-if __name__ == '__main__':
-  absltest.main()

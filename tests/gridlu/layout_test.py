@@ -30,7 +30,3 @@ class LayoutTest(absltest.TestCase):
     levels = imports.levels(modules)
     self.assertEqual(levels['gridlu.world'], 1)
     self.assertLessEqual(max(levels.values()), _MOST_LEVELS, levels)
-
-
-if __name__ == '__main__':
-  absltest.main()

@@ -2,7 +2,6 @@
 
 import os
 
-from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
 from PIL import Image
@@ -74,7 +73,3 @@ class FiguresTest(parameterized.TestCase):
       run = programs.call(pictures, *arguments)
       self.assertEqual(run.returncode, 1, arguments)
       self.assertIn(message, run.stderr)
-
-
-if __name__ == '__main__':
-  absltest.main()

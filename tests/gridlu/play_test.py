@@ -199,7 +199,3 @@ class ProgramTest(parameterized.TestCase):
       run = programs.call(play, *arguments)
     self.assertEqual(run.returncode, 1)
     self.assertIn(message, run.stderr)
-
-
-if __name__ == '__main__':
-  absltest.main()

@@ -1,6 +1,7 @@
 """Tests for program."""
 
 import os
+import pathlib
 import subprocess
 import sys
 import textwrap
@@ -101,8 +102,7 @@ class ProgramTest(absltest.TestCase):
     self.assertStartsWith(
         error(words), f"Error: {words}, line 2: 'number=2' is no flag;")
     circle = self.create_tempfile('circle.flags').full_path
-    with open(circle, 'w', encoding='utf-8') as file:
-      file.write(f'--flagfile={circle}')
+    pathlib.Path(circle).write_text(f'--flagfile={circle}', 'utf-8')
     self.assertIn('reads itself', error(circle))
 
   def test_paths_are_expanded(self):
@@ -153,7 +153,3 @@ class ProgramTest(absltest.TestCase):
     with self.assertRaises(SystemExit) as caught:
       _with_arguments(['name', 'a'])
     self.assertEqual(caught.exception.code, 'Error: name a')
-
-
-if __name__ == '__main__':
-  absltest.main()

@@ -4,6 +4,7 @@ hypothesis draws the input, and finds the smallest that breaks a property.
 """
 
 import os
+import pathlib
 import tempfile
 
 from absl.testing import absltest
@@ -56,14 +57,12 @@ class GoalDatasetTest(absltest.TestCase):
     cls._path = os.path.join(cls._folder, 'goals.npz')
     goal_dataset.save(
         cls._path, goal_dataset.generate('relations', 20, seed=0))
-    with open(cls._path, 'rb') as file:
-      cls._whole = file.read()
+    cls._whole = pathlib.Path(cls._path).read_bytes()
 
   def _load(self, content):
     """Loads a file; returns None if it is refused."""
     path = os.path.join(self._folder, 'changed.npz')
-    with open(path, 'wb') as file:
-      file.write(content)
+    pathlib.Path(path).write_bytes(content)
     message = ''
     try:
       return goal_dataset.load(path)
@@ -92,7 +91,3 @@ class GoalDatasetTest(absltest.TestCase):
   @hypothesis.given(st.binary(max_size=200))
   def test_any_bytes(self, content):
     self.assertIsNone(self._load(content))
-
-
-if __name__ == '__main__':
-  absltest.main()

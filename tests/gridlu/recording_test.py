@@ -114,7 +114,3 @@ class RecordingTest(absltest.TestCase):
     self._play(recording, [1, 1])
     self.assertIn('was not written', recording.save(self._path))
     self.assertFalse(os.path.exists(self._path))
-
-
-if __name__ == '__main__':
-  absltest.main()

@@ -181,7 +181,3 @@ class GoalStatesTest(absltest.TestCase):
     distractors = np.mean((center > 0) & (center != 4), axis=0)
     distractors[3, 2] = 1 / 24
     np.testing.assert_allclose(distractors, 1 / 24, atol=.025)
-
-
-if __name__ == '__main__':
-  absltest.main()

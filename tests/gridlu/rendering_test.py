@@ -129,7 +129,3 @@ class ContactSheetTest(absltest.TestCase):
         (self._images, {'columns': 0}, 'columns is 0')):
       with self.assertRaisesRegex(ValueError, message):
         rendering.contact_sheet(images, **options)
-
-
-if __name__ == '__main__':
-  absltest.main()

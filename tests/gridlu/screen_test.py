@@ -106,15 +106,6 @@ class ComposeTest(parameterized.TestCase):
                   'needed', ' '.join(screen.plain(shown)))
 
 
-class KeyTest(parameterized.TestCase):
-
-  @parameterized.parameters(
-      ('KEY_UP', 'up'), ('KEY_RIGHT', 'right'), ('KEY_RESIZE', 'resize'),
-      (' ', 'space'), ('q', 'q'), ('R', 'r'), ('.', '.'))
-  def test_key_name(self, key, expected):
-    self.assertEqual(screen.key_name(key), expected)
-
-
 class TerminalTest(absltest.TestCase):
 
   def test_without_a_terminal(self):
@@ -129,7 +120,3 @@ class TerminalTest(absltest.TestCase):
     with mock.patch.object(screen, 'curses', None):
       with self.assertRaisesRegex(program.UserError, 'no curses module'):
         screen.check_terminal()
-
-
-if __name__ == '__main__':
-  absltest.main()

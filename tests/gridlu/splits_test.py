@@ -72,7 +72,3 @@ class SplitTest(parameterized.TestCase):
   def test_bad_input(self, way, share, problem):
     with self.assertRaisesRegex(ValueError, problem):
       splits.split(_ALL, way, share, seed=0)
-
-
-if __name__ == '__main__':
-  absltest.main()

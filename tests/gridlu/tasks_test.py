@@ -97,7 +97,3 @@ class ThirdTaskTest(absltest.TestCase):
         self.assertFalse(gridlu.satisfied(instruction, state))
         state = world.step(state, action)
       self.assertTrue(gridlu.satisfied(instruction, state))
-
-
-if __name__ == '__main__':
-  absltest.main()

@@ -1,13 +1,11 @@
 """Tests for gridlu.vectorized."""
 
-from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
 import pytest
 
 from gridlu import relations
 from gridlu import world
-from tests.gridlu import boards
 
 gymnasium = pytest.importorskip('gymnasium')
 
@@ -96,26 +94,6 @@ class VectorGridLUTest(parameterized.TestCase):
     if task == 'relations':
       self.assertGreater(rewarded, 0)
 
-  def test_long_play_by_scalar_rules(self):
-    # The oracle shares no code with `world` and `relations`.
-    many = vectorized.VectorGridLU(4, images=False)
-    rng = np.random.default_rng(1)
-    many.reset(seed=1)
-    ended = np.zeros(4, bool)
-    for _ in range(3000):
-      before, actions = many.states, rng.choice(_ACTIONS, 4)
-      starting = ended
-      observation, rewards, _, ended, _ = many.step(actions)
-      np.testing.assert_array_equal(
-          observation['board'], world.pack(many.states))
-      for i in np.flatnonzero(~starting):
-        reached = boards.scalar_step(
-            world.State(*(x[i] for x in before)), actions[i])
-        for a, b in zip(many.states, reached):
-          np.testing.assert_array_equal(a[i], b)
-        self.assertEqual(rewards[i], boards.scalar_satisfied(
-            many.instructions[many.instruction[i]], reached))
-
   @parameterized.parameters(1, 3, 300)
   def test_starts_are_the_instances_in_order(self, count):
     some = [str(i) for i in relations.all_instructions()[:50]]
@@ -188,7 +166,3 @@ class VectorGridLUTest(parameterized.TestCase):
     many.step([0, 0])
     with self.assertRaisesRegex(RuntimeError, 'An episode has ended'):
       many.step([0, 0])
-
-
-if __name__ == '__main__':
-  absltest.main()

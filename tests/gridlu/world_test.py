@@ -109,7 +109,3 @@ class PackTest(absltest.TestCase):
     boards.assert_equal(world.unpack(world.pack(state)), state)
     single = world.State(*(x[7] for x in state))
     boards.assert_equal(world.unpack(world.pack(single)), single)
-
-
-if __name__ == '__main__':
-  absltest.main()

@@ -6,12 +6,10 @@ import re
 import sys
 from unittest import mock
 
-from absl.testing import absltest
 from absl.testing import parameterized
 import dm_env
 from dm_env import specs
 import numpy as np
-import pytest
 import tensorflow as tf
 
 from agile_tf.agent import actors
@@ -160,41 +158,6 @@ class RolloutsTest(parameterized.TestCase):
             gridlu.satisfied(instruction, states))
       rewards.append(rollout.true_rewards)
     self.assertBetween(np.mean(rewards), .001, .999)  # Both sides occur.
-
-  @parameterized.parameters(False, True)
-  def test_an_episode_ends_within_a_rollout(self, truncate):
-    (actor, _), theta = _gridlu_actors(
-        (False, False, True, True), episode_length=5, truncate=truncate)
-    last = 1.0 if truncate else 0.0
-    discounts, masks, ended = zip(*(
-        (rollout.discounts.T.tolist(), rollout.mask.T.tolist(),
-         rollout.ended.tolist())
-        for rollout in (actor.play(theta) for _ in range(3))))
-    idle, whole, part = [0, 0, 0], [1, 1, 1], [1, 1, 0]
-    self.assertEqual(
-        [(row[0], row[-1]) for row in masks],
-        [(whole, idle), (part, whole), (whole, part)])
-    self.assertEqual(
-        [(row[0], row[-1]) for row in ended],
-        [(False, False), (True, False), (False, True)])
-    self.assertEqual(
-        [(row[0], row[-1]) for row in discounts],
-        [(whole, whole), ([1, last, 1], whole), (whole, [1, last, 1])])
-
-  @pytest.mark.slow
-  def test_long_play_equals_the_environments(self):
-    world = worlds.GridLUWorld(physics=board.IMMOVABLE_RED_RECTS)
-    policy = networks.policy('nmn', world.grammar, world.image_shape,
-        num_actions=world.num_actions)
-    programs = programs_lib.Programs(policy, None, world)
-    width, theta = 15, tf.constant(policy.initial(0))
-    compiled, stepped = (
-        kind(programs, [world.make_environment(seed) for seed in range(width)],
-             [np.random.default_rng(seed) for seed in range(width)], 15,
-             [w % 2 == 1 for w in range(width)])
-        for kind in (actors.CompiledActor, actors.EnvironmentActor))
-    for _ in range(200):
-      self._assert_equal(compiled.play(theta), stepped.play(theta))
 
   def test_both_actors_restore_their_episodes(self):
     for index in range(2):
@@ -379,7 +342,3 @@ class RolloutsTest(parameterized.TestCase):
     codes, observations = rollout.pairs()
     self.assertLen(codes, 1)
     self.assertEqual(observations.shape, (1, 24, 24, 3))
-
-
-if __name__ == '__main__':
-  absltest.main()

@@ -1,6 +1,5 @@
 """Tests for instructions: a row of codes says just what its tree says."""
 
-from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
 
@@ -107,9 +106,6 @@ class GrammarTest(parameterized.TestCase):
     self.assertEqual(grammar.tokens, ('go', 'red', 'stop', 'to'))
     self.assertEqual(grammar.encode(['go to red', 'stop', 'to GO']).tolist(), [
         [2, 4, 1], [0, 0, 3], [0, 1, 4]])
-
-  def test_no_texts_give_no_rows(self):
-    grammar = instructions.Grammar(['go to red'])
     self.assertEqual(grammar.encode([]).shape, (0, 3))
 
   def test_given_tokens_keep_their_order(self):
@@ -142,7 +138,3 @@ class GrammarTest(parameterized.TestCase):
     grammar = instructions.Grammar(['go to red'])
     with self.assertRaisesRegex(ValueError, message):
       grammar.encode(['go to red', text])
-
-
-if __name__ == '__main__':
-  absltest.main()

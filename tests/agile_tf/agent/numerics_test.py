@@ -1,6 +1,5 @@
 """Tests for numerics."""
 
-from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
 
@@ -18,7 +17,3 @@ class NumericsTest(parameterized.TestCase):
     self.assertEqual((caught.exception.name, caught.exception.row),
                      ('entropy', 5))
     np.testing.assert_equal(caught.exception.value, bad)
-
-
-if __name__ == '__main__':
-  absltest.main()

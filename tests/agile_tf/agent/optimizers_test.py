@@ -2,7 +2,6 @@
 
 import threading
 
-from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
 import tensorflow as tf
@@ -110,13 +109,6 @@ class UpdateTest(parameterized.TestCase):
 
 
 class ColumnsTest(parameterized.TestCase):
-
-  @parameterized.parameters(
-      ('discriminator/hidden/w', True), ('w', True), ('film_nmn/w', True),
-      ('hidden/b', False), ('film_nmn/gamma', False), ('film_nmn/beta', False),
-      ('w/b', False))
-  def test_which_parameters_have_columns(self, name, expected):
-    self.assertEqual(optimizers.has_columns(name), expected)
 
   def test_a_weight_of_an_unknown_name_is_refused(self):
     layout = parameters_lib.Layout(['hidden/w', 'hidden/kernel'], [[2], [2]])
@@ -284,7 +276,3 @@ class SharedTest(parameterized.TestCase):
       np.testing.assert_array_equal(parameters.state()[name], value, name)
     self.assertAlmostEqual(
         np.linalg.norm(parameters.state()[names[0]]), 1, places=4)
-
-
-if __name__ == '__main__':
-  absltest.main()

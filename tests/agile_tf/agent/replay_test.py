@@ -1,8 +1,7 @@
 """Tests for the replay buffer, against a list that forgets."""
 
-import threading
+from concurrent import futures
 
-from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
 
@@ -54,16 +53,6 @@ class ReplayTest(parameterized.TestCase):
     self.assertEqual(numbers.tolist(), list(range(4, 14)))
     # Six standard deviations of a binomial.
     np.testing.assert_allclose(counts, 2000, atol=6 * np.sqrt(20000 * .1 * .9))
-
-  def test_draws_follow_the_generator(self):
-    buffer = replay.ReplayBuffer(10, 2, [2, 3])
-    buffer.add(*_triples(0, 10))
-    for draw in (buffer.sample, buffer.sample_with_rewards):
-      one, again, other = (
-          draw(np.random.default_rng(seed), 8)[0].tolist()
-          for seed in (1, 1, 2))
-      self.assertEqual(one, again)
-      self.assertNotEqual(one, other)
 
   @parameterized.parameters((4, 2), (5, 2), (1, 0), (2, 1))
   def test_balanced(self, count, expected):
@@ -126,34 +115,19 @@ class ReplayTest(parameterized.TestCase):
     for draw in (buffer.sample, buffer.sample_with_rewards):
       with self.assertRaisesRegex(ValueError, 'empty: nothing to draw from'):
         draw(rng, 4)
-
-  def test_no_capacity(self):
     with self.assertRaisesRegex(ValueError, 'capacity is 0; expected at'):
       replay.ReplayBuffer(0, 2, [2, 3])
 
   def test_many_threads(self):
     buffer = replay.ReplayBuffer(500, 2, [2, 3])
-    broken = []
 
     def add(start):
       for i in range(50):
         buffer.add(*_triples(start + 10 * i, 10))
-        codes, observations = buffer.sample(np.random.default_rng(i), 10)
-        if np.any(codes[:, 0] != -codes[:, 1]) or np.any(
-            observations[:, 0, 0] != codes[:, 0] % 256):
-          broken.append(start)
+        self._assert_whole(*buffer.sample(np.random.default_rng(i), 10))
 
-    threads = [
-        threading.Thread(target=add, args=(500 * i,)) for i in range(4)]
-    for thread in threads:
-      thread.start()
-    for thread in threads:
-      thread.join()
-    self.assertEmpty(broken)
+    with futures.ThreadPoolExecutor(4) as pool:
+      list(pool.map(add, range(0, 2000, 500)))  # Raises their errors.
     self.assertLen(buffer, 500)
     self.assertEqual(buffer.state()['added'], 2000)
     self.assertLen(set(buffer.state()['codes'][:, 0].tolist()), 500)
-
-
-if __name__ == '__main__':
-  absltest.main()

@@ -2,7 +2,6 @@
 
 from unittest import mock
 
-from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
 import tensorflow as tf
@@ -75,7 +74,3 @@ class RewardsTest(parameterized.TestCase):
     self.assertEqual(values.dtype, np.float32)
     np.testing.assert_array_equal(values, np.array([[0, .1]], np.float32))
     np.testing.assert_array_equal(decisions, [[False, True]])
-
-
-if __name__ == '__main__':
-  absltest.main()

@@ -38,7 +38,3 @@ class RolloutsTest(absltest.TestCase):
     self.assertEqual(codes[:, 0].tolist(), [7, 8, 7, 8, 7, 7])
     # s_1 of both, s_2 of both, then s_3 and s_4 of worker 0.
     self.assertEqual(observations[:, 0].tolist(), [3, 4, 6, 7, 9, 12])
-
-
-if __name__ == '__main__':
-  absltest.main()

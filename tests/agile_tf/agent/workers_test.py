@@ -98,6 +98,15 @@ class PolicyWorkerTest(parameterized.TestCase):
     self.assertEqual(settings, {'learning_rate': 0.2})
     self.assertEqual(iteration.metrics['loss'], 1.5)  # Of 1 and 2.
 
+  def test_a_rollout_in_which_nothing_was_played_changes_nothing(self):
+    policy = mock.MagicMock()
+    rollout = _rollout(3, 3)._replace(mask=np.zeros([3, 3], np.float32))
+    iteration = workers.PolicyWorker(
+        mock.Mock(**{'play.return_value': rollout}), policy, None, mock.Mock(),
+        None, None, workers.Course(1.25, 0.2)).iterate()
+    self.assertEqual(iteration.metrics, {})
+    policy.apply.assert_not_called()
+
   def test_a3c_is_rewarded_by_the_ground_truth(self):
     truth = np.array([[0, 1, 0], [0, 0, 1], [0, 0, 1]], np.float32)
     iteration, (_, _, values, _, _), _ = self._iterate(
@@ -136,7 +145,3 @@ class RewardPredictionTest(absltest.TestCase):
     np.testing.assert_array_equal(positive, observations[..., 0] % 3 == 0)
     # Each state has its own instruction.
     np.testing.assert_array_equal(codes, observations % 3)
-
-
-if __name__ == '__main__':
-  absltest.main()

@@ -95,7 +95,3 @@ class PageTest(absltest.TestCase):
     self.assertEqual(case['instruction'], text)
     np.testing.assert_array_equal(_pixels(case['image']), image)
     self.assertEqual(cases['cases'], [{'groups': ['all'], 'verdicts': {}}])
-
-
-if __name__ == '__main__':
-  absltest.main()

@@ -24,12 +24,7 @@ from gridlu import world
 from tests.agile_tf import tiny
 
 
-class TrainedTest(absltest.TestCase):
-
-  @classmethod
-  def setUpClass(cls):
-    super().setUpClass()
-    cls.run_dir = tiny.save_for(cls)
+class TrainedTest(tiny.SavedRunTest):
 
   def test_trained_networks_are_functions(self):
     reward_model = agile_tf.load_reward_model(self.run_dir)
@@ -285,7 +280,3 @@ class PlayTest(absltest.TestCase):
     for greedy in False, True:
       _, (_, _, length, delayed, chosen) = self._play(2, greedy=greedy)
       self.assertEqual((length, delayed, chosen), (2, [False] * 2, greedy))
-
-
-if __name__ == '__main__':
-  absltest.main()

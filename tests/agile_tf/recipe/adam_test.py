@@ -1,6 +1,5 @@
 """Tests for Adam: TensorFlow 1's own, and a resume."""
 
-from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
 import tensorflow as tf
@@ -38,7 +37,3 @@ class AdamTest(parameterized.TestCase):
         parameters.snapshot(), expected[2][1], rtol=1e-6, atol=1e-7)
     np.testing.assert_allclose(
         resumed.snapshot(), expected[5][1], rtol=1e-6, atol=1e-7)
-
-
-if __name__ == '__main__':
-  absltest.main()

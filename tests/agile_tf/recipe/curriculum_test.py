@@ -76,7 +76,3 @@ class CurriculumTest(absltest.TestCase):
       for _ in range(4):
         self.assertEqual(_shown(other.reset()), _shown(environment.reset()))
         self.assertEqual(other.is_repeated, environment.is_repeated)
-
-
-if __name__ == '__main__':
-  absltest.main()

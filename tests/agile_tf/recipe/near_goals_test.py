@@ -72,19 +72,15 @@ class NearGoalsTest(absltest.TestCase):
           farthest = max(farthest, found)
         self.assertEqual(farthest, 1 if number else distance)
 
-  def test_half_of_the_blocks_put_down_are_left(self):
-    """After a long walk the agent is as likely in one cell as in another."""
-    _, (instruction, state) = _draw(300)
+  def test_a_long_walk_leaves_half_of_the_blocks_anywhere_on_the_way(self):
+    dataset, (instruction, state) = _draw(300)
     down = (instruction == 1) & ~state.carrying
     blocks = state.blocks[down]
+    # The agent is as likely in one cell as in another.
     here = blocks[np.arange(len(blocks)), *state.agent[down].T] > 0
     by_chance = np.mean(blocks > 0)
     self.assertAlmostEqual(here.mean(), .5 + .5 * by_chance, delta=0.06)
-
-  def test_blocks_are_put_down_anywhere_on_the_way(self):
-    dataset, (instruction, state) = _draw(300)
     starts = {bytes(row[:25]) for row in dataset.states}
-    down = (instruction == 1) & ~state.carrying
     unmoved = np.mean([row[:25] in starts for row in np.array(
         _rows(state), object)[down]])
     self.assertLess(unmoved, 0.15)
@@ -148,7 +144,3 @@ class NearGoalsTest(absltest.TestCase):
         (_SOUTH,), np.array([0]), images=np.zeros((1, 56, 56, 3), np.uint8))
     with self.assertRaisesRegex(ValueError, 'are images'):
       near_goals.NearGoals(images, 1)
-
-
-if __name__ == '__main__':
-  absltest.main()

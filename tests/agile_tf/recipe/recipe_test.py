@@ -170,7 +170,8 @@ class BuilderTest(parameterized.TestCase):
 
   @parameterized.parameters(
       (dict(mismatched_share=.9), 'leaves none of the 2 negatives'),
-      (dict(reward_prediction_goals=1), 'needs --reward_prediction'),
+      (dict(reward_prediction=False, reward_prediction_goals=1),
+       'needs --reward_prediction'),
       (dict(discriminator_head_start=1, reward='environment'),
        'needs --reward=discriminator'),
       (dict(discriminator_head_start=1, initial_policy='x'),
@@ -245,7 +246,3 @@ class BuilderTest(parameterized.TestCase):
       trainer.iterate_discriminator()
       trainer.schedule.end('discriminator')
     self.assertTrue(trainer.schedule.may('policy'))
-
-
-if __name__ == '__main__':
-  absltest.main()

@@ -78,7 +78,3 @@ class CurvesTest(absltest.TestCase):
       path = folder.create_file('file.csv', content).full_path
       with self.assertRaisesRegex(program.UserError, problem):
         curves.read(path)
-
-
-if __name__ == '__main__':
-  absltest.main()

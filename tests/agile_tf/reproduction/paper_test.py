@@ -1,6 +1,5 @@
 """Tests for the published curves, against numbers read off by hand."""
 
-from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
 
@@ -102,7 +101,3 @@ class CurvesTest(parameterized.TestCase):
     self.assertEqual(tuple(sizes), experiments.DATA_SIZES)
     self.assertEqual(
         [sizes[n] for n in (512, 8192, 131072)], [.1304, .6258, .9942])
-
-
-if __name__ == '__main__':
-  absltest.main()

@@ -12,7 +12,6 @@ import threading
 import time
 from unittest import mock
 
-from absl.testing import absltest
 from absl.testing import parameterized
 import pytest
 
@@ -146,14 +145,6 @@ class LocalTest(_Case):
     for name, core, gpus in zip(names, cores, ('3', '5,8')):
       self.assertEqual(self._printed(name), f'[{core}] {gpus}')
 
-  @parameterized.parameters(
-      (8, 3, [2, 3, 3]), (2, 3, [1, 1, 1]), (4, 4, [1, 1, 1, 1]),
-      (1, 1, [1]))
-  def test_shares_are_equal(self, items, count, sizes):
-    shares = [pools._share(range(items), i, count) for i in range(count)]
-    self.assertEqual([len(share) for share in shares], sizes)
-    self.assertEqual({i for share in shares for i in share}, {*range(items)})
-
   def test_more_runs_than_cores_are_refused(self):
     with self.assertRaisesRegex(program.UserError, '--jobs=9999: this program'):
       pools.local(9999)
@@ -282,7 +273,3 @@ class ClusterTest(_Case):
         self.assertRegex(log, 'Resuming from step [1-9]')
     # Training and evaluation began once, and the dead node's run again.
     self.assertEqual(sorted(begun), [2, 2, 2, 3])
-
-
-if __name__ == '__main__':
-  absltest.main()

@@ -95,7 +95,3 @@ class LinesTest(absltest.TestCase):
       path = self.create_tempfile(content=text).full_path
       with self.assertRaisesRegex(program.UserError, 'the CSV file of a fig'):
         results.read(path)
-
-
-if __name__ == '__main__':
-  absltest.main()

@@ -3,14 +3,15 @@
 import contextlib
 import errno
 import os
+import pathlib
 import shutil
 from unittest import mock
 
-from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
 
 from agile_tf.training import checkpoints
+from tests.agile_tf import tiny
 
 _FILES = ('arrays.npz', 'state.json', 'manifest.json')
 
@@ -60,12 +61,10 @@ class CheckpointsTest(parameterized.TestCase):
         self._dir, 'checkpoints', f'step_{step:012d}', *names)
 
   def _content(self, name, step=3):
-    with open(self._path(step, name), 'rb') as file:
-      return file.read()
+    return pathlib.Path(self._path(step, name)).read_bytes()
 
   def _write(self, name, content, step=3):
-    with open(self._path(step, name), 'wb') as file:
-      file.write(content)
+    pathlib.Path(self._path(step, name)).write_bytes(content)
 
   def _recover(self):
     """Returns the checkpoint that a run would resume from, or None."""
@@ -76,10 +75,7 @@ class CheckpointsTest(parameterized.TestCase):
     return restored[-1]
 
   def _assert_equal(self, one, other):
-    self.assertEqual(list(one.arrays), list(other.arrays))
-    for name, value in one.arrays.items():
-      self.assertEqual(value.dtype, other.arrays[name].dtype, name)
-      np.testing.assert_array_equal(value, other.arrays[name], name)
+    tiny.assert_equal_arrays(one, other)
     self.assertEqual(one.values, other.values)
 
   def _assert_damaged(self, problem=''):
@@ -340,14 +336,9 @@ class RecoverTest(CheckpointsTest):
   def test_no_directory_is_no_new_run(self, kind):
     path = os.path.join(self._dir, 'checkpoints')
     if kind == 'file':
-      with open(path, 'w', encoding='utf-8'):
-        pass
+      pathlib.Path(path).touch()
     else:
       os.symlink('/nowhere', path)
     with self.assertRaisesRegex(
         checkpoints.CheckpointError, 'is no directory, or a link'):
       self._recover()
-
-
-if __name__ == '__main__':
-  absltest.main()

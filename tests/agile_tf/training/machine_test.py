@@ -87,7 +87,3 @@ class KeepProgramsTest(absltest.TestCase):
         before = os.environ['TF_XLA_FLAGS']
         machine.keep_programs(2)
         self.assertEqual(os.environ['TF_XLA_FLAGS'], before)
-
-
-if __name__ == '__main__':
-  absltest.main()

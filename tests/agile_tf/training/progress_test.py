@@ -71,7 +71,3 @@ class ProgressTest(absltest.TestCase):
     self.assertRegex(minutes[0], r'^12\.0 % 1\.20k of 10\.0k steps, '
                      r'20\.0 steps/s, 07:19 left, success 5\.0 %$')
     self.assertStartsWith(minutes[2], '30.0 % 3.00k of')
-
-
-if __name__ == '__main__':
-  absltest.main()

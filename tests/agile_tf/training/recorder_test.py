@@ -141,14 +141,3 @@ class PicturesTest(parameterized.TestCase):
     for y in (top, top + 84):
       for x in range(8, 348, 68):
         yield sheet[y + 2:y + 58, x + 2:x + 58]
-
-  @parameterized.parameters((1, 56, 1), (9, 40, 1), (10, 300, 2), (300, 8, 5))
-  def test_other_lengths_and_sizes(self, steps, size, count):
-    episode, images = _episode(steps, size)
-    sheets = recorder.sheets(episode, images, 'the ground truth')
-    self.assertLen(sheets, count)
-    self.assertEqual(sheets.dtype, np.uint8)
-
-
-if __name__ == '__main__':
-  absltest.main()

@@ -13,7 +13,6 @@ import textwrap
 import time
 from unittest import mock
 
-from absl.testing import absltest
 from absl.testing import parameterized
 
 from agile_tf.training import run
@@ -49,28 +48,30 @@ _PROGRAM = """
 class SignalsTest(parameterized.TestCase):
 
   @parameterized.parameters(
-      ((), 'SIGINT: stopping before the run begins'),
-      (('built',), 'SIGINT: saving and stopping.'),
-      (('built', 'compiling'), 'stopping when the programs are compiled'))
+      (signal.SIGINT, (), 'SIGINT: stopping before the run begins'),
+      (signal.SIGHUP, ('built',), 'SIGHUP: saving and stopping.'),
+      (signal.SIGTERM, ('built', 'compiling'), 'when the programs are compil'))
   def test_the_first_is_answered_at_once_and_the_second_ends(
-      self, arguments, answer):
+      self, number, arguments, answer):
     process = subprocess.Popen(
         [sys.executable, '-c', textwrap.dedent(_PROGRAM), *arguments],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        # Under nohup a run ignores SIGHUP, and so would this one.
+        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL))
     self.addCleanup(process.communicate)
     self.addCleanup(process.kill)
     assert process.stdout is not None
     assert process.stderr is not None
     self.assertEqual(process.stdout.readline(), 'ready\n')
-    process.send_signal(signal.SIGINT)
-    process.send_signal(signal.SIGINT)  # Of a wrapper: the same signal.
+    process.send_signal(number)
+    process.send_signal(number)  # Of a wrapper: the same signal.
     line = process.stderr.readline()  # While the main thread computes.
     self.assertIn(answer, line)
     self.assertIn('A second one ends the process at once', line)
     time.sleep(1.1)
     self.assertIsNone(process.poll())
-    process.send_signal(signal.SIGINT)
-    self.assertEqual(process.wait(60), 128 + signal.SIGINT)
+    process.send_signal(number)
+    self.assertEqual(process.wait(60), 128 + number)
 
   def test_an_interrupt_of_something_else_is_no_success(self):
     builder = mock.Mock()
@@ -82,7 +83,3 @@ class SignalsTest(parameterized.TestCase):
         (mock.Mock(return_value=(trainer, mock.Mock())), RuntimeError)):
       with mock.patch.object(run, 'build', build), self.assertRaises(error):
         run.train(builder)
-
-
-if __name__ == '__main__':
-  absltest.main()

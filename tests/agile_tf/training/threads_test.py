@@ -5,13 +5,9 @@ import itertools
 import threading
 import time
 
-from absl.testing import absltest
 from absl.testing import parameterized
 
-from agile_tf.training import building
 from agile_tf.training import threads
-from agile_tf.training import trainer as trainer_lib
-from tests.agile_tf import tiny
 
 _PATIENCE = 20  # Seconds after which a thread counts as hanging.
 
@@ -99,23 +95,6 @@ class ScheduleTest(parameterized.TestCase):
       self.assertBetween(
           steps - ratio * iterations, -ratio, ratio + 5 * count)
 
-  @parameterized.parameters('policy', 'discriminator')
-  def test_the_worker_that_is_ahead_waits(self, ahead):
-    clock = threads.Schedule(1000, 10)
-    other = {'policy': 'discriminator', 'discriminator': 'policy'}[ahead]
-    thread, = self._start(self._worker(clock, ahead, 5))
-    thread.join(0.1)
-    self.assertTrue(thread.is_alive())
-    expected = {'policy': (10, 0), 'discriminator': (0, 1)}[ahead]
-    self.assertEqual((clock.steps, clock.iterations), expected)
-    self.assertTrue(clock.begin(other))
-    clock.end(other, 10)
-    thread.join(0.1)
-    expected = {'policy': (20, 1), 'discriminator': (10, 2)}[ahead]
-    self.assertEqual((clock.steps, clock.iterations), expected)
-    clock.stop()
-    self._join([thread])
-
   def test_finish_wakes_waiting_threads(self):
     clock = threads.Schedule(20, 1000)
     started = self._start(
@@ -133,15 +112,6 @@ class ScheduleTest(parameterized.TestCase):
     self.assertFalse(clock.begin('policy'))
     self.assertFalse(clock.begin('discriminator'))
     self.assertEqual((clock.steps, clock.iterations), (20, 1))
-
-  def test_stop_lets_iterations_end(self):
-    clock = threads.Schedule(1000, 0)
-    self.assertTrue(clock.begin('policy'))
-    clock.stop()
-    self.assertTrue(clock.finished)
-    self.assertFalse(clock.begin('policy'))
-    clock.end('policy', 7)
-    self.assertEqual(clock.steps, 7)
 
   def test_no_worker_iterates_while_paused(self):
     clock = threads.Schedule(10**9, 30)
@@ -201,13 +171,20 @@ class ScheduleTest(parameterized.TestCase):
       raise KeyError
     self._assert_goes_on(clock)
 
-  def test_stop_while_paused(self):
+  def test_stop_lets_iterations_end_and_none_begin(self):
     clock = threads.Schedule(1000, 0)
-    with clock.paused():
-      thread, = self._start(self._worker(clock, 'policy', 1))
-      clock.stop()
-      self._join([thread])
-    self.assertEqual(clock.steps, 0)
+    self.assertTrue(clock.begin('policy'))
+    clock.stop()
+    self.assertTrue(clock.finished)
+    self.assertFalse(clock.begin('policy'))
+    clock.end('policy', 7)
+    self.assertEqual(clock.steps, 7)
+    paused = threads.Schedule(1000, 0)
+    with paused.paused():
+      started = self._start(self._worker(paused, 'policy', 1))
+      paused.stop()
+      self._join(started)
+    self.assertEqual(paused.steps, 0)
 
   def test_abandon_ends_the_run_and_the_first_error_is_the_cause(self):
     clock = threads.Schedule(1000, 10)
@@ -242,30 +219,24 @@ def _drive(clock, iterate, tick=lambda: None, stalled=60.0, count=4):
 class DriveTest(parameterized.TestCase):
 
   @parameterized.product(
-      where=('policy', 'discriminator', 'main'),
+      where=('policy', 'discriminator', 'main'), count=(1, 3),
       error=(RuntimeError('injected'), SystemExit(0)))
-  def test_an_exception_in_a_thread_ends_the_run(self, where, error):
-    trainer = trainer_lib.Trainer(building.Builder(tiny.config(
-        policy_workers=3, policy_threads=3, steps=100_000)))
-    victim = (trainer.policy_workers[1] if where == 'policy' else
-              trainer.discriminator_worker)
-    original, calls = victim.iterate, []
+  def test_an_exception_in_a_thread_ends_the_run(self, where, count, error):
+    calls, before = [], {*threading.enumerate()}
 
-    def fail():
-      calls.append(1)
-      if len(calls) == 3:
+    def iterate(who):
+      calls.append(who)
+      if who == where and calls.count(who) == 3:
         raise error
+      return 5
 
-    def iterate(*steps):
-      fail()
-      return original(*steps)
-
-    if where != 'main':
-      victim.iterate = iterate
+    policy, discriminator, main = (
+        functools.partial(iterate, who)
+        for who in ('policy', 'discriminator', 'main'))
     with self.assertRaisesRegex(RuntimeError, r'injected|called exit\(0\)'):
-      trainer.drive(fail if where == 'main' else lambda: None)
-    self.assertEmpty([t.name for t in threading.enumerate()
-                      if t.name.startswith(('policy', 'discriminator'))])
+      threads.drive(
+          threads.Schedule(10**9, 10), count * [policy], discriminator, main)
+    self.assertEmpty({*threading.enumerate()} - before)
 
   @parameterized.parameters('save', 'stop', 'error')
   def test_a_worker_that_hangs_ends_a_run_that_needs_it(self, what):
@@ -339,7 +310,3 @@ class DriveTest(parameterized.TestCase):
     self.assertLen(firsts, 4)
     for (_, end), (start, _) in itertools.pairwise(sorted(firsts.values())):
       self.assertLessEqual(end, start)
-
-
-if __name__ == '__main__':
-  absltest.main()

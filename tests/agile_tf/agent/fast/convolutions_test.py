@@ -1,6 +1,5 @@
 """Tests for convolutions: every way to compute them gives the same."""
 
-from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
 import tensorflow as tf
@@ -43,60 +42,51 @@ class ConvolutionsTest(parameterized.TestCase):
       self, size, padding, rows, workers, used):
     rng = np.random.default_rng(0)
     count = workers * rows
-    operands = [
-        rng.normal(size=[*size, count, _INPUTS]) if use else None
-        for use in used]
     kernel = rng.normal(size=[3, 3, 2 * _INPUTS, _OUTPUTS])
-    features = [x for x in operands if x is not None]
-    gradients = []  # Each worker's kernel's, computed alone; the features'.
-    outputs = []
-    weights = None
-    for w in range(workers):
-      these = slice(w * rows, (w + 1) * rows)
-      alone = [x[:, :, these] for x in features]
-      alone = [tf.constant(x) for x in alone]
-      parts = iter(alone)
-      with tf.GradientTape() as tape:
-        k = tf.constant(kernel)
-        tape.watch([k, *alone])
-        output = _plain(
-            [next(parts) if use else None for use in used], k, padding)
-        if weights is None:
-          weights = rng.normal(size=[*output.shape[:2], count, _OUTPUTS])
-        loss = tf.reduce_sum(output * weights[:, :, these])
-      outputs.append(output)
-      gradients.append(tape.gradient(loss, [k, *alone]))
-    expected = np.concatenate(outputs, 2)
+    features = [
+        rng.normal(size=[*size, count, _INPUTS]) for _ in range(sum(used))]
+
+    def operands(parts):
+      parts = iter(parts)
+      return [next(parts) if use else None for use in used]
+
+    # Each worker has a kernel of its own for its rows.
+    sources = list(map(tf.constant, (np.stack([kernel] * workers), *features)))
+    with tf.GradientTape() as tape:
+      tape.watch(sources)
+      expected = tf.concat([
+          _plain(operands(x[:, :, w * rows:(w + 1) * rows]
+                          for x in sources[1:]), sources[0][w], padding)
+          for w in range(workers)], 2)
+      weights = rng.normal(size=expected.shape)
+      loss = tf.reduce_sum(expected * weights)
+    gradients = tape.gradient(loss, sources)
 
     for stacked in {workers > 1, True}:
       for known_count in {0, rows // 2, rows}:
         known = []
         if known_count:
-          split = expected.reshape(
-              [*expected.shape[:2], workers, rows, _OUTPUTS])
-          known = [tf.constant(split[:, :, :, :known_count], tf.float32)]
-        inputs = [tf.constant(x, tf.float32) for x in features]
-        k = tf.constant(kernel, tf.float32)
-        if stacked:
-          k = tf.tile(k[None], [workers, 1, 1, 1, 1])
+          split = tf.reshape(
+              expected, [*expected.shape[:2], workers, rows, _OUTPUTS])
+          known = [tf.cast(split[:, :, :, :known_count], tf.float32)]
+        k, *inputs = (tf.cast(x, tf.float32) for x in sources)
+        if not stacked:
+          k = k[0]
         tape = tf.GradientTape()
         convolve = convolutions.Convolver(
             [k], convolutions.evaluate([k]), known, tape)
-        parts = iter(inputs)
         with tape:
           tape.watch([k, *inputs])
-          output = convolve(
-              [next(parts) if use else None for use in used], k, padding)
-          loss = tf.reduce_sum(output * tf.constant(weights, tf.float32))
+          output = convolve(operands(inputs), k, padding)
+          loss = tf.reduce_sum(output * tf.cast(weights, tf.float32))
         _assert_close(output, expected)
         self.assertIs(convolve.results[0], output)
         of_kernel, *of_features = convolve.gradients(
             [k, *inputs], [loss], [tf.ones([])])
-        own = np.stack([gradient[0] for gradient in gradients])
-        _assert_close(of_kernel, own if stacked else own[0], 'kernel')
-        for i, actual in enumerate(of_features, 1):
-          _assert_close(actual, np.concatenate(
-              [gradient[i] for gradient in gradients], 2), 'features')
+        _assert_close(
+            of_kernel, gradients[0] if stacked else gradients[0][0], 'kernel')
+        for actual, other in zip(of_features, gradients[1:], strict=True):
+          _assert_close(actual, other, 'features')
 
   def test_operands_share_what_is_evaluated(self):
     """A kernel and features that are used often are transformed once."""
@@ -119,41 +109,3 @@ class ConvolutionsTest(parameterized.TestCase):
 
     self.assertEqual(transforms([[x, None]]), (1, 1))
     self.assertEqual(transforms([[x, None], [y, x], [None, x]]), (1, 2))
-
-  @parameterized.parameters(
-      dict(known_count=0, workers=1), dict(known_count=3, workers=1),
-      dict(known_count=1, workers=2))
-  def test_patches(self, known_count, workers):
-    rng = np.random.default_rng(0)
-    rows = 4
-    images = rng.normal(size=[workers * rows, 9, 13, 3])
-    kernel = rng.normal(size=[4, 4, 3, 2])
-    outputs, gradients = [], []
-    weights = rng.normal(size=[2, 3, workers * rows, 2])
-    for w in range(workers):
-      these = slice(w * rows, (w + 1) * rows)
-      with tf.GradientTape() as tape:
-        k = tf.constant(kernel)
-        tape.watch(k)
-        output = tf.transpose(
-            tf.nn.conv2d(images[these], k, 4, 'VALID'), [1, 2, 0, 3])
-        loss = tf.reduce_sum(output * weights[:, :, these])
-      outputs.append(output)
-      gradients.append(tape.gradient(loss, k))
-    expected = np.concatenate(outputs, 2)
-    known = []
-    if known_count:
-      split = expected.reshape([2, 3, workers, rows, 2])
-      known = [tf.constant(split[:, :, :, :known_count], tf.float32)]
-    k = tf.tile(tf.constant(kernel, tf.float32)[None], [workers, 1, 1, 1, 1])
-    with tf.GradientTape() as tape:
-      tape.watch(k)
-      output = convolutions.Convolver(known=known).patches(
-          tf.constant(images, tf.float32), k)
-      loss = tf.reduce_sum(output * tf.constant(weights, tf.float32))
-    _assert_close(output, expected)
-    _assert_close(tape.gradient(loss, k), np.stack(gradients))
-
-
-if __name__ == '__main__':
-  absltest.main()
