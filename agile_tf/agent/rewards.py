@@ -38,8 +38,8 @@ def modelled(logits: tf.Tensor, form: str, scale: float) -> tf.Tensor:
   elif form == 'gail':
     reward = tf.minimum(tf.nn.softplus(logits), _LOG_LIMIT)
   else:
-    raise ValueError(f'The form of the reward is {form!r}, which has no formula '
-                     'here.')
+    raise ValueError(
+        f'The form of the reward is {form!r}, which has no formula here.')
   return scale * reward
 
 
