@@ -215,7 +215,9 @@ def main(argv: Sequence[str]) -> None:
       values, held_out=values.held_out, only=values.instructions,
       physics=values.physics or '', solved_starts=values.solved_starts,
       world=values.world)
-  if values.solved_starts is not None and not trained.world.has_ground_truth:
+  draws_starts = (  # So that they may leave goal states out.
+      trained.world.compiled is not None and trained.world.has_ground_truth)
+  if values.solved_starts is not None and not draws_starts:
     raise program.UserError(
         f'--{"" if values.solved_starts else "no"}solved_starts: '
         f'--world={trained.config.world} has no ground truth that says which '
@@ -230,8 +232,7 @@ def main(argv: Sequence[str]) -> None:
       'held_out': values.held_out, 'instructions': values.instructions,
       'physics': trained.config.physics,
       'solved_starts': (
-          trained.config.solved_starts if trained.world.has_ground_truth
-          else None),
+          trained.config.solved_starts if draws_starts else None),
       'best_logged': best and best._asdict(),
       **summarize(episodes, solvable(episodes, trained.config))}
   if values.output:

@@ -1,4 +1,4 @@
-"""An example of a world of your own: go to one of four coloured corners.
+r"""An example of a world of your own: go to one of four coloured corners.
 
 Write the goal examples, then train; the curve is in TensorBoard:
 
@@ -6,8 +6,12 @@ Write the goal examples, then train; the curve is in TensorBoard:
   python -m agile_tf.launch --preset=own_world
   tensorboard --logdir=runs
 
-For a world of your own, copy this file and change what is above `main`. The
-name of the copy's function is then --world=my_world:make_world.
+For a world of your own, copy this file as my_world.py, change what is above
+`main`, and train:
+
+  python my_world.py
+  python -m agile_tf.launch --preset=own_world --world=my_world:make_world \
+      --run_dir=runs/my_world
 """
 
 import os

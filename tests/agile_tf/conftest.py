@@ -15,7 +15,6 @@ from agile_tf.recipe import averaging
 from agile_tf.recipe import builder
 from agile_tf.recipe import mismatched
 from agile_tf.training import building
-from tests.agile_tf import tiny
 
 # A second CPU device, for the tests of runs on several.
 tf.config.set_logical_device_configuration(
@@ -50,9 +49,7 @@ def shared_programs():
       (networks, 'policy'), (networks, 'discriminator'),
       (programs, 'Programs'), (mismatched, 'Programs'),
       (averaging, 'AveragedPrograms'), (builder, '_AveragedPrograms')):
-    shared = functools.cache(getattr(module, name))
-    tiny.SHARED.append(shared)
-    patch.setattr(module, name, shared)
+    patch.setattr(module, name, functools.cache(getattr(module, name)))
   patch.setattr(building.Builder, 'programs', staticmethod(programs.Programs))
   yield
   patch.undo()

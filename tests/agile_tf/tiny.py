@@ -18,9 +18,6 @@ from agile_tf.training import checkpoints
 from agile_tf.training import run as run_lib
 from gridlu import files
 
-# Functions whose results runs share, see conftest.py.
-SHARED: list[Any] = []
-
 
 def flags(**changes) -> list[str]:
   """Returns the flags of a tiny AGILE run.

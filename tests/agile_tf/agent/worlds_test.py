@@ -136,13 +136,12 @@ class WorldsTest(parameterized.TestCase):
   def test_goals_of_the_example_are_goals(self):
     dataset = own_world.goal_examples(count=40)
     for index, image in zip(dataset.instruction, dataset.images):
-      color = dataset.instructions[index].split()[3]
-      # The agent's white square covers the middle of the corner's cell.
-      corners = [image[8 * r:8 * r + 8, 8 * c:8 * c + 8]
-                 for r, c in own_world.CORNERS]
-      corner, = (x for x in corners
-                 if tuple(x[0, 0]) == own_world.COLORS[color])
-      self.assertEqual(corner[4, 4].tolist(), [255, 255, 255])
+      name = dataset.instructions[index].split()[3]
+      color, (row, column) = own_world.CORNERS[name]
+      cell = image[8 * row:8 * row + 8, 8 * column:8 * column + 8]
+      self.assertEqual(tuple(cell[0, 0]), color)
+      # The agent's white square covers the middle of the cell.
+      self.assertEqual(cell[4, 4].tolist(), [255, 255, 255])
 
   def test_images_of_states_are_the_environments(self):
     world = worlds.GridLUWorld()

@@ -74,7 +74,3 @@ class LearnedRewardTest(absltest.TestCase):
       self.assertEqual('true_reward' in environment.step(0)[-1], bool(rewarded))
     with self.assertRaisesRegex(ValueError, 'no GridLU environment'):
       agile_tf.LearnedReward(gymnasium.make('CartPole-v1'), _Model([]))
-
-
-if __name__ == '__main__':
-  absltest.main()
