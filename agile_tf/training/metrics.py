@@ -182,7 +182,7 @@ class Writer:
         there[-1].get('seconds') or 0) if there else 0.0
     self._summaries = tf.summary.create_file_writer(run_dir)
     self._warned = False
-    self._progress = progress.Progress(compiled)
+    self.progress = progress.Progress(compiled)
 
   def _read(self) -> list[dict[str, str]]:
     """Returns the rows that are there."""
@@ -247,9 +247,6 @@ class Writer:
         f'{self._path} cannot be written ({error}). Free some disk space, or '
         'make the directory writable; the same command then resumes the run.')
 
-  def progress(self, done: int, total: int, what: str = 'steps') -> None:
-    self._progress.update(done, total, what)
-
   def row(self, values: Mapping[str, Any]) -> None:
     """Writes values by column everywhere. Other columns stay empty."""
     values = dict(values)
@@ -269,11 +266,11 @@ class Writer:
       for name, value in values.items():
         if self._tags[name]:
           tf.summary.scalar(self._tags[name], value, values['steps'])
-    self._progress.note(', '.join(
+    self.progress.note = ', '.join(
         f'{label} {100 * values[name]:.1f} %'
         for name, label in (('success_rate', 'success'),
                             ('reward_model_accuracy', 'reward model'))
-        if name in values))
+        if name in values)
 
   def settings(self, run: str, compared: Mapping[str, Any], **texts: str
               ) -> None:
@@ -306,7 +303,7 @@ class Writer:
 
   def close(self) -> None:
     """Closes the files and ends the progress."""
-    self._progress.close()
+    self.progress.close()
     with self._tensorboard():
       self._summaries.close()
     # Where the disk is full, `row` has raised this error already.

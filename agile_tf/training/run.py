@@ -98,9 +98,10 @@ class RunFiles:
     ahead = -self._schedule.iterations_after_head_start
     if ahead > 0:
       done = self._schedule.iterations
-      self._writer.progress(done, done + ahead, 'iterations of the head start')
+      self._writer.progress.update(
+          done, done + ahead, 'iterations of the head start')
     else:
-      self._writer.progress(steps, self._config.steps)
+      self._writer.progress.update(steps, self._config.steps)
     if self.compiling and steps > self._start_steps:
       self.compiling = False
       logging.info(

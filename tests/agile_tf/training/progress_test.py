@@ -23,6 +23,19 @@ class ProgressTest(parameterized.TestCase):
     self._now = 1000.0
     clock = self.enterContext(mock.patch.object(progress_lib, 'time'))
     clock.monotonic.side_effect = lambda: self._now
+    self.enterContext(mock.patch.object(progress_lib.threading, 'Thread'))
+
+  def _watch(self, progress, *updates):
+    """Does what the thread does, with a second before each update."""
+    def seconds():
+      for update in updates:
+        self._now += 1.0
+        progress.update(*update)
+        yield False
+      yield True
+
+    with mock.patch.object(progress._over, 'wait', side_effect=seconds()):
+      progress._watch()
 
   def test_log_lines_are_above_the_bar(self):
     with mock.patch.object(sys, 'stderr', _Terminal()) as terminal:
@@ -30,10 +43,10 @@ class ProgressTest(parameterized.TestCase):
       before = handler.setStream(terminal)
       try:
         progress = progress_lib.Progress()
-        progress.update(0, 100)
+        self._watch(progress, (0, 100))
         handler.handle(logging.get_absl_logger().makeRecord(
             'absl', logging.INFO, 'file', 1, 'Built.', (), None))
-        progress.update(10, 100)
+        self._watch(progress, (10, 100))
         progress.close()
         self.assertIs(handler.stream, terminal)
       finally:
@@ -45,28 +58,25 @@ class ProgressTest(parameterized.TestCase):
                   ''.join(lines[lines.index(line):]))
 
   def test_in_a_file_there_is_a_line_a_minute(self):
+    what = 'iterations of the head start'
     with (mock.patch.object(sys, 'stderr', io.StringIO()),
           self.assertLogs('absl', 'INFO') as logs):
       progress = progress_lib.Progress(lambda: 3)
-      progress.update(0, 400, 'iterations of the head start')
-      self._now += 60  # For compilation.
-      for done in range(200):
-        self._now += 1.0
-        progress.update(done, 400, 'iterations of the head start')
-      for steps in range(3001):  # 20 steps in a second, for 150 seconds.
-        self._now += 0.05
-        progress.update(steps, 10_000_000)
-        progress.note('success 5.0 %')
+      progress.note = 'success 5.0 %'
+      self._watch(
+          progress, *[(0, 400, what)] * 60,  # For compilation.
+          *[(done, 400, what) for done in range(200)],
+          *[(20 * second, 10_000_000) for second in range(151)])
       progress.close()
     lines = [record.getMessage() for record in logs.records]
     self.assertEqual(lines[0], 'compiling program 3 before the next of 400 '
-                     'iterations of the head start, for 61 seconds')
-    self.assertEqual(lines[1], '15.0 %, 60 of 400 iterations of the head '
-                     'start, 1 a second, 6 minutes left')
+                     'iterations of the head start, for 59 seconds')
+    self.assertEqual(lines[1], '14.8 %, 59 of 400 iterations of the head '
+                     'start, 1 a second, 6 minutes left, success 5.0 %')
     # The time that is left does not depend on how long compilation took.
     self.assertStartsWith(lines[-1], '0.0 %, 3.00k of 10.0M steps, 20 a second')
     self.assertEndsWith(lines[-1], '6 days left, success 5.0 %')
-    self.assertBetween(len(lines), 6, 8)
+    self.assertLen(lines, 7)
 
   @parameterized.parameters(
       (0.3, '0 seconds'), (1, '1 second'), (119, '119 seconds'),
