@@ -4,10 +4,8 @@ from collections.abc import Callable, Sequence
 import dataclasses
 import functools
 import hashlib
-import json
 import os
-import subprocess
-import sys
+import re
 from typing import Any, NamedTuple
 
 from absl import logging
@@ -89,54 +87,21 @@ def _instructions(config: config_lib.Config, held_out: bool = False
   return known, sides[held_out]
 
 
-_SEARCH_SECONDS = 10
-# Prints the indices of the texts with a match of a pattern.
-_SEARCH = """
-import json, re, sys
-pattern, texts = json.load(sys.stdin)
-try:
-  search = re.compile(pattern).search
-except (re.error, OverflowError, RecursionError) as error:
-  sys.exit(str(error))
-print(json.dumps([i for i, text in enumerate(texts) if search(text)]))
-"""
-
-
 def matching(pattern: str, instructions: tuple[language.Instruction, ...]
             ) -> tuple[language.Instruction, ...]:
   """Returns the instructions whose text contains a match of a pattern."""
-  if not pattern:
-    return instructions
-  chosen = _search(pattern, tuple(map(str, instructions)))
+  try:
+    chosen = tuple(
+        each for each in instructions if re.search(pattern, str(each)))
+  except (re.error, OverflowError, RecursionError) as error:
+    raise config_lib.ConfigError(
+        f'--instructions={pattern} is not a regular expression: {error}.'
+        ) from error
   if not chosen:
     raise config_lib.ConfigError(
         f'--instructions={pattern} matches none of the {len(instructions)} '
         f'instructions. One of them is {instructions[0]}.')
-  return tuple(instructions[i] for i in chosen)
-
-
-@functools.lru_cache(maxsize=16)
-def _search(pattern: str, texts: tuple[str, ...]) -> list[int]:
-  """Returns the indices of the texts with a match of a pattern.
-
-  A process of its own searches, which can be ended: some patterns, which may be
-  those of somebody else's run, take forever.
-  """
-  try:
-    found = subprocess.run(
-        [sys.executable, '-I', '-c', _SEARCH],
-        input=json.dumps([pattern, texts]), capture_output=True, text=True,
-        timeout=_SEARCH_SECONDS, check=False)
-  except subprocess.TimeoutExpired as error:
-    raise config_lib.ConfigError(
-        f'--instructions={pattern} takes more than {_SEARCH_SECONDS} seconds '
-        'to match; expected a regular expression that does not repeat what '
-        'it repeats already.') from error
-  if found.returncode:
-    raise config_lib.ConfigError(
-        f'--instructions={pattern} is not a regular expression: '
-        f'{found.stderr.strip()[-200:]}.')
-  return json.loads(found.stdout)
+  return chosen
 
 
 def make_goal_examples(config: config_lib.Config, world: worlds.World,

@@ -6,7 +6,6 @@ TensorFlow is imported when it is asked for, after programs have read flags.
 import atexit
 from collections.abc import Iterator
 import contextlib
-import faulthandler
 import glob
 import hashlib
 import importlib.metadata
@@ -31,72 +30,58 @@ def cores() -> int:
   """Returns how many CPU cores this process may use."""
   count = (len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else
            os.cpu_count() or 1)
-  quotas = [_divided(*text.split()) for text in _limits('', 'cpu.max')]
-  quotas += map(_divided, _limits('cpu', 'cpu.cfs_quota_us'),
-                _limits('cpu', 'cpu.cfs_period_us'))
-  return max(1, math.ceil(min([count, *quotas])))
+  quotas = [text.split() for text in _limits('cpu.max')]
+  quotas += zip(_limits('cpu.cfs_quota_us'), _limits('cpu.cfs_period_us'))
+  return min([count, *(
+      max(1, math.ceil(int(quota) / int(period)))
+      for quota, period in quotas if quota.isdecimal())])
 
 
 def memory() -> int:
   """Returns the most memory that this process may use, in bytes."""
-  most = os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES')
-  limits = [*_limits('', 'memory.max'),
-            *_limits('memory', 'memory.limit_in_bytes')]
-  return min([most, *(int(each) for each in limits if each.isdecimal())])
+  limits = _limits('memory.max') + _limits('memory.limit_in_bytes')
+  return min([os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES'), *(
+      int(limit) for limit in limits if limit.isdecimal())])
 
 
-def _divided(quota: str, period: str) -> float:
-  """Returns a quota of CPU time in cores; infinite without one."""
-  return int(quota) / int(period) if quota.isdecimal() else math.inf
+def _limits(name: str) -> list[str]:
+  """Returns a file of this process's cgroups and of all that they are in.
 
-
-def _limits(controller: str, name: str) -> list[str]:
-  """Returns a file of this process's cgroup and of all that it is in.
-
-  Each can have a limit, and the smallest one holds. The controller is '' in
-  version 2 of cgroups. Within a container the path may be that of the machine,
-  and the container's own cgroup is the root.
+  Each can have a limit, and the smallest one holds. Within a container the path
+  may be that of the machine, and the container's own cgroup is the root.
   """
   found = []
-  with contextlib.suppress(OSError):
-    with open('/proc/self/cgroup', encoding='utf-8') as file:
-      for line in file:
-        _, controllers, path = line.rstrip('\n').split(':', 2)
-        if controller not in controllers.split(','):
-          continue
-        place = pathlib.PurePosixPath(path)
-        for folder in (place, *place.parents):
-          with contextlib.suppress(OSError):
-            with open(f'/sys/fs/cgroup/{controller}{folder}/{name}',
-                      encoding='utf-8') as limit:
-              found.append(limit.read().strip())
-  return found
+  for line in _text('/proc/self/cgroup').splitlines():
+    _, controllers, path = line.split(':', 2)  # None in version 2 of cgroups.
+    for controller in controllers.split(','):
+      for folder in (path, *pathlib.PurePosixPath(path).parents):
+        found.append(_text(f'/sys/fs/cgroup/{controller}{folder}/{name}'))
+  return [text for text in found if text]
+
+
+def _text(path: str) -> str:
+  """Returns the text of a file of the system; '' where there is none."""
+  try:
+    with open(path, encoding='utf-8') as file:
+      return file.read().strip()
+  except OSError:
+    return ''
 
 
 @contextlib.contextmanager
 def _silence() -> Iterator[None]:
   """Keeps from stderr what is printed meanwhile, unless there is an error."""
-  if sys.stderr is None:  # It is closed.
-    yield
-    return
-  sys.stderr.flush()
   # Another process prints it, because TensorFlow can also end this one.
   with (os.fdopen(os.dup(2)) as stderr, subprocess.Popen(
       ['sh', '-c', 'text=$(cat); printf "%s\\n" "$text" >&2'],
-      stdin=subprocess.PIPE, stderr=stderr) as printer):
+      stdin=subprocess.PIPE) as printer):
     assert printer.stdin is not None
     os.dup2(printer.stdin.fileno(), 2)
-    # If the process is aborted, for lack of AVX for example, this shows where.
-    here = not faulthandler.is_enabled()
-    if here:
-      faulthandler.enable(printer.stdin)
     try:
       yield
       printer.kill()
     finally:
       os.dup2(stderr.fileno(), 2)
-      if here:
-        faulthandler.disable()
 
 
 def import_tensorflow() -> Any:
@@ -160,9 +145,9 @@ def _check_programs(root: str) -> None:
 
 def _processor() -> str:
   """Returns the processor's name and what it can do."""
-  with open('/proc/cpuinfo', encoding='utf-8') as file:
-    return str(sorted({line for line in file if line.startswith(
-        ('model name', 'flags', 'Features', 'CPU part'))}))
+  return str(sorted({
+      line for line in _text('/proc/cpuinfo').splitlines() if line.startswith(
+          ('model name', 'flags', 'Features', 'CPU part'))}))
 
 
 class Machine(NamedTuple):
@@ -181,16 +166,15 @@ def select(devices: str) -> tuple[int, ...]:
   matches = [re.fullmatch(r'GPU:(\d{1,4})', name.strip())
              for name in devices.split(',')]
   numbers = tuple(int(match[1]) for match in matches if match)
-  problem = ''
   if len(set(numbers)) < len(matches):
-    problem = ('expected "auto", CPU:0, or a list of GPUs such as GPU:0,GPU:1, '
-               'each once')
-  elif missing := [f'GPU:{i}' for i in numbers if i >= there]:
-    problem = (f'this machine has no {" and no ".join(missing)}. TensorFlow '
-               f'finds {there} GPUs here. Choose among them, or use '
-               '--devices=auto')
-  if problem:
-    raise config_lib.ConfigError(f'--devices={devices}: {problem}.')
+    raise config_lib.ConfigError(
+        f'--devices={devices}: expected "auto", CPU:0, or a list of GPUs such '
+        'as GPU:0,GPU:1, each once.')
+  if missing := [f'GPU:{i}' for i in numbers if i >= there]:
+    raise config_lib.ConfigError(
+        f'--devices={devices}: this machine has no {" and no ".join(missing)}. '
+        f'TensorFlow finds {there} GPUs here. Choose among them, or use '
+        '--devices=auto.')
   return numbers
 
 
