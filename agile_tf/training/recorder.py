@@ -5,7 +5,6 @@ from typing import NamedTuple
 import numpy as np
 
 from agile_tf.agent import rollouts
-from gridlu import archives
 from gridlu import rendering
 
 # A longer episode is recorded in parts: an endless one would fill the memory.
@@ -29,9 +28,9 @@ class RecordedEpisode(NamedTuple):
 class Recorder:
   """Records the episodes of one worker and keeps the last finished one."""
 
-  def __init__(self, from_start: bool):
-    """Waits for the next episode, unless the first rollout begins one."""
-    self._waits = not from_start
+  def __init__(self, waits: bool = False):
+    """Takes whether it waits for the next episode, as in a resumed run."""
+    self._waits = waits
     self._observations: list[np.ndarray] = []
     self._decisions: list[np.ndarray] = []
     self._finished: RecordedEpisode | None = None
@@ -58,29 +57,6 @@ class Recorder:
     """Returns the last finished episode; None if there is no new one."""
     episode, self._finished = self._finished, None
     return episode
-
-  def state(self) -> dict[str, np.ndarray]:
-    """Returns the state for a checkpoint, which must not depend on the time.
-
-    A finished episode is therefore left out: it may have been taken or not.
-    """
-    state = {'waits': np.array(self._waits)}
-    if self._observations:
-      state['frames'] = np.concatenate(self._observations)
-      state['decisions'] = np.concatenate(self._decisions)
-    return state
-
-  def load(self, state: dict[str, np.ndarray]) -> None:
-    """Restores what `state` returned; raises ValueError for anything else."""
-    self._waits = bool(archives.expect(state, 'waits', np.bool_, []))
-    self._observations, self._decisions = [], []
-    if 'frames' in state:
-      frames = archives.expect(
-          state, 'frames', np.uint8, [None, *state['frames'].shape[1:]])
-      self._observations = [frames]
-      self._decisions = [archives.expect(
-          state, 'decisions', np.bool_, [len(frames) - 1])]
-    self._finished = None
 
 
 def sheet(episode: RecordedEpisode, images: np.ndarray, judge: str

@@ -49,7 +49,7 @@ class Trainer:
         builder.head_start)
     self._tally = metrics.Tally(
         'episodes', 'discriminator_steps', 'discriminator_updates')
-    self.recorder = recorder.Recorder(from_start=True)
+    self.recorder = recorder.Recorder()
     # What a checkpoint contains, besides the metrics.
     self._with_arrays = {name: part for name, part in (
         ('policy', parts.policy), ('discriminator', parts.discriminator),
@@ -168,8 +168,7 @@ class Trainer:
     """Returns a copy of the run's state, while no worker is iterating."""
     arrays = {
         f'{name}:{key}': value
-        for name, part in (self._with_arrays | {'recorder': self.recorder}
-                          ).items()
+        for name, part in self._with_arrays.items()
         for key, value in part.state().items()}
     try:
       return checkpoints.Checkpoint(arrays, json.loads(json.dumps({
@@ -216,12 +215,7 @@ class Trainer:
       self._tally.load(values['tally'], values['totals'])
       self.schedule.steps = values['steps']
       self.schedule.iterations = values['iterations']
-      # An environment that cannot be saved begins a new episode.
-      first, *_ = values['actors'][0]
-      begins = first['environment'] is None
-      self.recorder = recorder.Recorder(from_start=begins)
-      if not begins:
-        self.recorder.load(checkpoint.group('recorder'))
+      self.recorder = recorder.Recorder(waits=True)
     except config_lib.ConfigError as error:
       raise checkpoints.CheckpointError(
           f'{checkpoint.path}: {error}') from error
