@@ -6,7 +6,6 @@ import csv
 import glob
 import json
 import os
-import re
 import socket
 import stat
 import tempfile
@@ -14,8 +13,6 @@ from typing import Any, IO
 
 from gridlu import program
 
-_NUMBER = re.compile(
-    r'[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[-+]?[0-9]+)?|nan|-?inf', re.I)
 # The columns of metrics.csv that are shares of episodes, states or pairs.
 _SHARES = (
     'success_rate', 'modelled_reward', 'true_reward', 'reward_model_accuracy',
@@ -119,22 +116,16 @@ def read_rows(path: str) -> list[dict[str, str]]:
     lines = list(file)
   if lines and not lines[-1].endswith('\n'):
     del lines[-1]
-  for i, line in enumerate(lines, 1):
-    if not line.endswith('\n'):
-      raise ValueError(f'line {i} ends with CR alone; expected LF or CR LF')
-  reader = csv.reader(lines)
+  reader = csv.DictReader(lines)
   rows: list[dict[str, str]] = []
+  steps = -1
   try:
-    names = next(reader, [])
-    if len({*names}) < len(names):
-      raise ValueError('a column is there more than once')
-    steps = -1
-    for cells in filter(None, reader):
-      if len(cells) != len(names):
-        raise ValueError(f'it has {len(cells)} values for {len(names)} columns')
-      rows.append(dict(zip(names, cells)))
-      if 'steps' in names:
-        steps = _check_row(rows[-1], steps)
+    for row in reader:
+      if None in row or None in row.values():
+        raise ValueError(f'expected {len(reader.fieldnames or ())} values')
+      if 'steps' in row:
+        steps = _check_row(row, steps)
+      rows.append(row)
   except (csv.Error, ValueError) as error:
     raise ValueError(f'line {reader.line_num}: {error}') from error
   return rows
@@ -143,13 +134,15 @@ def read_rows(path: str) -> list[dict[str, str]]:
 def _check_row(row: dict[str, str], before: int) -> int:
   """Checks a row after the step `before`; returns its step."""
   for name, text in row.items():
-    if name == 'steps':
-      if not re.fullmatch('[0-9]{1,18}', text) or int(text) <= before:
-        raise ValueError(
-            f'steps is {text!r}; expected a whole number, more than in the row '
-            'before')
-    elif text and not _NUMBER.fullmatch(text):
-      raise ValueError(f'{name} is {text!r}; expected a number or nothing')
-    elif text and name in _SHARES and not 0 <= float(text) <= 1:
+    try:
+      number = float(text or 'nan')
+    except ValueError:
+      raise ValueError(
+          f'{name} is {text!r}; expected a number or nothing') from None
+    if text and name in _SHARES and not 0 <= number <= 1:
       raise ValueError(f'{name} is {text}; expected a share from 0 to 1')
-  return int(row['steps'])
+  steps = row['steps']
+  if not steps.isdecimal() or int(steps) <= before:
+    raise ValueError(f'steps is {steps!r}; expected a whole number, more than '
+                     'in the row before')
+  return int(steps)

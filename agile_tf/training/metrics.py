@@ -168,7 +168,11 @@ class Writer:
     there = self._read()
     try:
       if there and not steps:
-        self._keep_old(there[-1]['steps'])
+        logging.warning(
+            'There is no checkpoint of a later step, so the run begins at step '
+            '0. Its rows up to step %s are now in %s. If its checkpoints have '
+            'been moved, stop the run, put them back and rename the file '
+            'again.', there[-1]['steps'], self._put_aside())
       there = [row for row in there if int(row['steps']) <= steps]
       self._text = io.StringIO(newline='')  # All that is in the file.
       self._csv = csv.DictWriter(self._text, COLUMNS)
@@ -188,12 +192,9 @@ class Writer:
     """Returns the rows that are there."""
     try:
       rows = files.read_rows(self._path)
-      names = rows[0] if rows else {'steps': ''}
-      if strange := set(names) - set(COLUMNS):
-        raise ValueError('it has values in columns that no run writes: '
-                         f'{", ".join(sorted(strange))}')
-      if 'steps' not in names:
-        raise ValueError('it has no column steps')
+      if rows and not {'steps'} <= rows[0].keys() <= _TAGS.keys():
+        raise ValueError(f'its columns are {", ".join(rows[0])}; expected '
+                         'steps and other columns of a run')
       return rows
     except FileNotFoundError:
       return []
@@ -206,14 +207,6 @@ class Writer:
           f'{self._path} cannot be read: {error}. It was not changed. Remove '
           'the cause and try again.') from error
 
-  def _keep_old(self, steps: str) -> None:
-    """Renames the file of a run that has no checkpoint to resume from."""
-    logging.warning(
-        'There is no checkpoint of a later step, so the run begins at step 0. '
-        'Its rows up to step %s are now in %s. If its checkpoints have been '
-        'moved, stop the run, put them back and rename the file again.', steps,
-        self._put_aside())
-
   def _put_aside(self) -> str:
     """Renames the file; returns its new name."""
     old = next(name for i in itertools.count(1)
@@ -225,18 +218,16 @@ class Writer:
     """Writes all rows to a new file."""
     with files.replacing(self._path) as file:
       file.write(self._text.getvalue())
-    self._file = open(self._path, 'a', newline='', encoding='utf-8')
 
-  def _check_there(self) -> None:
-    """Writes the file anew if it is not what this has written."""
+  def _append(self, size: int) -> None:
+    """Writes the rows after `size` bytes; all if the file has another size."""
     what = 'It was removed'
-    with contextlib.suppress(FileNotFoundError):
-      there = os.stat(self._path)
-      if (os.path.samestat(there, os.fstat(self._file.fileno())) and
-          there.st_size == len(self._text.getvalue().encode())):
+    if os.path.exists(self._path):
+      if os.path.getsize(self._path) == size:
+        with open(self._path, 'a', newline='', encoding='utf-8') as file:
+          file.write(self._text.getvalue()[size:])
         return
       what = f'Somebody else wrote to it; their file is now {self._put_aside()}'
-    self._file.close()
     self._write_anew()
     logging.warning(
         '%s: %s. It was written anew, with all rows of the run.', self._path,
@@ -252,14 +243,12 @@ class Writer:
     values = dict(values)
     if 'seconds' in values:
       values['seconds'] += self._seconds
+    size = self._text.tell()
+    self._csv.writerow({
+        name: f'{value:.6g}' if isinstance(value, float) else value
+        for name, value in values.items()})
     try:
-      self._check_there()
-      begin = self._text.tell()
-      self._csv.writerow({
-          name: f'{value:.6g}' if isinstance(value, float) else value
-          for name, value in values.items()})
-      self._file.write(self._text.getvalue()[begin:])
-      self._file.flush()
+      self._append(size)
     except OSError as error:
       raise self._unwritable(error) from error
     with self._tensorboard():
@@ -302,10 +291,7 @@ class Writer:
       self._warned = True
 
   def close(self) -> None:
-    """Closes the files and ends the progress."""
+    """Closes TensorBoard's events and ends the progress."""
     self.progress.close()
     with self._tensorboard():
       self._summaries.close()
-    # Where the disk is full, `row` has raised this error already.
-    with contextlib.suppress(OSError):
-      self._file.close()
