@@ -3,10 +3,8 @@
 from collections.abc import Iterator
 import contextlib
 import csv
-import glob
 import json
 import os
-import socket
 import stat
 import tempfile
 from typing import Any, IO
@@ -49,9 +47,7 @@ def replacing(path: str, mode: str = 'w') -> Iterator[IO]:
 
   An error leaves `path` unchanged. Text is in UTF-8.
   """
-  _remove_left_overs(path)
-  # No other process uses this name.
-  temporary = f'{path}.{socket.gethostname()}.{os.getpid()}.part'
+  temporary = f'{path}.part'
   text = {} if 'b' in mode else {'encoding': 'utf-8', 'newline': ''}
   try:
     with open(temporary, mode, **text) as file:  # type: ignore[call-overload]
@@ -63,27 +59,6 @@ def replacing(path: str, mode: str = 'w') -> Iterator[IO]:
     with contextlib.suppress(FileNotFoundError):
       os.remove(temporary)
     raise
-
-
-def _remove_left_overs(path: str) -> None:
-  """Removes temporary files of processes that were killed on this machine."""
-  start = f'{path}.{socket.gethostname()}.'
-  for left_over in glob.glob(f'{glob.escape(start)}*.part'):
-    number = left_over.removeprefix(start).removesuffix('.part')
-    if number.isdecimal() and not is_running(int(number)):
-      with contextlib.suppress(OSError):  # Another process has removed it.
-        os.remove(left_over)
-
-
-def is_running(process: int) -> bool:
-  """Returns whether this machine has a process with this number."""
-  try:
-    os.kill(process, 0)
-  except (ProcessLookupError, OverflowError):
-    return False
-  except PermissionError:  # Another user's process.
-    return True
-  return True
 
 
 def parse_json(text: str | bytes) -> Any:
