@@ -7,7 +7,6 @@ or our choices where it states none; launch/DIFFERENCES.md lists these.
 from collections.abc import Callable
 import dataclasses
 import json
-import math
 import operator
 import os
 from typing import Any
@@ -269,8 +268,6 @@ _MOST = 2**63 - 1  # The largest integer of NumPy and TensorFlow.
 
 def _shown(value: Any) -> str:
   """Returns a value as an error message shows it, shortened if it is long."""
-  if isinstance(value, int) and value.bit_length() > 400:
-    return f'(a number of {value.bit_length()} bits)'
   text = value if isinstance(value, str) and value.isprintable() else (
       repr(value))
   return text if len(text) <= 200 else f'{text[:200]}...'
@@ -298,33 +295,28 @@ def _expected_text(field: dataclasses.Field, value: str) -> str:
   choices = field.metadata['choices']
   if choices and value not in choices:
     return 'one of ' + ', '.join(choices)
-  try:
-    value.encode()
-  except UnicodeEncodeError:  # Python decodes invalid bytes to such text.
-    return 'text in UTF-8'
+  # Python decodes invalid bytes to text that it cannot encode.
+  if '\0' in value or value != value.encode(errors='ignore').decode():
+    return 'text in UTF-8 without a null character'
   if field.name == 'run_dir' and '://' in value:
     return 'a directory of this machine, not an address'
-  return 'text without a null character' if '\0' in value else ''
+  return ''
 
 
 def _expected_number(field: dataclasses.Field, value: float) -> str:
-  limits = field.metadata
-  high = limits['high']
-  if high is None and isinstance(value, int) and value > _MOST:
-    high = _MOST
-  is_finite = not isinstance(value, float) or math.isfinite(value)
-  holds, wanted = [is_finite], [] if is_finite else ['a finite number']
-  for words, limit, compare in (('at least', limits['low'], operator.ge),
-                                ('more than', limits['above'], operator.gt),
-                                ('at most', high, operator.le)):
-    if limit is not None:
-      holds.append(compare(value, limit))
-      wanted.append(f'{words} {limit}')
-  if not all(holds):
-    return ' and '.join(wanted)
-  if isinstance(field.default, float) and not limits['double'] and value and (
-      not _SMALLEST <= abs(value) <= _LARGEST):
-    return (f'a float32, from {_SMALLEST:.2g} to {_LARGEST:.2g}'
+  limits, high = field.metadata, field.metadata['high']
+  most = _MOST if isinstance(value, int) else _LARGEST
+  if high is None and not value <= most:  # Also if it is not a number.
+    high = most
+  bounds = [(words, limit, compare) for words, limit, compare in (
+      ('at least', limits['low'], operator.ge),
+      ('more than', limits['above'], operator.gt),
+      ('at most', high, operator.le)) if limit is not None]
+  if not all(compare(value, limit) for _, limit, compare in bounds):
+    return ' and '.join(f'{words} {limit}' for words, limit, _ in bounds)
+  if isinstance(field.default, float) and not limits['double'] and (
+      0 < abs(value) < _SMALLEST):
+    return (f'at least {_SMALLEST:.2g}, as it is a float32'
             f'{"" if limits["above"] == 0 else ", or 0"}')
   return ''
 

@@ -184,17 +184,13 @@ def load(run_dir: str, step: int | None = None) -> Checkpoint:
 
 def _read(folder: str) -> Checkpoint:
   """Returns a checkpoint; ValueError unless its files are intact."""
+  if not os.path.exists(os.path.join(folder, _MANIFEST)):
+    raise ValueError(f'it has no {_MANIFEST}; if an earlier version saved it, '
+                     'commit ad1cf9b reads it')
   content = {}
   for name in _ARRAYS, _STATE, _MANIFEST:
-    try:
-      with open(os.path.join(folder, name), 'rb', opener=files.regular) as file:
-        content[name] = file.read()
-    except FileNotFoundError:
-      if name != _MANIFEST:
-        raise
-      raise ValueError(
-          f'it has no {_MANIFEST}; if an earlier version saved it, commit '
-          'ad1cf9b reads it') from None
+    with open(os.path.join(folder, name), 'rb', opener=files.regular) as file:
+      content[name] = file.read()
   manifest = content.pop(_MANIFEST)
   # Byte for byte, so that the manifest itself cannot change either.
   if manifest != _manifest({

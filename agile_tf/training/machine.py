@@ -210,9 +210,3 @@ def prepare(config: config_lib.Config) -> Machine:
     return Machine(description, 1)
   return Machine(description, len(gpus), tuple(
       f'/device:GPU:{i}' for i in range(len(gpus))))
-
-
-def check_compiler() -> None:
-  """Compiles a program: XLA then ends a process that has wrong flags."""
-  tf = import_tensorflow()
-  tf.function(lambda: tf.zeros([1]) + 1, jit_compile=True)()

@@ -163,10 +163,6 @@ class RunFiles:
             f'At step {step} {name} is not finite. This state was not saved; '
             'the last checkpoint is from before.')
     self._check_lock()
-    path = os.path.join(self._config.run_dir, 'config.json')
-    if not os.path.exists(path):
-      config_lib.save(checkpoint.values['config'], path)
-      logging.warning('%s was removed. It was written anew.', path)
     # In the discriminator's head start only its iterations are counted.
     now = step, checkpoint.values['iterations']
     if now > self._saved or not checkpoints.steps(self._config.run_dir):
@@ -202,10 +198,6 @@ def build(builder: building.Builder, check_lock: Callable[[], None],
       progress.counted(num_threads, 'thread'),
       ' and a discriminator' if config.trains_discriminator else '',
       here.description)
-  if len(here.devices) > num_threads:
-    logging.warning(
-        '%d devices, but --policy_threads=%d: the last ones have nothing to '
-        'do.', len(here.devices), num_threads)
   if num_threads > here.parallel:
     enough = min(n for n in range(here.parallel, workers + 1)
                  if not workers % n)
