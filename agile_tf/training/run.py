@@ -85,8 +85,7 @@ class RunFiles:
         {name: settings.get(name, 'paper') for name in _COMPARED},
         hyperparameters=table, configuration='\n'.join(
             f'    --{name}={value}' for name, value in settings.items()))
-    self._start_steps, self._start_time = steps, time.monotonic()
-    self.compiling = True  # Until the first policy steps are made.
+    self._start_time = time.monotonic()
     self._row_steps, self._row_time = steps, self._start_time
     self._saved = steps, self._schedule.iterations
     self._save_time = self._image_due = self._start_time
@@ -102,11 +101,6 @@ class RunFiles:
           done, done + ahead, 'iterations of the head start')
     else:
       self._writer.progress.update(steps, self._config.steps)
-    if self.compiling and steps > self._start_steps:
-      self.compiling = False
-      logging.info(
-          'The first steps took %.0f s, compilation and head start included.',
-          time.monotonic() - self._start_time)
     self._write_row_if_due()
     if time.monotonic() >= self._image_due:
       episode = self._trainer.recorder.take()
@@ -228,41 +222,19 @@ def train(builder: building.Builder, table: str = '') -> None:
         signals_lib.Signals() as signals):
     try:
       trainer, run_files = build(builder, check_lock, table)
-      with contextlib.closing(run_files):
-        signals.stop_instead(trainer.schedule)
-        _drive(trainer, run_files, signals)
     except KeyboardInterrupt:
       if not signals.stopped:  # Something else raised it, such as a world.
         raise
       logging.info('Stopped before the run began; there is nothing to save.')
       return
+    signals.stop_instead(trainer.schedule)
+    with contextlib.closing(run_files):
+      run_files.tick()
+      trainer.drive(run_files.tick, STALL_MINUTES)
+      run_files.tick()
+      run_files.save()
   steps, total = trainer.schedule.steps, builder.config.steps
   logging.info(
       '%s at step %d of %d; everything is saved in %s.',
       'Finished' if steps >= total else 'Stopped', steps, total,
       builder.config.run_dir)
-
-
-def _drive(trainer: trainer_lib.Trainer, run_files: RunFiles,
-           signals: signals_lib.Signals) -> None:
-  """Trains until the run's end or a signal, and saves."""
-  if not trainer.schedule.finished:
-    logging.info('Compiling; the first steps take a while.')
-  if (ahead := -trainer.schedule.iterations_after_head_start) > 0:
-    logging.info(
-        'Before the first policy step, the discriminator has a head start of '
-        '%s.', progress.counted(ahead, 'iteration'))
-
-  def tick() -> None:
-    signals.compiling = run_files.compiling
-    run_files.tick()
-
-  tick()
-  signals.compiling = True
-  try:
-    trainer.drive(tick, STALL_MINUTES)
-  except KeyboardInterrupt as error:  # No signal's: these stop the schedule.
-    raise RuntimeError(
-        'Something in an iteration raised KeyboardInterrupt.') from error
-  run_files.tick()
-  run_files.save()

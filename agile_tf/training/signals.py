@@ -27,9 +27,9 @@ class Signals:
   """Handles the signals in a `with` block: they raise KeyboardInterrupt."""
 
   def __init__(self):
-    self.compiling = False  # The run must end its compilation first.
-    self._schedule: threads.Schedule | None = None
     self.stopped = False  # Whether one has arrived.
+    self._schedule: threads.Schedule | None = None
+    self._start = 0  # The policy steps when it began.
 
   def __enter__(self) -> 'Signals':
     # Those that are ignored stay so, such as SIGHUP under nohup.
@@ -56,9 +56,9 @@ class Signals:
 
   def stop_instead(self, schedule: threads.Schedule) -> None:
     """Lets signals stop a schedule instead, from now on."""
-    self._schedule = schedule
+    self._schedule, self._start = schedule, schedule.steps
     if self.stopped:  # Python has swallowed the exception.
-      raise KeyboardInterrupt
+      schedule.stop()
 
   def _listen(self, reader: socket.socket) -> None:
     """Logs the first signal and ends the process at the second."""
@@ -79,7 +79,7 @@ class Signals:
     if self._schedule is not None:
       self._schedule.stop()
       what = 'saving and stopping'
-      if self.compiling:
+      if self._schedule.steps == self._start:
         what += ' when the programs are compiled, which may take minutes'
     logging.info('%s: %s. A second one ends the process at once, without '
                  'saving.', name, what)
