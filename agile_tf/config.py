@@ -34,8 +34,7 @@ class MissingError(ConfigError):
 def setting(default: Any, text: str, *, low: float | None = None,
              high: float | None = None, above: float | None = None,
              choices: tuple[str, ...] = (), of_run: bool = False,
-             of_gridlu: bool = False, double: bool = False,
-             path: bool = False) -> Any:
+             of_gridlu: bool = False, path: bool = False) -> Any:
   """Declares a setting of the default's type.
 
   Args:
@@ -48,14 +47,12 @@ def setting(default: Any, text: str, *, low: float | None = None,
     of_run: Whether it only affects how a run is carried out, so that a resumed
       run may change it.
     of_gridlu: Whether no other world has it.
-    double: Whether Python alone computes with it, in double precision.
-      TensorFlow uses all other floats in float32, which they must fit.
     path: Whether it is the path of a file or a directory.
   """
   return dataclasses.field(default=default, metadata={
       'text': text, 'low': low, 'high': high, 'above': above,
       'choices': choices, 'of_run': of_run, 'of_gridlu': of_gridlu,
-      'double': double, 'path': path})
+      'path': path})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,7 +76,7 @@ class Config:
       choices=('none', 'strings', 'meanings'), of_gridlu=True)
   held_out_share: float = setting(
       0.1, 'The share that --held_out keeps out of training.', above=0, high=1,
-      double=True, of_gridlu=True)
+      of_gridlu=True)
   held_out_seed: int = setting(
       0, 'The seed that selects what --held_out keeps out.', low=0,
       of_gridlu=True)
@@ -183,7 +180,7 @@ class Config:
   anticipated_negative_rate: float = setting(
       0.25, 'rho: the share of the pairs drawn from the replay buffer B that '
       'the discriminator is trained on, as negatives. The rest, which it rates '
-      'highest, is rejected. 1 rejects none.', low=1e-6, high=1, double=True)
+      'highest, is rejected. 1 rejects none.', low=1e-6, high=1)
   max_column_norm: float = setting(
       1.0, 'The L2 norm to which the incoming weights of each unit of the '
       'discriminator are clipped; 0 turns this off.', low=0)
@@ -225,8 +222,7 @@ class Config:
   log_steps: int = setting(
       10_000, 'Steps from one row of metrics to the next.', low=1, of_run=True)
   checkpoint_minutes: float = setting(
-      10.0, 'Minutes from one checkpoint to the next.', above=0, of_run=True,
-      double=True)
+      10.0, 'Minutes from one checkpoint to the next.', above=0, of_run=True)
   checkpoints_kept: int = setting(
       3, 'How many of the newest checkpoints are kept.', low=1, of_run=True)
 
@@ -277,21 +273,19 @@ def check(settings: Any) -> None:
   """Raises ConfigError for a setting of another type or out of its range."""
   for field in dataclasses.fields(settings):
     value = getattr(settings, field.name)
-    if expected := _expected(field, value):
+    kind, expected = type(field.default), ''
+    if type(value) is not kind and (kind, type(value)) != (float, int):
+      expected = kind.__name__
+    elif isinstance(value, str):
+      expected = _expected_text(field, value)
+    else:
+      expected = _expected_number(field, value)
+    if expected:
       raise ConfigError(f'--{field.name}={_shown(value)}: expected {expected}.')
 
 
-def _expected(field: dataclasses.Field, value: Any) -> str:
-  """Returns what is expected and not there; '' if the value is valid."""
-  kind = type(field.default)
-  if type(value) is not kind and (kind, type(value)) != (float, int):
-    return kind.__name__
-  if isinstance(value, str):
-    return _expected_text(field, value)
-  return _expected_number(field, value)
-
-
 def _expected_text(field: dataclasses.Field, value: str) -> str:
+  """Returns what is expected and not there; '' if the value is valid."""
   choices = field.metadata['choices']
   if choices and value not in choices:
     return 'one of ' + ', '.join(choices)
@@ -304,6 +298,7 @@ def _expected_text(field: dataclasses.Field, value: str) -> str:
 
 
 def _expected_number(field: dataclasses.Field, value: float) -> str:
+  """Returns what is expected and not there; '' if the value is valid."""
   limits, high = field.metadata, field.metadata['high']
   most = _MOST if isinstance(value, int) else _LARGEST
   if high is None and not value <= most:  # Also if it is not a number.
@@ -314,7 +309,7 @@ def _expected_number(field: dataclasses.Field, value: float) -> str:
       ('at most', high, operator.le)) if limit is not None]
   if not all(compare(value, limit) for _, limit, compare in bounds):
     return ' and '.join(f'{words} {limit}' for words, limit, _ in bounds)
-  if isinstance(field.default, float) and not limits['double'] and (
+  if isinstance(field.default, float) and (
       0 < abs(value) < _SMALLEST):
     return (f'at least {_SMALLEST:.2g}, as it is a float32'
             f'{"" if limits["above"] == 0 else ", or 0"}')

@@ -105,17 +105,13 @@ def printable(text: str) -> str:
 
 
 def _expanded(arguments: Sequence[str],
-              expand: Callable[[Sequence[str]], Sequence[str]],
-              within: tuple[str, ...] = ()) -> Iterator[str]:
+              expand: Callable[[Sequence[str]], Sequence[str]]
+             ) -> Iterator[str]:
   """Yields a command line with the lines of flagfiles in place of their names.
 
   Absl's own reader passes over a nested flagfile whose line is indented, and
-  does not know the mark with which some editors begin a file.
-
-  Args:
-    arguments: The command line, or the lines of a flagfile.
-    expand: See `run`.
-    within: The flagfiles that are being read.
+  does not know the mark with which some editors begin a file. `expand` is as in
+  `run`.
   """
   rest = iter(expand(arguments))
   for argument in rest:
@@ -125,9 +121,7 @@ def _expanded(arguments: Sequence[str],
       yield from rest
     elif flag in ('--flagfile', '-flagfile'):
       path = clean_path(path if is_set else next(rest, ''))
-      if path in within:
-        raise UserError(f'--flagfile={path} reads itself.')
-      yield from _expanded(_lines(path), expand, (*within, path))
+      yield from _expanded(_lines(path), expand)
     else:
       yield argument
 

@@ -79,11 +79,11 @@ class Recipe:
   mismatched_share: float = setting(
       0.0, "The share of the discriminator's negatives that are not drawn from "
       'B, but are goal examples with the instruction of another one.', low=0,
-      high=0.9, double=True)
+      high=0.9)
   dataset_carrying: float = setting(
       0.0, 'The share of generated goal examples in which the agent carries '
       'the block under it, among those with the agent on a block.', low=0,
-      high=1, double=True)
+      high=1)
 
   def __post_init__(self):
     config_lib.check(self)

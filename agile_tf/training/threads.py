@@ -114,22 +114,18 @@ class Schedule:
           time.monotonic())
       return True
 
-  def end(self, kind: str, steps: int = 0) -> None:
-    """Records the end of this thread's iteration, of so many policy steps."""
+  def end(self, kind: str, steps: int = 0, error: BaseException | None = None
+         ) -> None:
+    """Ends this thread's iteration of so many policy steps; an error the run."""
     with self._changed:
       del self._turns[threading.get_ident()]
-      if kind == _DISCRIMINATOR:
+      if error is not None:
+        self.error = self.error or error
+        self._stopped = True
+      elif kind == _DISCRIMINATOR:
         self.iterations += 1
       else:
         self.steps += steps
-      self._changed.notify_all()
-
-  def abandon(self, error: BaseException) -> None:
-    """Ends this thread's iteration, which has failed, and the run."""
-    with self._changed:
-      self.error = self.error or error
-      del self._turns[threading.get_ident()]
-      self._stopped = True
       self._changed.notify_all()
 
   @contextlib.contextmanager
@@ -187,8 +183,8 @@ def drive(schedule: Schedule, policy: Sequence[Callable[[], int]],
     if len(policy) == 1:
       _in_lockstep(schedule, policy[0], discriminator, tick)
     else:
-      _in_threads(_threads(schedule, policy, discriminator, num_devices),
-                  schedule, tick, 60 * stall_minutes)
+      _in_threads(schedule, policy, discriminator, tick, num_devices,
+                  60 * stall_minutes)
   except SystemExit as error:  # The program would seem to have succeeded.
     raise RuntimeError(
         f'Something in an iteration called exit({error.code!r}).') from error
@@ -227,10 +223,11 @@ def _in_lockstep(schedule: Schedule, policy: Callable[[], int],
     tick()
 
 
-def _threads(schedule: Schedule, policy: Sequence[Callable[[], int]],
-             discriminator: Callable[[], None] | None, num_devices: int
-            ) -> list[threading.Thread]:
-  """Returns a thread for each worker, to be started."""
+def _in_threads(schedule: Schedule, policy: Sequence[Callable[[], int]],
+                discriminator: Callable[[], None] | None,
+                tick: Callable[[], None], num_devices: int, limit: float
+               ) -> None:
+  """Iterates each worker in a thread of its own until the run is over."""
   def work(kind: str, iterate: Callable[[], int | None],
            alone: contextlib.AbstractContextManager) -> None:
     while schedule.begin(kind):
@@ -240,7 +237,7 @@ def _threads(schedule: Schedule, policy: Sequence[Callable[[], int]],
         if steps:
           alone = contextlib.nullcontext()
       except BaseException as error:  # The main thread raises it.
-        schedule.abandon(error)
+        schedule.end(kind, error=error)
         return
       schedule.end(kind, steps)
 
@@ -255,20 +252,15 @@ def _threads(schedule: Schedule, policy: Sequence[Callable[[], int]],
     jobs.append((_DISCRIMINATOR, _DISCRIMINATOR, discriminator,
                  contextlib.nullcontext()))
   # Daemons, so that one that hangs does not keep the process alive.
-  return [threading.Thread(target=work, name=name, args=job, daemon=True)
-          for name, *job in jobs]
-
-
-def _in_threads(threads: Sequence[threading.Thread], schedule: Schedule,
-                tick: Callable[[], None], limit: float) -> None:
-  """Starts the threads and waits until the run is over."""
-  for thread in threads:
-    thread.start()
+  workers = [threading.Thread(target=work, name=name, args=job, daemon=True)
+             for name, *job in jobs]
+  for worker in workers:
+    worker.start()
   try:
     while not schedule.finished:
       tick()
       schedule.wait(0.2)
-    _end(schedule, threads, limit)
+    _end(schedule, workers, limit)
   except StalledError as error:
     schedule.stop()
     stacks = '\n'.join(turn.describe() for turn in schedule.turns)
@@ -278,7 +270,7 @@ def _in_threads(threads: Sequence[threading.Thread], schedule: Schedule,
         'checkpoint.') from error
   except BaseException:
     with contextlib.suppress(StalledError):
-      _end(schedule, threads, limit)
+      _end(schedule, workers, limit)
     raise
   if schedule.error is not None:
     raise schedule.error

@@ -297,7 +297,7 @@ class LaunchTest(parameterized.TestCase):
     config = tiny.config(run_dir=self.create_tempdir().full_path)
     trainer, run = self._begin(config)
     trainer.schedule.begin('policy')
-    trainer.schedule.abandon(RuntimeError('injected'))
+    trainer.schedule.end('policy', error=RuntimeError('injected'))
     run.save()
     self.assertEmpty(checkpoints.steps(config.run_dir))
 

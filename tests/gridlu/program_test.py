@@ -1,7 +1,6 @@
 """Tests for program."""
 
 import os
-import pathlib
 import subprocess
 import sys
 import textwrap
@@ -101,9 +100,6 @@ class ProgramTest(absltest.TestCase):
         'words.flags', '--number=1\nnumber=2').full_path
     self.assertStartsWith(
         error(words), f"Error: {words}, line 2: 'number=2' is no flag;")
-    circle = self.create_tempfile('circle.flags').full_path
-    pathlib.Path(circle).write_text(f'--flagfile={circle}', 'utf-8')
-    self.assertIn('reads itself', error(circle))
 
   def test_paths_are_expanded(self):
     os.environ['GRIDLU_TEST_FOLDER'] = '/data'

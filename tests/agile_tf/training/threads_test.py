@@ -191,20 +191,20 @@ class ScheduleTest(parameterized.TestCase):
       self._join(started)
     self.assertEqual(paused.steps, 0)
 
-  def test_abandon_ends_the_run_and_the_first_error_is_the_cause(self):
+  def test_an_error_ends_the_run_and_the_first_error_is_the_cause(self):
     clock = threads.Schedule(1000, 10)
     cause, failed = ValueError('the cause'), threading.Event()
 
     def fail_later():
       clock.begin('policy')
       failed.wait(_PATIENCE)
-      clock.abandon(ValueError('a consequence'))
+      clock.end('policy', error=ValueError('a consequence'))
 
     started = self._start(
         self._worker(clock, 'discriminator'), lambda: clock.wait(_PATIENCE),
         fail_later)
     self.assertTrue(clock.begin('policy'))
-    clock.abandon(cause)
+    clock.end('policy', error=cause)
     failed.set()
     self._join(started)
     self.assertIs(clock.error, cause)
