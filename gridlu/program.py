@@ -5,7 +5,6 @@ import errno
 import functools
 import logging as python_logging
 import os
-import re
 import sys
 
 from absl import app
@@ -151,11 +150,7 @@ def _parse(arguments: Sequence[str],
   except UserError as error:
     sys.exit(f'Error: {printable(str(error))}')
   except (flags.Error, ValueError) as error:  # Absl raises both.
-    missing = re.findall(r'Flag --(\w+) must have a value other than None',
-                         str(error))
     problem = printable(str(error).removeprefix('ERROR:: '))
-    if missing:
-      problem = f'--{" and --".join(missing)} must be given'
     end = '' if problem.endswith(('.', '?')) else '.'
     sys.exit(f'Error: {problem}{end} --help lists all flags.')
 

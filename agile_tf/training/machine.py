@@ -31,7 +31,8 @@ def cores() -> int:
   count = (len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else
            os.cpu_count() or 1)
   quotas = [text.split() for text in _limits('cpu.max')]
-  quotas += zip(_limits('cpu.cfs_quota_us'), _limits('cpu.cfs_period_us'))
+  quotas += map(list, zip(
+      _limits('cpu.cfs_quota_us'), _limits('cpu.cfs_period_us')))
   return min([count, *(
       max(1, math.ceil(int(quota) / int(period)))
       for quota, period in quotas if quota.isdecimal())])

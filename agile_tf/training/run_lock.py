@@ -64,17 +64,15 @@ def hold(run_dir: str) -> Iterator[Callable[[], None]]:
     folder = os.stat(run_dir)
 
     def check() -> None:
-      problem = ''
       try:
-        if not (os.path.samestat(os.stat(run_dir), folder) and
-                os.path.samestat(os.stat(path), os.fstat(file.fileno()))):
-          problem = 'its path now leads to another directory or lock file'
-      except OSError as error:
-        problem = str(error)
-      if problem:
+        held = (os.path.samestat(os.stat(run_dir), folder) and
+                os.path.samestat(os.stat(path), os.fstat(file.fileno())))
+      except OSError:
+        held = False
+      if not held:
         raise program.UserError(
-            f'--run_dir={run_dir} was removed or moved while the run used it '
-            f'({problem}). Nothing more is written. If the directory was '
+            f'--run_dir={run_dir} was removed or moved while the run used it, '
+            'or its lock was. Nothing more is written. If the directory was '
             'moved, move it back; the same command then resumes the run.')
 
     check()

@@ -8,7 +8,6 @@ checkpoint is consistent.
 
 from collections.abc import Callable, Iterator, Sequence
 import contextlib
-import math
 import sys
 import threading
 import time
@@ -116,7 +115,7 @@ class Schedule:
 
   def end(self, kind: str, steps: int = 0, error: BaseException | None = None
          ) -> None:
-    """Ends this thread's iteration of so many policy steps; an error the run."""
+    """Ends this thread's iteration, or the run with its error."""
     with self._changed:
       del self._turns[threading.get_ident()]
       if error is not None:
@@ -129,7 +128,7 @@ class Schedule:
       self._changed.notify_all()
 
   @contextlib.contextmanager
-  def paused(self, seconds: float = math.inf) -> Iterator[None]:
+  def paused(self, seconds: float | None = None) -> Iterator[None]:
     """Pauses all workers between two iterations.
 
     Raises:
@@ -139,12 +138,7 @@ class Schedule:
       self._paused = True
     try:
       with self._changed:
-        left = seconds
-        # A suspended process is not a hung one: it loses one of the seconds.
-        while not self._changed.wait_for(
-            lambda: not self._turns, min(left, 1.0)) and left > 0:
-          left -= 1
-        if self._turns:
+        if not self._changed.wait_for(lambda: not self._turns, seconds):
           raise StalledError(
               f'{len(self._turns)} of the workers did not end their iterations '
               f'in {seconds:.0f} seconds.')

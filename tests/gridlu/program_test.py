@@ -63,7 +63,8 @@ class ProgramTest(absltest.TestCase):
 
   def test_missing_and_wrong_flags_are_one_line(self):
     for flag, problem in (
-        ((), '--number must be given.'),
+        ((), 'flag --number=None: Flag --number must have a value other than '
+         'None.'),
         (('--number=x',), "flag --number=x: invalid literal for int() with "
          "base 10: 'x'."),
         (('--numbr=3',), "Unknown command line flag 'numbr'. Did you mean: "
