@@ -35,19 +35,11 @@ def setting(default: Any, text: str, *, low: float | None = None,
              high: float | None = None, above: float | None = None,
              choices: tuple[str, ...] = (), of_run: bool = False,
              of_gridlu: bool = False, path: bool = False) -> Any:
-  """Declares a setting of the default's type.
+  """Declares a setting of the default's type, and the help of its flag.
 
-  Args:
-    default: The default value.
-    text: The flag's help.
-    low: The smallest allowed value.
-    high: The largest allowed value.
-    above: A bound that the value must exceed.
-    choices: The allowed values; empty allows all.
-    of_run: Whether it only affects how a run is carried out, so that a resumed
-      run may change it.
-    of_gridlu: Whether no other world has it.
-    path: Whether it is the path of a file or a directory.
+  It is at least `low`, at most `high`, more than `above` and one of `choices`.
+  A resumed run may change those `of_run`, which only affect how it is carried
+  out. Only GridLU has those `of_gridlu`. A `path` is a file's or a directory's.
   """
   return dataclasses.field(default=default, metadata={
       'text': text, 'low': low, 'high': high, 'above': above,

@@ -10,12 +10,6 @@ from typing import Any, IO
 
 from gridlu import program
 
-# The columns of metrics.csv that are shares of episodes, states or pairs.
-_SHARES = (
-    'success_rate', 'modelled_reward', 'true_reward', 'reward_model_accuracy',
-    'false_positives', 'false_negatives', 'goals_accepted',
-    'negatives_rejected')
-
 
 def check_output(flag: str, path: str, *suffixes: str) -> None:
   """Raises a `UserError` if the file that a flag names cannot be written.
@@ -77,7 +71,7 @@ def read_rows(path: str) -> list[dict[str, str]]:
   """Returns the rows of a CSV file by column, without an incomplete last one.
 
   If it has a column `steps`, as the metrics.csv of a run, its steps increase,
-  its other values are numbers or empty, and shares are from 0 to 1.
+  and its other values are numbers or empty.
 
   Raises:
     OSError or ValueError: it cannot be read, or is something else.
@@ -105,12 +99,10 @@ def _check_row(row: dict[str, str], before: int) -> int:
   """Checks a row after the step `before`; returns its step."""
   for name, text in row.items():
     try:
-      number = float(text or 'nan')
+      float(text or 0)
     except ValueError:
       raise ValueError(
           f'{name} is {text!r}; expected a number or nothing') from None
-    if text and name in _SHARES and not 0 <= number <= 1:
-      raise ValueError(f'{name} is {text}; expected a share from 0 to 1')
   steps = row['steps']
   if not steps.isdecimal() or int(steps) <= before:
     raise ValueError(f'steps is {steps!r}; expected a whole number, more than '

@@ -157,17 +157,12 @@ def _parse(arguments: Sequence[str],
 
 def run(function: Main, define_flags: Callable[[], None],
         expand: Callable[[Sequence[str]], Sequence[str]] = tuple) -> None:
-  """Starts a program, whose command line `expand` may change.
+  """Starts a program.
 
   Flags are defined here and not on import, because tests import several
-  programs, whose flags may have the same names. --help exits with code 1, as
-  in all programs of absl.
-
-  Args:
-    function: Its main function.
-    define_flags: Defines its flags. --help lists them.
-    expand: Returns what to read in place of a command line, without the
-      program's name, or of a flagfile's lines.
+  programs, whose flags may have the same names. --help lists them and exits
+  with code 1, as in all programs of absl. `expand` returns what to read in
+  place of a command line, without the program's name, or of a flagfile's lines.
   """
   known, is_parsed = {*flags.FLAGS}, flags.FLAGS.is_parsed()
   define_flags()

@@ -21,13 +21,9 @@ class NearGoals:
   def __init__(self, dataset: goal_dataset.GoalDataset, distance: int):
     """Takes goal examples with GridLU states, and the most actions.
 
-    All numbers of actions from 0 up to `distance` are equally likely. Images
-    are a ValueError, and so is a negative distance.
+    All numbers of actions from 0 up to `distance` are equally likely.
     """
-    if dataset.states is None:
-      raise ValueError('the goal examples are images: expected GridLU states.')
-    if distance < 0:
-      raise ValueError(f'distance is {distance}: expected 0 or more actions.')
+    assert dataset.states is not None
     self._states = dataset.states
     self._instruction = dataset.instruction
     self._texts = [str(language.parse(text)) for text in dataset.instructions]

@@ -88,12 +88,10 @@ def _silence() -> Iterator[None]:
 def import_tensorflow() -> Any:
   """Returns TensorFlow, imported without the lines that it prints meanwhile.
 
-  Version 2.21 prints them whatever TF_CPP_MIN_LOG_LEVEL is. If it is 0, they
-  are shown.
+  Version 2.21 prints them whatever TF_CPP_MIN_LOG_LEVEL is.
   """
   if 'tensorflow' not in sys.modules:
-    shown = os.environ.get('TF_CPP_MIN_LOG_LEVEL') == '0'
-    with contextlib.nullcontext() if shown else _silence():
+    with _silence():
       importlib.import_module('tensorflow')
   return sys.modules['tensorflow']
 

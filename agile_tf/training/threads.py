@@ -154,17 +154,13 @@ def drive(schedule: Schedule, policy: Sequence[Callable[[], int]],
           num_devices: int = 1, stall_minutes: float = 10.0) -> None:
   """Iterates a run's workers until the run is over.
 
-  Args:
-    schedule: The run's clock.
-    policy: Iterate the policy's workers, each in a thread of its own if there
-      are several; they return the policy steps made.
-    discriminator: Iterates the discriminator's worker, if there is one.
-    tick: Is called repeatedly in this thread.
-    num_devices: How many devices the policy threads are dealt over.
-    stall_minutes: After these in one iteration a worker is reported. The end
-      of the run waits as long for a worker, and then raises StalledError.
+  The policy's return the policy steps made. If there are several, each has a
+  thread of its own, and these are dealt over the devices. `tick` is called
+  repeatedly in this thread. After `stall_minutes` in one iteration a worker is
+  reported; the end of the run waits as long for it.
 
   Raises:
+    StalledError: if it still has not ended its iteration.
     Exception: the first exception of any thread.
   """
   over = threading.Event()
