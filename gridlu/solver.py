@@ -19,6 +19,7 @@ the agent's cell matters, an instruction's `is_go_to` has to be true.
 """
 
 from collections.abc import Sequence
+import dataclasses
 import functools
 import itertools
 import math
@@ -315,11 +316,8 @@ def _search(problem: _Problem, start: _States, max_steps: int,
 def _fits(operand: language.Operand, code: int) -> bool:
   """Returns whether a block of this code fits an operand."""
   shape, color = world.kind(code)
-  if isinstance(operand, language.Color):
-    return operand.color == color and _fits(operand.blocks, code)
-  if isinstance(operand, language.Shape):
-    return operand.shape == shape
-  return operand == language.SCENE
+  return isinstance(operand, language.Blocks) and (
+      operand.shape in (None, shape) and operand.color in (None, color))
 
 
 @functools.lru_cache(maxsize=4096)
@@ -331,12 +329,12 @@ def _meaning(instruction: language.Instruction, physics: world.Physics
            2 * _fits(instruction.right, code) +
            _LIFTABLE * (code not in physics.immovable)
            for code in range(1, world.NUM_BLOCK_CODES)]
-  left, right = instruction.left, instruction.right
-  if left != language.AGENT:
-    left = language.Shape('circle', language.SCENE)
-  if right != language.AGENT:
-    right = language.Color('red', language.SCENE)
-  return type(instruction)(left, right), (-1, *roles)
+  left, right = (
+      operand if operand == language.AGENT else blocks for operand, blocks in (
+          (instruction.left, language.Blocks(shape='circle')),
+          (instruction.right, language.Blocks(color='red'))))
+  return (dataclasses.replace(instruction, left=left, right=right),
+          (-1, *roles))
 
 
 def _checked_states(states: world.State, batch: tuple[int, ...], name: str
