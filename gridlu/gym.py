@@ -88,31 +88,6 @@ def _in_order(tree: language.Tree) -> Iterator[str]:
       yield from _in_order(part)
 
 
-def checked(instructions: Sequence[str] | None,
-            physics: str | Mapping[str, Any] | world.Physics
-           ) -> tuple[tuple[str, ...] | None, world.Physics]:
-  """Reads arguments that may come from the JSON of an environment's spec.
-
-  Args:
-    instructions: Texts. Gymnasium's JSON would lose the types of instructions.
-    physics: Or its name in `world.PHYSICS`, or its attributes by name.
-  """
-  if isinstance(physics, str) and physics in world.PHYSICS:
-    physics = world.PHYSICS[physics]
-  elif isinstance(physics, Mapping):
-    physics = world.Physics(**physics)
-  if not isinstance(physics, world.Physics):
-    raise ValueError(f'physics is {physics!r}: expected a world.Physics, or '
-                     f'one of {tuple(world.PHYSICS)}.')
-  if instructions is None:
-    return None, physics
-  for i, text in enumerate(texts := tuple(instructions)):
-    if not isinstance(text, str):
-      raise ValueError(f'instructions[{i}] is {text!r}: expected its text, '
-                       'which str() gives.')
-  return texts, physics
-
-
 class GridLUEnv(gymnasium.Env[Observation, Any]):
   """`gridlu.GridLU` with Gymnasium's interface.
 
@@ -131,19 +106,16 @@ class GridLUEnv(gymnasium.Env[Observation, Any]):
       physics: str | Mapping[str, Any] | world.Physics = 'normal',
       rewarded: bool | None = None, render_mode: str | None = None,
       solved_starts: bool = False):
-    """Takes arguments of `gridlu.GridLU`.
+    """Takes arguments of `gridlu.GridLU`, which JSON can hold.
 
-    `physics` may also be a name in `world.PHYSICS`. `render` returns a picture
-    if `render_mode` is 'rgb_array'.
+    `render` returns a picture if `render_mode` is 'rgb_array'.
     """
     check_render_mode(render_mode)
-    instructions, physics = checked(instructions, physics)
     self._arguments: dict[str, Any] = dict(
         task=task, episode_length=sys.maxsize, instructions=instructions,
         physics=physics, rewarded=rewarded, solved_starts=solved_starts)
     self._environment = environment.GridLU(**self._arguments)
     self.render_mode = render_mode
-    self._is_reset = False
     self.task = tasks.find(task)
     self.rewarded = (  # Whether the reward is the ground truth.
         self.task.has_ground_truth if rewarded is None else rewarded)
@@ -171,7 +143,6 @@ class GridLUEnv(gymnasium.Env[Observation, Any]):
     super().reset(seed=seed)
     if seed is not None:
       self._environment = environment.GridLU(seed=seed, **self._arguments)
-    self._is_reset = True
     return self._environment.reset().observation, self._info()
 
   def _info(self) -> dict[str, Any]:
@@ -181,13 +152,9 @@ class GridLUEnv(gymnasium.Env[Observation, Any]):
       self, action: int
   ) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
     """Takes an action, from 0 to 5 (see `world.Action`)."""
-    self._check_reset()
+    _ = self.state  # An error if there is no episode yet.
     step = self._environment.step(action)
     return step.observation, step.reward, False, False, self._info()
-
-  def _check_reset(self) -> None:
-    if not self._is_reset:
-      raise RuntimeError('There is no episode yet: call reset() first.')
 
   def render(self) -> np.ndarray | None:
     """Returns the image with the instruction below, uint8 [height, 464, 3].
@@ -196,7 +163,6 @@ class GridLUEnv(gymnasium.Env[Observation, Any]):
     """
     if self.render_mode is None:
       return None
-    self._check_reset()
     return picture(self.task, self.state, self.instruction)
 
 

@@ -344,26 +344,19 @@ def parse(text: str) -> Instruction:
   return instruction
 
 
-def checked(instruction: Instruction | str,
-            name: str = 'instruction') -> Instruction:
-  """Returns an instruction, parsed if it is a text; errors call it `name`."""
-  if isinstance(instruction, str):
-    return parse(instruction)
-  if not isinstance(instruction, Instruction):
-    raise ValueError(f'{name} is {instruction!r}: expected a '
-                     'language.Instruction or its text.')
-  return instruction
-
-
-def checked_list(instructions: Iterable[Instruction | str]
-                ) -> tuple[Instruction, ...]:
+def checked(instructions: Iterable[Instruction | str]
+           ) -> tuple[Instruction, ...]:
   """Returns a list of instructions, those that are texts parsed."""
   if isinstance(instructions, str) or not isinstance(instructions, Iterable):
     raise ValueError(f'instructions is {instructions!r}: expected a list of '
                      'instructions; for a single one, put it into one.')
-  return tuple(
-      checked(each, f'instructions[{i}]')
-      for i, each in enumerate(instructions))
+  found = tuple(
+      parse(each) if isinstance(each, str) else each for each in instructions)
+  for i, each in enumerate(found):
+    if not isinstance(each, Instruction):
+      raise ValueError(f'instructions[{i}] is {each!r}: expected a '
+                       'language.Instruction or its text.')
+  return found
 
 
 def chosen(instructions: Iterable[Instruction | str] | None,
@@ -371,7 +364,7 @@ def chosen(instructions: Iterable[Instruction | str] | None,
   """Returns the instructions to draw from: `every` if none are given."""
   if instructions is None:
     return every
-  found = checked_list(instructions)
+  found = checked(instructions)
   if not found:
     raise ValueError('instructions is empty: expected at least one, or None '
                      f'for all {len(every)}.')

@@ -28,7 +28,7 @@ def split(
     raise ValueError(f'way is {way!r}: expected one of {WAYS}.')
   if not 0 < share < 1:
     raise ValueError(f'share is {share}: expected more than 0 and less than 1.')
-  instructions = language.checked_list(instructions)
+  instructions = language.checked(instructions)
   members: dict[frozenset[str], list[int]] = {}
   for i, instruction in enumerate(instructions):
     names = {str(instruction)}

@@ -64,13 +64,12 @@ class VectorGridLU(vector.VectorEnv[Observations, np.ndarray, np.ndarray]):
     if num_envs < 1:
       raise ValueError(f'num_envs is {num_envs}: expected 1 or more.')
     gym.check_render_mode(render_mode)
-    texts, physics = gym.checked(instructions, physics)
     self.num_envs = num_envs
     self.render_mode = render_mode
     self._mode = vector.AutoresetMode(autoreset_mode)
     self.metadata = {**gym.GridLUEnv.metadata, 'autoreset_mode': self._mode}
     self._setup = environment.set_up(
-        task, max_episode_steps, texts, physics, rewarded, solved_starts)
+        task, max_episode_steps, instructions, physics, rewarded, solved_starts)
     self.instructions = self._setup.instructions
     self._images = images
     self._tokens = (

@@ -11,7 +11,7 @@ a compiled TensorFlow program. Hence the masks and arithmetic with explicit
 dtypes, without assignment, fancy indexing or reshaping of unknown dimensions.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 import dataclasses
 import enum
 from typing import Any, NamedTuple
@@ -110,6 +110,17 @@ NORMAL = Physics()
 IMMOVABLE_RED_RECTS = Physics(immovable=(block('rect', 'red'),))
 # By their names in flags.
 PHYSICS = {'normal': NORMAL, 'immovable_red_rects': IMMOVABLE_RED_RECTS}
+
+
+def find_physics(physics: str | Mapping[str, Any] | Physics) -> Physics:
+  """Returns physics, also by its name in `PHYSICS` or as its attributes."""
+  if isinstance(physics, Mapping):  # Of JSON.
+    return Physics(**physics)
+  found = PHYSICS.get(physics) if isinstance(physics, str) else physics
+  if not isinstance(found, Physics):
+    raise ValueError(f'physics is {physics!r}: expected a world.Physics, or '
+                     f'one of {tuple(PHYSICS)}.')
+  return found
 
 
 def take(values: Array, indices: Array, axis: int,
