@@ -74,8 +74,8 @@ class GoalDataset:
       raise ValueError(
           f'{"neither" if self.states is None else "both"} of states and '
           'images given: expected one of them')
-    name = 'images' if self.states is None else 'states'
-    row = [None, None, 3] if self.states is None else [world.PACKED_SIZE]
+    name, row = ('images', [None, None, 3]) if self.states is None else (
+        'states', [world.PACKED_SIZE])
     archives.expect(vars(self), name, np.uint8, [len(index), *row])
     bad = np.flatnonzero((index < 0) | (index >= len(self.instructions)))
     if bad.size:
@@ -88,6 +88,13 @@ class GoalDataset:
 
   def __len__(self) -> int:
     return len(self.instruction)
+
+  @property
+  def observations(self) -> np.ndarray:
+    """The goal states, in the form that they have."""
+    observations = self.images if self.states is None else self.states
+    assert observations is not None
+    return observations
 
 
 def _check_instructions(texts: Sequence[str]) -> None:
@@ -176,11 +183,10 @@ def load(path: str | os.PathLike,
     raise program.UserError(
         f'{path}: not a whole file of goal examples ({error}). '
         'gridlu/goal_dataset.py says what it has to contain.') from error
-  examples = dataset.images if dataset.states is None else dataset.states
-  assert examples is not None
-  if shape is not None and examples.shape[1:] != tuple(shape):
+  found = dataset.observations.shape[1:]
+  if shape is not None and found != tuple(shape):
     raise program.UserError(
-        f'{path}: a goal example has the shape {list(examples.shape[1:])}; '
+        f'{path}: a goal example has the shape {list(found)}; '
         f'this world needs uint8 {list(shape)}. Write the file again with what '
         'this world observes.')
   return dataset
