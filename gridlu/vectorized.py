@@ -16,7 +16,6 @@ from gridlu import gym
 from gridlu import rendering
 from gridlu import world
 
-_BOARD = world.NUM_CELLS + 2  # Bytes of a packed state.
 # How many instances are drawn at a time, if that is more than a board each.
 _BLOCK = 256
 
@@ -77,7 +76,7 @@ class VectorGridLU(vector.VectorEnv[Observations, np.ndarray, np.ndarray]):
     self.single_observation_space = spaces.Dict({
         'image' if images else 'board': (
             gym.image_space() if images else
-            spaces.Box(0, 255, [_BOARD], np.uint8)),
+            spaces.Box(0, 255, [world.PACKED_SIZE], np.uint8)),
         'instruction': (
             gym.token_space(self._setup.task) if tokens else
             gym.text_space(self._setup.task))})
@@ -87,7 +86,8 @@ class VectorGridLU(vector.VectorEnv[Observations, np.ndarray, np.ndarray]):
     self.action_space = utils.batch_space(self.single_action_space, num_envs)
     self._supply: environment.Supply | None = None
     self.instruction = np.zeros(num_envs, np.int32)
-    self._states = world.unpack(np.zeros([num_envs, _BOARD], np.uint8))
+    self._states = world.unpack(
+        np.zeros([num_envs, world.PACKED_SIZE], np.uint8))
     self._num_steps = np.zeros(num_envs, np.int64)
     self._ended = np.zeros(num_envs, bool)
 
