@@ -125,8 +125,6 @@ def _propose(rng: np.random.Generator, count: int, codes: np.ndarray
 
   The codes of distractors are 0 where there are none (see `instances`).
   """
-  if count < 0:
-    raise ValueError(f'count is {count}: expected at least 0.')
   plain = np.flatnonzero(codes[:, 1] < 0)
   colored = np.flatnonzero(codes[:, 1] >= 0)
   share = .5 if len(plain) and len(colored) else float(len(plain) > 0)

@@ -51,32 +51,25 @@ def text_space(task: tasks.Task) -> spaces.Text:
 
 
 def token_space(task: tasks.Task) -> spaces.Box:
-  """Returns the space of `token_rows`."""
-  return spaces.Box(
-      0, len(task.tokens), token_rows(task).shape[1:], np.int64)
+  """Returns the space of the rows of `token_rows`."""
+  rows = np.stack([*token_rows(task).values()])
+  return spaces.Box(0, len(task.tokens), rows.shape[1:], np.int64)
 
 
-def token_rows(task: tasks.Task,
-               texts: Sequence[str] | None = None) -> np.ndarray:
-  """Returns instructions as numbers.
+def token_rows(task: tasks.Task) -> dict[str, np.ndarray]:
+  """Returns all instructions as numbers, by their texts.
 
-  Args:
-    task: Their task.
-    texts: The instructions; None for all of the task's.
-
-  Returns:
-    int64 [N, L], for the L tokens of the task's longest instruction: their
-    places in `Task.tokens`, from 1, in the order of the text and without
-    brackets, Color, Shape and SCENE. Zeros fill the rest.
+  Each is int64 [L], for the L tokens of the task's longest instruction: their
+  places in `Task.tokens`, from 1, in the order of the text and without
+  brackets, Color, Shape and SCENE. Zeros fill the rest.
   """
-  numbers = {token: i for i, token in enumerate(task.tokens, 1)}
   rows = {
-      str(each): [numbers[token] for token in _in_order(each.tree)]
+      str(each): [1 + task.tokens.index(token)
+                  for token in _in_order(each.tree)]
       for each in task.instructions()}
   length = max(map(len, rows.values()))
-  return np.array([
-      rows[text] + [0] * (length - len(rows[text]))
-      for text in (rows if texts is None else texts)], np.int64)
+  return {text: np.array(row + [0] * (length - len(row)), np.int64)
+          for text, row in rows.items()}
 
 
 def _in_order(tree: language.Tree) -> Iterator[str]:
@@ -198,7 +191,7 @@ class TokenInstruction(
                        'GridLUEnv, such as gymnasium.make makes.')
     task = inner.task
     self.tokens = task.tokens
-    self._rows = dict(zip(map(str, task.instructions()), token_rows(task)))
+    self._rows = token_rows(task)
     self.observation_space = spaces.Dict({
         'image': inner.observation_space['image'],
         'instruction': token_space(task)})

@@ -192,8 +192,6 @@ def _propose_places(rng: np.random.Generator, count: int
 
 def _draw(rng: np.random.Generator, count: int, codes: np.ndarray) -> _Drawn:
   """Draws instances, rejecting as the paper does."""
-  if count < 0:
-    raise ValueError(f'count is {count}: expected at least 0.')
   accepted: list[_Drawn] = []
   missing = count
   # This ends: a proposal passes with probability 3/4 or more, whatever the list

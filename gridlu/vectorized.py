@@ -48,10 +48,10 @@ class VectorGridLU(vector.VectorEnv[Observations, np.ndarray, np.ndarray]):
       num_envs: The number of boards, N.
       max_episode_steps: Steps of an episode; None for the task's.
       task: As of `GridLUEnv`, and so are the next five.
-      instructions: Texts; None for all of the task's.
+      instructions: Those to draw from.
       physics: Which blocks can be moved.
-      rewarded: Whether the reward is the ground truth; None for the task's.
-      render_mode: None or 'rgb_array'.
+      rewarded: Whether there is a reward.
+      render_mode: Whether `render` returns pictures.
       solved_starts: Whether episodes may begin in goal states.
       images: Whether observations have an 'image', uint8 [N, 56, 56, 3], or
         else a 'board', uint8 [N, 27] (see `world.pack`). Drawing images takes
@@ -71,8 +71,10 @@ class VectorGridLU(vector.VectorEnv[Observations, np.ndarray, np.ndarray]):
         task, max_episode_steps, instructions, physics, rewarded, solved_starts)
     self.instructions = self._setup.instructions
     self._images = images
-    self._tokens = (
-        gym.token_rows(self._setup.task, self._setup.texts) if tokens else None)
+    self._tokens = None
+    if tokens:
+      rows = gym.token_rows(self._setup.task)
+      self._tokens = np.stack([rows[text] for text in self._setup.texts])
     self.single_observation_space = spaces.Dict({
         'image' if images else 'board': (
             gym.image_space() if images else

@@ -48,25 +48,16 @@ class Action(enum.IntEnum):
   NOOP = 5
 
 
-def _next_cells() -> np.ndarray:
-  """Builds `_NEXT_CELL`."""
-  rows, columns = np.divmod(np.arange(NUM_CELLS), SIZE)
-  next_cells = np.zeros((len(Action), NUM_CELLS), np.int32)
-  for action, (down, right) in {
-      Action.UP: (-1, 0), Action.DOWN: (1, 0), Action.LEFT: (0, -1),
-      Action.RIGHT: (0, 1), Action.INTERACT: (0, 0), Action.NOOP: (0, 0),
-  }.items():
-    next_cells[action] = (SIZE * np.clip(rows + down, 0, SIZE - 1) +
-                          np.clip(columns + right, 0, SIZE - 1))
-  return next_cells.reshape(-1)
-
-
-# Cells have an index, 5 * row + column. [6 * 25]: the cell where an action
-# leads from a cell if no block is in the way, at 25 * action + cell.
-_NEXT_CELL = _next_cells()
-# [25, 2]: a cell's row and column.
+# Cells have an index, 5 * row + column. [25, 2]: a cell's row and column.
 _ROW_AND_COLUMN = np.stack(
     np.divmod(np.arange(NUM_CELLS, dtype=np.int32), SIZE), axis=-1)
+# [6, 2]: how far down and right each action leads.
+_MOVES = np.array([[-1, 0], [1, 0], [0, -1], [0, 1], [0, 0], [0, 0]], np.int32)
+# [6 * 25]: the cell where an action leads from a cell if no block is in the
+# way, at 25 * action + cell.
+_NEXT_CELL = np.dot(
+    np.clip(_ROW_AND_COLUMN + _MOVES[:, None], 0, SIZE - 1),
+    np.array([SIZE, 1], np.int32)).reshape(-1)
 # [25, 5, 5]: 1 in the cell and 0 elsewhere.
 _CELL_MASK = np.eye(NUM_CELLS, dtype=np.int32).reshape(NUM_CELLS, SIZE, SIZE)
 
