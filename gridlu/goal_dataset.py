@@ -25,7 +25,6 @@ Files of GridLU hold `states` instead of `images`: uint8 [N, 27], as
 `world.pack` makes them. A state takes 27 bytes, an image 9,408.
 """
 
-import collections
 from collections.abc import Sequence
 import dataclasses
 import os
@@ -63,8 +62,18 @@ class GoalDataset:
   images: np.ndarray | None = None
 
   def __post_init__(self):
+    seen: set[str] = set()
+    for i, text in enumerate(self.instructions):
+      if not isinstance(text, str) or not text.strip():
+        raise ValueError(f'instructions[{i}] is {text!r}: expected a string '
+                         'that is not empty')
+      if text in seen:
+        raise ValueError(
+            f'instructions has {text!r} more than once: expected different '
+            'ones. np.unique(strings, return_inverse=True) makes instructions '
+            'and instruction out of one string an example')
+      seen.add(text)
     index = np.asarray(self.instruction)
-    _check_instructions(self.instructions)
     if index.ndim != 1 or not np.issubdtype(index.dtype, np.integer) or (
         not len(index)):
       raise ValueError(
@@ -95,19 +104,6 @@ class GoalDataset:
     observations = self.images if self.states is None else self.states
     assert observations is not None
     return observations
-
-
-def _check_instructions(texts: Sequence[str]) -> None:
-  for i, text in enumerate(texts):
-    if not isinstance(text, str) or not text.strip():
-      raise ValueError(f'instructions[{i}] is {text!r}: expected a string that '
-                       'is not empty')
-  for text, count in collections.Counter(texts).most_common(1):
-    if count > 1:
-      raise ValueError(
-          f'instructions has {text!r} more than once: expected different '
-          'ones. np.unique(strings, return_inverse=True) makes instructions '
-          'and instruction out of one string an example')
 
 
 def _check_states(states: np.ndarray) -> None:

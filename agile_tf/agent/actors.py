@@ -176,7 +176,8 @@ class EnvironmentActor(Actor):
         if timesteps[w].last() or self._delayed[w]:
           continue
         timesteps[w] = self._step(w, actions[t, w], instructions[w])
-        rewards[t, w] = timesteps[w].reward or 0.0
+        if self._world.has_ground_truth:  # Else it is not used.
+          rewards[t, w] = timesteps[w].reward
         discounts[t, w] = timesteps[w].discount
         mask[t, w] = 1
       observations[t + 1] = self._observations
