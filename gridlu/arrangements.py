@@ -86,11 +86,6 @@ def encode(instructions: Sequence[language.Instruction]) -> np.ndarray:
   """Encodes instructions, int32 [N, 2]: word, and colour or -1 for any."""
   codes = np.zeros((len(instructions), CODE_SIZE), np.int32)
   for i, instruction in enumerate(instructions):
-    if not isinstance(instruction, language.Arrangement):
-      raise ValueError(
-          f'instructions[{i}] is {str(instruction)!r}: expected a '
-          'GridLU-Arrangements instruction, such as "Snake(AGENT, '
-          'Color(\'red\', SCENE))".')
     target = instruction.right
     assert isinstance(target, language.Blocks)  # So `problem` has it.
     codes[i] = [language.Arrangement.words.index(instruction.word),

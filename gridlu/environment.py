@@ -237,11 +237,8 @@ class GridLU(dm_env.Environment):
                    'instruction': self._setup.texts[self._index]}
     if not self._num_steps:
       return dm_env.restart(observation)
-    if not self._ended:
-      return dm_env.transition(reward, observation)
-    if self._truncate:
-      return dm_env.truncation(reward, observation)
-    return dm_env.termination(reward, observation)
+    end = dm_env.truncation if self._truncate else dm_env.termination
+    return (end if self._ended else dm_env.transition)(reward, observation)
 
   def observation_spec(self) -> dict[str, specs.Array]:
     shape = (rendering.IMAGE_SIZE, rendering.IMAGE_SIZE, 3)

@@ -224,8 +224,8 @@ def generate(
 
 def violations(dataset: GoalDataset) -> int:
   """Counts the packed states that do not satisfy their instruction."""
-  parsed = [language.parse(i) for i in dataset.instructions]
-  task = tasks.find(parsed[0].task)
+  task = tasks.find(language.parse(dataset.instructions[0]).task)
+  parsed = language.chosen(dataset.instructions, task.instructions())
   return int(np.sum(~task.satisfied(
       task.encode(parsed)[dataset.instruction], world.unpack(dataset.states))))
 

@@ -8,8 +8,9 @@ Gymnasium does not know these names, because `gridlu` was not imported, write
 'gridlu.gym:GridLU-Relations-v0'.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 import functools
+import re
 import sys
 from typing import Any
 
@@ -64,21 +65,13 @@ def token_rows(task: tasks.Task) -> dict[str, np.ndarray]:
   brackets, Color, Shape and SCENE. Zeros fill the rest.
   """
   rows = {
-      str(each): [1 + task.tokens.index(token)
-                  for token in _in_order(each.tree)]
+      str(each): [1 + task.tokens.index(word)
+                  for word in re.findall(r'\w+', str(each))
+                  if word in task.tokens]
       for each in task.instructions()}
   length = max(map(len, rows.values()))
   return {text: np.array(row + [0] * (length - len(row)), np.int64)
           for text, row in rows.items()}
-
-
-def _in_order(tree: language.Tree) -> Iterator[str]:
-  """Yields the tokens of a tree in the order of its text."""
-  for part in tree:
-    if isinstance(part, str):
-      yield part
-    else:
-      yield from _in_order(part)
 
 
 class GridLUEnv(gymnasium.Env[Observation, Any]):

@@ -368,4 +368,9 @@ def chosen(instructions: Iterable[Instruction | str] | None,
   if not found:
     raise ValueError('instructions is empty: expected at least one, or None '
                      f'for all {len(every)}.')
+  for i, each in enumerate(found):
+    if each.task != every[0].task:
+      raise ValueError(
+          f'instructions[{i}] is {str(each)!r}: expected an instruction of '
+          f'{every[0].task}, such as {str(every[0])!r}.')
   return found

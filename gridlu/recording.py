@@ -2,7 +2,6 @@
 
 import collections
 from collections.abc import Sequence
-import os
 from typing import IO
 
 import numpy as np
@@ -54,11 +53,11 @@ class Recording:
     """Adds a state, without batch dimensions, to the episode."""
     self._episodes[-1].append((state, caption))
 
-  def save(self, path: str | os.PathLike) -> str:
+  def save(self, path: str) -> str:
     """Writes the GIF unless nothing was played; says in words what it wrote."""
     episodes = [episode for episode in self._episodes if len(episode) > 1]
     if not episodes:
-      return f'{os.fspath(path)} was not written: no step was made.'
+      return f'{path} was not written: no step was made.'
     frames, seconds = [], []
     for episode in episodes:
       for state, caption in episode:
@@ -67,10 +66,10 @@ class Recording:
         seconds.append(_STEP_SECONDS)
       seconds[-1] = _END_SECONDS
     try:
-      with files.replacing(os.fspath(path), 'wb') as file:
+      with files.replacing(path, 'wb') as file:
         save_frames(file, frames, seconds)
     except OSError as error:
       raise program.UserError(
-          f'{os.fspath(path)} cannot be written ({error}).') from error
-    return (f'{os.fspath(path)}: {len(frames)} states of {len(episodes)} '
+          f'{path} cannot be written ({error}).') from error
+    return (f'{path}: {len(frames)} states of {len(episodes)} '
             f'episode{"s" if len(episodes) > 1 else ""}')

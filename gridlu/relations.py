@@ -78,11 +78,6 @@ def encode(instructions: Sequence[language.Instruction]) -> np.ndarray:
   """
   codes = np.zeros((len(instructions), CODE_SIZE), np.int32)
   for i, instruction in enumerate(instructions):
-    if not isinstance(instruction, language.Relation):
-      raise ValueError(
-          f'instructions[{i}] is {str(instruction)!r}: expected a '
-          'GridLU-Relations instruction, such as language.parse returns for '
-          '"NorthFrom(AGENT, Color(\'red\', SCENE))".')
     codes[i] = [language.Relation.words.index(instruction.word),
                 _description(instruction.left),
                 _description(instruction.right)]

@@ -309,28 +309,25 @@ def _search(problem: _Problem, start: _States, max_steps: int,
   return Solution(UNSOLVABLE, None)
 
 
-def _fits(operand: language.Operand, code: int) -> bool:
-  """Returns whether a block of this code fits an operand."""
-  shape, color = world.kind(code)
-  return isinstance(operand, language.Blocks) and (
-      operand.shape in (None, shape) and operand.color in (None, color))
-
-
 @functools.lru_cache(maxsize=4096)
 def _meaning(instruction: language.Instruction, physics: world.Physics
             ) -> tuple[language.Instruction, tuple[int, ...]]:
   """Returns `_Problem.instruction`, and each block code's role (-1 of none)."""
   instruction = instruction.canonical  # One table for both twins.
-  roles = [4 * _fits(instruction.left, code) +
-           2 * _fits(instruction.right, code) +
-           _LIFTABLE * (code not in physics.immovable)
-           for code in range(1, world.NUM_BLOCK_CODES)]
+  roles = [-1]
+  for code in range(1, world.NUM_BLOCK_CODES):
+    shape, color = world.kind(code)
+    fits_left, fits_right = (
+        isinstance(operand, language.Blocks) and
+        operand.shape in (None, shape) and operand.color in (None, color)
+        for operand in (instruction.left, instruction.right))
+    roles.append(4 * fits_left + 2 * fits_right +
+                 _LIFTABLE * (code not in physics.immovable))
   left, right = (
       operand if operand == language.AGENT else blocks for operand, blocks in (
           (instruction.left, language.Blocks(shape='circle')),
           (instruction.right, language.Blocks(color='red'))))
-  return (dataclasses.replace(instruction, left=left, right=right),
-          (-1, *roles))
+  return dataclasses.replace(instruction, left=left, right=right), tuple(roles)
 
 
 def _problems(instructions: Sequence[language.Instruction],

@@ -11,7 +11,7 @@ a compiled TensorFlow program. Hence the masks and arithmetic with explicit
 dtypes, without assignment, fancy indexing or reshaping of unknown dimensions.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 import dataclasses
 import enum
 from typing import Any, NamedTuple
@@ -84,9 +84,6 @@ class Physics:
   immovable: tuple[int, ...] = ()
 
   def __post_init__(self):
-    if not isinstance(self.immovable, Iterable):
-      raise ValueError(f'Physics.immovable is {self.immovable!r}: expected '
-                       'several block codes, such as (4,).')
     for code in self.immovable:
       if isinstance(code, bool) or code not in range(1, NUM_BLOCK_CODES):
         raise ValueError(

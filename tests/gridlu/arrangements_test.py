@@ -178,5 +178,6 @@ class ArrangementsTest(parameterized.TestCase):
       self.assertEmpty(draw(np.random.default_rng(0), 0).instruction)
       with self.assertRaisesRegex(ValueError, 'instructions is empty'):
         draw(np.random.default_rng(0), 1, [])
-    with self.assertRaisesRegex(ValueError, 'expected a GridLU-Arrangements'):
-      arrangements.encode(language.relations_instructions()[:1])
+      with self.assertRaisesRegex(
+          ValueError, 'expected an instruction of arrangements'):
+        draw(np.random.default_rng(0), 1, language.relations_instructions())

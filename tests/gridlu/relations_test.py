@@ -148,7 +148,8 @@ class InstancesTest(parameterized.TestCase):
       self.assertEqual(drawn.state.agent.shape, (count, 2))
     with self.assertRaisesRegex(ValueError, 'instructions is empty'):
       draw(rng, 1, [])
-    with self.assertRaisesRegex(ValueError, 'expected a GridLU-Relations'):
+    with self.assertRaisesRegex(
+        ValueError, 'expected an instruction of relations'):
       draw(rng, 1, language.arrangements_instructions())
 
 
