@@ -33,8 +33,8 @@ _SCALE = 8  # `render` enlarges each pixel to a square of so many on a side.
 @functools.cache
 def _caption_lines(task: tasks.Task) -> int:
   """Returns the lines of a task's longest caption: pictures have one size."""
-  return rendering.caption_lines(
-      list(map(str, task.instructions())), _SCALE * rendering.IMAGE_SIZE)
+  width = _SCALE * rendering.IMAGE_SIZE
+  return max(len(rendering.wrap(str(i), width)) for i in task.instructions())
 
 
 def image_space() -> spaces.Box:

@@ -61,15 +61,15 @@ class Game:
           f'{self._num_steps}, {what}{reached}')
 
   @property
-  def over(self) -> bool:
-    """Whether no step is left."""
-    return self._num_steps >= self._environment.episode_length
+  def _left(self) -> int:
+    """The steps left in the episode."""
+    return self._environment.episode_length - self._num_steps
 
   def press(self, key: str) -> bool:
     """Acts on a key; returns False to quit."""
     if key == 'r':
       self._begin()
-    elif key in ACTIONS and not self.over:
+    elif key in ACTIONS and self._left:
       self._environment.step(ACTIONS[key])
       self._num_steps += 1
       self._record(ACTIONS[key].name)
@@ -82,16 +82,15 @@ class Game:
     """Returns the screen."""
     environment = self._environment
     state = environment.state
-    left = environment.episode_length - self._num_steps
     reached = 'reached' if environment.success else 'not reached'
     panel = [
         screen.line(tasks.find(environment.instruction.task).title),
         screen.line(''),
-        screen.line(f'Steps  {self._num_steps} taken, {left} left'),
+        screen.line(f'Steps  {self._num_steps} taken, {self._left} left'),
         screen.line(f'Agent  {screen.agent_text(state)}'),
         screen.line(f'Goal   {reached}', bold=environment.success),
         screen.line('')]
-    if self.over:
+    if not self._left:
       panel += [screen.line(f'The episode is over: {reached}.', bold=True),
                 screen.line('Press r for a new instance.')]
     else:

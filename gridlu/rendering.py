@@ -104,7 +104,7 @@ def render(state: world.State, xp: world.ArrayModule = np) -> world.Array:
 _FONT = ImageFont.load_default(size=11)  # Of all texts.
 
 
-def _wrap(text: str, width: int) -> list[str]:
+def wrap(text: str, width: int) -> list[str]:
   """Breaks text into lines of at most `width` pixels, if possible."""
   lines = ['']
   # Instructions have few spaces: a line may also end after a bracket.
@@ -114,11 +114,6 @@ def _wrap(text: str, width: int) -> list[str]:
       lines.append('')
     lines[-1] += piece.removeprefix('\n')
   return [line.rstrip() for line in lines]
-
-
-def caption_lines(captions: Sequence[str], width: int) -> int:
-  """Returns the lines of the longest caption, below images of this width."""
-  return max(len(_wrap(caption, width)) for caption in captions)
 
 
 def contact_sheet(images: np.ndarray, captions: Sequence[str] | None = None,
@@ -141,11 +136,10 @@ def contact_sheet(images: np.ndarray, captions: Sequence[str] | None = None,
   margin = 8
   cell_width = width + margin
   line_height = 14
-  texts = [_wrap(text, width)
-           for text in (captions if captions is not None else ())]
+  texts = [wrap(text, width) for text in captions or ()]
   caption_height = (
       2 + line_height * max(lines, *map(len, texts)) if texts else 0)
-  titles = _wrap(title, columns * cell_width - margin) if title else []
+  titles = wrap(title, columns * cell_width - margin) if title else []
   cell_height = height + caption_height + margin
   top = margin + line_height * len(titles) + (2 if titles else 0)
 
