@@ -11,7 +11,6 @@ truth.
 
 from collections.abc import Iterator, Sequence
 import json
-import os
 from typing import Any, TYPE_CHECKING
 
 from absl import flags
@@ -21,7 +20,6 @@ from PIL import Image
 from agile_tf import config as config_lib
 from agile_tf.evaluation import options
 from agile_tf.evaluation import played
-from agile_tf.reproduction import curves
 from gridlu import files
 from gridlu import language
 from gridlu import program
@@ -222,9 +220,6 @@ def main(argv: Sequence[str]) -> None:
         f'--{"" if values.solved_starts else "no"}solved_starts: '
         f'--world={trained.config.world} has no ground truth that says which '
         'starts are goal states. Leave the flag out.')
-  best = None
-  if os.path.exists(os.path.join(values.run_dir, 'metrics.csv')):
-    best = curves.best(curves.read(values.run_dir))
   episodes = options.play(trained, values)
   report = {
       'run_dir': values.run_dir, 'steps': trained.steps,
@@ -233,7 +228,6 @@ def main(argv: Sequence[str]) -> None:
       'physics': trained.config.physics,
       'solved_starts': (
           trained.config.solved_starts if draws_starts else None),
-      'best_logged': best and best._asdict(),
       **summarize(episodes, solvable(episodes, trained.config))}
   if values.output:
     with files.replacing(values.output) as file:
@@ -247,18 +241,12 @@ def main(argv: Sequence[str]) -> None:
       else:
         Image.fromarray(picture(episodes[:options.PICTURED], trained.world)
                        ).save(file, 'PNG')
-  if values.json:
-    print(json.dumps(report, indent=2))
-  else:
-    print(f'{program.printable(values.run_dir)} at step {trained.steps}, '
-          f'{"greedy" if values.greedy else "sampled"} actions' +
-          {None: '', True: ', also from starts that are goal states',
-           False: ', from no start that is a goal state'}[
-               report['solved_starts']])
-    print(program.printable(table(report)))
-    if best is not None:
-      print(f'Best success rate in metrics.csv: {100 * best.rate:.1f} %, at '
-            f'step {best.steps}.')
+  print(f'{program.printable(values.run_dir)} at step {trained.steps}, '
+        f'{"greedy" if values.greedy else "sampled"} actions' +
+        {None: '', True: ', also from starts that are goal states',
+         False: ', from no start that is a goal state'}[
+             report['solved_starts']])
+  print(program.printable(table(report)))
 
 
 def start() -> None:

@@ -33,12 +33,12 @@ class _RunParser(flags.ArgumentParser):
     return path
 
 
-def define_run(required: bool = True) -> None:
+def define_run() -> None:
   """Defines --run_dir and --checkpoint, for `load`."""
   flags.DEFINE(
-      _RunParser(), 'run_dir', None if required else '', "The run's directory; "
+      _RunParser(), 'run_dir', None, "The run's directory; "
       '"trained" for the agent that comes with the package.',
-      serializer=flags.ArgumentSerializer(), required=required)
+      serializer=flags.ArgumentSerializer(), required=True)
   flags.DEFINE_integer(
       'checkpoint', None, 'The step of the checkpoint; default: the newest.')
 
@@ -51,12 +51,11 @@ def define_world() -> None:
 
 
 def define_episodes(episodes: int, seed: int = 1_000_003) -> None:
-  """Defines --episodes and --seed with these defaults, and --json."""
+  """Defines --episodes and --seed with these defaults."""
   flags.DEFINE_integer(
       'episodes', episodes, 'How many episodes to play with a checkpoint.',
       lower_bound=1, upper_bound=100_000)
   define_seed(seed)
-  flags.DEFINE_bool('json', False, 'Print JSON instead of a table.')
 
 
 def define_seed(seed: int | None) -> None:
@@ -100,8 +99,8 @@ def play(trained: 'trained_lib.Trained', values: flags.FlagValues
   """
   bar = tqdm.tqdm(
       trained.play(values.episodes, values.seed, values.greedy),
-      total=values.episodes, unit=' episodes', disable=values.json,
-      leave=False, desc='compiling, then playing')
+      total=values.episodes, unit=' episodes', leave=False,
+      desc='compiling, then playing')
   return [
       episode if i < PICTURED else episode._replace(
           states=episode.states[[0, -1]]) for i, episode in enumerate(bar)]
