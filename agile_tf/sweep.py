@@ -252,10 +252,6 @@ def define_flags() -> None:
       "for a cluster's job array, and run nothing.")
   flags.DEFINE_bool(
       'status', False, 'Print the progress of each run, and run nothing.')
-  flags.DEFINE_bool(
-      'vary_data', False, 'Vary the goal examples and the held-out '
-      'instructions with the seed. By default all seeds share them. The paper '
-      'does not say which it does.')
   flags.DEFINE_multi_string(
       'set', [], 'A flag of agile_tf.launch for every run, without its dashes, '
       'such as --set=policy_threads=3')
@@ -287,7 +283,7 @@ def _selected(name: str, values: flags.FlagValues, runs: str
   return [
       job for job in experiments.jobs(
           name, runs, range(first, first + count), values.recipe,
-          [f'--{flag}' for flag in values.set], values.vary_data)
+          [f'--{flag}' for flag in values.set])
       if values.only in (None, job.name)]
 
 
@@ -303,16 +299,9 @@ def main(argv: Sequence[str]) -> None:
         f'The experiments are:\n{known}')
   values = flags.FLAGS
   runs = values.runs or ('runs/recipe' if values.recipe else 'runs')
-  there = runs
-  while not os.path.lexists(there):
-    there = os.path.dirname(there) or '.'
-  if not os.path.isdir(there):
-    raise program.UserError(
-        f'--runs={runs}: {there} is no directory. Name another one.')
   todo = _selected(argv[1], values, runs)
   again = [argv[1], f'--runs={runs}',
            *(['--recipe'] if values.recipe else []),
-           *(['--vary_data'] if values.vary_data else []),
            *(f'--set={flag}' for flag in values.set)]
   try:
     sweep = Sweep(todo, again)

@@ -12,6 +12,7 @@ from agile_tf import figures
 from agile_tf.reproduction import paper
 from agile_tf.reproduction import results
 from gridlu import program
+from tests.gridlu import programs
 
 
 def _finished(name='relations', seed=0, instructions='', changes=None,
@@ -218,7 +219,6 @@ class DrawTest(parameterized.TestCase):
     drawing = figures.draw([
         results.Line.of('before', results.EVALUATED, 0, column, 0, .5, .4, .6),
         results.Line.of('before', results.EVALUATED, 1, column, 0, .7, .6, .8),
-        results.Line.of('before', results.SOLVABLE, 0, column, 0, .8),
         results.Line.of('before', results.PAPER, '', column, 0, .98)])
     ax, = drawing.axes
     np.testing.assert_allclose(
@@ -228,7 +228,7 @@ class DrawTest(parameterized.TestCase):
     np.testing.assert_allclose(
         [segment[:, 1] for segment in dots.lines[2][0].get_segments()],
         [[.4, .6], [.6, .8]])
-    self.assertLen(_legend(drawing), 3)
+    self.assertLen(_legend(drawing), 2)
 
   def test_table(self):
     window = paper.curve('relations', 'success_rate').window
@@ -252,19 +252,19 @@ class SaveTest(parameterized.TestCase):
     return run_dir.full_path
 
   def test_figures_are_drawn_again_from_their_csv(self):
-    group = {'rate': .5, 'interval': [.4, .7], 'solvable': .8}
+    group = {'rate': .5, 'interval': [.4, .7]}
     runs = [
         self._evaluated('immovable_seed0', 'tuned', {'all': group}),
         self._evaluated('arrangements_seed0', 'evaluation', {
             'all': group, '4 blocks': group | {'rate': .65}})]
     out, again = (self.create_tempdir(name).full_path for name in 'ab')
-    figures.save(out, figures.load(runs))
+    programs.call(figures, *runs, f'--out={out}')
     names = ['arrangements', 'arrangements_by_blocks', 'figure5']
     files = sorted(
         f'{name}.{kind}' for name in names for kind in ('csv', 'png', 'svg'))
     self.assertEqual(sorted(os.listdir(out)), [*files, 'table.md'])
-    figures.save(again, figures.load(
-        [os.path.join(out, f'{name}.csv') for name in names]))
+    programs.call(figures, f'--out={again}',
+                  *(os.path.join(out, f'{name}.csv') for name in names))
     for file in files:
       if not file.endswith('.svg'):  # They have the date.
         with open(os.path.join(out, file), 'rb') as a, open(
@@ -277,5 +277,4 @@ class SaveTest(parameterized.TestCase):
       figures.save(os.path.join(out, files[0]), {})
     self.assertEqual(rates, {
         ('before', 'paper'): .98, ('immovable', 'paper'): .52,
-        ('fine-tuned', 'paper'): .693, ('fine-tuned', 'evaluated'): .5,
-        ('fine-tuned', 'solvable'): .8})
+        ('fine-tuned', 'paper'): .693, ('fine-tuned', 'evaluated'): .5})

@@ -77,16 +77,16 @@ class SweepTest(parameterized.TestCase):
 
   @pytest.mark.slow
   def test_figure_5_from_training_to_its_bars(self):
-    few = experiments.Evaluation('changed', (
-        '--run_dir={after}', '--physics=immovable_red_rects', '--episodes=4'))
+    few = ('--physics=immovable_red_rects', '--episodes=4')
     variants = experiments.VARIANTS | {
         'relations': experiments.Variant(
             'AGILE', 'relations', tuple(tiny.flags(instructions='')),
-            evaluations=()),
+            evaluations={}),
         'immovable': experiments.VARIANTS['immovable']._replace(
             flags=('--reward_model={after}', '--initial_policy={after}',
                    *tiny.flags(instructions='.*red.*rect.*')),
-            evaluations=(few, few._replace(name='tuned', flags=few.flags[2:])))}
+            evaluations={'changed': ('--run_dir={after}', *few),
+                         'tuned': few[1:]})}
     self.enter_context(
         mock.patch.object(experiments, 'VARIANTS', variants))
     alone = self._call('figure5', '--seeds=1', '--only=immovable')
@@ -269,8 +269,7 @@ class SweepTest(parameterized.TestCase):
     self.assertEqual(result.returncode, 1)
     self.assertRegex(result.stderr, f'(?s)^Error: .*{message}')
 
-  @parameterized.parameters('--status', '--commands', '--jobs=1')
-  def test_a_file_for_runs_is_refused_once(self, flag):
-    result = programs.call(sweep, 'figure5', f'--runs={__file__}/runs', flag)
+  def test_a_file_for_runs_is_refused_once(self):
+    result = programs.call(sweep, 'figure5', f'--runs={__file__}/runs')
     self.assertEqual(result.returncode, 1)
-    self.assertRegex(result.stderr, r'^Error: --runs=.* is no directory.*\n$')
+    self.assertRegex(result.stderr, r'^Error: --runs=.* cannot be used .*\n$')
