@@ -64,7 +64,8 @@ def compare(run_dirs: Sequence[str], count: int, seed: int, world: str = ''
       episodes = list(trained.play(count, seed, greedy=False))
       rows.append(Row(
           run_dir, step, float(np.mean([
-              np.mean(episode.decisions) for episode in episodes])),
+              np.mean(episode.decisions) for episode in episodes
+              if episode.decisions is not None])),  # Never None here, for mypy.
           None if episodes[0].truth is None else
           played.rate([episode.success for episode in episodes])))
   return sorted(rows, key=lambda row: -row.modelled_reward)

@@ -152,9 +152,10 @@ def read(path: str) -> list[Line]:
     if not rows or [*rows[0]] != _FIELDS:
       raise ValueError(f'its first line is not {",".join(_FIELDS)}')
     return [
-        Line(*key, np.array([[float(row[name] or 'nan') for name in _FIELDS[4:]]
-                             for row in points]))
-        for key, points in itertools.groupby(
+        Line(agent, source, seed, column, np.array([
+            [float(row[name] or 'nan') for name in _FIELDS[4:]]
+            for row in points]))
+        for (agent, source, seed, column), points in itertools.groupby(
             rows, lambda row: tuple(row[name] for name in _FIELDS[:4]))]
   except (OSError, ValueError, TypeError) as error:
     raise program.UserError(
