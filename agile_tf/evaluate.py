@@ -51,13 +51,6 @@ def _groups(episode: played.Episode) -> list[str]:
       instruction, board.unpack(start) if is_board else None)]
 
 
-def _order(group: str) -> tuple[int, str]:
-  """Returns the key that sorts the groups of the report."""
-  first = ['all', *(group for task in tasks.TASKS.values()
-                    for group in task.first_groups)]
-  return first.index(group) if group in first else len(first), group
-
-
 def solvable(episodes: Sequence[played.Episode], config: config_lib.Config
             ) -> np.ndarray | None:
   """Returns which episodes can be solved, by exact search, bool [episodes].
@@ -88,7 +81,9 @@ def summarize(episodes: Sequence[played.Episode],
   truth = [
       episode.truth for episode in episodes if episode.truth is not None]
   if truth:
-    rows: dict[str, list[int]] = {}
+    first = ['all', *(group for task in tasks.TASKS.values()
+                      for group in task.first_groups)]
+    rows: dict[str, list[int]] = {group: [] for group in first}
     for i, episode in enumerate(episodes):
       for group in _groups(episode):
         rows.setdefault(group, []).append(i)
@@ -97,7 +92,7 @@ def summarize(episodes: Sequence[played.Episode],
             **played.rate([episodes[i].success for i in rows[group]]),
             'solvable': (None if possible is None else
                          float(np.mean(possible[rows[group]]))),
-        } for group in sorted(rows, key=_order)}
+        } for group in [*first, *sorted(rows.keys() - first)] if rows[group]}
   decisions = [
       episode.decisions for episode in episodes
       if episode.decisions is not None]
@@ -180,13 +175,11 @@ def animate(episodes: Sequence[played.Episode],
 def define_flags() -> None:
   """Defines the program's flags."""
   options.define_run()
-  options.define_world()
   options.define_episodes(1000)
-  options.define_greedy()
+  options.define_play()
   flags.DEFINE_bool(
       'held_out', False, 'Play the instructions that the run held out, '
       'instead of those that it was trained on.')
-  options.define_instructions()
   flags.DEFINE_enum(
       'physics', None, tuple(board.PHYSICS),
       "The physics of the episodes; default: the run's.")
@@ -210,9 +203,8 @@ def main(argv: Sequence[str]) -> None:
   if values.picture:
     files.check_output('picture', values.picture, '.png', '.gif')
   trained = options.load(
-      values, held_out=values.held_out, only=values.instructions,
-      physics=values.physics or '', solved_starts=values.solved_starts,
-      world=values.world)
+      values, held_out=values.held_out, physics=values.physics or '',
+      solved_starts=values.solved_starts)
   draws_starts = (  # So that they may leave goal states out.
       trained.world.compiled is not None and trained.world.has_ground_truth)
   if values.solved_starts is not None and not draws_starts:

@@ -65,7 +65,6 @@ def export(run_dir: str, output: str, step: int | None = None,
 def define_flags() -> None:
   """Defines the program's flags."""
   options.define_run()
-  options.define_world()
   program.define_path(
       'output', None, 'The directory to make. It must be empty if it exists.',
       required=True)

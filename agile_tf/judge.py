@@ -87,9 +87,8 @@ def report(cases_path: str, paths: Sequence[str]) -> str:
 def define_flags() -> None:
   """Defines the program's flags."""
   options.define_run()
-  options.define_world()
   options.define_episodes(200)
-  options.define_greedy()
+  options.define_play()
   program.define_path(
       'output', None, 'The page, with a file of cases beside it; default: '
       "judge.html in the run's directory.")
@@ -114,7 +113,7 @@ def main(argv: Sequence[str]) -> None:
     raise program.UserError(
         f'--output={output} exists, and people may be answering it. Name '
         'another file, or remove it.')
-  trained = options.load(values, world=values.world)
+  trained = options.load(values)
   episodes = options.play(trained, values)
   page, cases = judge_page.make(episodes, trained.world)
   for path, text in (beside, json.dumps(cases, indent=2)), (output, page):

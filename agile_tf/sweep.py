@@ -90,12 +90,11 @@ _WAITING, _STARTED, _FINISHED, _FAILED, _STOPPED = (
 class Sweep:
   """The runs of an experiment."""
 
-  def __init__(self, todo: Sequence[experiments.Job], again: Sequence[str]):
-    """Takes the runs, and the arguments of this program that all share."""
+  def __init__(self, todo: Sequence[experiments.Job]):
     # By directory: states, and why runs have failed or cannot be used.
     self.states = {job.run_dir: _WAITING for job in todo}
     self.problems: dict[str, str] = {}
-    self._todo, self._again = todo, again
+    self._todo = todo
     self._totals: dict[str, int] = {}
     self._running: dict[str, pools.Running] = {}
     self._made: dict[str, list[str]] = {}  # By run, what was started last.
@@ -149,8 +148,9 @@ class Sweep:
     lines: dict[str, str] = {}
     for job in self._todo:
       line = shlex.join([
-          sys.executable, '-m', 'agile_tf.sweep', *self._again,
-          f'--only={job.name}', f'--first_seed={job.seed}', '--seeds=1'])
+          sys.executable, '-m', 'agile_tf.sweep', *sys.argv[1:], '--nocommands',
+          '--jobs=1', f'--only={job.name}', f'--first_seed={job.seed}',
+          '--seeds=1'])
       if self.states[job.run_dir] == _WAITING:
         if job.after in lines:
           lines[job.after] += f' && {line}'
@@ -300,11 +300,8 @@ def main(argv: Sequence[str]) -> None:
   values = flags.FLAGS
   runs = values.runs or ('runs/recipe' if values.recipe else 'runs')
   todo = _selected(argv[1], values, runs)
-  again = [argv[1], f'--runs={runs}',
-           *(['--recipe'] if values.recipe else []),
-           *(f'--set={flag}' for flag in values.set)]
   try:
-    sweep = Sweep(todo, again)
+    sweep = Sweep(todo)
     if values.status:
       print('\n'.join(sweep.table()))
     elif values.commands:

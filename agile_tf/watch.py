@@ -167,8 +167,7 @@ def define_flags() -> None:
   """Defines the program's flags."""
   options.define_run()
   options.define_seed(None)
-  options.define_greedy()
-  options.define_instructions()
+  options.define_play()
 
 
 @program.main()
@@ -184,8 +183,8 @@ def main(argv: Sequence[str]) -> None:
         'only the boards of GridLU. agile_tf.evaluate --picture draws final '
         'states of any world.')
   screen.check_terminal()
-  screen.show(Show(options.load(values, only=values.instructions),
-                   values.run_dir, values.seed, values.greedy))
+  screen.show(Show(
+      options.load(values), values.run_dir, values.seed, values.greedy))
 
 
 def start() -> None:

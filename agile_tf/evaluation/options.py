@@ -34,17 +34,18 @@ class _RunParser(flags.ArgumentParser):
 
 
 def define_run() -> None:
-  """Defines --run_dir and --checkpoint, for `load`."""
+  """Defines --run_dir, --checkpoint and --world, for `load`."""
   flags.DEFINE(
       _RunParser(), 'run_dir', None, "The run's directory; "
       '"trained" for the agent that comes with the package.',
       serializer=flags.ArgumentSerializer(), required=True)
   flags.DEFINE_integer(
       'checkpoint', None, 'The step of the checkpoint; default: the newest.')
+  define_world()
 
 
 def define_world() -> None:
-  """Defines --world, for `load`."""
+  """Defines --world, of a run or of several."""
   flags.DEFINE_string(
       'world', '', "The run's --world. It must be named if it is not GridLU, "
       'because its code is imported.')
@@ -65,14 +66,10 @@ def define_seed(seed: int | None) -> None:
       lower_bound=0, upper_bound=2**63 - 1)
 
 
-def define_greedy() -> None:
-  """Defines --greedy, for `play`."""
+def define_play() -> None:
+  """Defines --greedy, for `play`, and --instructions, for `load`."""
   flags.DEFINE_bool(
       'greedy', False, 'Take the likeliest action instead of sampling.')
-
-
-def define_instructions() -> None:
-  """Defines --instructions, for `load`."""
   flags.DEFINE_string(
       'instructions', '', 'Play only instructions that match this regular '
       'expression (it may match any part of the text).')
@@ -88,7 +85,8 @@ def load(values: flags.FlagValues, **how: Any) -> 'trained_lib.Trained':
           'networks can take a minute.', file=sys.stderr)
   machine.prepare(config_lib.Config())
   from agile_tf.evaluation import trained
-  return trained.load(values.run_dir, values.checkpoint, **how)
+  return trained.load(values.run_dir, values.checkpoint, world=values.world,
+                      only=values.instructions, **how)
 
 
 def play(trained: 'trained_lib.Trained', values: flags.FlagValues

@@ -142,7 +142,7 @@ class SweepTest(parameterized.TestCase):
     with mock.patch.object(
         sweep.checkpoints, 'steps',
         side_effect=lambda path: [] if path.endswith('1') else [10**9]):
-      checked = sweep.Sweep(todo, [])
+      checked = sweep.Sweep(todo)
       shown = '\n'.join(checked.table())
     self.assertLen(checked.commands(), 1)  # Of seed 1, which has begun nothing.
     self.assertEqual(
@@ -157,7 +157,7 @@ class SweepTest(parameterized.TestCase):
   def _carry_out(self, pool, seeds=(0, 1)):
     """Makes figure 5's runs, each of which needs one program."""
     made = sweep.Sweep(
-        experiments.jobs('figure5', self._runs, seeds, False), [])
+        experiments.jobs('figure5', self._runs, seeds, False))
 
     def needed(job):
       over = os.path.basename(job.run_dir) in pool.over
@@ -203,7 +203,7 @@ class SweepTest(parameterized.TestCase):
 
   def test_a_run_that_something_else_stops_is_not_made_forever(self):
     job, _ = experiments.jobs('figure5', self._runs, [0], False)
-    made = sweep.Sweep([job], [])
+    made = sweep.Sweep([job])
     pool = _Pool(1)
     with (contextlib.redirect_stdout(io.StringIO()),
           mock.patch.object(time, 'sleep')):
@@ -213,7 +213,7 @@ class SweepTest(parameterized.TestCase):
 
   def test_in_a_terminal_the_table_is_drawn_in_place(self):
     made = sweep.Sweep(
-        experiments.jobs('figure5', self._runs, [0], False), [])
+        experiments.jobs('figure5', self._runs, [0], False))
     made.states[f'{self._runs}/immovable_seed0'] = 'started'
     with (contextlib.redirect_stdout(io.StringIO()) as output,
           mock.patch.object(output, 'isatty', return_value=True)):

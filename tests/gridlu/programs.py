@@ -36,7 +36,7 @@ def call(module: types.ModuleType, *arguments: str) -> Result:
 
   code: int | str = 0
   with (mock.patch.object(program.app, 'run', run),
-        mock.patch.object(sys, 'argv', [name]),
+        mock.patch.object(sys, 'argv', [name, *arguments]),
         mock.patch.object(sys.modules['__main__'], '__doc__', ''),
         contextlib.redirect_stdout(io.StringIO()) as output,
         contextlib.redirect_stderr(io.StringIO()) as errors):
