@@ -35,8 +35,13 @@ def export(run_dir: str, output: str, step: int | None = None,
       'run_dir': ''}
   rows = []
   if os.path.exists(path := os.path.join(run_dir, 'metrics.csv')):
-    rows = [row for row in files.read_rows(path)
-            if int(row['steps']) <= trained.steps]
+    try:
+      rows = [row for row in files.read_rows(path)
+              if int(row['steps']) <= trained.steps]
+    except (KeyError, ValueError) as error:
+      raise program.UserError(
+          f'{path} is not what a run writes ({error}); move it away.'
+          ) from error
   names = [f'policy:{name}' for name in trained.policy.layout.names]
   if trained.phi is not None:
     names += [f'discriminator:{name}'

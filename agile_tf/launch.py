@@ -2,8 +2,8 @@
 
   python -m agile_tf.launch --flagfile=launch/relations.flags
 
-The same command resumes a run. Ctrl-C, SIGTERM and SIGHUP (sent when a terminal
-closes) save and end it.
+The same command resumes a run. Ctrl-C, SIGTERM, SIGHUP (sent when a terminal
+closes), SIGUSR1 and SIGUSR2 save and end it.
 """
 
 from collections.abc import Sequence
@@ -27,6 +27,7 @@ def train(config: config_lib.Config, recipe: settings.Recipe) -> None:
       written, or a number in it is not finite.
   """
   machine.prepare(config)  # Before the first import of TensorFlow.
+  machine.check_compiler()
   from agile_tf.recipe import builder
   from agile_tf.training import run
   run.train(builder.make(config, recipe),

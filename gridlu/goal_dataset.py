@@ -159,7 +159,7 @@ def load(path: str | os.PathLike,
   """
   path = os.fspath(path)
   try:
-    with open(path, 'rb') as file:
+    with open(path, 'rb', opener=files.regular) as file:
       dataset = _from_arrays(archives.load(
           file, _MOST_BYTES + _MOST_TIMES * os.path.getsize(path)))
   except FileNotFoundError as error:

@@ -3,12 +3,14 @@
 from collections.abc import Callable, Iterator, Sequence
 import errno
 import functools
+import logging as python_logging
 import os
 import re
 import sys
 
 from absl import app
 from absl import flags
+from absl import logging
 
 # The flags that `run` defines count as those of the program, for its --help.
 flags.disclaim_key_flags()
@@ -43,6 +45,16 @@ def define_path(name: str, default: str | None, text: str,
                serializer=flags.ArgumentSerializer(), required=required)
 
 
+class _Formatter(python_logging.Formatter):
+  """Shows messages as sentences, and says which ones are warnings."""
+
+  def format(self, record: python_logging.LogRecord) -> str:
+    text = super().format(record)
+    if record.levelno < python_logging.WARNING:
+      return text
+    return f'{record.levelname.capitalize()}: {text}'
+
+
 def main(arguments: bool = False) -> Callable[[Main], Main]:
   """Decorates a program's main function of `sys.argv`: `@program.main()`.
 
@@ -53,6 +65,7 @@ def main(arguments: bool = False) -> Callable[[Main], Main]:
   def decorate(function: Main) -> Main:
     @functools.wraps(function)
     def reporting(argv: Sequence[str]) -> None:
+      logging.get_absl_handler().setFormatter(_Formatter())
       try:
         if len(argv) > 1 and not arguments:
           raise UserError(
@@ -167,10 +180,17 @@ def run(function: Main, define_flags: Callable[[], None],
     expand: Returns what to read in place of a command line, without the
       program's name, or of a flagfile's lines.
   """
-  known = {*flags.FLAGS}
+  known, is_parsed = {*flags.FLAGS}, flags.FLAGS.is_parsed()
   define_flags()
-  for name in {*flags.FLAGS} - known:
+  own = {*flags.FLAGS} - known
+  for name in own:
     flags.FLAGS.register_key_flag_for_module(sys.argv[0], flags.FLAGS[name])
   # --help begins with this text. A console script has none.
   sys.modules['__main__'].__doc__ = sys.modules[function.__module__].__doc__
-  app.run(function, flags_parser=functools.partial(_parse, expand=expand))
+  try:
+    app.run(function, flags_parser=functools.partial(_parse, expand=expand))
+  finally:  # A notebook runs several programs.
+    for name in own:
+      delattr(flags.FLAGS, name)
+    if not is_parsed:
+      flags.FLAGS.unparse_flags()

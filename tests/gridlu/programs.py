@@ -11,8 +11,6 @@ import types
 from typing import NamedTuple
 from unittest import mock
 
-from absl import flags
-
 from gridlu import program
 
 
@@ -29,7 +27,6 @@ def call(module: types.ModuleType, *arguments: str) -> Result:
   A traceback is not printed: the test gets the exception.
   """
   name = module.__name__
-  known, parsed = {*flags.FLAGS}, flags.FLAGS.is_parsed()
 
   def run(function, flags_parser):
     function(flags_parser([name, *arguments]))
@@ -47,9 +44,4 @@ def call(module: types.ModuleType, *arguments: str) -> Result:
       if isinstance(code, str):
         print(code, file=sys.stderr)
         code = 1
-    finally:
-      for flag in {*flags.FLAGS} - known:
-        delattr(flags.FLAGS, flag)
-      if not parsed:
-        flags.FLAGS.unparse_flags()
   return Result(code, output.getvalue(), errors.getvalue())
