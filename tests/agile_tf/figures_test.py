@@ -1,5 +1,6 @@
 """Tests for figures: what they show of runs, the drawings and the table."""
 
+import dataclasses
 import json
 import os
 
@@ -246,7 +247,8 @@ class SaveTest(parameterized.TestCase):
   def _evaluated(self, name, evaluation, success):
     run_dir = self.create_tempdir(name)
     run_dir.create_file('metrics.csv', 'steps,success_rate\n10,0.5\n')
-    run_dir.create_file('config.json', '{}')
+    config_lib.save(dataclasses.asdict(config_lib.Config()),
+                    os.path.join(run_dir.full_path, 'config.json'))
     run_dir.create_file(
         f'{evaluation}.json', json.dumps({'success': success}))
     return run_dir.full_path
