@@ -240,7 +240,7 @@ def define_flags() -> None:
   program.define_path('export', '', 'Measure nothing; write a round here.')
 
 
-@program.main()
+@program.main(define_flags, expand=presets.expand)
 def main(argv: Sequence[str]) -> None:
   """Measures and prints."""
   del argv
@@ -270,10 +270,5 @@ def main(argv: Sequence[str]) -> None:
   print(json.dumps(results, indent=2) if values.json else table(results))
 
 
-def start() -> None:
-  """Starts the program."""
-  program.run(main, define_flags, presets.expand)
-
-
 if __name__ == '__main__':
-  start()
+  main()

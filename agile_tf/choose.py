@@ -90,7 +90,7 @@ def define_flags() -> None:
   options.define_episodes(200, seed=2_000_003)
 
 
-@program.main(arguments=True)
+@program.main(define_flags, arguments=True)
 def main(argv: Sequence[str]) -> None:
   """Compares the runs given as arguments and prints the table."""
   if len(argv) < 2:
@@ -107,10 +107,5 @@ def main(argv: Sequence[str]) -> None:
         f'--checkpoint={rows[0].step}')
 
 
-def start() -> None:
-  """Starts the program."""
-  program.run(main, define_flags)
-
-
 if __name__ == '__main__':
-  start()
+  main()

@@ -193,7 +193,7 @@ def define_flags() -> None:
       f'to this PNG file, or animate {_ANIMATED} episodes in this GIF file.')
 
 
-@program.main()
+@program.main(define_flags)
 def main(argv: Sequence[str]) -> None:
   """Evaluates a run."""
   del argv
@@ -241,10 +241,5 @@ def main(argv: Sequence[str]) -> None:
   print(program.printable(table(report)))
 
 
-def start() -> None:
-  """Starts the program."""
-  program.run(main, define_flags)
-
-
 if __name__ == '__main__':
-  start()
+  main()

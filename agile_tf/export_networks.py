@@ -75,7 +75,7 @@ def define_flags() -> None:
       required=True)
 
 
-@program.main()
+@program.main(define_flags)
 def main(argv: Sequence[str]) -> None:
   """Exports the networks of a run."""
   del argv
@@ -86,10 +86,5 @@ def main(argv: Sequence[str]) -> None:
   print(f'{values.output}: the networks of {values.run_dir} at step {steps}')
 
 
-def start() -> None:
-  """Starts the program."""
-  program.run(main, define_flags)
-
-
 if __name__ == '__main__':
-  start()
+  main()

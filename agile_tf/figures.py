@@ -403,7 +403,7 @@ def define_flags() -> None:
       required=True)
 
 
-@program.main(arguments=True)
+@program.main(define_flags, arguments=True)
 def main(argv: Sequence[str]) -> None:
   """Draws the figures of the runs, or CSV files, given as arguments."""
   if len(argv) < 2:
@@ -419,10 +419,5 @@ def main(argv: Sequence[str]) -> None:
   print(f'{", ".join(figures) or "No figure"}: in {flags.FLAGS.out}.')
 
 
-def start() -> None:
-  """Starts the program."""
-  program.run(main, define_flags)
-
-
 if __name__ == '__main__':
-  start()
+  main()

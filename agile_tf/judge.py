@@ -96,7 +96,7 @@ def define_flags() -> None:
       'answers', [], 'Report on these files of answers to the page.')
 
 
-@program.main()
+@program.main(define_flags)
 def main(argv: Sequence[str]) -> None:
   """Writes the page of a run, or reports on answers."""
   del argv
@@ -122,10 +122,5 @@ def main(argv: Sequence[str]) -> None:
   print(f'Open {output} or send it to others, but keep {beside}.')
 
 
-def start() -> None:
-  """Starts the program."""
-  program.run(main, define_flags)
-
-
 if __name__ == '__main__':
-  start()
+  main()

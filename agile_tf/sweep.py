@@ -287,7 +287,7 @@ def _selected(name: str, values: flags.FlagValues, runs: str
       if values.only in (None, job.name)]
 
 
-@program.main(arguments=True)
+@program.main(define_flags, arguments=True)
 def main(argv: Sequence[str]) -> None:
   """Makes the runs of an experiment."""
   if len(argv) != 2 or argv[1] not in experiments.EXPERIMENTS:
@@ -328,10 +328,5 @@ def main(argv: Sequence[str]) -> None:
     sys.exit(1)
 
 
-def start() -> None:
-  """Starts the program."""
-  program.run(main, define_flags)
-
-
 if __name__ == '__main__':
-  start()
+  main()

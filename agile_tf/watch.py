@@ -170,7 +170,7 @@ def define_flags() -> None:
   options.define_play()
 
 
-@program.main()
+@program.main(define_flags)
 def main(argv: Sequence[str]) -> None:
   """Shows the policy of a run."""
   del argv
@@ -187,10 +187,5 @@ def main(argv: Sequence[str]) -> None:
       options.load(values), values.run_dir, values.seed, values.greedy))
 
 
-def start() -> None:
-  """Starts the program."""
-  program.run(main, define_flags)
-
-
 if __name__ == '__main__':
-  start()
+  main()

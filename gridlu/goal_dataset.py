@@ -248,7 +248,7 @@ def define_flags() -> None:
       'exist yet.', required=True)
 
 
-@program.main()
+@program.main(define_flags)
 def main(argv: Sequence[str]) -> None:
   """Draws goal states and saves them."""
   del argv
@@ -271,10 +271,5 @@ def main(argv: Sequence[str]) -> None:
         f'{time.monotonic() - start:.1f} s')
 
 
-def start() -> None:
-  """Starts the program."""
-  program.run(main, define_flags)
-
-
 if __name__ == '__main__':
-  start()
+  main()

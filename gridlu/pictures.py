@@ -186,7 +186,7 @@ def define_flags() -> None:
       required=True)
 
 
-@program.main()
+@program.main(define_flags)
 def main(argv: Sequence[str]) -> None:
   """Draws a figure."""
   del argv
@@ -202,10 +202,5 @@ def main(argv: Sequence[str]) -> None:
         'pixels')
 
 
-def start() -> None:
-  """Starts the program."""
-  program.run(main, define_flags)
-
-
 if __name__ == '__main__':
-  start()
+  main()

@@ -38,7 +38,7 @@ def call(module: types.ModuleType, *arguments: str) -> Result:
         contextlib.redirect_stdout(io.StringIO()) as output,
         contextlib.redirect_stderr(io.StringIO()) as errors):
     try:
-      module.start()
+      module.main()
     except SystemExit as error:
       code = error.code or 0
       if isinstance(code, str):
