@@ -137,13 +137,11 @@ def picture(episodes: Sequence[played.Episode],
             world: 'worlds.World') -> np.ndarray:
   """Returns a picture of the final states with captions, uint8 [H, W, 3]."""
   images = world.pixels(np.stack([episode.final for episode in episodes]))
-  captions = []
-  for episode in episodes:
-    verdict = 'reached' if episode.success else 'not reached'
-    if episode.truth is None:
-      verdict = 'no ground truth'
-    captions.append(f'{episode.instruction}: {verdict}')
-  return rendering.contact_sheet(images, captions)
+  return rendering.contact_sheet(images, [
+      f'{episode.instruction}: ' + (
+          'no ground truth' if episode.truth is None else
+          'reached' if episode.success else 'not reached')
+      for episode in episodes])
 
 
 def animate(episodes: Sequence[played.Episode],

@@ -167,8 +167,14 @@ class Sweep:
     with pools.signals() as arrived:
       while self._running or _WAITING in self.states.values():
         for job in self._todo:
-          if job.run_dir in self._running:
-            self._check(job.run_dir, bool(arrived))
+          running = self._running.get(job.run_dir)
+          if running and (problem := running.poll()) is not None:
+            del self._running[job.run_dir]
+            self.states[job.run_dir] = _WAITING
+            if problem and arrived:
+              self.states[job.run_dir] = _STOPPED
+            elif problem:
+              self._fail(job.run_dir, problem)
           if self.states[job.run_dir] == _WAITING:
             self._advance(job, pool, bool(arrived))
         if len(arrived) > told:  # A second signal ends them at once.
@@ -183,16 +189,6 @@ class Sweep:
     self.show()
     if arrived:
       raise KeyboardInterrupt
-
-  def _check(self, run_dir: str, stopped: bool) -> None:
-    """Takes note of a program that has ended."""
-    problem = self._running[run_dir].poll()
-    if problem is None:
-      return
-    del self._running[run_dir]
-    self.states[run_dir] = _STOPPED if problem and stopped else _WAITING
-    if problem and not stopped:
-      self._fail(run_dir, problem)
 
   def _advance(self, job: experiments.Job, pool: pools.Pool, stopped: bool
               ) -> None:

@@ -20,7 +20,6 @@ from gridlu import program
 class Run(NamedTuple):
   """A run, as far as it has been carried out."""
   path: str
-  name: str  # The name of its variant.
   seed: int
   curve: curves.Curve
   evaluations: dict[str, Any]  # By name, from agile_tf.evaluate --output.
@@ -49,7 +48,7 @@ def load(paths: Sequence[str]) -> dict[str, list[Run]]:
             file=sys.stderr)
       continue
     found = runs.setdefault(name, [])
-    found.append(Run(path, name, config.seed, curve,
+    found.append(Run(path, config.seed, curve,
                      _evaluations(path, experiments.variant(name)), config))
     _check_belongs(*found)
   return runs

@@ -22,7 +22,7 @@ def _finished(name='relations', seed=0, instructions='', changes=None,
   count = len(next(iter(columns.values())))
   columns = {'steps': 10 * np.arange(1, count + 1)} | columns
   return results.Run(
-      f'{name}_seed{seed}', name, seed,
+      f'{name}_seed{seed}', seed,
       {key: np.array(value, float) for key, value in columns.items()}, {},
       config_lib.Config(instructions=instructions, **(changes or {})))
 
