@@ -1,5 +1,6 @@
 """Tests for agile_tf.watch, without a terminal and in one."""
 
+import dataclasses
 from unittest import mock
 
 import numpy as np
@@ -124,7 +125,9 @@ class WatchTest(tiny.SavedRunTest):
 
   def test_bad_input_is_named(self):
     other = self.create_tempdir().full_path
-    config_lib.save({'world': 'no.such:world'}, f'{other}/config.json')
+    config_lib.save(
+        dataclasses.asdict(config_lib.Config(world='no.such:world')),
+        f'{other}/config.json')
     for flag, message in (
         ('--run_dir=/no/run', 'There is no /no/run'),
         (f'--run_dir={other}', 'world=no.such:world; expected a run of relati'),
