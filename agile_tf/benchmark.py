@@ -83,28 +83,10 @@ def matrix_product(config: config_lib.Config, seconds: float) -> Result:
   return {'gflops': 2e-9 * 2048**3 * rate}
 
 
-def round_parts(config: config_lib.Config, seconds: float) -> Result:
-  """Times the parts of a round of 15 workers in lockstep, and the whole."""
-  trainer = _trainer(config, threads=1)
-  worker, = trainer.policy_workers
-  calls: dict[str, list[float]] = {}
-
-  def timed(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    def call(*args: Any, **kwargs: Any) -> Any:
-      start = time.perf_counter()
-      result = function(*args, **kwargs)
-      calls.setdefault(f'{name}_milliseconds', []).append(
-          1e3 * (time.perf_counter() - start))
-      return result
-
-    return call
-
-  for owner, name in (
-      (worker.actor, 'play'), (worker._programs, 'reward'),
-      (worker._programs, 'policy_gradients'), (trainer.policy, 'apply')):
-    setattr(owner, name, timed(name, getattr(owner, name)))
-  return {'milliseconds': 1e3 / _repeat(worker.iterate, seconds), **{
-      name: float(np.median(times)) for name, times in calls.items()}}
+def policy_round(config: config_lib.Config, seconds: float) -> Result:
+  """Times a round of 15 workers in lockstep."""
+  worker, = _trainer(config, threads=1).policy_workers
+  return {'milliseconds': 1e3 / _repeat(worker.iterate, seconds)}
 
 
 def discriminator(config: config_lib.Config, seconds: float) -> Result:
@@ -119,26 +101,24 @@ def training(num_threads: int, config: config_lib.Config, seconds: float
             ) -> Result:
   """Trains until everything is compiled, and then for a while longer."""
   trainer = _trainer(config, num_threads)
-  schedule, built = trainer.schedule, time.perf_counter()
-  # When the first step was made, and when the measurement began and ended.
-  seen: list[tuple[float, int]] = []
+  schedule = trainer.schedule
+  seen: list[tuple[float, int]] = []  # When it began and ended to measure.
 
   def tick() -> None:
     now = time.perf_counter(), schedule.steps
     warm = schedule.steps >= 900 and (
         trainer.discriminator_worker is None or
         trainer.discriminator_updates > 1)
-    if (len(seen) == 2 and now[0] - seen[1][0] > seconds or
-        len(seen) == 1 and warm or not seen and schedule.steps):
+    if (len(seen) == 1 and now[0] - seen[0][0] > seconds or
+        not seen and warm):
       seen.append(now)
-    if len(seen) == 3:
+    if len(seen) == 2:
       schedule.stop()
 
   trainer.drive(tick)
-  (first, _), (begin, before), (end, after) = seen
+  (begin, before), (end, after) = seen
   return {
       'steps_per_second': (after - before) / (end - begin),
-      'compile_seconds': first - built,
       'peak_gigabytes': 1e-6 * resource.getrusage(
           resource.RUSAGE_SELF).ru_maxrss,
   }
@@ -147,7 +127,7 @@ def training(num_threads: int, config: config_lib.Config, seconds: float
 # Name, what is measured, and the cost in MFLOP that gives its ceiling.
 MEASUREMENTS: dict[str, tuple[Callable[..., Result], float | None]] = {
     'matrix product': (matrix_product, None),
-    'round of 15 workers': (round_parts, 225 * _POLICY_MFLOP),
+    'round of 15 workers': (policy_round, 225 * _POLICY_MFLOP),
     'discriminator iteration': (discriminator, _ITERATION_MFLOP),
     **{f'training, {name}': (
         functools.partial(training, threads), _DISCRIMINATOR_MFLOP + (
@@ -260,7 +240,7 @@ def define_flags() -> None:
   program.define_path('export', '', 'Measure nothing; write a round here.')
 
 
-@program.main()
+@program.main(define_flags, expand=presets.expand)
 def main(argv: Sequence[str]) -> None:
   """Measures and prints."""
   del argv
@@ -290,10 +270,5 @@ def main(argv: Sequence[str]) -> None:
   print(json.dumps(results, indent=2) if values.json else table(results))
 
 
-def start() -> None:
-  """Starts the program."""
-  program.run(main, define_flags, presets.expand)
-
-
 if __name__ == '__main__':
-  start()
+  main()

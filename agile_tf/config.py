@@ -9,6 +9,7 @@ import dataclasses
 import json
 import math
 import operator
+import os
 from typing import Any
 
 from absl import flags
@@ -34,7 +35,8 @@ class MissingError(ConfigError):
 def setting(default: Any, text: str, *, low: float | None = None,
              high: float | None = None, above: float | None = None,
              choices: tuple[str, ...] = (), of_run: bool = False,
-             of_gridlu: bool = False, double: bool = False) -> Any:
+             of_gridlu: bool = False, double: bool = False,
+             path: bool = False) -> Any:
   """Declares a setting of the default's type.
 
   Args:
@@ -49,11 +51,12 @@ def setting(default: Any, text: str, *, low: float | None = None,
     of_gridlu: Whether no other world has it.
     double: Whether Python alone computes with it, in double precision.
       TensorFlow uses all other floats in float32, which they must fit.
+    path: Whether it is the path of a file or a directory.
   """
   return dataclasses.field(default=default, metadata={
       'text': text, 'low': low, 'high': high, 'above': above,
       'choices': choices, 'of_run': of_run, 'of_gridlu': of_gridlu,
-      'double': double})
+      'double': double, 'path': path})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,7 +112,8 @@ class Config:
       'of another run (--reward_model), not trained further.',
       choices=('discriminator', 'environment', 'frozen'))
   reward_model: str = setting(
-      '', 'The run directory whose discriminator --reward=frozen uses.')
+      '', 'The run directory whose discriminator --reward=frozen uses.',
+      path=True)
   reward_form: str = setting(
       'decision', "The reward as a function of the discriminator's output D: "
       '"decision" (1 if D > 0.5, else 0), "probability" (D), "log" (log D, at '
@@ -131,7 +135,7 @@ class Config:
   # The policy.
   initial_policy: str = setting(
       '', 'The run directory whose policy this run begins with. The optimiser '
-      'starts anew.')
+      'starts anew.', path=True)
   policy_learning_rate: float = setting(
       3e-4, "The learning rate of the policy's optimiser.", above=0)
   policy_decay: float = setting(
@@ -196,7 +200,7 @@ class Config:
       'free, and one thread alone iterates all workers equally often.', low=0)
   dataset: str = setting(
       '', 'A file of goal examples (see gridlu/goal_dataset.py). By default '
-      '--dataset_size of them are generated.')
+      '--dataset_size of them are generated.', path=True)
   dataset_size: int = setting(
       131_072, 'The number of goal examples to generate.', low=1,
       of_gridlu=True)
@@ -213,7 +217,7 @@ class Config:
       'instructions.', low=0)
   run_dir: str = setting(
       '', "The directory of the run's files. If it contains a run, that run is "
-      'resumed.', of_run=True)
+      'resumed.', of_run=True, path=True)
   devices: str = setting(
       'auto', 'The devices that policy threads are dealt over: "auto" (every '
       'GPU of the machine, or its CPU), or a list such as GPU:0,GPU:2. The '
@@ -229,6 +233,8 @@ class Config:
 
   def __post_init__(self):
     check(self)
+    for name in _PATHS:
+      object.__setattr__(self, name, program.clean_path(getattr(self, name)))
     if self.policy_workers % self.policy_threads:
       divisors = [str(i) for i in range(1, self.policy_workers + 1)
                   if not self.policy_workers % i]
@@ -252,6 +258,8 @@ class Config:
     return self.reward == 'discriminator'
 
 
+_PATHS = tuple(field.name for field in dataclasses.fields(Config)
+               if field.metadata['path'])
 # The range of float32 at full precision. Smaller numbers may become 0.
 _SMALLEST, _LARGEST = (
     float(limit)
@@ -355,14 +363,17 @@ def save(settings: dict[str, Any], path: str) -> None:
         'the directory writable.') from error
 
 
-RECIPE = 'recipe'  # Under this name a run's settings have those of its recipe.
+# Under these names a run's settings have those of its recipe, and the SHA-256
+# of its file of goal examples.
+RECIPE, DATASET = 'recipe', 'dataset_sha256'
 
 
 def restored(values: Any, kind: type = Config) -> Any:
   """Returns the settings of a dataclass that a run saved by name."""
   if not isinstance(values, dict):
     raise ConfigError('Expected settings by name.')
-  values = {name: value for name, value in values.items() if name != RECIPE}
+  values = {name: value for name, value in values.items()
+            if name not in (RECIPE, DATASET)}
   unknown = sorted(
       values.keys() - {field.name for field in dataclasses.fields(kind)})
   if unknown:
@@ -370,7 +381,12 @@ def restored(values: Any, kind: type = Config) -> Any:
         f'This version has no setting {", ".join(unknown)}: the run is of '
         'another version. Commit ad1cf9b reads the runs of release 0.1.0 and '
         'later.')
-  return kind(**values)
+  made = kind(**values)
+  if missing := sorted(dataclasses.asdict(made).keys() - values.keys()):
+    raise ConfigError(
+        f'It lacks the settings {", ".join(missing)}. A checkpoint of the run '
+        "has all of them, as 'config' in its state.json.")
+  return made
 
 
 def read(path: str) -> dict[str, Any]:
@@ -381,8 +397,8 @@ def read(path: str) -> dict[str, Any]:
     ConfigError: if the file cannot be read or has something else.
   """
   try:
-    with open(path, encoding='utf-8') as file:
-      values = files.parse_json(file.read())
+    with open(path, encoding='utf-8', opener=files.regular) as file:
+      values = files.parse_json(file.read(2**20))
     if not isinstance(values, dict):
       raise ValueError('expected settings by name')
     return values
@@ -426,8 +442,17 @@ def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
   """
   there, here = (
       {**values, **values.get(RECIPE, {})} for values in (old, new))
+  same = {RECIPE, *of_run(), *(
+      name for name in _PATHS if there.get(name) and here.get(name) and
+      os.path.realpath(there[name]) == os.path.realpath(here[name]))}
+  if DATASET not in there or DATASET not in here:
+    same.add(DATASET)
+  elif there[DATASET] == here[DATASET]:
+    same.add('dataset')
+  labels = {DATASET: 'the contents of --dataset (SHA-256)'}
   return [
-      f'--{name}: {there.get(name, "as in the paper")!r} there, '
+      f'{labels.get(name, f"--{name}")}: '
+      f'{there.get(name, "as in the paper")!r} there, '
       f'{here.get(name, "as in the paper")!r} here'
       for name in dict.fromkeys([*there, *here])
-      if name not in (RECIPE, *of_run()) and there.get(name) != here.get(name)]
+      if name not in same and there.get(name) != here.get(name)]

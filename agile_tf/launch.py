@@ -2,8 +2,8 @@
 
   python -m agile_tf.launch --flagfile=launch/relations.flags
 
-The same command resumes a run. Ctrl-C, SIGTERM and SIGHUP (sent when a terminal
-closes) save and end it.
+The same command resumes a run. Ctrl-C, SIGTERM, SIGHUP (sent when a terminal
+closes), SIGUSR1 and SIGUSR2 save and end it.
 """
 
 from collections.abc import Sequence
@@ -27,19 +27,11 @@ def train(config: config_lib.Config, recipe: settings.Recipe) -> None:
       written, or a number in it is not finite.
   """
   machine.prepare(config)  # Before the first import of TensorFlow.
+  machine.check_compiler()
   from agile_tf.recipe import builder
   from agile_tf.training import run
   run.train(builder.make(config, recipe),
             comparison.table_markdown(config, recipe))
-
-
-@program.main()
-def main(argv: Sequence[str]) -> None:
-  """Reads the flags and trains."""
-  del argv
-  logging.set_verbosity(logging.INFO)
-  train(config_lib.from_flags(flags.FLAGS),
-        config_lib.from_flags(flags.FLAGS, settings.Recipe))
 
 
 def define_flags() -> None:
@@ -49,10 +41,14 @@ def define_flags() -> None:
   presets.define_flag()
 
 
-def start() -> None:
-  """Starts the program."""
-  program.run(main, define_flags, presets.expand)
+@program.main(define_flags, expand=presets.expand)
+def main(argv: Sequence[str]) -> None:
+  """Reads the flags and trains."""
+  del argv
+  logging.set_verbosity(logging.INFO)
+  train(config_lib.from_flags(flags.FLAGS),
+        config_lib.from_flags(flags.FLAGS, settings.Recipe))
 
 
 if __name__ == '__main__':
-  start()
+  main()

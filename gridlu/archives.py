@@ -1,6 +1,7 @@
 """NumPy archives (.npz): read without running code, and checked."""
 
 from collections.abc import Mapping, Sequence
+import errno
 from typing import Any, IO
 
 import numpy as np
@@ -22,8 +23,12 @@ def load(file: IO[bytes], most_bytes: int) -> dict[str, np.ndarray]:
       if damaged := loaded.zip.testzip():
         raise ValueError(f'{damaged} does not match its checksum')
       return {name: np.asarray(array) for name, array in loaded.items()}
-  except (MemoryError, ValueError):
+  except (MemoryError, ImportError, ValueError):
     raise
+  except OSError as error:
+    if error.errno not in (None, errno.EINVAL):  # Of the system.
+      raise
+    raise ValueError(str(error)) from error
   except Exception as error:  # The parsers raise many kinds for bad data.
     raise ValueError(str(error) or type(error).__name__) from error
 

@@ -162,7 +162,7 @@ def load(path: str | os.PathLike,
   """
   path = os.fspath(path)
   try:
-    with open(path, 'rb') as file:
+    with open(path, 'rb', opener=files.regular) as file:
       dataset = _from_arrays(archives.load(
           file, _MOST_BYTES + _MOST_TIMES * os.path.getsize(path)))
   except FileNotFoundError as error:
@@ -250,7 +250,7 @@ def define_flags() -> None:
       'exist yet.', required=True)
 
 
-@program.main()
+@program.main(define_flags)
 def main(argv: Sequence[str]) -> None:
   """Draws goal states and saves them."""
   del argv
@@ -273,10 +273,5 @@ def main(argv: Sequence[str]) -> None:
         f'{time.monotonic() - start:.1f} s')
 
 
-def start() -> None:
-  """Starts the program."""
-  program.run(main, define_flags)
-
-
 if __name__ == '__main__':
-  start()
+  main()

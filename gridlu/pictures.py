@@ -174,7 +174,7 @@ def define_flags() -> None:
       required=True)
 
 
-@program.main()
+@program.main(define_flags)
 def main(argv: Sequence[str]) -> None:
   """Draws a figure."""
   del argv
@@ -190,10 +190,5 @@ def main(argv: Sequence[str]) -> None:
         'pixels')
 
 
-def start() -> None:
-  """Starts the program."""
-  program.run(main, define_flags)
-
-
 if __name__ == '__main__':
-  start()
+  main()

@@ -145,7 +145,7 @@ def define_flags() -> None:
       upper_bound=10**6)
 
 
-@program.main()
+@program.main(define_flags)
 def main(argv: Sequence[str]) -> None:
   """Lets a person play, or records optimal solutions."""
   del argv
@@ -177,10 +177,5 @@ def main(argv: Sequence[str]) -> None:
       print(recording.save(values.record))
 
 
-def start() -> None:
-  """Starts the program."""
-  program.run(main, define_flags)
-
-
 if __name__ == '__main__':
-  start()
+  main()

@@ -3,14 +3,16 @@
 from collections.abc import Callable, Iterator, Sequence
 import errno
 import functools
+import logging as python_logging
 import os
 import re
 import sys
 
 from absl import app
 from absl import flags
+from absl import logging
 
-# The flags that `run` defines count as those of the program, for its --help.
+# The flags that `main` defines count as those of the program, for its --help.
 flags.disclaim_key_flags()
 
 
@@ -43,40 +45,82 @@ def define_path(name: str, default: str | None, text: str,
                serializer=flags.ArgumentSerializer(), required=required)
 
 
-def main(arguments: bool = False) -> Callable[[Main], Main]:
-  """Decorates a program's main function of `sys.argv`: `@program.main()`.
+class _Formatter(python_logging.Formatter):
+  """Shows messages as sentences, and says which ones are warnings."""
+
+  def format(self, record: python_logging.LogRecord) -> str:
+    text = super().format(record)
+    if record.levelno < python_logging.WARNING:
+      return text
+    return f'{record.levelname.capitalize()}: {text}'
+
+
+def main(define_flags: Callable[[], None] = lambda: None,
+         arguments: bool = False,
+         expand: Callable[[Sequence[str]], Sequence[str]] = tuple
+        ) -> Callable[[Main], Callable[[], None]]:
+  """Decorates a program's main function of `sys.argv`; calling it starts it.
 
   The program refuses arguments that are not flags, unless it takes `arguments`.
   It exits with the message of a `UserError`, in one line where the disk is
-  full, and quietly where nobody reads on.
-  """
-  def decorate(function: Main) -> Main:
-    @functools.wraps(function)
-    def reporting(argv: Sequence[str]) -> None:
-      try:
-        if len(argv) > 1 and not arguments:
-          raise UserError(
-              f'Unknown arguments: {" ".join(argv[1:])}. All options are '
-              'flags; --help lists them.')
-        function(argv)
-        sys.stdout.flush()
-      except UserError as error:
-        sys.exit(f'Error: {printable(str(error))}')
-      except KeyboardInterrupt:
-        sys.exit('Interrupted.')
-      except BrokenPipeError:  # Of `| head`, say.
-        _close_output()
-        sys.exit(1)
-      except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-          raise
-        _close_output()
-        sys.exit(f'Error: {error.filename or "the output"} cannot be written: '
-                 f'{error.strerror}.')
+  full, and quietly where nobody reads on. --help exits with code 1, as in all
+  programs of absl.
 
-    return reporting
+  Args:
+    define_flags: Defines its flags, which --help lists. This is at the start
+      and not on import, because flags of several programs have the same names.
+    arguments: Whether it takes arguments that are not flags.
+    expand: Returns what to read in place of a command line, without the
+      program's name, or of a flagfile's lines.
+  """
+  def decorate(function: Main) -> Callable[[], None]:
+    @functools.wraps(function)
+    def start() -> None:
+      known, is_parsed = {*flags.FLAGS}, flags.FLAGS.is_parsed()
+      define_flags()
+      own = {*flags.FLAGS} - known
+      for name in own:
+        flags.FLAGS.register_key_flag_for_module(
+            sys.argv[0], flags.FLAGS[name])
+      # --help begins with this text. A console script has none.
+      sys.modules['__main__'].__doc__ = sys.modules[function.__module__].__doc__
+      try:
+        app.run(functools.partial(_report, function, arguments),
+                flags_parser=functools.partial(_parse, expand=expand))
+      finally:  # A notebook runs several programs.
+        for name in own:
+          delattr(flags.FLAGS, name)
+        if not is_parsed:
+          flags.FLAGS.unparse_flags()
+
+    return start
 
   return decorate
+
+
+def _report(function: Main, arguments: bool, argv: Sequence[str]) -> None:
+  """Calls a main function and reports its errors."""
+  logging.get_absl_handler().setFormatter(_Formatter())
+  try:
+    if len(argv) > 1 and not arguments:
+      raise UserError(
+          f'Unknown arguments: {" ".join(argv[1:])}. All options are flags; '
+          '--help lists them.')
+    function(argv)
+    sys.stdout.flush()
+  except UserError as error:
+    sys.exit(f'Error: {printable(str(error))}')
+  except KeyboardInterrupt:
+    sys.exit('Interrupted.')
+  except BrokenPipeError:  # Of `| head`, say.
+    _close_output()
+    sys.exit(1)
+  except OSError as error:
+    if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+      raise
+    _close_output()
+    sys.exit(f'Error: {error.filename or "the output"} cannot be written: '
+             f'{error.strerror}.')
 
 
 def _close_output() -> None:
@@ -101,7 +145,7 @@ def _expanded(arguments: Sequence[str],
 
   Args:
     arguments: The command line, or the lines of a flagfile.
-    expand: See `run`.
+    expand: See `main`.
     within: The flagfiles that are being read.
   """
   rest = iter(expand(arguments))
@@ -151,26 +195,3 @@ def _parse(arguments: Sequence[str],
       problem = f'--{" and --".join(missing)} must be given'
     end = '' if problem.endswith(('.', '?')) else '.'
     sys.exit(f'Error: {problem}{end} --help lists all flags.')
-
-
-def run(function: Main, define_flags: Callable[[], None],
-        expand: Callable[[Sequence[str]], Sequence[str]] = tuple) -> None:
-  """Starts a program, whose command line `expand` may change.
-
-  Flags are defined here and not on import, because tests import several
-  programs, whose flags may have the same names. --help exits with code 1, as
-  in all programs of absl.
-
-  Args:
-    function: Its main function.
-    define_flags: Defines its flags. --help lists them.
-    expand: Returns what to read in place of a command line, without the
-      program's name, or of a flagfile's lines.
-  """
-  known = {*flags.FLAGS}
-  define_flags()
-  for name in {*flags.FLAGS} - known:
-    flags.FLAGS.register_key_flag_for_module(sys.argv[0], flags.FLAGS[name])
-  # --help begins with this text. A console script has none.
-  sys.modules['__main__'].__doc__ = sys.modules[function.__module__].__doc__
-  app.run(function, flags_parser=functools.partial(_parse, expand=expand))

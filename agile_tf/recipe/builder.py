@@ -55,7 +55,7 @@ class Builder(building.Builder):
     self.carrying = recipe.dataset_carrying
 
   def saved(self) -> dict[str, Any]:
-    return settings.saved(self.config, self._recipe)
+    return super().saved() | settings.saved(self.config, self._recipe)
 
   def restored(self, values: dict[str, Any]) -> dict[str, Any]:
     return super().restored(values) | {

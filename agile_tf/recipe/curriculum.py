@@ -9,6 +9,8 @@ from typing import Any
 import dm_env
 import numpy as np
 
+from gridlu import program
+
 
 class Curriculum(dm_env.Environment):
   """Plays episodes of one environment at first, and those of another at last.
@@ -71,6 +73,12 @@ class Curriculum(dm_env.Environment):
 
   def set_state(self, state: dict[str, Any]) -> dm_env.TimeStep:
     """Restores what `get_state` returned; returns the current timestep."""
+    if 'all' not in state:
+      raise program.UserError(
+          'This run was saved by an earlier version, whose near-goal starts '
+          'and repeated episodes this one cannot resume; commit eb64c8d can. A '
+          'run in another --run_dir can begin with its networks, see '
+          '--initial_policy.')
     timesteps = [environment.set_state(each)
                  for environment, each in zip(self._all, state['all'])]
     self._resets, self._played = state['resets'], state['played']

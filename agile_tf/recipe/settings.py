@@ -133,5 +133,6 @@ def saved(config: config_lib.Config, recipe: Recipe) -> dict[str, Any]:
 
 def restored(values: dict[str, Any]) -> Recipe:
   """Returns the recipe of a run's settings by name; the paper's if none."""
-  return config_lib.restored(
-      values.get(config_lib.RECIPE, {}), Recipe)
+  if config_lib.RECIPE not in values:
+    return Recipe()
+  return config_lib.restored(values[config_lib.RECIPE], Recipe)

@@ -3,7 +3,9 @@
 from collections.abc import Callable, Sequence
 import dataclasses
 import functools
+import hashlib
 import json
+import os
 import subprocess
 import sys
 from typing import Any, NamedTuple
@@ -255,6 +257,7 @@ def steps_per_discriminator_update(config: config_lib.Config) -> int:
 class Parts(NamedTuple):
   """The parts of a run."""
   world: worlds.World
+  programs: programs_lib.Programs
   policy: optimizers.SharedParameters  # theta
   discriminator: optimizers.SharedParameters | None  # phi
   buffer: replay.ReplayBuffer | None  # B
@@ -280,11 +283,24 @@ class Builder:
 
   def saved(self) -> dict[str, Any]:
     """Returns all settings by name, as a run saves them."""
-    return dataclasses.asdict(self.config)
+    return dataclasses.asdict(self.config) | self._dataset
+
+  @functools.cached_property
+  def _dataset(self) -> dict[str, str]:
+    """What identifies the contents of the file of goal examples."""
+    try:
+      if os.path.isfile(self.config.dataset) and self.needs_goal_examples():
+        with open(self.config.dataset, 'rb') as file:
+          digest = hashlib.file_digest(file, 'sha256').hexdigest()
+        return {config_lib.DATASET: digest}
+    except OSError:
+      pass  # Loading it says so.
+    return {}
 
   def restored(self, values: dict[str, Any]) -> dict[str, Any]:
     """Returns what `saved` returned, or raises ConfigError."""
-    return dataclasses.asdict(config_lib.restored(values))
+    return dataclasses.asdict(config_lib.restored(values)) | {
+        name: values[name] for name in (config_lib.DATASET,) if name in values}
 
   def needs_goal_examples(self) -> bool:
     """Returns whether the run needs goal examples."""
@@ -390,7 +406,7 @@ class Builder:
               predictions, np.random.default_rng(draw_seed), goals),
           buffer if config.all_workers_write else None,
           self.course()))
-    return Parts(world, policy, discriminator, buffer, predictions,
+    return Parts(world, programs, policy, discriminator, buffer, predictions,
                  tuple(policy_workers), discriminator_worker)
 
   def _actor(self, programs: programs_lib.Programs,

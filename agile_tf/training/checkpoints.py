@@ -24,6 +24,7 @@ from absl import logging
 import numpy as np
 
 from gridlu import archives
+from gridlu import files
 from gridlu import program
 
 _NAME = re.compile(r'step_(\d{12})')
@@ -174,7 +175,7 @@ def load(run_dir: str, step: int | None = None) -> Checkpoint:
     advice = (' Move it away to use the checkpoint before it.'
               if step > known[0] else '')
     raise DamagedError(f'{path} is damaged ({error}).{advice}') from error
-  except (OSError, MemoryError) as error:
+  except (OSError, MemoryError, ImportError) as error:
     raise CheckpointError(
         f'{path} cannot be read: {str(error) or type(error).__name__}. This is '
         'a system error; the checkpoint may be intact and was not changed. '
@@ -186,7 +187,7 @@ def _read(folder: str) -> Checkpoint:
   content = {}
   for name in _ARRAYS, _STATE, _MANIFEST:
     try:
-      with open(os.path.join(folder, name), 'rb') as file:
+      with open(os.path.join(folder, name), 'rb', opener=files.regular) as file:
         content[name] = file.read()
     except FileNotFoundError:
       if name != _MANIFEST:

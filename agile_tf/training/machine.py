@@ -10,8 +10,11 @@ import faulthandler
 import glob
 import hashlib
 import importlib.metadata
+import math
 import os
+import pathlib
 import re
+import subprocess
 import sys
 import tempfile
 import time
@@ -26,22 +29,48 @@ _KEPT_SECONDS = 30 * 24 * 3600.0
 
 def cores() -> int:
   """Returns how many CPU cores this process may use."""
-  if hasattr(os, 'sched_getaffinity'):
-    return len(os.sched_getaffinity(0))
-  return os.cpu_count() or 1
+  count = (len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else
+           os.cpu_count() or 1)
+  quotas = [_divided(*text.split()) for text in _limits('', 'cpu.max')]
+  quotas += map(_divided, _limits('cpu', 'cpu.cfs_quota_us'),
+                _limits('cpu', 'cpu.cfs_period_us'))
+  return max(1, math.ceil(min([count, *quotas])))
 
 
 def memory() -> int:
   """Returns the most memory that this process may use, in bytes."""
   most = os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES')
-  for path in ('/sys/fs/cgroup/memory.max',
-               '/sys/fs/cgroup/memory/memory.limit_in_bytes'):
-    try:
-      with open(path, encoding='utf-8') as file:
-        most = min(most, int(file.read()))
-    except (OSError, ValueError):  # No such limit.
-      continue
-  return most
+  limits = [*_limits('', 'memory.max'),
+            *_limits('memory', 'memory.limit_in_bytes')]
+  return min([most, *(int(each) for each in limits if each.isdecimal())])
+
+
+def _divided(quota: str, period: str) -> float:
+  """Returns a quota of CPU time in cores; infinite without one."""
+  return int(quota) / int(period) if quota.isdecimal() else math.inf
+
+
+def _limits(controller: str, name: str) -> list[str]:
+  """Returns a file of this process's cgroup and of all that it is in.
+
+  Each can have a limit, and the smallest one holds. The controller is '' in
+  version 2 of cgroups. Within a container the path may be that of the machine,
+  and the container's own cgroup is the root.
+  """
+  found = []
+  with contextlib.suppress(OSError):
+    with open('/proc/self/cgroup', encoding='utf-8') as file:
+      for line in file:
+        _, controllers, path = line.rstrip('\n').split(':', 2)
+        if controller not in controllers.split(','):
+          continue
+        place = pathlib.PurePosixPath(path)
+        for folder in (place, *place.parents):
+          with contextlib.suppress(OSError):
+            with open(f'/sys/fs/cgroup/{controller}{folder}/{name}',
+                      encoding='utf-8') as limit:
+              found.append(limit.read().strip())
+  return found
 
 
 @contextlib.contextmanager
@@ -51,18 +80,19 @@ def _silence() -> Iterator[None]:
     yield
     return
   sys.stderr.flush()
-  with tempfile.TemporaryFile() as printed, os.fdopen(os.dup(2)) as stderr:
+  # Another process prints it, because TensorFlow can also end this one.
+  with (os.fdopen(os.dup(2)) as stderr, subprocess.Popen(
+      ['sh', '-c', 'text=$(cat); printf "%s\\n" "$text" >&2'],
+      stdin=subprocess.PIPE, stderr=stderr) as printer):
+    assert printer.stdin is not None
+    os.dup2(printer.stdin.fileno(), 2)
     # If the process is aborted, for lack of AVX for example, this shows where.
     here = not faulthandler.is_enabled()
     if here:
-      faulthandler.enable(stderr)
-    os.dup2(printed.fileno(), 2)
+      faulthandler.enable(printer.stdin)
     try:
       yield
-    except BaseException:
-      printed.seek(0)
-      os.write(stderr.fileno(), printed.read())
-      raise
+      printer.kill()
     finally:
       os.dup2(stderr.fileno(), 2)
       if here:
@@ -196,3 +226,9 @@ def prepare(config: config_lib.Config) -> Machine:
     return Machine(description, 1)
   return Machine(description, len(gpus), tuple(
       f'/device:GPU:{i}' for i in range(len(gpus))))
+
+
+def check_compiler() -> None:
+  """Compiles a program: XLA then ends a process that has wrong flags."""
+  tf = import_tensorflow()
+  tf.function(lambda: tf.zeros([1]) + 1, jit_compile=True)()

@@ -4,9 +4,10 @@ A `Tally` collects what workers report, from any thread. A `Writer` writes rows,
 from one thread.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 import contextlib
 import csv
+import io
 import itertools
 import os
 import re
@@ -23,39 +24,39 @@ from gridlu import files
 from gridlu import program
 
 # The columns of metrics.csv, in order, and their tags in TensorBoard. It sorts
-# groups by name: what matters comes first. launch/RUNS.md explains each column.
+# tags by name: what matters comes first. launch/RUNS.md explains each column.
 _TAGS = {
     'steps': '',
     'seconds': '',
-    'steps_per_second': 'run/steps_per_second',
+    'steps_per_second': 'run/steps per second',
     'episodes': 'run/episodes',
-    'success_rate': 'at_a_glance/success_rate',
+    'success_rate': 'at a glance/1 success rate',
     'modelled_reward': 'reward/modelled',
     'true_reward': 'reward/true',
-    'reward_model_accuracy': 'at_a_glance/reward_model_accuracy',
-    'false_positives': 'reward/false_positives',
-    'false_negatives': 'reward/false_negatives',
+    'reward_model_accuracy': 'at a glance/2 reward model accuracy',
+    'false_positives': 'reward/false positives',
+    'false_negatives': 'reward/false negatives',
     'policy_loss': 'policy/loss',
-    'baseline_loss': 'policy/baseline_loss',
+    'baseline_loss': 'policy/baseline loss',
     'entropy': 'policy/entropy',
-    'reward_prediction_loss': 'policy/reward_prediction_loss',
-    'policy_gradient_norm': 'policy/gradient_norm',
+    'reward_prediction_loss': 'policy/reward prediction loss',
+    'policy_gradient_norm': 'policy/gradient norm',
     'discriminator_loss': 'discriminator/loss',
-    'goals_accepted': 'discriminator/goals_accepted',
-    'negatives_rejected': 'discriminator/negatives_rejected',
-    'discriminator_gradient_norm': 'discriminator/gradient_norm',
+    'goals_accepted': 'discriminator/goals accepted',
+    'negatives_rejected': 'discriminator/negatives rejected',
+    'discriminator_gradient_norm': 'discriminator/gradient norm',
     'discriminator_steps': 'discriminator/steps',
     'discriminator_updates': 'discriminator/updates',
-    'steps_per_discriminator_update': 'discriminator/policy_steps_per_update',
+    'steps_per_discriminator_update': 'discriminator/policy steps per update',
 }
 COLUMNS = tuple(_TAGS)
 # Where success comes from a world's checker, not from a ground truth.
 _CHECKER_TAGS = {
-    'success_rate': 'checker/success_rate',
-    'reward_model_accuracy': 'checker/reward_model_accuracy',
-    'true_reward': 'checker_reward/true',
-    'false_positives': 'checker_reward/false_positives',
-    'false_negatives': 'checker_reward/false_negatives',
+    'success_rate': 'checker/1 success rate',
+    'reward_model_accuracy': 'checker/2 reward model accuracy',
+    'true_reward': 'reward by the checker/true',
+    'false_positives': 'reward by the checker/false positives',
+    'false_negatives': 'reward by the checker/false negatives',
 }
 
 # Below this share of the maximum entropy, a policy hardly explores.
@@ -155,12 +156,12 @@ def warnings(row: Mapping[str, Any], num_actions: int) -> dict[str, str]:
 class Writer:
   """Writes rows to `metrics.csv`, TensorBoard and the progress."""
 
-  def __init__(self, run_dir: str, steps: int, total_steps: int,
-               checked: bool = False):
+  def __init__(self, run_dir: str, steps: int, checked: bool = False,
+               compiled: Callable[[], int] = lambda: 0):
     """Opens a run's files, and removes rows that it will write again.
 
     The run begins or resumes at `steps`. If it is `checked`, success comes from
-    a checker, not from a ground truth.
+    a checker, not from a ground truth. `compiled` is as in `Progress`.
     """
     self._tags = _TAGS | (_CHECKER_TAGS if checked else {})
     self._path = os.path.join(run_dir, 'metrics.csv')
@@ -168,31 +169,35 @@ class Writer:
     try:
       if there and not steps:
         self._keep_old(there[-1]['steps'])
-      with files.replacing(self._path) as file:
-        writer = csv.DictWriter(file, COLUMNS)
-        writer.writeheader()
-        writer.writerows(row for row in there if int(row['steps']) <= steps)
-      self._file = open(self._path, 'a', newline='', encoding='utf-8')
+      there = [row for row in there if int(row['steps']) <= steps]
+      self._text = io.StringIO(newline='')  # All that is in the file.
+      self._csv = csv.DictWriter(self._text, COLUMNS)
+      self._csv.writeheader()
+      self._csv.writerows(there)
+      self._write_anew()
     except OSError as error:
       raise self._unwritable(error) from error
-    self._csv = csv.DictWriter(self._file, COLUMNS)
+    # Seconds that the run had taken before it resumed.
+    self._seconds = float(
+        there[-1].get('seconds') or 0) if there else 0.0
     self._summaries = tf.summary.create_file_writer(run_dir)
     self._warned = False
-    self._progress = progress.Progress(steps, total_steps)
+    self._progress = progress.Progress(compiled)
 
   def _read(self) -> list[dict[str, str]]:
     """Returns the rows that are there."""
     try:
       rows = files.read_rows(self._path)
-      for row in rows:
-        int(row['steps'])
-      if strange := set().union(*rows) - set(COLUMNS):
+      names = rows[0] if rows else {'steps': ''}
+      if strange := set(names) - set(COLUMNS):
         raise ValueError('it has values in columns that no run writes: '
-                         f'{", ".join(sorted(map(str, strange)))}')
+                         f'{", ".join(sorted(strange))}')
+      if 'steps' not in names:
+        raise ValueError('it has no column steps')
       return rows
     except FileNotFoundError:
       return []
-    except (KeyError, TypeError, ValueError) as error:
+    except ValueError as error:
       raise program.UserError(
           f'{self._path} is not what a run writes ({error}); move it away, and '
           'the run will begin a new one.') from error
@@ -203,29 +208,60 @@ class Writer:
 
   def _keep_old(self, steps: str) -> None:
     """Renames the file of a run that has no checkpoint to resume from."""
-    old = next(name for i in itertools.count(1)
-               if not os.path.exists(name := f'{self._path}.{i}'))
-    os.rename(self._path, old)
     logging.warning(
         'There is no checkpoint of a later step, so the run begins at step 0. '
         'Its rows up to step %s are now in %s. If its checkpoints have been '
         'moved, stop the run, put them back and rename the file again.', steps,
-        old)
+        self._put_aside())
+
+  def _put_aside(self) -> str:
+    """Renames the file; returns its new name."""
+    old = next(name for i in itertools.count(1)
+               if not os.path.exists(name := f'{self._path}.{i}'))
+    os.rename(self._path, old)
+    return old
+
+  def _write_anew(self) -> None:
+    """Writes all rows to a new file."""
+    with files.replacing(self._path) as file:
+      file.write(self._text.getvalue())
+    self._file = open(self._path, 'a', newline='', encoding='utf-8')
+
+  def _check_there(self) -> None:
+    """Writes the file anew if it is not what this has written."""
+    what = 'It was removed'
+    with contextlib.suppress(FileNotFoundError):
+      there = os.stat(self._path)
+      if (os.path.samestat(there, os.fstat(self._file.fileno())) and
+          there.st_size == len(self._text.getvalue().encode())):
+        return
+      what = f'Somebody else wrote to it; their file is now {self._put_aside()}'
+    self._file.close()
+    self._write_anew()
+    logging.warning(
+        '%s: %s. It was written anew, with all rows of the run.', self._path,
+        what)
 
   def _unwritable(self, error: OSError) -> program.UserError:
     return program.UserError(
         f'{self._path} cannot be written ({error}). Free some disk space, or '
         'make the directory writable; the same command then resumes the run.')
 
-  def progress(self, steps: int) -> None:
-    self._progress.update(steps)
+  def progress(self, done: int, total: int, what: str = 'steps') -> None:
+    self._progress.update(done, total, what)
 
   def row(self, values: Mapping[str, Any]) -> None:
     """Writes values by column everywhere. Other columns stay empty."""
+    values = dict(values)
+    if 'seconds' in values:
+      values['seconds'] += self._seconds
     try:
+      self._check_there()
+      begin = self._text.tell()
       self._csv.writerow({
           name: f'{value:.6g}' if isinstance(value, float) else value
           for name, value in values.items()})
+      self._file.write(self._text.getvalue()[begin:])
       self._file.flush()
     except OSError as error:
       raise self._unwritable(error) from error
@@ -250,10 +286,10 @@ class Writer:
         tf.summary.text(name, markdown, step=0)
       hparams.hparams(dict(compared), trial_id=re.sub(r'_seed\d+$', '', run))
 
-  def images(self, name: str, images: np.ndarray, steps: int) -> None:
-    """Writes pictures, uint8 [N, H, W, 3], to TensorBoard, side by side."""
+  def image(self, name: str, image: np.ndarray, steps: int) -> None:
+    """Writes a picture, uint8 [H, W, 3], to TensorBoard."""
     with self._tensorboard():
-      tf.summary.image(name, images, step=steps, max_outputs=len(images))
+      tf.summary.image(name, image[None], step=steps)
 
   @contextlib.contextmanager
   def _tensorboard(self) -> Iterator[None]:

@@ -11,11 +11,9 @@ from gridlu import rendering
 # A longer episode is recorded in parts: an endless one would fill the memory.
 _MOST_STEPS = 300
 
-# Unless a picture is clicked, TensorBoard shows it at most 350 pixels wide in
-# one of its dashboards, and 215 pixels high in the other. A sheet has about
-# this size, because text that is scaled there cannot be read.
-_COLUMNS, _ROWS = 5, 2
-_MOST_SHEETS = 5
+# TensorBoard shows a picture about as wide as these columns. Of more states,
+# some are left out at equal distances.
+_COLUMNS, _MOST_STATES = 6, 60
 _WIDTH = 56  # About the width of a state on a sheet, in pixels.
 _GOAL_COLOR = (0, 160, 0)  # The frame around a state that is judged a goal.
 _FRAME = 2  # Pixels of a frame, before the state is enlarged.
@@ -85,15 +83,12 @@ class Recorder:
     self._finished = None
 
 
-def sheets(episode: RecordedEpisode, images: np.ndarray, judge: str
-          ) -> np.ndarray:
-  """Draws an episode's images, uint8 [n + 1, H, W, 3], in sheets of ten.
+def sheet(episode: RecordedEpisode, images: np.ndarray, judge: str
+         ) -> np.ndarray:
+  """Draws an episode's images, uint8 [n + 1, H, W, 3], on one, uint8 [h, w, 3].
 
-  Goal states, as the judge has decided, have green frames. If there are more
-  than five sheets, [N, height, width, 3], states are left out at equal
-  distances.
+  Goal states, as the judge has decided, have green frames.
   """
-  size = _COLUMNS * _ROWS
   count, height, width, _ = images.shape
   framed = np.full(
       [count, height + 2 * _FRAME, width + 2 * _FRAME, 3], 255, np.uint8)
@@ -103,15 +98,8 @@ def sheets(episode: RecordedEpisode, images: np.ndarray, judge: str
       f'{i} {"goal" if decision else "no goal"}'
       for i, decision in enumerate(episode.decisions, 1)]
   shown = np.unique(np.linspace(
-      0, count - 1, min(count, _MOST_SHEETS * size)).round().astype(int))
-  drawn = []
-  for part in np.split(shown, range(size, len(shown), size)):
-    empty = size - len(part)
-    drawn.append(rendering.contact_sheet(
-        np.pad(framed[part], ((0, empty), *3 * [(0, 0)]), constant_values=255),
-        [captions[i] for i in part] + empty * [''], _COLUMNS,
-        scale=max(1, round(_WIDTH / width)),
-        title=f'{episode.instruction}, judged by {judge}'))
-  highest = max(len(sheet) for sheet in drawn)
-  return np.stack([
-      rendering.pad(sheet, highest, sheet.shape[1]) for sheet in drawn])
+      0, count - 1, min(count, _MOST_STATES)).round().astype(int))
+  return rendering.contact_sheet(
+      framed[shown], [captions[i] for i in shown], _COLUMNS,
+      scale=max(1, round(_WIDTH / width)),
+      title=f'{episode.instruction}, judged by {judge}')

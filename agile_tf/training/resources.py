@@ -3,9 +3,10 @@
 These are lower bounds: the programs that TensorFlow compiles need more.
 """
 
+import contextlib
 import math
-import os
 from typing import NamedTuple
+import zipfile
 
 from agile_tf import config as config_lib
 from agile_tf.agent import worlds
@@ -56,9 +57,12 @@ def needs(config: config_lib.Config, world: worlds.World,
              (config.batch_size // 2 + num_candidates) * seen,
              ('batch_size', 'anticipated_negative_rate'))]
   if goal_examples and config.dataset:
-    if os.path.exists(config.dataset):  # If not, loading it says so.
-      found.append(Need('the goal examples, the whole file and its arrays',
-                        2 * os.path.getsize(config.dataset), ('dataset',)))
+    # If it is no such file, loading it says so.
+    with contextlib.suppress(OSError, zipfile.BadZipFile):
+      with zipfile.ZipFile(config.dataset) as archive:
+        size = sum(member.file_size for member in archive.infolist())
+      found.append(Need('the goal examples, all and those of the instructions',
+                        2 * size, ('dataset',)))
   elif goal_examples and world.compiled is not None:
     found.append(Need('the goal examples', config.dataset_size * _GENERATED,
                       ('dataset_size',)))

@@ -1,8 +1,8 @@
 """Carries out a run in one directory, where it resumes.
 
 It has `config.json`, `metrics.csv`, TensorBoard events and `checkpoints/`.
-Ctrl-C, SIGTERM and SIGHUP (sent when a terminal closes) save and end the run;
-an exception in any thread ends it with its traceback.
+Signals save and end the run (see `signals`); an exception in any thread ends it
+with its traceback.
 """
 
 from collections.abc import Callable
@@ -18,12 +18,18 @@ from agile_tf.training import building
 from agile_tf.training import checkpoints
 from agile_tf.training import machine
 from agile_tf.training import metrics
+from agile_tf.training import progress
 from agile_tf.training import recorder
 from agile_tf.training import run_lock
 from agile_tf.training import signals as signals_lib
 from agile_tf.training import trainer as trainer_lib
 from gridlu import program
 
+# The settings in TensorBoard's table of runs. Some are the recipe's.
+_COMPARED = (
+    'world', 'model', 'reward', 'reward_prediction', 'policy_learning_rate',
+    'entropy_weight', 'discriminator_learning_rate', 'batch_size',
+    'anticipated_negative_rate', 'dataset_size', 'optimizer', 'initialization')
 _IMAGE_MINUTES = 5.0  # From one episode in TensorBoard to the next.
 # Minutes in one iteration after which a worker is reported. A run that must
 # save or end waits this long for it, and then ends with an error.
@@ -69,13 +75,14 @@ class RunFiles:
       logging.info('Resuming from step %d.', self._schedule.steps)
     steps = self._schedule.steps
     self._writer = metrics.Writer(
-        config.run_dir, steps, config.steps,
-        checked=not trainer.world.has_ground_truth)
+        config.run_dir, steps, not trainer.world.has_ground_truth,
+        trainer.num_compiled)
     settings = builder.saved()
     settings |= settings.pop(config_lib.RECIPE, {})
+    settings.pop(config_lib.DATASET, None)
     self._writer.settings(
-        config.run_dir, {name: value for name, value in settings.items()
-                         if name not in (*config_lib.of_run(), 'seed')},
+        config.run_dir,
+        {name: settings.get(name, 'paper') for name in _COMPARED},
         hyperparameters=table, configuration='\n'.join(
             f'    --{name}={value}' for name, value in settings.items()))
     self._start_steps, self._start_time = steps, time.monotonic()
@@ -88,7 +95,12 @@ class RunFiles:
   def tick(self) -> None:
     """Writes what is due. Only the main thread calls this."""
     steps = self._schedule.steps
-    self._writer.progress(steps)
+    ahead = -self._schedule.iterations_after_head_start
+    if ahead > 0:
+      done = self._schedule.iterations
+      self._writer.progress(done, done + ahead, 'iterations of the head start')
+    else:
+      self._writer.progress(steps, self._config.steps)
     if self.compiling and steps > self._start_steps:
       self.compiling = False
       logging.info(
@@ -127,8 +139,8 @@ class RunFiles:
     images = self._trainer.world.pixels(episode.observations)
     judge = ('the ground truth' if self._trainer.discriminator is None else
              'the reward model')
-    self._writer.images('episode/contact_sheet',
-                        recorder.sheets(episode, images, judge), steps)
+    self._writer.image(
+        'episode/contact sheet', recorder.sheet(episode, images, judge), steps)
 
   def save(self) -> None:
     """Saves a checkpoint, unless a worker has failed.
@@ -150,13 +162,17 @@ class RunFiles:
             f'At step {step} {name} is not finite. This state was not saved; '
             'the last checkpoint is from before.')
     self._check_lock()
-    # In the discriminator's head start its iterations alone make the progress.
-    progress = step, checkpoint.values['iterations']
-    if progress > self._saved or not checkpoints.steps(self._config.run_dir):
+    path = os.path.join(self._config.run_dir, 'config.json')
+    if not os.path.exists(path):
+      config_lib.save(checkpoint.values['config'], path)
+      logging.warning('%s was removed. It was written anew.', path)
+    # In the discriminator's head start only its iterations are counted.
+    now = step, checkpoint.values['iterations']
+    if now > self._saved or not checkpoints.steps(self._config.run_dir):
       checkpoints.save(
           self._config.run_dir, step, checkpoint,
           self._config.checkpoints_kept)
-    self._saved, self._save_time = progress, time.monotonic()
+    self._saved, self._save_time = now, time.monotonic()
 
   def close(self) -> None:
     self._writer.close()
@@ -180,8 +196,9 @@ def build(builder: building.Builder, check_lock: Callable[[], None],
   config_lib.save(builder.saved(), config_path)
   workers, num_threads = config.policy_workers, config.policy_threads
   logging.info(
-      'Built in %.0f s: %d policy workers in %d threads%s on %s.',
-      time.monotonic() - started, workers, num_threads,
+      'Built in %.0f s: %s in %s%s on %s.', time.monotonic() - started,
+      progress.counted(workers, 'policy worker'),
+      progress.counted(num_threads, 'thread'),
       ' and a discriminator' if config.trains_discriminator else '',
       here.description)
   if len(here.devices) > num_threads:
@@ -226,9 +243,11 @@ def train(builder: building.Builder, table: str = '') -> None:
         raise
       logging.info('Stopped before the run began; there is nothing to save.')
       return
+  steps, total = trainer.schedule.steps, builder.config.steps
   logging.info(
-      'Stopped at step %d of %d; everything is saved in %s.',
-      trainer.schedule.steps, builder.config.steps, builder.config.run_dir)
+      '%s at step %d of %d; everything is saved in %s.',
+      'Finished' if steps >= total else 'Stopped', steps, total,
+      builder.config.run_dir)
 
 
 def _drive(trainer: trainer_lib.Trainer, run_files: RunFiles,
@@ -239,12 +258,13 @@ def _drive(trainer: trainer_lib.Trainer, run_files: RunFiles,
   if (ahead := -trainer.schedule.iterations_after_head_start) > 0:
     logging.info(
         'Before the first policy step, the discriminator has a head start of '
-        '%d iterations.', ahead)
+        '%s.', progress.counted(ahead, 'iteration'))
 
   def tick() -> None:
     signals.compiling = run_files.compiling
     run_files.tick()
 
+  tick()
   signals.compiling = True
   try:
     trainer.drive(tick, STALL_MINUTES)

@@ -1,4 +1,6 @@
-"""Ctrl-C, SIGTERM and SIGHUP: the first stops a run, a second ends it at once.
+"""Ctrl-C and other signals: the first stops a run, a second ends it at once.
+
+Terminals that close send SIGHUP, and batch systems SIGTERM, SIGUSR1 or SIGUSR2.
 
 Python calls a handler only when the main thread returns from TensorFlow, which
 compiles for minutes and may hang. The signal's number arrives in a socket at
@@ -22,19 +24,26 @@ _SAME_SIGNAL_SECONDS = 1.0
 
 
 class Signals:
-  """Handles the signals in a `with` block: they raise KeyboardInterrupt."""
+  """Handles the signals in a `with` block: they raise KeyboardInterrupt.
+
+  Only the main thread of a process can. In another one this does nothing.
+  """
 
   def __init__(self):
     self.compiling = False  # The run must end its compilation first.
     self._schedule: threads.Schedule | None = None
     self.stopped = False  # Whether one has arrived.
+    self._handlers: dict[int, Any] = {}
 
   def __enter__(self) -> 'Signals':
-    numbers = [signal.SIGINT, signal.SIGTERM]
-    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup ignores it.
-      numbers.append(signal.SIGHUP)
+    if threading.current_thread() is not threading.main_thread():
+      return self
+    # Those that are ignored stay so, such as SIGHUP under nohup.
     self._handlers = {
-        number: signal.signal(number, self._stop) for number in numbers}
+        number: signal.signal(number, self._stop)
+        for number in (signal.SIGINT, signal.SIGTERM, *(
+            each for each in (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+            if signal.getsignal(each) not in (signal.SIG_IGN, None)))}
     reader, self._writer = socket.socketpair()
     self._writer.setblocking(False)
     self._wakeup = signal.set_wakeup_fd(self._writer.fileno())
@@ -44,8 +53,10 @@ class Signals:
     return self
 
   def __exit__(self, *_: object) -> None:
-    if self.stopped:  # The signal's second copy must not disturb the exit.
+    if not self._handlers:
       return
+    if self.stopped:
+      time.sleep(_SAME_SIGNAL_SECONDS)  # A second copy must not end the exit.
     for number, handler in self._handlers.items():
       signal.signal(number, handler)
     signal.set_wakeup_fd(self._wakeup)

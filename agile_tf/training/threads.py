@@ -6,7 +6,6 @@ after its last step. It can pause all workers between two iterations, so that a
 checkpoint is consistent.
 """
 
-import collections
 from collections.abc import Callable, Iterator, Sequence
 import contextlib
 import math
@@ -144,8 +143,12 @@ class Schedule:
       self._paused = True
     try:
       with self._changed:
-        if not self._changed.wait_for(
-            lambda: not self._turns, min(seconds, threading.TIMEOUT_MAX)):
+        left = seconds
+        # A suspended process is not a hung one: it loses one of the seconds.
+        while not self._changed.wait_for(
+            lambda: not self._turns, min(left, 1.0)) and left > 0:
+          left -= 1
+        if self._turns:
           raise StalledError(
               f'{len(self._turns)} of the workers did not end their iterations '
               f'in {seconds:.0f} seconds.')
@@ -195,12 +198,16 @@ def drive(schedule: Schedule, policy: Sequence[Callable[[], int]],
 
 
 def _watch(schedule: Schedule, limit: float, over: threading.Event) -> None:
-  """Warns of an iteration each time that so many seconds have passed in it."""
-  warned: collections.Counter[Turn] = collections.Counter()
-  while not over.wait(min(1.0, limit / 4)):
-    for turn in schedule.turns:
-      if time.monotonic() - turn.start > limit * (1 + warned[turn]):
-        warned[turn] += 1
+  """Warns of an iteration each time that so many seconds have passed in it.
+
+  They are counted, because a process that was suspended is not a hung one.
+  """
+  second = min(1.0, limit / 4)
+  spent: dict[Turn, float] = {}
+  while not over.wait(second):
+    spent = {turn: spent.get(turn, 0.0) + second for turn in schedule.turns}
+    for turn, seconds in spent.items():
+      if seconds // limit > (seconds - second) // limit:
         logging.warning('%s', turn.describe())
 
 

@@ -165,7 +165,13 @@ class FileTest(parameterized.TestCase):
         config.ConfigError, 'config.json is not a configuration'):
       config.load(self._path)
 
+  def test_what_is_no_file_is_no_configuration(self):
+    os.symlink('/dev/zero', self._path)
+    with self.assertRaisesRegex(config.ConfigError, 'is no regular file'):
+      config.load(self._path)
+
   @parameterized.parameters(
+      ({}, 'lacks the settings all_workers_write, .*world. A checkpoint'),
       ({'steps': 'many'}, '--steps=many: expected int'),
       ({'discount': None}, '--discount=None: expected float'),
       ({'discount': 2.0}, '--discount=2.0: expected'))
@@ -187,6 +193,29 @@ class DifferencesTest(parameterized.TestCase):
     recipe = {config.RECIPE: {'optimizer': 'adam'}}
     self.assertEqual(config.differences(one, one | recipe), [
         "--optimizer: 'as in the paper' there, 'adam' here"])
+
+  def test_other_spellings_of_a_path_make_none(self):
+    folder = self.create_tempdir().full_path
+    with mock.patch.dict(os.environ, HOME=folder):
+      one, *others = (
+          dataclasses.asdict(config.Config(dataset=path))
+          for path in (f'{folder}/goals.npz', '~/goals.npz',
+                       '$HOME/./goals.npz', f'{folder}/x/../goals.npz/',
+                       os.path.relpath(f'{folder}/goals.npz')))
+      for other in others:
+        self.assertEmpty(config.differences(one, other))
+      self.assertEqual(
+          config.Config(run_dir='~/runs//x/').run_dir, f'{folder}/runs/x')
+    self.assertEqual(config.Config().run_dir, '')
+
+  def test_a_data_set_is_its_contents(self):
+    one, other = ({'dataset': name, config.DATASET: name} for name in 'ab')
+    self.assertEmpty(config.differences(one, one | {'dataset': 'c'}))
+    self.assertEqual(
+        config.differences(one, other | {'dataset': 'a'}),
+        ["the contents of --dataset (SHA-256): 'a' there, 'b' here"])
+    self.assertEmpty(config.differences({'dataset': 'a'}, one))
+    self.assertLen(config.differences({'dataset': 'b'}, one), 1)
 
   def test_settings_of_a_run_make_no_difference(self):
     changed = dataclasses.asdict(config.Config(

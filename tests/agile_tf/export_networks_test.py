@@ -10,6 +10,7 @@ import agile_tf
 from agile_tf import config as config_lib
 from agile_tf import export_networks
 from agile_tf.training import checkpoints
+from agile_tf.training import metrics
 from agile_tf.training import run as run_lib
 from gridlu import files
 from gridlu import program
@@ -66,7 +67,8 @@ class ExportNetworksTest(tiny.SavedRunTest):
   def test_rows_after_the_checkpoint_are_left_out(self):
     with open(os.path.join(self.run_dir, 'metrics.csv'), 'a',
               encoding='utf-8') as file:
-      file.write('0,1\r\n16,2\r\n0')  # The last is being written.
+      empty = ',' * (len(metrics.COLUMNS) - 2) + '\r\n'
+      file.write(f'0,1{empty}16,2{empty}0')  # The last is being written.
     rows = files.read_rows(os.path.join(self._export(), 'metrics.csv'))
     self.assertEqual([row['steps'] for row in rows], ['0'])
 

@@ -69,8 +69,8 @@ class LaunchTest(parameterized.TestCase):
         os.path.join(self.run_dir, events[0])):
       tags |= {value.tag for value in event.summary.value}
     self.assertContainsSubset(
-        {'hyperparameters', 'episode/contact_sheet',
-         'at_a_glance/success_rate', 'reward/false_positives',
+        {'hyperparameters', 'episode/contact sheet',
+         'at a glance/1 success rate', 'reward/false positives',
          'policy/entropy', 'discriminator/loss',
          '_hparams_/session_start_info'}, tags)
 

@@ -11,8 +11,6 @@ import types
 from typing import NamedTuple
 from unittest import mock
 
-from absl import flags
-
 from gridlu import program
 
 
@@ -29,27 +27,21 @@ def call(module: types.ModuleType, *arguments: str) -> Result:
   A traceback is not printed: the test gets the exception.
   """
   name = module.__name__
-  known, parsed = {*flags.FLAGS}, flags.FLAGS.is_parsed()
 
   def run(function, flags_parser):
     function(flags_parser([name, *arguments]))
 
   code: int | str = 0
   with (mock.patch.object(program.app, 'run', run),
-        mock.patch.object(sys, 'argv', [name]),
+        mock.patch.object(sys, 'argv', [name, *arguments]),
         mock.patch.object(sys.modules['__main__'], '__doc__', ''),
         contextlib.redirect_stdout(io.StringIO()) as output,
         contextlib.redirect_stderr(io.StringIO()) as errors):
     try:
-      module.start()
+      module.main()
     except SystemExit as error:
       code = error.code or 0
       if isinstance(code, str):
         print(code, file=sys.stderr)
         code = 1
-    finally:
-      for flag in {*flags.FLAGS} - known:
-        delattr(flags.FLAGS, flag)
-      if not parsed:
-        flags.FLAGS.unparse_flags()
   return Result(code, output.getvalue(), errors.getvalue())

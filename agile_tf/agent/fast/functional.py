@@ -28,7 +28,11 @@ class Network:
     # Applying the module temporarily sets the values of Sonnet's stand-in
     # variables, so threads that trace programs at the same time take turns.
     self._lock = threading.Lock()
-    self._transformed, parameters = self._build()
+    try:
+      self._transformed, parameters = self._build()
+    except RuntimeError:  # Deterministic TensorFlow, not yet given a seed.
+      tf.random.set_seed(0)
+      self._transformed, parameters = self._build()
     self._variables = tuple(parameters)
     self.layout = parameters_lib.Layout(
         [variable.deref().name.removesuffix(':0') for variable in parameters],

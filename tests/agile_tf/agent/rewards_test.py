@@ -26,14 +26,17 @@ class RewardsTest(parameterized.TestCase):
       reward = rewards.modelled(logits, form, 0.1)
     self.assertIsNone(tape.gradient(reward, logits))
 
-  @parameterized.parameters(
-      ('decision', lambda d: d > .5), ('probability', lambda d: d),
-      ('log', np.log), ('gail', lambda d: -np.log(1 - d)))
-  def test_forms(self, form, formula):
+  def test_forms(self):
+    formulas = {
+        'decision': lambda d: d > .5, 'probability': lambda d: d,
+        'log': np.log, 'gail': lambda d: -np.log(1 - d)}
+    self.assertEqual(tuple(formulas), rewards.FORMS)
     d = np.array([.001, .2, .49, .51, .8, .999])
     logits = tf.constant(np.log(d / (1 - d)), tf.float32)
-    np.testing.assert_allclose(
-        rewards.modelled(logits, form, 0.1), 0.1 * formula(d), rtol=1e-5)
+    for form, formula in formulas.items():
+      np.testing.assert_allclose(
+          rewards.modelled(logits, form, 0.1), 0.1 * formula(d), rtol=1e-5,
+          err_msg=form)
 
   def test_logarithms_are_cut_off(self):
     logits = tf.constant([-1e6, -9., 9., 1e6])
@@ -45,7 +48,7 @@ class RewardsTest(parameterized.TestCase):
         atol=1e-5)
 
   def test_form_that_is_none(self):
-    with self.assertRaisesRegex(ValueError, "'wgan': expected one of decision"):
+    with self.assertRaisesRegex(ValueError, "'wgan', which has no formula"):
       rewards.modelled(tf.constant([0.]), 'wgan', 0.1)
 
   @parameterized.parameters(*rewards.FORMS)

@@ -9,6 +9,7 @@ import numpy as np
 from agile_tf.recipe import curriculum
 import gridlu
 from gridlu import language
+from gridlu import program
 
 _GO_TO = [x for x in language.relations_instructions() if x.is_go_to]
 _BRING_TO = [x for x in language.relations_instructions() if not x.is_go_to]
@@ -76,3 +77,7 @@ class CurriculumTest(absltest.TestCase):
       for _ in range(4):
         self.assertEqual(_shown(other.reset()), _shown(environment.reset()))
         self.assertEqual(other.is_repeated, environment.is_repeated)
+
+  def test_the_state_of_an_earlier_version_is_refused(self):
+    with self.assertRaisesRegex(program.UserError, 'commit eb64c8d can'):
+      curriculum.Curriculum(None).set_state({'environment': {}})

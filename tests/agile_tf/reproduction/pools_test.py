@@ -142,7 +142,8 @@ class LocalTest(_Case):
     self.assertLen(self._ends(pool(self._task('late', code))), 1)
     self.assertRegex(problems[0], 'exit code 1; .*bad.log ends with:\n')
     self.assertEqual(problems[1:], [''] * (len(cores) - 1))
-    for name, core, gpus in zip(names, cores, ('3', '5,8')):
+    shares = ('3', '5,8') if len(cores) > 1 else ('3,5,8',)
+    for name, core, gpus in zip(names, cores, shares):
       self.assertEqual(self._printed(name), f'[{core}] {gpus}')
 
   def test_more_runs_than_cores_are_refused(self):

@@ -322,6 +322,15 @@ class RecoverTest(CheckpointsTest):
     self.assertEqual(checkpoints.steps(self._dir), [1, 2])
     self._assert_equal(self._recover(), _checkpoint(2))
 
+  def test_a_device_is_no_part_of_a_checkpoint(self):
+    self._save(1, 2)
+    os.remove(self._path(2, 'arrays.npz'))
+    os.symlink('/dev/zero', self._path(2, 'arrays.npz'))
+    with self.assertRaisesRegex(
+        checkpoints.DamagedError, 'is no regular file'):
+      checkpoints.load(self._dir)
+    self._assert_equal(self._recover(), _checkpoint(1))
+
   def test_nothing_whole_to_recover(self):
     self._save(3)
     os.remove(self._path(3, 'state.json'))

@@ -1,39 +1,76 @@
 """Tests for agile_tf.training.machine, without TensorFlow."""
 
+import io
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import textwrap
 from unittest import mock
 
 from absl.testing import absltest
+from absl.testing import parameterized
 
 from agile_tf.training import machine
 
 
-class ImportTest(absltest.TestCase):
+class ImportTest(parameterized.TestCase):
 
-  def test_shows_what_an_import_prints_only_if_it_fails(self):
+  @parameterized.parameters(
+      ('pass', 0), ('raise ImportError("no AVX")', 1), ('os._exit(1)', 1),
+      ('os.abort()', -signal.SIGABRT))
+  def test_shows_what_an_import_prints_only_if_it_fails(self, end, code):
     folder = self.create_tempdir()
-    for problem, shown in ('', ''), ('raise ImportError("no AVX")', 'a note'):
-      folder.create_file('tensorflow.py', textwrap.dedent(f"""
-          import os
-          os.write(2, b'a note')
-          {problem}
-      """))
-      result = subprocess.run(
-          [sys.executable, '-c', textwrap.dedent(f"""
-              import sys
-              from agile_tf.training import machine
-              sys.path.insert(0, {folder.full_path!r})
-              print(machine.import_tensorflow().__file__)
-          """)], capture_output=True, text=True, check=False)
-      self.assertEqual(result.returncode, int(bool(problem)))
-      self.assertEqual(result.stdout == '', bool(problem))
-      self.assertStartsWith(result.stderr, shown)
-      self.assertEqual('ImportError: no AVX' in result.stderr, bool(problem))
-      self.assertEqual('a note' in result.stderr, bool(problem))
+    folder.create_file(
+        'tensorflow.py', f"import os\nos.write(2, b'a note')\n{end}\n")
+    result = subprocess.run(
+        [sys.executable, '-c', textwrap.dedent(f"""
+            import sys
+            from agile_tf.training import machine
+            sys.path.insert(0, {folder.full_path!r})
+            print(machine.import_tensorflow().__file__)
+        """)], capture_output=True, text=True, check=False)
+    self.assertEqual(result.returncode, code)
+    self.assertEqual(result.stdout == '', bool(code))
+    self.assertStartsWith(result.stderr, 'a note' if code else '')
+    self.assertEqual('a note' in result.stderr, bool(code))
+    self.assertEqual('ImportError: no AVX' in result.stderr, 'AVX' in end)
+    if code < 0:
+      self.assertIn('tensorflow.py', result.stderr)  # Where it ended.
+
+
+class LimitsTest(parameterized.TestCase):
+
+  @parameterized.parameters(
+      ('0::/a/b', {'a/memory.max': '1073741824', 'a/b/memory.max': 'max',
+                   'a/b/cpu.max': 'max 100000', 'a/cpu.max': '150000 100000'}),
+      ('0::/a/b', {'a/b/memory.max': '1073741824', 'memory.max': '9999999999',
+                   'a/cpu.max': '200000 100000', 'a/b/cpu.max': '9 1'}),
+      ('0::/a/b', {'memory.max': '1073741824', 'cpu.max': '110000 100000'}),
+      ('5:cpu,cpuacct:/a\n4:memory:/a/b\n0::/', {
+          'memory/a/memory.limit_in_bytes': '1073741824',
+          'memory/a/b/memory.limit_in_bytes': '9223372036854771712',
+          'cpu/cpu.cfs_quota_us': '-1', 'cpu/cpu.cfs_period_us': '100000',
+          'cpu/a/cpu.cfs_quota_us': '150000',
+          'cpu/a/cpu.cfs_period_us': '100000'}))
+  def test_the_smallest_on_the_path_to_the_root_holds(self, own, limits):
+    there = {f'/sys/fs/cgroup/{name}': text for name, text in limits.items()}
+    there['/proc/self/cgroup'] = own
+
+    def fake(path, **_):
+      try:
+        return io.StringIO(there[os.path.normpath(path)] + '\n')
+      except KeyError:
+        raise FileNotFoundError(path) from None
+
+    with (mock.patch('builtins.open', fake),
+          mock.patch.object(os, 'sched_getaffinity', return_value=range(64))):
+      self.assertEqual(machine.memory(), 2**30)
+      self.assertEqual(machine.cores(), 2)
+      there.clear()
+      self.assertEqual(machine.cores(), 64)
+      self.assertGreater(machine.memory(), 2**28)
 
 
 class KeepProgramsTest(absltest.TestCase):

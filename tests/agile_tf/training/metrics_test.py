@@ -102,7 +102,7 @@ class WriterTest(parameterized.TestCase):
     self._path = os.path.join(self._dir, 'metrics.csv')
 
   def _write(self, steps, *rows):
-    writer = metrics.Writer(self._dir, steps, 1000)
+    writer = metrics.Writer(self._dir, steps)
     for row in rows:
       writer.row(row)
     writer.close()
@@ -128,11 +128,12 @@ class WriterTest(parameterized.TestCase):
     self.assertEqual(rows[1]['entropy'], '1.23457e-09')
 
   def test_every_column_is_there_at_once(self):
-    writer = metrics.Writer(self._dir, 0, 1000)
-    writer.row({name: i for i, name in enumerate(metrics.COLUMNS)})
+    writer = metrics.Writer(self._dir, 0)
+    writer.row({
+        name: i and i / 100 for i, name in enumerate(metrics.COLUMNS)})
     self.assertEqual(
         list(self._rows()[0].values()),
-        [str(i) for i in range(len(metrics.COLUMNS))])
+        [f'{i / 100:g}' for i in range(len(metrics.COLUMNS))])
     with self.assertRaisesRegex(ValueError, 'speed'):
       writer.row(self._row(100, speed=1.0))
     writer.close()
@@ -172,7 +173,7 @@ class WriterTest(parameterized.TestCase):
     first = content.rindex(b'\r\n', 0, len(content) - 2) + 2
     for size in range(first, len(content)):
       pathlib.Path(self._path).write_bytes(content[:size])
-      metrics.Writer(self._dir, 900, 1000).close()
+      metrics.Writer(self._dir, 900).close()
       self.assertTrue(
           self._rows() in (expected[:1], expected),
           f'{content[first:size]!r} was taken for {self._rows()[1:]}.')
@@ -185,15 +186,42 @@ class WriterTest(parameterized.TestCase):
 
   @parameterized.parameters(
       ('steps,success\n16,0.5\n', 'no run writes: success'),
-      ('steps,success_rate\n16,0.5,7\n', 'no run writes: None'),
-      ('steps,success_rate\nmany,0.5\n', 'many'),
-      ('rate\n0.5\n', 'move it away'))
+      ('steps,success_rate\n16,0.5,7\n', 'line 2: it has 3 values'),
+      ('steps,success_rate\n16,0.5\n16,0.5\n', 'line 3: steps is .*move it'),
+      ('success_rate\n0.5\n', 'no column steps'))
   def test_other_tables_are_refused_and_stay(self, text, problem):
     pathlib.Path(self._path).write_text(text, 'utf-8')
     with self.assertRaisesRegex(program.UserError, problem):
-      metrics.Writer(self._dir, 100, 1000)
+      metrics.Writer(self._dir, 100)
     with open(self._path, encoding='utf-8') as file:
       self.assertEqual(file.read(), text)
+
+  @parameterized.parameters('removed', 'replaced', 'emptied', 'changed')
+  def test_what_happens_to_the_file_is_noticed(self, what):
+    writer = metrics.Writer(self._dir, 0)
+    writer.row(self._row(100))
+    with open(self._path, encoding='utf-8', newline='') as file:
+      text = file.read()
+    if what in ('removed', 'replaced'):
+      os.remove(self._path)
+    if what != 'removed':
+      with open(self._path, 'a' if what == 'changed' else 'w',
+                encoding='utf-8') as file:
+        file.write('' if what == 'emptied' else 'a note')
+    with self.assertLogs('absl', 'WARNING') as logs:
+      writer.row(self._row(200))
+    writer.row(self._row(300))
+    writer.close()
+    self.assertIn('It was written anew', logs.output[0])
+    self._assert_rows(['100', '200', '300'])
+    self.assertEqual(os.path.exists(f'{self._path}.1'), what != 'removed')
+    with open(self._path, encoding='utf-8', newline='') as file:
+      self.assertStartsWith(file.read(), text)
+
+  def test_seconds_go_on(self):
+    self._write(0, self._row(80))
+    self._write(80, self._row(88))
+    self.assertEqual([row['seconds'] for row in self._rows()], ['10', '21'])
 
   def test_an_error_of_the_system_leaves_the_rows(self):
     self._write(0, self._row(100))
@@ -201,7 +229,7 @@ class WriterTest(parameterized.TestCase):
     error = OSError(errno.EIO, os.strerror(errno.EIO))
     with mock.patch('builtins.open', side_effect=error):
       with self.assertRaisesRegex(program.UserError, 'Input/output'):
-        metrics.Writer(self._dir, 100, 1000)
+        metrics.Writer(self._dir, 100)
     # os.path.exists is False after such an error; rows must not depend on it.
     with mock.patch('os.path.exists', return_value=False):
       self._write(100)
@@ -217,9 +245,9 @@ class WriterTest(parameterized.TestCase):
         for value in event.summary.value}
 
   def test_tensorboard(self):
-    writer = metrics.Writer(self._dir, 0, 1000)
+    writer = metrics.Writer(self._dir, 0)
     writer.row(self._row(100, entropy=0.5))
-    writer.images('episode', np.zeros([5, 4, 6, 3], np.uint8), 100)
+    writer.image('episode', np.zeros([4, 6, 3], np.uint8), 100)
     with mock.patch.object(
         metrics.hparams, 'hparams', wraps=metrics.hparams.hparams) as compared:
       writer.settings('runs/it_seed3', {'discount': .9}, settings='| a |')
@@ -227,22 +255,23 @@ class WriterTest(parameterized.TestCase):
     writer.close()
     values = self._summaries()
     self.assertCountEqual(values, [
-        'run/episodes', 'at_a_glance/success_rate', 'policy/entropy',
+        'run/episodes', 'at a glance/1 success rate', 'policy/entropy',
         'settings', 'episode', '_hparams_/session_start_info'])
     self.assertEqual(values['policy/entropy'], (100, 0.5))
     self.assertEqual(values['episode'][0], 100)
-    self.assertLen(values['episode'][1], 2 + 5)  # Width, height and pictures.
+    self.assertLen(values['episode'][1], 2 + 1)  # Width, height and picture.
     self.assertEqual(values['settings'][1].item(), b'| a |')
 
-  @parameterized.parameters('at_a_glance', 'checker')
+  @parameterized.parameters('at a glance', 'checker')
   def test_tensorboard_shows_first_what_matters(self, first):
-    writer = metrics.Writer(self._dir, 0, 1000, checked=first == 'checker')
+    writer = metrics.Writer(self._dir, 0, checked=first == 'checker')
     writer.row({name: 1 for name in metrics.COLUMNS})
     writer.close()
     tags = sorted(self._summaries())
     self.assertEqual(
-        tags[:2], [f'{first}/reward_model_accuracy', f'{first}/success_rate'])
+        tags[:2],
+        [f'{first}/1 success rate', f'{first}/2 reward model accuracy'])
     self.assertFalse(tags[2].startswith(f'{first}/'))
     self.assertLen(tags, len(metrics.COLUMNS) - 2)  # But steps and seconds.
-    of_truth = [tag for tag in tags if tag.startswith('checker')]
+    of_truth = [tag for tag in tags if 'checker' in tag]
     self.assertLen(of_truth, 5 if first == 'checker' else 0)

@@ -5,8 +5,7 @@ import sys
 from unittest import mock
 
 from absl import logging
-from absl.testing import absltest
-import tqdm.std
+from absl.testing import parameterized
 
 from agile_tf.training import progress as progress_lib
 
@@ -17,57 +16,61 @@ class _Terminal(io.StringIO):
     return True
 
 
-class ProgressTest(absltest.TestCase):
+class ProgressTest(parameterized.TestCase):
 
   def setUp(self):
     super().setUp()
     self._now = 1000.0
-    clock = self.enterContext(mock.patch.object(tqdm.std, 'time'))
-    clock.side_effect = lambda: self._now
-
-  def test_the_time_left_counts_from_the_first_iteration(self):
-    with mock.patch.object(sys, 'stderr', _Terminal()) as terminal:
-      progress = progress_lib.Progress(100, 1100)
-      self._now += 75  # For compilation.
-      progress.update(200)
-      self._now += 1
-      progress.update(300)
-      progress.close()
-    self.assertNotIn('00:0', terminal.getvalue().split('200')[0])
-    # 800 steps are left, at 100 in a second.
-    self.assertIn('300 of 1.10k steps, 100 steps/s, 00:08 left',
-                  terminal.getvalue())
+    clock = self.enterContext(mock.patch.object(progress_lib, 'time'))
+    clock.monotonic.side_effect = lambda: self._now
 
   def test_log_lines_are_above_the_bar(self):
     with mock.patch.object(sys, 'stderr', _Terminal()) as terminal:
       handler = logging.get_absl_handler().python_handler
       before = handler.setStream(terminal)
       try:
-        progress = progress_lib.Progress(0, 100)
-        progress.update(10)
+        progress = progress_lib.Progress()
+        progress.update(0, 100)
         handler.handle(logging.get_absl_logger().makeRecord(
             'absl', logging.INFO, 'file', 1, 'Built.', (), None))
+        progress.update(10, 100)
         progress.close()
         self.assertIs(handler.stream, terminal)
       finally:
         handler.setStream(before)
     lines = terminal.getvalue().splitlines()  # '\r' and '\n' end one.
     line, = [line for line in lines if 'Built.' in line]
-    self.assertNotIn('left', line)
-    self.assertIn('10.0 of 100 steps', ''.join(lines[lines.index(line):]))
+    self.assertNotIn('steps', line)
+    self.assertIn('10.0 %, 10 of 100 steps',
+                  ''.join(lines[lines.index(line):]))
 
   def test_in_a_file_there_is_a_line_a_minute(self):
     with (mock.patch.object(sys, 'stderr', io.StringIO()),
           self.assertLogs('absl', 'INFO') as logs):
-      progress = progress_lib.Progress(0, 10_000)
-      for steps in range(1, 3001):  # 20 steps in a second, for 150 seconds.
+      progress = progress_lib.Progress(lambda: 3)
+      progress.update(0, 400, 'iterations of the head start')
+      self._now += 60  # For compilation.
+      for done in range(200):
+        self._now += 1.0
+        progress.update(done, 400, 'iterations of the head start')
+      for steps in range(3001):  # 20 steps in a second, for 150 seconds.
         self._now += 0.05
-        progress.update(steps)
+        progress.update(steps, 10_000_000)
         progress.note('success 5.0 %')
       progress.close()
-      self.assertEqual(sys.stderr.getvalue(), '')
-    minutes = [record.getMessage() for record in logs.records]
-    self.assertLen(minutes, 3)  # The last says where it ended.
-    self.assertRegex(minutes[0], r'^12\.0 % 1\.20k of 10\.0k steps, '
-                     r'20\.0 steps/s, 07:19 left, success 5\.0 %$')
-    self.assertStartsWith(minutes[2], '30.0 % 3.00k of')
+    lines = [record.getMessage() for record in logs.records]
+    self.assertEqual(lines[0], 'compiling program 3 before the next of 400 '
+                     'iterations of the head start, for 61 seconds')
+    self.assertEqual(lines[1], '15.0 %, 60 of 400 iterations of the head '
+                     'start, 1 a second, 6 minutes left')
+    # The time that is left does not depend on how long compilation took.
+    self.assertStartsWith(lines[-1], '0.0 %, 3.00k of 10.0M steps, 20 a second')
+    self.assertEndsWith(lines[-1], '6 days left, success 5.0 %')
+    self.assertBetween(len(lines), 6, 8)
+
+  @parameterized.parameters(
+      (0.3, '0 seconds'), (1, '1 second'), (119, '119 seconds'),
+      (120, '2 minutes'), (7199, '120 minutes'), (3 * 3600, '3 hours'),
+      (601 * 3600, '25 days'))
+  def test_durations_are_words(self, seconds, words):
+    self.assertEqual(progress_lib.duration(seconds), words)

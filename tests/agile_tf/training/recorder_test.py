@@ -116,28 +116,31 @@ def _corners(sheet, size=60):
 
 class PicturesTest(parameterized.TestCase):
 
-  def test_sheets_show_every_state_with_its_verdict(self):
+  def test_a_sheet_shows_every_state_with_its_verdict(self):
     episode, images = _episode(30)
-    sheets = recorder.sheets(episode, images, 'the reward model')
-    # As large as TensorBoard shows them: 350 pixels wide, 215 high.
-    self.assertEqual(len(sheets), 4)
-    self.assertLessEqual(sheets.shape[2], 350)
-    self.assertLessEqual(sheets.shape[1], 230)
-    shown = [i for i in range(31) if any(
-        np.array_equal(window, images[i])
-        for sheet in sheets[i // 10:i // 10 + 1]
-        for window in self._states(sheet))]
-    self.assertEqual(shown, list(range(31)))
-    self.assertEqual(
-        [len(_corners(sheet)) for sheet in sheets], [2, 2, 3, 0])
+    sheet = recorder.sheet(episode, images, 'the reward model')
+    self.assertEqual(sheet.dtype, np.uint8)
+    # About as wide as TensorBoard shows it.
+    self.assertLess(sheet.shape[1], 450)
+    states = list(self._states(sheet))
+    for image in images:
+      self.assertTrue(any(np.array_equal(state, image) for state in states))
+    self.assertLen(_corners(sheet), 7)
     # Different verdicts are different texts, too.
-    other = recorder.sheets(
+    other = recorder.sheet(
         episode._replace(decisions=~episode.decisions), images, 'nobody')
-    self.assertEqual([len(_corners(sheet)) for sheet in other], [7, 8, 7, 1])
+    self.assertLen(_corners(other), 23)
 
   def _states(self, sheet):
     """Yields what may be a state: the parts of the grid below the title."""
-    top = sheet.shape[0] - 2 * (60 + 16 + 8)
-    for y in (top, top + 84):
-      for x in range(8, 348, 68):
+    for row in range(6):
+      y = sheet.shape[0] - (6 - row) * (60 + 16 + 8)
+      for x in range(8, sheet.shape[1] - 60, 68):
         yield sheet[y + 2:y + 58, x + 2:x + 58]
+
+  @parameterized.parameters((1, 56, 1), (11, 40, 2), (12, 300, 3), (300, 8, 10))
+  def test_other_lengths_and_sizes(self, steps, size, rows):
+    episode, images = _episode(steps, size)
+    sheet = recorder.sheet(episode, images, 'the ground truth')
+    height = max(1, round(56 / size)) * (size + 4) + 16 + 8
+    self.assertBetween(len(sheet) - rows * height, 10, 150)

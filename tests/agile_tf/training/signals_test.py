@@ -10,12 +10,15 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from unittest import mock
 
 from absl.testing import parameterized
 
 from agile_tf.training import run
+from agile_tf.training import signals
+from agile_tf.training import threads
 
 _PROGRAM = """
   import hashlib
@@ -49,8 +52,9 @@ class SignalsTest(parameterized.TestCase):
 
   @parameterized.parameters(
       (signal.SIGINT, (), 'SIGINT: stopping before the run begins'),
-      (signal.SIGHUP, ('built',), 'SIGHUP: saving and stopping.'),
-      (signal.SIGTERM, ('built', 'compiling'), 'when the programs are compil'))
+      (signal.SIGUSR1, ('built',), 'SIGUSR1: saving and stopping.'),
+      (signal.SIGUSR2, ('built', 'compiling'),
+       'stopping when the programs are compiled'))
   def test_the_first_is_answered_at_once_and_the_second_ends(
       self, number, arguments, answer):
     process = subprocess.Popen(
@@ -72,6 +76,20 @@ class SignalsTest(parameterized.TestCase):
     self.assertIsNone(process.poll())
     process.send_signal(number)
     self.assertEqual(process.wait(60), 128 + number)
+
+  def test_a_run_in_another_thread_handles_none(self):
+    before = signal.getsignal(signal.SIGTERM)
+
+    def run():
+      with signals.Signals() as handler:
+        handler.stop_instead(threads.Schedule(10, 0))
+        handlers.append(signal.getsignal(signal.SIGTERM))
+
+    handlers: list = []
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    self.assertEqual(handlers, [before])
 
   def test_an_interrupt_of_something_else_is_no_success(self):
     builder = mock.Mock()
