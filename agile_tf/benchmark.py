@@ -83,10 +83,28 @@ def matrix_product(config: config_lib.Config, seconds: float) -> Result:
   return {'gflops': 2e-9 * 2048**3 * rate}
 
 
-def policy_round(config: config_lib.Config, seconds: float) -> Result:
-  """Times a round of 15 workers in lockstep."""
-  worker, = _trainer(config, threads=1).policy_workers
-  return {'milliseconds': 1e3 / _repeat(worker.iterate, seconds)}
+def round_parts(config: config_lib.Config, seconds: float) -> Result:
+  """Times the parts of a round of 15 workers in lockstep, and the whole."""
+  trainer = _trainer(config, threads=1)
+  worker, = trainer.policy_workers
+  calls: dict[str, list[float]] = {}
+
+  def timed(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*args: Any, **kwargs: Any) -> Any:
+      start = time.perf_counter()
+      result = function(*args, **kwargs)
+      calls.setdefault(f'{name}_milliseconds', []).append(
+          1e3 * (time.perf_counter() - start))
+      return result
+
+    return call
+
+  for owner, name in (
+      (worker.actor, 'play'), (worker._programs, 'reward'),
+      (worker._programs, 'policy_gradients'), (trainer.policy, 'apply')):
+    setattr(owner, name, timed(name, getattr(owner, name)))
+  return {'milliseconds': 1e3 / _repeat(worker.iterate, seconds), **{
+      name: float(np.median(times)) for name, times in calls.items()}}
 
 
 def discriminator(config: config_lib.Config, seconds: float) -> Result:
@@ -127,7 +145,7 @@ def training(num_threads: int, config: config_lib.Config, seconds: float
 # Name, what is measured, and the cost in MFLOP that gives its ceiling.
 MEASUREMENTS: dict[str, tuple[Callable[..., Result], float | None]] = {
     'matrix product': (matrix_product, None),
-    'round of 15 workers': (policy_round, 225 * _POLICY_MFLOP),
+    'round of 15 workers': (round_parts, 225 * _POLICY_MFLOP),
     'discriminator iteration': (discriminator, _ITERATION_MFLOP),
     **{f'training, {name}': (
         functools.partial(training, threads), _DISCRIMINATOR_MFLOP + (

@@ -4,16 +4,33 @@ A star marks a value that differs from the paper's or, where its table does not
 state one, from the default.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 import dataclasses
 import textwrap
 from typing import Any
 
 from agile_tf import config as config_lib
 from agile_tf.reproduction import paper
+from gridlu import tasks
+
+_HEADERS = ('', 'setting', 'this run', 'paper', 'default',
+            "in the paper's table (appendix C)")
+_MARK, _UNUSED = '*', 'unused'
+
+_OF_GENERATED_GOALS = ('dataset_size', 'dataset_seed')
+# Settings that only a run that trains a discriminator uses.
+_OF_DISCRIMINATOR = (
+    'anticipated_negative_rate', 'all_workers_write',
+    'steps_per_discriminator_update', 'dataset', *_OF_GENERATED_GOALS,
+    *(name for name, (_, place) in paper.HYPERPARAMETERS.items()
+      if place.startswith('D:')))
+_OF_REWARD_PREDICTION = (
+    'reward_prediction_cost', 'reward_prediction_batch_size',
+    'reward_prediction_replay_size')
 
 
 def _rows(config: config_lib.Config, recipe: Any) -> Iterator[list[str]]:
+  unused = _unused(config, recipe)
   for field in dataclasses.fields(config):
     if field.metadata['of_run']:
       continue
@@ -24,12 +41,56 @@ def _rows(config: config_lib.Config, recipe: Any) -> Iterator[list[str]]:
       if config.world == 'arrangements':
         expected = paper.ARRANGEMENTS_VALUES.get(name, expected)
       published = _text(expected)
-    yield ['*' if value != expected else '', name, _text(value), published,
+    is_used = name not in unused
+    yield [_MARK if is_used and value != expected else '', name,
+           _text(value) if is_used else _UNUSED, published,
            _text(field.default), place]
   for field in dataclasses.fields(recipe) if recipe is not None else ():
     value = getattr(recipe, field.name)
-    if value != field.default:
-      yield ['*', field.name, _text(value), '-', _text(field.default), '']
+    if value != field.default and field.name not in unused:
+      yield [_MARK, field.name, _text(value), '-', _text(field.default), '']
+
+
+def differences(config: config_lib.Config, recipe: Any = None) -> list[str]:
+  """Returns the settings that the table marks."""
+  return [row[1] for row in _rows(config, recipe) if row[0]]
+
+
+def table_text(config: config_lib.Config, recipe: Any = None) -> str:
+  """Returns the table; `recipe` is a dataclass of settings beyond the paper."""
+  rows = list(_rows(config, recipe))
+  return '\n'.join([
+      "A run's settings and the paper's\n", *_aligned(_HEADERS, rows), '',
+      f'{_MARK} differs from the paper or, where its table has no value, from '
+      'the default.' if any(row[0] for row in rows) else
+      'Nothing differs from the paper and the defaults.'])
+
+
+def table_markdown(config: config_lib.Config, recipe: Any = None) -> str:
+  """Returns the same as a block of Markdown, for TensorBoard."""
+  return textwrap.indent(table_text(config, recipe), '    ', lambda _: True)
+
+
+def _unused(config: config_lib.Config, recipe: Any) -> set[str]:
+  """Returns the settings that have no effect, given the others."""
+  has_truth = config.world in tasks.TASKS and (
+      tasks.find(config.world).has_ground_truth)
+  groups: list[tuple[bool, Sequence[str]]] = [
+      (not config.trains_discriminator, _OF_DISCRIMINATOR),
+      (config.reward == 'environment', ['reward_form']),
+      (not config.reward_prediction, _OF_REWARD_PREDICTION),
+      (config.world not in tasks.TASKS, config_lib.of_gridlu()),
+      (not has_truth, ['solved_starts']),
+      (config.held_out == 'none', ['held_out_share', 'held_out_seed']),
+      (bool(config.dataset), _OF_GENERATED_GOALS)]
+  if recipe is not None:
+    groups += [
+        (not recipe.policy_learning_rate_steps, ['first_policy_learning_rate']),
+        (not recipe.entropy_weight_steps, ['first_entropy_weight']),
+        (not recipe.near_goal_steps, ['near_goal_distance']),
+        (not config.trains_discriminator, ['anticipated_negative_rate_steps']),
+        (bool(config.dataset), ['dataset_carrying'])]
+  return {name for is_unused, names in groups if is_unused for name in names}
 
 
 def _text(value: Any) -> str:
@@ -39,21 +100,11 @@ def _text(value: Any) -> str:
   return str(value) if value != '' else "''"
 
 
-def table_text(config: config_lib.Config, recipe: Any = None) -> str:
-  """Returns the table; `recipe` is a dataclass of settings beyond the paper."""
-  headers = ['', 'setting', 'this run', 'paper', 'default',
-             "in the paper's table (appendix C)"]
-  rows = list(_rows(config, recipe))
-  widths = [max(map(len, column)) for column in zip(headers, *rows)]
-  return '\n'.join([
-      "A run's settings and the paper's\n",
-      *('  '.join(map(str.ljust, line, widths)).rstrip() for line in (
-          headers, ['-' * len(header) for header in headers], *rows)), '',
-      '* differs from the paper or, where its table has no value, from the '
-      'default.' if any(row[0] for row in rows) else
-      'Nothing differs from the paper and the defaults.'])
-
-
-def table_markdown(config: config_lib.Config, recipe: Any = None) -> str:
-  """Returns the same as a block of Markdown, for TensorBoard."""
-  return textwrap.indent(table_text(config, recipe), '    ', lambda _: True)
+def _aligned(headers: Sequence[str],
+             rows: Sequence[Sequence[str]]) -> list[str]:
+  """Returns a table's lines with its columns aligned."""
+  lines = [headers, *rows]
+  widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+  lines.insert(1, ['-' * len(header) for header in headers])
+  return [
+      '  '.join(map(str.ljust, line, widths)).rstrip() for line in lines]

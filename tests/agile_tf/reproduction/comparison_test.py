@@ -21,7 +21,7 @@ class PaperTest(parameterized.TestCase):
     self.assertEqual(getattr(config_lib.Config(), name), value)
 
 
-class TableTest(parameterized.TestCase):
+class DifferencesTest(parameterized.TestCase):
 
   @parameterized.parameters(
       ({}, []),
@@ -32,10 +32,33 @@ class TableTest(parameterized.TestCase):
       (dict(world='arrangements', episode_length=45, rollout_length=30),
        ['world']),
       (dict(world='arrangements'),
-       ['world', 'episode_length', 'rollout_length']))
-  def test_a_star_marks_what_differs(self, changes, expected):
-    text = comparison.table_text(config_lib.Config(**changes))
-    self.assertEqual(re.findall(r'(?m)^\* +(\w+)  ', text), expected)
+       ['world', 'episode_length', 'rollout_length']),
+      # What is not used does not differ.
+      (dict(reward_prediction_batch_size=8), []),
+      (dict(reward_prediction=True, reward_prediction_batch_size=8),
+       ['reward_prediction', 'reward_prediction_batch_size']),
+      (dict(reward='environment', replay_size=5000, dataset_size=512),
+       ['reward']),
+      (dict(replay_size=5000, dataset_size=512),
+       ['replay_size', 'dataset_size']),
+      (dict(world='own:world', dataset='goals.npz', dataset_size=512,
+            episode_length=9), ['world', 'dataset']))
+  def test_what_differs_and_is_used(self, changes, expected):
+    self.assertEqual(
+        comparison.differences(config_lib.Config(**changes)), expected)
+
+  def test_every_setting_of_the_table_shows(self):
+    for name, (value, _) in paper.HYPERPARAMETERS.items():
+      if name == 'policy_workers':
+        continue
+      changed = type(getattr(config_lib.Config(), name))(value * 2)
+      if name in ('policy_decay', 'discriminator_decay', 'discount'):
+        changed = 0.5
+      self.assertContainsSubset([name], comparison.differences(
+          config_lib.Config(**{'reward_prediction': True, name: changed})))
+
+
+class TableTest(parameterized.TestCase):
 
   def _row(self, name, **changes):
     """Returns the cells of a setting's row."""
@@ -53,6 +76,8 @@ class TableTest(parameterized.TestCase):
         self._row('rollout_length', world='arrangements', rollout_length=30),
         ['rollout_length', '30', '30', '15', 'policy: RL, rollout length'])
     self.assertEqual(self._row('td_lambda'), ['td_lambda', '1', '-', '1'])
+    self.assertEqual(self._row('dataset_size', reward='environment')[1],
+                     'unused')
 
   def test_of_the_recipe_what_is_used(self):
     recipe = settings.Recipe(optimizer='adam')
@@ -62,6 +87,15 @@ class TableTest(parameterized.TestCase):
       self.assertIn('adam', line)
       self.assertNotIn('mismatched_share', text)
       self.assertIn('Nothing differs', make(config_lib.Config()))
+
+  def test_of_the_recipe_what_is_switched_off(self):
+    off = dict(first_policy_learning_rate=1., first_entropy_weight=1.,
+               near_goal_distance=3)
+    on = dict(policy_learning_rate_steps=5, entropy_weight_steps=5,
+              near_goal_steps=5)
+    for recipe, names in ((off, []), (off | on, [*off, *on])):
+      self.assertCountEqual(comparison.differences(
+          config_lib.Config(), settings.Recipe(**recipe)), names)
 
   def test_every_setting_of_the_algorithm_has_a_row(self):
     lines = comparison.table_text(config_lib.Config()).splitlines()[4:-2]
