@@ -119,26 +119,24 @@ def training(num_threads: int, config: config_lib.Config, seconds: float
             ) -> Result:
   """Trains until everything is compiled, and then for a while longer."""
   trainer = _trainer(config, num_threads)
-  schedule, built = trainer.schedule, time.perf_counter()
-  # When the first step was made, and when the measurement began and ended.
-  seen: list[tuple[float, int]] = []
+  schedule = trainer.schedule
+  seen: list[tuple[float, int]] = []  # When it began and ended to measure.
 
   def tick() -> None:
     now = time.perf_counter(), schedule.steps
     warm = schedule.steps >= 900 and (
         trainer.discriminator_worker is None or
         trainer.discriminator_updates > 1)
-    if (len(seen) == 2 and now[0] - seen[1][0] > seconds or
-        len(seen) == 1 and warm or not seen and schedule.steps):
+    if (len(seen) == 1 and now[0] - seen[0][0] > seconds or
+        not seen and warm):
       seen.append(now)
-    if len(seen) == 3:
+    if len(seen) == 2:
       schedule.stop()
 
   trainer.drive(tick)
-  (first, _), (begin, before), (end, after) = seen
+  (begin, before), (end, after) = seen
   return {
       'steps_per_second': (after - before) / (end - begin),
-      'compile_seconds': first - built,
       'peak_gigabytes': 1e-6 * resource.getrusage(
           resource.RUSAGE_SELF).ru_maxrss,
   }
@@ -260,7 +258,7 @@ def define_flags() -> None:
   program.define_path('export', '', 'Measure nothing; write a round here.')
 
 
-@program.main()
+@program.main(define_flags, expand=presets.expand)
 def main(argv: Sequence[str]) -> None:
   """Measures and prints."""
   del argv
@@ -290,10 +288,5 @@ def main(argv: Sequence[str]) -> None:
   print(json.dumps(results, indent=2) if values.json else table(results))
 
 
-def start() -> None:
-  """Starts the program."""
-  program.run(main, define_flags, presets.expand)
-
-
 if __name__ == '__main__':
-  start()
+  main()

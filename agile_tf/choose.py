@@ -4,16 +4,13 @@
 
 The paper trained ten seeds on GridLU-Arrangements, which has no ground truth,
 and judged the policy and reward model with the most modelled reward (section
-3.4). An early reward model may accept too much, so each row also has the reward
-of the same episodes under the run's last one. The default seed differs from
-that of agile_tf.evaluate and agile_tf.judge: the best of many checkpoints looks
-better than it is on the episodes that it was chosen by.
+3.4). The default seed differs from that of agile_tf.evaluate and
+agile_tf.judge: the best of many checkpoints looks better than it is on the
+episodes that it was chosen by.
 """
 
-from collections.abc import Iterable, Sequence
-import dataclasses
-import json
-from typing import Any, TYPE_CHECKING
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from absl import flags
 from absl import logging
@@ -27,99 +24,63 @@ from agile_tf.training import checkpoints
 from agile_tf.training import machine
 from gridlu import program
 
-# What needs TensorFlow is imported where it is used, after the flags are read.
-if TYPE_CHECKING:
-  from agile_tf.evaluation import trained as trained_lib
 
-
-def _reward(episodes: Iterable[played.Episode]) -> float:
-  """Returns the share of states that D accepts, a mean over episodes."""
-  return float(np.mean([
-      episode.decisions.mean() for episode in episodes
-      if episode.decisions is not None]))  # Never None here, for mypy.
-
-
-def _row(run_dir: str, trained: 'trained_lib.Trained',
-         last: 'trained_lib.Trained', count: int, seed: int) -> dict[str, Any]:
-  """Measures a checkpoint; `last` is the newest one of its run."""
-  episodes = list(trained.play(count, seed, greedy=False))
-  reward = final = _reward(episodes)
-  if trained.steps != last.steps:
-    # Same policy and seed, so the same episodes.
-    final = _reward(trained._replace(phi=last.phi).play(count, seed, False))
-  row = {'run_dir': run_dir, 'step': trained.steps, 'modelled_reward': reward,
-         'final_modelled_reward': final, 'success': None, 'interval': None}
-  if episodes[0].truth is not None:
-    success = played.rate([episode.success for episode in episodes])
-    row |= {'success': success['rate'], 'interval': success['interval']}
-  return row
+class Row(NamedTuple):
+  """What the networks of a checkpoint do in new episodes."""
+  run_dir: str
+  step: int
+  # The share of states that its reward model accepts, a mean over episodes.
+  modelled_reward: float
+  # `played.rate`, by the ground truth or checker; None if there is neither.
+  success: dict[str, Any] | None
 
 
 def compare(run_dirs: Sequence[str], count: int, seed: int, world: str = ''
-           ) -> list[dict[str, Any]]:
-  """Measures every checkpoint of the runs.
-
-  Returns:
-    A row for each checkpoint, the one with the most modelled reward first:
-    'run_dir', 'step', 'modelled_reward' under the checkpoint's own reward
-    model, 'final_modelled_reward' under the run's last one (both as the share
-    of states that are accepted, 0 to 1), 'success' by the ground truth or the
-    checker, and its 'interval'. The last two are None if the world has neither.
+           ) -> list[Row]:
+  """Measures every checkpoint; the first row has the most modelled reward.
 
   Raises:
     ConfigError, CheckpointError or WorldError: if a run or its newest
       checkpoint cannot be loaded, or it has no reward model. An older
       checkpoint that cannot be loaded is left out.
   """
-  from agile_tf.evaluation import trained as trained_lib
-  steps = {}
-  for run_dir in run_dirs:
-    config = config_lib.load(f'{run_dir}/config.json')
-    if config.reward == 'environment':
+  from agile_tf.evaluation import trained as trained_lib  # Needs TensorFlow.
+  newest = {run_dir: trained_lib.load(run_dir, world=world)
+            for run_dir in run_dirs}
+  for run_dir, trained in newest.items():
+    if trained.phi is None:
       raise config_lib.ConfigError(
           f'{run_dir} has no reward model: it was trained on the ground truth. '
           'Name AGILE runs.')
-    steps[run_dir] = checkpoints.steps(run_dir)
-    if not steps[run_dir]:
-      raise checkpoints.CheckpointError(
-          f'{run_dir} has no checkpoint yet. Wait for its first one, or leave '
-          'out this run.')
   rows = []
-  loaded: list[trained_lib.Trained] = []
-  with tqdm.tqdm(total=sum(map(len, steps.values())), unit=' checkpoints',
-                 leave=False) as bar:
-    for run_dir in steps:
-      last = trained_lib.load(run_dir, steps[run_dir][-1], world=world)
-      for other in loaded:
-        if not config_lib.differences(*(
-            dataclasses.asdict(each.config) | {'seed': 0}
-            for each in (last, other))):
-          last = last._replace(programs=other.programs)
-      loaded.append(last)
-      for step in steps[run_dir]:
-        try:
-          trained = trained_lib.at(last, run_dir, step)
-          rows.append(_row(run_dir, trained, last, count, seed))
-        except checkpoints.CheckpointError as error:
-          logging.warning('Left out: %s', error)
-        bar.update()
-  return sorted(rows, key=lambda row: -row['modelled_reward'])
+  for run_dir, of_run in newest.items():
+    for step in tqdm.tqdm(checkpoints.steps(run_dir), run_dir, leave=False,
+                          unit=' checkpoints'):
+      try:
+        trained = trained_lib.at(of_run, run_dir, step)
+      except checkpoints.CheckpointError as error:
+        logging.warning('Left out: %s', error)
+        continue
+      episodes = list(trained.play(count, seed, greedy=False))
+      rows.append(Row(
+          run_dir, step, float(np.mean([
+              np.mean(episode.decisions) for episode in episodes
+              if episode.decisions is not None])),  # Never None here, for mypy.
+          None if episodes[0].truth is None else
+          played.rate([episode.success for episode in episodes])))
+  return sorted(rows, key=lambda row: -row.modelled_reward)
 
 
-def table(rows: Sequence[dict[str, Any]]) -> str:
+def table(rows: Sequence[Row]) -> str:
   """Returns the rows of `compare` as text for the terminal."""
-  width = max(len('run'), *(len(row['run_dir']) for row in rows))
-  lines = [f'{"run":{width}} {"step":>12} {"modelled":>9} '
-           f'{"by the last":>12} {"success":>8}   95 % interval']
+  width = max(len('run'), *(len(row.run_dir) for row in rows))
+  lines = [f'{"run":{width}} {"step":>12} {"modelled":>9}  success   95 % '
+           'interval']
   for row in rows:
-    success = ''
-    if row['success'] is not None:
-      rate = f'{100 * row["success"]:.1f} %'
-      success = f'{rate:>8}   {played.between(row["interval"])}'
-    lines.append(
-        f'{row["run_dir"]:{width}} {row["step"]:12} '
-        f'{100 * row["modelled_reward"]:7.1f} % '
-        f'{100 * row["final_modelled_reward"]:10.1f} % {success}'.rstrip())
+    success = row.success and (f'{100 * row.success["rate"]:6.1f} %   '
+                               f'{played.between(row.success["interval"])}')
+    lines.append(f'{row.run_dir:{width}} {row.step:12} '
+                 f'{100 * row.modelled_reward:7.1f} % {success or ""}'.rstrip())
   return '\n'.join(lines)
 
 
@@ -129,7 +90,7 @@ def define_flags() -> None:
   options.define_episodes(200, seed=2_000_003)
 
 
-@program.main(arguments=True)
+@program.main(define_flags, arguments=True)
 def main(argv: Sequence[str]) -> None:
   """Compares the runs given as arguments and prints the table."""
   if len(argv) < 2:
@@ -139,21 +100,12 @@ def main(argv: Sequence[str]) -> None:
   values = flags.FLAGS
   machine.prepare(config_lib.Config())
   rows = compare(argv[1:], values.episodes, values.seed, values.world)
-  if values.json:
-    print(json.dumps(rows, indent=2))
-    return
-  best = rows[0]
-  print("Share of states that the checkpoint's own reward model (modelled) and "
-        "the run's last one (by the last) accept.")
+  print("Share of states that the checkpoint's own reward model accepts "
+        '(modelled).')
   print(table(rows))
-  print(f'Most modelled reward: --run_dir={best["run_dir"]} '
-        f'--checkpoint={best["step"]}')
-
-
-def start() -> None:
-  """Starts the program."""
-  program.run(main, define_flags)
+  print(f'Most modelled reward: --run_dir={rows[0].run_dir} '
+        f'--checkpoint={rows[0].step}')
 
 
 if __name__ == '__main__':
-  start()
+  main()

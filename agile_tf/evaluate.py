@@ -11,7 +11,6 @@ truth.
 
 from collections.abc import Iterator, Sequence
 import json
-import os
 from typing import Any, TYPE_CHECKING
 
 from absl import flags
@@ -21,7 +20,6 @@ from PIL import Image
 from agile_tf import config as config_lib
 from agile_tf.evaluation import options
 from agile_tf.evaluation import played
-from agile_tf.reproduction import curves
 from gridlu import files
 from gridlu import language
 from gridlu import program
@@ -51,13 +49,6 @@ def _groups(episode: played.Episode) -> list[str]:
   is_board = start.shape == (board.PACKED_SIZE,)
   return ['all', *tasks.find(instruction.task).groups(
       instruction, board.unpack(start) if is_board else None)]
-
-
-def _order(group: str) -> tuple[int, str]:
-  """Returns the key that sorts the groups of the report."""
-  first = ['all', *(group for task in tasks.TASKS.values()
-                    for group in task.first_groups)]
-  return first.index(group) if group in first else len(first), group
 
 
 def solvable(episodes: Sequence[played.Episode], config: config_lib.Config
@@ -90,7 +81,9 @@ def summarize(episodes: Sequence[played.Episode],
   truth = [
       episode.truth for episode in episodes if episode.truth is not None]
   if truth:
-    rows: dict[str, list[int]] = {}
+    first = ['all', *(group for task in tasks.TASKS.values()
+                      for group in task.first_groups)]
+    rows: dict[str, list[int]] = {group: [] for group in first}
     for i, episode in enumerate(episodes):
       for group in _groups(episode):
         rows.setdefault(group, []).append(i)
@@ -99,7 +92,7 @@ def summarize(episodes: Sequence[played.Episode],
             **played.rate([episodes[i].success for i in rows[group]]),
             'solvable': (None if possible is None else
                          float(np.mean(possible[rows[group]]))),
-        } for group in sorted(rows, key=_order)}
+        } for group in [*first, *sorted(rows.keys() - first)] if rows[group]}
   decisions = [
       episode.decisions for episode in episodes
       if episode.decisions is not None]
@@ -144,13 +137,11 @@ def picture(episodes: Sequence[played.Episode],
             world: 'worlds.World') -> np.ndarray:
   """Returns a picture of the final states with captions, uint8 [H, W, 3]."""
   images = world.pixels(np.stack([episode.final for episode in episodes]))
-  captions = []
-  for episode in episodes:
-    verdict = 'reached' if episode.success else 'not reached'
-    if episode.truth is None:
-      verdict = 'no ground truth'
-    captions.append(f'{episode.instruction}: {verdict}')
-  return rendering.contact_sheet(images, captions)
+  return rendering.contact_sheet(images, [
+      f'{episode.instruction}: ' + (
+          'no ground truth' if episode.truth is None else
+          'reached' if episode.success else 'not reached')
+      for episode in episodes])
 
 
 def animate(episodes: Sequence[played.Episode],
@@ -182,13 +173,11 @@ def animate(episodes: Sequence[played.Episode],
 def define_flags() -> None:
   """Defines the program's flags."""
   options.define_run()
-  options.define_world()
   options.define_episodes(1000)
-  options.define_greedy()
+  options.define_play()
   flags.DEFINE_bool(
       'held_out', False, 'Play the instructions that the run held out, '
       'instead of those that it was trained on.')
-  options.define_instructions()
   flags.DEFINE_enum(
       'physics', None, tuple(board.PHYSICS),
       "The physics of the episodes; default: the run's.")
@@ -202,7 +191,7 @@ def define_flags() -> None:
       f'to this PNG file, or animate {_ANIMATED} episodes in this GIF file.')
 
 
-@program.main()
+@program.main(define_flags)
 def main(argv: Sequence[str]) -> None:
   """Evaluates a run."""
   del argv
@@ -212,9 +201,8 @@ def main(argv: Sequence[str]) -> None:
   if values.picture:
     files.check_output('picture', values.picture, '.png', '.gif')
   trained = options.load(
-      values, held_out=values.held_out, only=values.instructions,
-      physics=values.physics or '', solved_starts=values.solved_starts,
-      world=values.world)
+      values, held_out=values.held_out, physics=values.physics or '',
+      solved_starts=values.solved_starts)
   draws_starts = (  # So that they may leave goal states out.
       trained.world.compiled is not None and trained.world.has_ground_truth)
   if values.solved_starts is not None and not draws_starts:
@@ -222,9 +210,6 @@ def main(argv: Sequence[str]) -> None:
         f'--{"" if values.solved_starts else "no"}solved_starts: '
         f'--world={trained.config.world} has no ground truth that says which '
         'starts are goal states. Leave the flag out.')
-  best = None
-  if os.path.exists(os.path.join(values.run_dir, 'metrics.csv')):
-    best = curves.best(curves.read(values.run_dir))
   episodes = options.play(trained, values)
   report = {
       'run_dir': values.run_dir, 'steps': trained.steps,
@@ -233,7 +218,6 @@ def main(argv: Sequence[str]) -> None:
       'physics': trained.config.physics,
       'solved_starts': (
           trained.config.solved_starts if draws_starts else None),
-      'best_logged': best and best._asdict(),
       **summarize(episodes, solvable(episodes, trained.config))}
   if values.output:
     with files.replacing(values.output) as file:
@@ -247,24 +231,13 @@ def main(argv: Sequence[str]) -> None:
       else:
         Image.fromarray(picture(episodes[:options.PICTURED], trained.world)
                        ).save(file, 'PNG')
-  if values.json:
-    print(json.dumps(report, indent=2))
-  else:
-    print(f'{program.printable(values.run_dir)} at step {trained.steps}, '
-          f'{"greedy" if values.greedy else "sampled"} actions' +
-          {None: '', True: ', also from starts that are goal states',
-           False: ', from no start that is a goal state'}[
-               report['solved_starts']])
-    print(program.printable(table(report)))
-    if best is not None:
-      print(f'Best success rate in metrics.csv: {100 * best.rate:.1f} %, at '
-            f'step {best.steps}.')
-
-
-def start() -> None:
-  """Starts the program."""
-  program.run(main, define_flags)
+  print(f'{program.printable(values.run_dir)} at step {trained.steps}, '
+        f'{"greedy" if values.greedy else "sampled"} actions' +
+        {None: '', True: ', also from starts that are goal states',
+         False: ', from no start that is a goal state'}[
+             report['solved_starts']])
+  print(program.printable(table(report)))
 
 
 if __name__ == '__main__':
-  start()
+  main()

@@ -70,13 +70,12 @@ def export(run_dir: str, output: str, step: int | None = None,
 def define_flags() -> None:
   """Defines the program's flags."""
   options.define_run()
-  options.define_world()
   program.define_path(
       'output', None, 'The directory to make. It must be empty if it exists.',
       required=True)
 
 
-@program.main()
+@program.main(define_flags)
 def main(argv: Sequence[str]) -> None:
   """Exports the networks of a run."""
   del argv
@@ -87,10 +86,5 @@ def main(argv: Sequence[str]) -> None:
   print(f'{values.output}: the networks of {values.run_dir} at step {steps}')
 
 
-def start() -> None:
-  """Starts the program."""
-  program.run(main, define_flags)
-
-
 if __name__ == '__main__':
-  start()
+  main()

@@ -81,15 +81,14 @@ _LOOKS = {
 # Agents that have a colour in all figures.
 _COLORS = {'A3C': '#000000', 'A3C-RP': '#E69F00', 'rho 25 %': '#0072B2',
            'rho 50 %': '#009E73', 'rho 75 %': _SKY, 'rho 100 %': _VERMILION}
-_STYLES = {results.OURS: '-', results.AVERAGED: ':', results.PAPER: '--'}
-# A gray line of each style in the legend.
-_MEANINGS: tuple[tuple[str, str, dict[str, Any]], ...] = (
-    (results.OURS, 'ours, mean (thin: seeds)', {'linestyle': '-'}),
-    (results.AVERAGED, "ours, averaged as the paper's", {'linestyle': ':'}),
-    (results.PAPER, "the paper's 5 seeds, \u00b1 s.d.", {'linestyle': '--'}),
-    (results.EVALUATED, 'evaluated, 95 % interval',
-     {'linestyle': '', 'marker': 'o', 'markersize': 3.5,
-      'markeredgecolor': 'black', 'markeredgewidth': 0.4}))
+# What the legend says of each source, and how it is drawn.
+_STYLES: dict[str, tuple[str, dict[str, Any]]] = {
+    results.OURS: ('ours, mean (thin: seeds)', {'linestyle': '-'}),
+    results.AVERAGED: ("ours, averaged as the paper's", {'linestyle': ':'}),
+    results.PAPER: ("the paper's 5 seeds, \u00b1 s.d.", {'linestyle': '--'}),
+    results.EVALUATED: ('evaluated, 95 % interval', {
+        'linestyle': '', 'marker': 'o', 'markersize': 3.5,
+        'markeredgecolor': 'black', 'markeredgewidth': 0.4})}
 _FONT: Any = {
     'font.size': 7, 'axes.linewidth': 0.6, 'legend.handlelength': 2.4,
     'legend.labelspacing': 0.25, 'legend.columnspacing': 1}
@@ -180,10 +179,9 @@ def _data_efficiency(runs: _Runs) -> Iterator[results.Line]:
       (int(match[1]), name) for name in runs
       if (match := re.fullmatch(r'data_(\d+)', name)))
   for seed in sorted({run.seed for _, name in sizes for run in runs[name]}):
-    rates = [(size, best.rate) for size, name in sizes for run in runs[name]
-             if run.seed == seed and (best := curves.best(run.curve))]
-    if rates:
-      yield results.Line.of('AGILE', results.OURS, seed, _BEST, *zip(*rates))
+    yield results.Line.of('AGILE', results.OURS, seed, _BEST, *zip(*(
+        (size, curves.best(run.curve)) for size, name in sizes
+        for run in runs[name] if run.seed == seed)))
   if sizes and runs[sizes[0][1]][0].has_papers_job:
     yield results.Line.of('AGILE', results.PAPER, '', _BEST,
                           *zip(*paper.data_efficiency().items()))
@@ -195,10 +193,8 @@ def _bars(runs: _Runs, name: str) -> Iterator[results.Line]:
   for i, (label, (evaluation, group, published)) in enumerate(bars.items()):
     for run in measured:
       if found := run.evaluations.get(evaluation):
-        solvable = found['success'].get(group, {}).get('solvable', np.nan)
-        for source, values in ((results.EVALUATED, results.rate(found, group)),
-                               (results.SOLVABLE, (solvable,))):
-          yield results.Line.of(label, source, run.seed, column, i, *values)
+        yield results.Line.of(label, results.EVALUATED, run.seed, column, i,
+                              *results.rate(found, group))
     if measured and measured[0].has_papers_job:
       yield results.Line.of(label, results.PAPER, '', column, i, published)
 
@@ -230,7 +226,7 @@ def draw(lines: Sequence[results.Line], known: dict[str, str] | None = None
     if columns[0] in _LABELS:
       handles |= {
           text: panels[0].plot([], [], color='gray', linewidth=0.9, **look)[0]
-          for source, text, look in _MEANINGS
+          for source, (text, look) in _STYLES.items()
           if any(line.source == source for line in lines)}
     drawing.set_size_inches(
         _WIDTH, _HEIGHT * len(panels) + _add_legend(drawing, handles))
@@ -284,10 +280,10 @@ def _draw_curves(ax: axes.Axes, lines: Sequence[results.Line],
                  looks: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
   """Draws a panel; returns the lines of agents, by what the legend says."""
   handles: dict[str, Any] = {}
-  for source, style in _STYLES.items():
+  for source in results.OURS, results.AVERAGED, results.PAPER:
     for i, (agent, of_agent) in enumerate(_groups(lines, source).items()):
-      look = looks[agent] | {
-          'linestyle': style, 'linewidth': 0.9, 'markersize': 2.5,
+      look = looks[agent] | _STYLES[source][1] | {
+          'linewidth': 0.9, 'markersize': 2.5,
           'markevery': (0.02 * (i % 5), 0.15)}
       if source == results.PAPER:
         look['markerfacecolor'] = 'white'
@@ -305,7 +301,15 @@ def _draw_curves(ax: axes.Axes, lines: Sequence[results.Line],
   for agent, of_agent in _groups(lines, results.EVALUATED).items():
     _draw_intervals(
         ax, np.concatenate([line.points for line in of_agent]), **looks[agent])
-  _set_x(ax, lines)
+  if lines[0].column == _BEST:
+    ax.set_xscale('log', base=2)
+    ax.set_xlabel('goal examples')
+    return handles
+  longest = max(line.points[-1, 0] for line in lines)
+  unit, name = (1e6, 'millions of ') if longest >= 1e6 else (1e3, 'thousand ')
+  ax.xaxis.set_major_formatter(lambda x, _: f'{x / unit:g}')
+  ax.set_xlabel(f'{name}policy steps')
+  ax.set_xlim(0, 1.03 * longest)
   return handles
 
 
@@ -315,18 +319,6 @@ def _draw_intervals(ax: axes.Axes, points: np.ndarray, color: str, marker: str
   ax.errorbar(x, y, [y - low, high - y], color=color, marker=marker,
               markersize=3.5, markeredgecolor='black', markeredgewidth=0.4,
               linestyle='', capsize=2, elinewidth=0.7, clip_on=False)
-
-
-def _set_x(ax: axes.Axes, lines: Sequence[results.Line]) -> None:
-  longest = max(line.points[-1, 0] for line in lines)
-  if lines[0].column == _BEST:
-    ax.set_xscale('log', base=2)
-    ax.set_xlabel('goal examples')
-    return
-  unit, name = (1e6, 'millions of ') if longest >= 1e6 else (1e3, 'thousand ')
-  ax.xaxis.set_major_formatter(lambda x, _: f'{x / unit:g}')
-  ax.set_xlabel(f'{name}policy steps')
-  ax.set_xlim(0, 1.03 * longest)
 
 
 def _draw_bars(ax: axes.Axes, lines: Sequence[results.Line]) -> dict[str, Any]:
@@ -342,10 +334,6 @@ def _draw_bars(ax: axes.Axes, lines: Sequence[results.Line]) -> dict[str, Any]:
     x, y = of_bar[0].points[0, :2]
     handles['the paper'] = ax.bar(
         x + 0.2, y, 0.38, color='none', edgecolor='black', linestyle='--')
-  for of_bar in _groups(lines, results.SOLVABLE).values():
-    x, y = np.mean([line.points[0, :2] for line in of_bar], axis=0)
-    handles['solvable'] = ax.hlines(
-        y, x - 0.39, x - 0.01, color=_VERMILION, linestyle=':')
   labels = {line.agent: line.points[0, 0] for line in lines}
   ax.set_xticks(list(labels.values()), list(labels), parse_math=False)
   return handles
@@ -390,15 +378,6 @@ def _spread(rates: Sequence[float]) -> str:
   return f'{100 * np.mean(rates):.1f}{spread} %'
 
 
-def load(paths: Sequence[str]) -> dict[str, list[results.Line]]:
-  """Returns the figures of runs, and those in CSV files."""
-  drawn = [path for path in paths if path.endswith('.csv')]
-  return lines_of(results.load(
-      [path for path in paths if path not in drawn])) | {
-      os.path.basename(path).removesuffix('.csv'): results.read(path)
-      for path in drawn}
-
-
 def save(out: str, figures: Mapping[str, Sequence[results.Line]]) -> None:
   """Writes figures, their CSV files and the table to a directory."""
   try:
@@ -424,21 +403,21 @@ def define_flags() -> None:
       required=True)
 
 
-@program.main(arguments=True)
+@program.main(define_flags, arguments=True)
 def main(argv: Sequence[str]) -> None:
   """Draws the figures of the runs, or CSV files, given as arguments."""
   if len(argv) < 2:
     raise program.UserError('Name the runs, such as runs/*_seed*.')
-  figures = load(list(map(program.clean_path, argv[1:])))
+  paths = list(map(program.clean_path, argv[1:]))
+  drawn = [path for path in paths if path.endswith('.csv')]
+  figures = lines_of(results.load(
+      [path for path in paths if path not in drawn])) | {
+          os.path.basename(path).removesuffix('.csv'): results.read(path)
+          for path in drawn}
   save(flags.FLAGS.out, figures)
   print(program.printable(table(figures)))
   print(f'{", ".join(figures) or "No figure"}: in {flags.FLAGS.out}.')
 
 
-def start() -> None:
-  """Starts the program."""
-  program.run(main, define_flags)
-
-
 if __name__ == '__main__':
-  start()
+  main()

@@ -17,7 +17,14 @@ from gridlu import program
 from gridlu import tasks
 
 
-@program.main()
+def define_flags() -> None:
+  """Defines the program's flags."""
+  config_lib.define_flags()
+  config_lib.define_flags(settings.Recipe)
+  presets.define_flag()
+
+
+@program.main(define_flags, expand=presets.expand)
 def main(argv: Sequence[str]) -> None:
   """Prints the tables for the settings that the flags give."""
   del argv
@@ -30,17 +37,5 @@ def main(argv: Sequence[str]) -> None:
       config, config_lib.from_flags(flags.FLAGS, settings.Recipe))))
 
 
-def define_flags() -> None:
-  """Defines the program's flags."""
-  config_lib.define_flags()
-  config_lib.define_flags(settings.Recipe)
-  presets.define_flag()
-
-
-def start() -> None:
-  """Starts the program."""
-  program.run(main, define_flags, presets.expand)
-
-
 if __name__ == '__main__':
-  start()
+  main()

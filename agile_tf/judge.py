@@ -42,20 +42,11 @@ def _read(path: str, keys: set[str]) -> dict[str, Any]:
   return content
 
 
-def _kappa(one: Sequence[bool], other: Sequence[bool]) -> float | None:
-  """Returns Cohen's kappa; None if both always give the same verdict."""
-  p, q = sum(one) / len(one), sum(other) / len(other)
-  chance = p * q + (1 - p) * (1 - q)
-  same = sum(a == b for a, b in zip(one, other)) / len(one)
-  return None if chance == 1 else (same - chance) / (1 - chance)
+def report(cases_path: str, paths: Sequence[str]) -> str:
+  """Returns the report on files of answers, one of each person, as text.
 
-
-def report(cases_path: str, paths: Sequence[str]) -> dict[str, Any]:
-  """Returns the report on files of answers, one of each person.
-
-  It has 'success', by judge (the files, then those of the cases) and group, and
-  'agreement' of each pair of 'judges', with Cohen's 'kappa'; both with the
-  values of `played.rate`.
+  It has the success rates of these people and of the verdicts in the cases, by
+  group, and how often each pair of these judges agrees.
   """
   content = _read(cases_path, {'page', 'cases'})
   cases = content['cases']
@@ -66,7 +57,7 @@ def report(cases_path: str, paths: Sequence[str]) -> dict[str, Any]:
     answers, rater = str(saved['answers']), str(saved['rater'])
     if saved['page'] != content['page']:
       raise program.UserError(f'{path} has answers to another page than '
-                              f'{cases_path}. Name its cases with --cases.')
+                              f'{cases_path}. Name its page with --output.')
     if len(answers) != len(cases) or {*answers} - {'y', 'n'}:
       raise program.UserError(
           f'{path} has {len(answers)} answers; expected y or n for each of '
@@ -78,85 +69,58 @@ def report(cases_path: str, paths: Sequence[str]) -> dict[str, Any]:
     judges[path] = [answer == 'y' for answer in answers]
   for name in cases[0]['verdicts']:
     judges[name] = [case['verdicts'][name] for case in cases]
-  groups = sorted({group for case in cases for group in case['groups']})
-  return {
-      'success': {
-          name: {
-              group: played.rate([
-                  verdict for verdict, case in zip(verdicts, cases)
-                  if group in case['groups']]) for group in groups
-          } for name, verdicts in judges.items()},
-      'agreement': [
-          {'judges': [one, other], 'kappa': _kappa(judges[one], judges[other]),
-           **played.rate([a == b for a, b in zip(judges[one], judges[other])])}
-          for one, other in itertools.combinations(judges, 2)]}
-
-
-def table(values: dict[str, Any]) -> str:
-  """Returns a report as text for the terminal."""
   lines = ['judge                 episodes    success   95 % interval']
-  for name, groups in values['success'].items():
-    for group, row in groups.items():
+  for name, verdicts in judges.items():
+    for group in sorted({group for case in cases for group in case['groups']}):
+      row = played.rate([verdict for verdict, case in zip(verdicts, cases)
+                         if group in case['groups']])
       lines.append(
           f'{name:18} {group:>8} {row["episodes"]:4} {100 * row["rate"]:7.1f} '
           f'%   {played.between(row["interval"])}')
-  for row in values['agreement']:
-    kappa = '-' if row['kappa'] is None else f'{row["kappa"]:.2f}'
-    lines.append(
-        f'{" and ".join(row["judges"])} agree in {100 * row["rate"]:.1f} % '
-        f'({played.between(row["interval"])}), kappa {kappa}')
+  for one, other in itertools.combinations(judges, 2):
+    row = played.rate([a == b for a, b in zip(judges[one], judges[other])])
+    lines.append(f'{one} and {other} agree in {100 * row["rate"]:.1f} % '
+                 f'({played.between(row["interval"])})')
   return '\n'.join(lines)
 
 
 def define_flags() -> None:
   """Defines the program's flags."""
-  options.define_run(required=False)
-  options.define_world()
+  options.define_run()
   options.define_episodes(200)
-  options.define_greedy()
+  options.define_play()
   program.define_path(
-      'output', None, 'The page to write, with a file of cases beside it; '
-      "default: judge.html in the run's directory.")
-  flags.DEFINE_list('answers', [], 'Report on these files of answers.')
-  program.define_path(
-      'cases', None, 'The file of cases for --answers; default: '
-      "judge_cases.json in the run's directory.")
+      'output', None, 'The page, with a file of cases beside it; default: '
+      "judge.html in the run's directory.")
+  flags.DEFINE_list(
+      'answers', [], 'Report on these files of answers to the page.')
 
 
-@program.main()
+@program.main(define_flags)
 def main(argv: Sequence[str]) -> None:
   """Writes the page of a run, or reports on answers."""
   del argv
   values = flags.FLAGS
-  if values.answers:
-    cases = values.cases or os.path.join(values.run_dir, 'judge_cases.json')
-    found = report(cases, list(map(program.clean_path, values.answers)))
-    print(json.dumps(found, indent=2) if values.json else
-          program.printable(table(found)))
-    return
-  if not values.run_dir:
-    raise program.UserError('Give --run_dir, or --answers and --cases.')
-  config_lib.load(os.path.join(values.run_dir, 'config.json'))
   output = values.output or os.path.join(values.run_dir, 'judge.html')
+  beside = output.removesuffix('.html') + '_cases.json'
+  if values.answers:
+    print(program.printable(
+        report(beside, list(map(program.clean_path, values.answers)))))
+    return
+  config_lib.load(os.path.join(values.run_dir, 'config.json'))
   files.check_output('output', output, '.html')
   if os.path.exists(output):
     raise program.UserError(
         f'--output={output} exists, and people may be answering it. Name '
         'another file, or remove it.')
-  trained = options.load(values, world=values.world)
+  trained = options.load(values)
   episodes = options.play(trained, values)
   page, cases = judge_page.make(episodes, trained.world)
-  beside = output.removesuffix('.html') + '_cases.json'
   for path, text in (beside, json.dumps(cases, indent=2)), (output, page):
     with files.replacing(path) as file:
       file.write(text)
   print(f'Open {output} or send it to others, but keep {beside}.')
 
 
-def start() -> None:
-  """Starts the program."""
-  program.run(main, define_flags)
-
-
 if __name__ == '__main__':
-  start()
+  main()

@@ -33,7 +33,14 @@ def train(config: config_lib.Config, recipe: settings.Recipe) -> None:
             comparison.table_markdown(config, recipe))
 
 
-@program.main()
+def define_flags() -> None:
+  """Defines the program's flags."""
+  config_lib.define_flags()
+  config_lib.define_flags(settings.Recipe)
+  presets.define_flag()
+
+
+@program.main(define_flags, expand=presets.expand)
 def main(argv: Sequence[str]) -> None:
   """Reads the flags and trains."""
   del argv
@@ -42,17 +49,5 @@ def main(argv: Sequence[str]) -> None:
         config_lib.from_flags(flags.FLAGS, settings.Recipe))
 
 
-def define_flags() -> None:
-  """Defines the program's flags."""
-  config_lib.define_flags()
-  config_lib.define_flags(settings.Recipe)
-  presets.define_flag()
-
-
-def start() -> None:
-  """Starts the program."""
-  program.run(main, define_flags, presets.expand)
-
-
 if __name__ == '__main__':
-  start()
+  main()

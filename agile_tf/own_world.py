@@ -112,10 +112,5 @@ def main(argv):
   print(f'Wrote {GOALS}.')
 
 
-def start():
-  """Starts the program."""
-  program.run(main, lambda: None)
-
-
 if __name__ == '__main__':
-  start()
+  main()

@@ -90,12 +90,11 @@ _WAITING, _STARTED, _FINISHED, _FAILED, _STOPPED = (
 class Sweep:
   """The runs of an experiment."""
 
-  def __init__(self, todo: Sequence[experiments.Job], again: Sequence[str]):
-    """Takes the runs, and the arguments of this program that all share."""
+  def __init__(self, todo: Sequence[experiments.Job]):
     # By directory: states, and why runs have failed or cannot be used.
     self.states = {job.run_dir: _WAITING for job in todo}
     self.problems: dict[str, str] = {}
-    self._todo, self._again = todo, again
+    self._todo = todo
     self._totals: dict[str, int] = {}
     self._running: dict[str, pools.Running] = {}
     self._made: dict[str, list[str]] = {}  # By run, what was started last.
@@ -149,8 +148,9 @@ class Sweep:
     lines: dict[str, str] = {}
     for job in self._todo:
       line = shlex.join([
-          sys.executable, '-m', 'agile_tf.sweep', *self._again,
-          f'--only={job.name}', f'--first_seed={job.seed}', '--seeds=1'])
+          sys.executable, '-m', 'agile_tf.sweep', *sys.argv[1:], '--nocommands',
+          '--jobs=1', f'--only={job.name}', f'--first_seed={job.seed}',
+          '--seeds=1'])
       if self.states[job.run_dir] == _WAITING:
         if job.after in lines:
           lines[job.after] += f' && {line}'
@@ -167,8 +167,14 @@ class Sweep:
     with pools.signals() as arrived:
       while self._running or _WAITING in self.states.values():
         for job in self._todo:
-          if job.run_dir in self._running:
-            self._check(job.run_dir, bool(arrived))
+          running = self._running.get(job.run_dir)
+          if running and (problem := running.poll()) is not None:
+            del self._running[job.run_dir]
+            self.states[job.run_dir] = _WAITING
+            if problem and arrived:
+              self.states[job.run_dir] = _STOPPED
+            elif problem:
+              self._fail(job.run_dir, problem)
           if self.states[job.run_dir] == _WAITING:
             self._advance(job, pool, bool(arrived))
         if len(arrived) > told:  # A second signal ends them at once.
@@ -183,16 +189,6 @@ class Sweep:
     self.show()
     if arrived:
       raise KeyboardInterrupt
-
-  def _check(self, run_dir: str, stopped: bool) -> None:
-    """Takes note of a program that has ended."""
-    problem = self._running[run_dir].poll()
-    if problem is None:
-      return
-    del self._running[run_dir]
-    self.states[run_dir] = _STOPPED if problem and stopped else _WAITING
-    if problem and not stopped:
-      self._fail(run_dir, problem)
 
   def _advance(self, job: experiments.Job, pool: pools.Pool, stopped: bool
               ) -> None:
@@ -252,10 +248,6 @@ def define_flags() -> None:
       "for a cluster's job array, and run nothing.")
   flags.DEFINE_bool(
       'status', False, 'Print the progress of each run, and run nothing.')
-  flags.DEFINE_bool(
-      'vary_data', False, 'Vary the goal examples and the held-out '
-      'instructions with the seed. By default all seeds share them. The paper '
-      'does not say which it does.')
   flags.DEFINE_multi_string(
       'set', [], 'A flag of agile_tf.launch for every run, without its dashes, '
       'such as --set=policy_threads=3')
@@ -287,11 +279,11 @@ def _selected(name: str, values: flags.FlagValues, runs: str
   return [
       job for job in experiments.jobs(
           name, runs, range(first, first + count), values.recipe,
-          [f'--{flag}' for flag in values.set], values.vary_data)
+          [f'--{flag}' for flag in values.set])
       if values.only in (None, job.name)]
 
 
-@program.main(arguments=True)
+@program.main(define_flags, arguments=True)
 def main(argv: Sequence[str]) -> None:
   """Makes the runs of an experiment."""
   if len(argv) != 2 or argv[1] not in experiments.EXPERIMENTS:
@@ -303,19 +295,9 @@ def main(argv: Sequence[str]) -> None:
         f'The experiments are:\n{known}')
   values = flags.FLAGS
   runs = values.runs or ('runs/recipe' if values.recipe else 'runs')
-  there = runs
-  while not os.path.lexists(there):
-    there = os.path.dirname(there) or '.'
-  if not os.path.isdir(there):
-    raise program.UserError(
-        f'--runs={runs}: {there} is no directory. Name another one.')
   todo = _selected(argv[1], values, runs)
-  again = [argv[1], f'--runs={runs}',
-           *(['--recipe'] if values.recipe else []),
-           *(['--vary_data'] if values.vary_data else []),
-           *(f'--set={flag}' for flag in values.set)]
   try:
-    sweep = Sweep(todo, again)
+    sweep = Sweep(todo)
     if values.status:
       print('\n'.join(sweep.table()))
     elif values.commands:
@@ -342,10 +324,5 @@ def main(argv: Sequence[str]) -> None:
     sys.exit(1)
 
 
-def start() -> None:
-  """Starts the program."""
-  program.run(main, define_flags)
-
-
 if __name__ == '__main__':
-  start()
+  main()

@@ -18,9 +18,7 @@ import numpy as np
 from agile_tf import config as config_lib
 from agile_tf.evaluation import options
 import gridlu
-from gridlu import files
 from gridlu import program
-from gridlu import recording as recording_lib
 from gridlu import rendering
 from gridlu import screen
 from gridlu import tasks
@@ -52,8 +50,7 @@ class Show:
   """A policy's episodes, one after another: a `screen.View`."""
 
   def __init__(self, trained: 'trained_lib.Trained', name: str,
-               seed: int | None = None, greedy: bool = False,
-               recording: recording_lib.Recording | None = None):
+               seed: int | None = None, greedy: bool = False):
     """Starts the first episode of a GridLU run of this name, paused."""
     seeds = np.random.SeedSequence(seed).spawn(2)
     environment = trained.world.make_environment(
@@ -68,7 +65,6 @@ class Show:
       name = '...' + name[3 - screen.PANEL_WIDTH:]
     self._title = (name, f'{trained.steps:,} steps of training, '
                    f'{"greedy" if greedy else "sampled"}')
-    self._recording = recording
     self._playing = False
     self._speed = _FIRST_SPEED
     self._begin()
@@ -77,8 +73,6 @@ class Show:
   def _begin(self) -> None:
     self._environment.reset()
     self.steps: list[Step] = []  # The episode so far.
-    if self._recording is not None:
-      self._recording.begin()
     self._keep('start')
 
   def _inputs(self) -> tuple[np.ndarray, list[str]]:
@@ -92,16 +86,8 @@ class Show:
     probability = None
     if self._reward_model is not None:
       probability = float(self._reward_model(*self._inputs())[0])
-    step = Step(action, environment.state, probability, bool(
-        gridlu.satisfied(environment.instruction, environment.state)))
-    self.steps.append(step)
-    if self._recording is not None:
-      caption = (f'{environment.instruction}: step {len(self.steps) - 1}, '
-                 f'{action}')
-      if probability is not None:
-        caption += f', D = {probability:.3f}'
-      self._recording.add(
-          step.state, caption + (', goal reached' if step.reached else ''))
+    self.steps.append(Step(action, environment.state, probability, bool(
+        gridlu.satisfied(environment.instruction, environment.state))))
 
   @property
   def over(self) -> bool:
@@ -181,22 +167,14 @@ def define_flags() -> None:
   """Defines the program's flags."""
   options.define_run()
   options.define_seed(None)
-  options.define_greedy()
-  options.define_instructions()
-  program.define_path(
-      'record', None, 'Write the episodes that were shown to this GIF file, at '
-      f'the end: the last {recording_lib.RECORDED_EPISODES} that have at least '
-      'one step. An existing file is overwritten.')
+  options.define_play()
 
 
-@program.main()
+@program.main(define_flags)
 def main(argv: Sequence[str]) -> None:
   """Shows the policy of a run."""
   del argv
   values = flags.FLAGS
-  recording = None if values.record is None else recording_lib.Recording()
-  if values.record is not None:
-    files.check_output('record', values.record, '.gif')
   config = config_lib.load(os.path.join(values.run_dir, 'config.json'))
   if config.world not in tasks.TASKS:
     raise program.UserError(
@@ -205,19 +183,9 @@ def main(argv: Sequence[str]) -> None:
         'only the boards of GridLU. agile_tf.evaluate --picture draws final '
         'states of any world.')
   screen.check_terminal()
-  show = Show(options.load(values, only=values.instructions), values.run_dir,
-              values.seed, values.greedy, recording)
-  try:
-    screen.show(show)
-  finally:
-    if recording is not None:
-      print(recording.save(values.record))
-
-
-def start() -> None:
-  """Starts the program."""
-  program.run(main, define_flags)
+  screen.show(Show(
+      options.load(values), values.run_dir, values.seed, values.greedy))
 
 
 if __name__ == '__main__':
-  start()
+  main()

@@ -63,7 +63,7 @@ _FORM_PLACEMENTS = {form: _placements(form) for form in _FORMS}
 # Each word's placements: int32 [P, 4], cells 5 * row + column in order.
 PLACEMENTS = {
     word: np.concatenate([_FORM_PLACEMENTS[form] for form in FORMS_OF[word]])
-    for word in language.ARRANGEMENTS}
+    for word in language.Arrangement.words}
 
 # Sets of cells in the bits of an int32, as in `relations`.
 _BITS = 2**np.arange(world.NUM_CELLS, dtype=np.int32)
@@ -86,16 +86,10 @@ def encode(instructions: Sequence[language.Instruction]) -> np.ndarray:
   """Encodes instructions, int32 [N, 2]: word, and colour or -1 for any."""
   codes = np.zeros((len(instructions), CODE_SIZE), np.int32)
   for i, instruction in enumerate(instructions):
-    if not isinstance(instruction, language.Arrangement):
-      raise ValueError(
-          f'instructions[{i}] is {str(instruction)!r}: expected a '
-          'GridLU-Arrangements instruction, such as "Snake(AGENT, '
-          'Color(\'red\', SCENE))".')
     target = instruction.right
-    codes[i] = [
-        language.ARRANGEMENTS.index(type(instruction).__name__),
-        world.COLORS.index(target.color)
-        if isinstance(target, language.Color) else -1]
+    assert isinstance(target, language.Blocks)  # So `problem` has it.
+    codes[i] = [language.Arrangement.words.index(instruction.word),
+                world.COLORS.index(target.color) if target.color else -1]
   return codes
 
 
@@ -115,10 +109,9 @@ def satisfied(codes: world.Array, states: world.State,
 def groups(instruction: language.Instruction,
            start: world.State | None) -> Sequence[str]:
   """Returns what reports count an episode for: blocks, if known, and word."""
-  word = type(instruction).__name__
   if start is None:
-    return (word,)
-  return f'{np.count_nonzero(start.blocks)} blocks', word
+    return (instruction.word,)
+  return f'{np.count_nonzero(start.blocks)} blocks', instruction.word
 
 
 def _propose(rng: np.random.Generator, count: int, codes: np.ndarray
@@ -127,8 +120,6 @@ def _propose(rng: np.random.Generator, count: int, codes: np.ndarray
 
   The codes of distractors are 0 where there are none (see `instances`).
   """
-  if count < 0:
-    raise ValueError(f'count is {count}: expected at least 0.')
   plain = np.flatnonzero(codes[:, 1] < 0)
   colored = np.flatnonzero(codes[:, 1] >= 0)
   share = .5 if len(plain) and len(colored) else float(len(plain) > 0)
@@ -185,7 +176,7 @@ def goal_states(
   instruction, target, distractor = _propose(rng, count, codes)
   form = np.zeros((count, _FORM_SIZE), np.int32)
   uniform = rng.random((2, count))
-  for index, word in enumerate(language.ARRANGEMENTS):
+  for index, word in enumerate(language.Arrangement.words):
     forms = FORMS_OF[word]
     for i, name in enumerate(forms):
       chosen = np.flatnonzero(

@@ -1,6 +1,6 @@
 """GridLU as a `dm_env` environment (appendix D and section 3.3)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 import operator
 from typing import Any, NamedTuple
 import zlib
@@ -36,7 +36,7 @@ class Setup(NamedTuple):
 def set_up(
     task: str, episode_length: int | None,
     instructions: Sequence[str | language.Instruction] | None,
-    physics: world.Physics, rewarded: bool | None,
+    physics: str | Mapping[str, Any] | world.Physics, rewarded: bool | None,
     solved_starts: bool) -> Setup:
   """Checks arguments of `GridLU` and fills in defaults for None."""
   found = tasks.find(task)
@@ -45,13 +45,10 @@ def set_up(
   if not hasattr(episode_length, '__index__') or episode_length < 1:
     raise ValueError(f'episode_length is {episode_length!r}: expected a '
                      "whole number from 1 up, or None for the paper's.")
-  if not isinstance(physics, world.Physics):
-    raise ValueError(f'physics is {physics!r}: expected a world.Physics, '
-                     'such as world.IMMOVABLE_RED_RECTS.')
   parsed = language.chosen(instructions, found.instructions())
   return Setup(
       found, parsed, tuple(str(i) for i in parsed), found.encode(parsed),
-      operator.index(episode_length), physics,
+      operator.index(episode_length), world.find_physics(physics),
       found.has_ground_truth if rewarded is None else rewarded,
       solved_starts or not found.has_ground_truth)
 
@@ -143,9 +140,9 @@ class GridLU(dm_env.Environment):
       self, task: str = 'relations', seed: int | None = None,
       episode_length: int | None = None,
       instructions: Sequence[str | language.Instruction] | None = None,
-      physics: world.Physics = world.NORMAL, truncate: bool = False,
-      rewarded: bool | None = None, draw: Draw | None = None,
-      solved_starts: bool = False):
+      physics: str | Mapping[str, Any] | world.Physics = 'normal',
+      truncate: bool = False, rewarded: bool | None = None,
+      draw: Draw | None = None, solved_starts: bool = False):
     """Makes an environment.
 
     Args:
@@ -153,7 +150,7 @@ class GridLU(dm_env.Environment):
       seed: Determines what the environment draws; None for a random seed.
       episode_length: Steps of an episode; None for the task's.
       instructions: Those to draw from, or their texts; None for all.
-      physics: Which blocks can be moved.
+      physics: Which blocks can be moved; see `world.find_physics`.
       truncate: Whether the end of an episode is a truncation (discount 1: a
         learner bootstraps from the last state) or a termination (discount 0).
       rewarded: Whether the reward is the ground truth, or always 0; None for
@@ -240,11 +237,8 @@ class GridLU(dm_env.Environment):
                    'instruction': self._setup.texts[self._index]}
     if not self._num_steps:
       return dm_env.restart(observation)
-    if not self._ended:
-      return dm_env.transition(reward, observation)
-    if self._truncate:
-      return dm_env.truncation(reward, observation)
-    return dm_env.termination(reward, observation)
+    end = dm_env.truncation if self._truncate else dm_env.termination
+    return (end if self._ended else dm_env.transition)(reward, observation)
 
   def observation_spec(self) -> dict[str, specs.Array]:
     shape = (rendering.IMAGE_SIZE, rendering.IMAGE_SIZE, 3)

@@ -25,7 +25,6 @@ Files of GridLU hold `states` instead of `images`: uint8 [N, 27], as
 `world.pack` makes them. A state takes 27 bytes, an image 9,408.
 """
 
-import collections
 from collections.abc import Sequence
 import dataclasses
 import os
@@ -63,8 +62,18 @@ class GoalDataset:
   images: np.ndarray | None = None
 
   def __post_init__(self):
+    seen: set[str] = set()
+    for i, text in enumerate(self.instructions):
+      if not isinstance(text, str) or not text.strip():
+        raise ValueError(f'instructions[{i}] is {text!r}: expected a string '
+                         'that is not empty')
+      if text in seen:
+        raise ValueError(
+            f'instructions has {text!r} more than once: expected different '
+            'ones. np.unique(strings, return_inverse=True) makes instructions '
+            'and instruction out of one string an example')
+      seen.add(text)
     index = np.asarray(self.instruction)
-    _check_instructions(self.instructions)
     if index.ndim != 1 or not np.issubdtype(index.dtype, np.integer) or (
         not len(index)):
       raise ValueError(
@@ -74,8 +83,8 @@ class GoalDataset:
       raise ValueError(
           f'{"neither" if self.states is None else "both"} of states and '
           'images given: expected one of them')
-    name = 'images' if self.states is None else 'states'
-    row = [None, None, 3] if self.states is None else [world.PACKED_SIZE]
+    name, row = ('images', [None, None, 3]) if self.states is None else (
+        'states', [world.PACKED_SIZE])
     archives.expect(vars(self), name, np.uint8, [len(index), *row])
     bad = np.flatnonzero((index < 0) | (index >= len(self.instructions)))
     if bad.size:
@@ -89,18 +98,12 @@ class GoalDataset:
   def __len__(self) -> int:
     return len(self.instruction)
 
-
-def _check_instructions(texts: Sequence[str]) -> None:
-  for i, text in enumerate(texts):
-    if not isinstance(text, str) or not text.strip():
-      raise ValueError(f'instructions[{i}] is {text!r}: expected a string that '
-                       'is not empty')
-  for text, count in collections.Counter(texts).most_common(1):
-    if count > 1:
-      raise ValueError(
-          f'instructions has {text!r} more than once: expected different '
-          'ones. np.unique(strings, return_inverse=True) makes instructions '
-          'and instruction out of one string an example')
+  @property
+  def observations(self) -> np.ndarray:
+    """The goal states, in the form that they have."""
+    observations = self.images if self.states is None else self.states
+    assert observations is not None
+    return observations
 
 
 def _check_states(states: np.ndarray) -> None:
@@ -176,11 +179,10 @@ def load(path: str | os.PathLike,
     raise program.UserError(
         f'{path}: not a whole file of goal examples ({error}). '
         'gridlu/goal_dataset.py says what it has to contain.') from error
-  examples = dataset.images if dataset.states is None else dataset.states
-  assert examples is not None
-  if shape is not None and examples.shape[1:] != tuple(shape):
+  found = dataset.observations.shape[1:]
+  if shape is not None and found != tuple(shape):
     raise program.UserError(
-        f'{path}: a goal example has the shape {list(examples.shape[1:])}; '
+        f'{path}: a goal example has the shape {list(found)}; '
         f'this world needs uint8 {list(shape)}. Write the file again with what '
         'this world observes.')
   return dataset
@@ -222,8 +224,8 @@ def generate(
 
 def violations(dataset: GoalDataset) -> int:
   """Counts the packed states that do not satisfy their instruction."""
-  parsed = [language.parse(i) for i in dataset.instructions]
-  task = tasks.find(parsed[0].task)
+  task = tasks.find(language.parse(dataset.instructions[0]).task)
+  parsed = language.chosen(dataset.instructions, task.instructions())
   return int(np.sum(~task.satisfied(
       task.encode(parsed)[dataset.instruction], world.unpack(dataset.states))))
 
@@ -248,7 +250,7 @@ def define_flags() -> None:
       'exist yet.', required=True)
 
 
-@program.main()
+@program.main(define_flags)
 def main(argv: Sequence[str]) -> None:
   """Draws goal states and saves them."""
   del argv
@@ -271,10 +273,5 @@ def main(argv: Sequence[str]) -> None:
         f'{time.monotonic() - start:.1f} s')
 
 
-def start() -> None:
-  """Starts the program."""
-  program.run(main, define_flags)
-
-
 if __name__ == '__main__':
-  start()
+  main()

@@ -8,8 +8,9 @@ Gymnasium does not know these names, because `gridlu` was not imported, write
 'gridlu.gym:GridLU-Relations-v0'.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 import functools
+import re
 import sys
 from typing import Any
 
@@ -32,8 +33,8 @@ _SCALE = 8  # `render` enlarges each pixel to a square of so many on a side.
 @functools.cache
 def _caption_lines(task: tasks.Task) -> int:
   """Returns the lines of a task's longest caption: pictures have one size."""
-  return rendering.caption_lines(
-      list(map(str, task.instructions())), _SCALE * rendering.IMAGE_SIZE)
+  width = _SCALE * rendering.IMAGE_SIZE
+  return max(len(rendering.wrap(str(i), width)) for i in task.instructions())
 
 
 def image_space() -> spaces.Box:
@@ -51,66 +52,26 @@ def text_space(task: tasks.Task) -> spaces.Text:
 
 
 def token_space(task: tasks.Task) -> spaces.Box:
-  """Returns the space of `token_rows`."""
-  return spaces.Box(
-      0, len(task.tokens), token_rows(task).shape[1:], np.int64)
+  """Returns the space of the rows of `token_rows`."""
+  rows = np.stack([*token_rows(task).values()])
+  return spaces.Box(0, len(task.tokens), rows.shape[1:], np.int64)
 
 
-def token_rows(task: tasks.Task,
-               texts: Sequence[str] | None = None) -> np.ndarray:
-  """Returns instructions as numbers.
+def token_rows(task: tasks.Task) -> dict[str, np.ndarray]:
+  """Returns all instructions as numbers, by their texts.
 
-  Args:
-    task: Their task.
-    texts: The instructions; None for all of the task's.
-
-  Returns:
-    int64 [N, L], for the L tokens of the task's longest instruction: their
-    places in `Task.tokens`, from 1, in the order of the text and without
-    brackets, Color, Shape and SCENE. Zeros fill the rest.
+  Each is int64 [L], for the L tokens of the task's longest instruction: their
+  places in `Task.tokens`, from 1, in the order of the text and without
+  brackets, Color, Shape and SCENE. Zeros fill the rest.
   """
-  numbers = {token: i for i, token in enumerate(task.tokens, 1)}
   rows = {
-      str(each): [numbers[token] for token in _in_order(each.tree)]
+      str(each): [1 + task.tokens.index(word)
+                  for word in re.findall(r'\w+', str(each))
+                  if word in task.tokens]
       for each in task.instructions()}
   length = max(map(len, rows.values()))
-  return np.array([
-      rows[text] + [0] * (length - len(rows[text]))
-      for text in (rows if texts is None else texts)], np.int64)
-
-
-def _in_order(tree: language.Tree) -> Iterator[str]:
-  """Yields the tokens of a tree in the order of its text."""
-  for part in tree:
-    if isinstance(part, str):
-      yield part
-    else:
-      yield from _in_order(part)
-
-
-def checked(instructions: Sequence[str] | None,
-            physics: str | Mapping[str, Any] | world.Physics
-           ) -> tuple[tuple[str, ...] | None, world.Physics]:
-  """Reads arguments that may come from the JSON of an environment's spec.
-
-  Args:
-    instructions: Texts. Gymnasium's JSON would lose the types of instructions.
-    physics: Or its name in `world.PHYSICS`, or its attributes by name.
-  """
-  if isinstance(physics, str) and physics in world.PHYSICS:
-    physics = world.PHYSICS[physics]
-  elif isinstance(physics, Mapping):
-    physics = world.Physics(**physics)
-  if not isinstance(physics, world.Physics):
-    raise ValueError(f'physics is {physics!r}: expected a world.Physics, or '
-                     f'one of {tuple(world.PHYSICS)}.')
-  if instructions is None:
-    return None, physics
-  for i, text in enumerate(texts := tuple(instructions)):
-    if not isinstance(text, str):
-      raise ValueError(f'instructions[{i}] is {text!r}: expected its text, '
-                       'which str() gives.')
-  return texts, physics
+  return {text: np.array(row + [0] * (length - len(row)), np.int64)
+          for text, row in rows.items()}
 
 
 class GridLUEnv(gymnasium.Env[Observation, Any]):
@@ -131,19 +92,16 @@ class GridLUEnv(gymnasium.Env[Observation, Any]):
       physics: str | Mapping[str, Any] | world.Physics = 'normal',
       rewarded: bool | None = None, render_mode: str | None = None,
       solved_starts: bool = False):
-    """Takes arguments of `gridlu.GridLU`.
+    """Takes arguments of `gridlu.GridLU`, which JSON can hold.
 
-    `physics` may also be a name in `world.PHYSICS`. `render` returns a picture
-    if `render_mode` is 'rgb_array'.
+    `render` returns a picture if `render_mode` is 'rgb_array'.
     """
     check_render_mode(render_mode)
-    instructions, physics = checked(instructions, physics)
     self._arguments: dict[str, Any] = dict(
         task=task, episode_length=sys.maxsize, instructions=instructions,
         physics=physics, rewarded=rewarded, solved_starts=solved_starts)
     self._environment = environment.GridLU(**self._arguments)
     self.render_mode = render_mode
-    self._is_reset = False
     self.task = tasks.find(task)
     self.rewarded = (  # Whether the reward is the ground truth.
         self.task.has_ground_truth if rewarded is None else rewarded)
@@ -171,7 +129,6 @@ class GridLUEnv(gymnasium.Env[Observation, Any]):
     super().reset(seed=seed)
     if seed is not None:
       self._environment = environment.GridLU(seed=seed, **self._arguments)
-    self._is_reset = True
     return self._environment.reset().observation, self._info()
 
   def _info(self) -> dict[str, Any]:
@@ -181,13 +138,9 @@ class GridLUEnv(gymnasium.Env[Observation, Any]):
       self, action: int
   ) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
     """Takes an action, from 0 to 5 (see `world.Action`)."""
-    self._check_reset()
+    _ = self.state  # An error if there is no episode yet.
     step = self._environment.step(action)
     return step.observation, step.reward, False, False, self._info()
-
-  def _check_reset(self) -> None:
-    if not self._is_reset:
-      raise RuntimeError('There is no episode yet: call reset() first.')
 
   def render(self) -> np.ndarray | None:
     """Returns the image with the instruction below, uint8 [height, 464, 3].
@@ -196,7 +149,6 @@ class GridLUEnv(gymnasium.Env[Observation, Any]):
     """
     if self.render_mode is None:
       return None
-    self._check_reset()
     return picture(self.task, self.state, self.instruction)
 
 
@@ -232,7 +184,7 @@ class TokenInstruction(
                        'GridLUEnv, such as gymnasium.make makes.')
     task = inner.task
     self.tokens = task.tokens
-    self._rows = dict(zip(map(str, task.instructions()), token_rows(task)))
+    self._rows = token_rows(task)
     self.observation_space = spaces.Dict({
         'image': inner.observation_space['image'],
         'instruction': token_space(task)})

@@ -18,12 +18,12 @@ Color(<color>, SCENE))`: 36 instructions.
 constructors raise `InstructionError` for what is not in the grammar.
 
 To define the words of another task, derive a class from `Instruction` that sets
-`task` and `noun` and implements `problem`, and from that one for each word.
+`task`, `noun` and `words` and implements `problem`.
 """
 
 import abc
 import ast
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 import dataclasses
 import functools
 import itertools
@@ -63,78 +63,44 @@ _EXPECTED_OBJECT = 'an object (Color(...) or Shape(...))'
 
 
 @dataclasses.dataclass(frozen=True)
-class Scene:
-  """The whole board. Use the instance `SCENE`."""
-
-  def __str__(self) -> str:
-    return 'SCENE'
-
-  @property
-  def tree(self) -> Tree:
-    return ()
-
-
-@dataclasses.dataclass(frozen=True)
 class Agent:
   """The agent. Use the instance `AGENT`."""
+  tree: ClassVar[Tree] = ('AGENT',)
 
   def __str__(self) -> str:
     return 'AGENT'
 
-  @property
-  def tree(self) -> Tree:
-    return ('AGENT',)
-
-
-SCENE = Scene()
-AGENT = Agent()
-
 
 @dataclasses.dataclass(frozen=True)
-class Shape:
-  """The blocks of one shape: `Shape('rect', SCENE)`."""
-  shape: str
-  scene: Scene
+class Blocks:
+  """The blocks of a colour and a shape, where None stands for any.
+
+  An object of the grammar has at least one of them; `SCENE` has none.
+  """
+  color: str | None = None
+  shape: str | None = None
 
   def __post_init__(self):
-    if self.shape not in world.SHAPES:
-      raise InstructionError(f'{_EXPECTED_SHAPE}, not {self.shape!r}')
-    if self.scene != SCENE:
-      raise InstructionError(f'SCENE inside Shape, not {self.scene}', 1)
-
-  def __str__(self) -> str:
-    return f"Shape('{self.shape}', {self.scene})"
-
-  @property
-  def tree(self) -> Tree:
-    return (self.shape,)
-
-
-@dataclasses.dataclass(frozen=True)
-class Color:
-  """The blocks of one colour, of any shape or of one."""
-  color: str
-  blocks: Shape | Scene
-
-  def __post_init__(self):
-    if self.color not in world.COLORS:
+    if self.color not in (None, *world.COLORS):
       raise InstructionError(f'{_EXPECTED_COLOR}, not {self.color!r}')
-    if not isinstance(self.blocks, Shape | Scene):
-      raise InstructionError(
-          f'Shape(...) or SCENE inside Color, not {self.blocks}', 1)
+    if self.shape not in (None, *world.SHAPES):
+      raise InstructionError(f'{_EXPECTED_SHAPE}, not {self.shape!r}')
 
   def __str__(self) -> str:
-    return f"Color('{self.color}', {self.blocks})"
+    text = f"Shape('{self.shape}', SCENE)" if self.shape else 'SCENE'
+    return f"Color('{self.color}', {text})" if self.color else text
 
   @property
   def tree(self) -> Tree:
-    if isinstance(self.blocks, Scene):
-      return (self.color,)
-    return (self.color, self.blocks.tree)
+    shape = (self.shape,) if self.shape else ()
+    if not self.color:
+      return shape
+    return (self.color, shape) if shape else (self.color,)
 
 
-Object = Shape | Color
-Operand = Agent | Object | Scene
+AGENT = Agent()
+SCENE = Blocks()
+Operand = Agent | Blocks
 
 
 _INSTRUCTIONS: dict[str, type['Instruction']] = {}  # By their words.
@@ -143,36 +109,38 @@ _INSTRUCTIONS: dict[str, type['Instruction']] = {}  # By their words.
 @dataclasses.dataclass(frozen=True)
 class Instruction(abc.ABC):
   """The base class of all instructions; use its subclasses."""
+  word: str
   left: Operand
   right: Operand
 
-  # A class that sets these is the base of a task's words.
   task: ClassVar[str]  # The task's name in `tasks.TASKS`.
-  # What messages call one of its words, such as 'a relation'.
-  noun: ClassVar[str] = 'an instruction'
+  noun: ClassVar[str]  # What messages call a word, such as 'a relation'.
+  words: ClassVar[tuple[str, ...]]
 
   def __init_subclass__(cls, **kwargs):
     super().__init_subclass__(**kwargs)
-    if 'task' in vars(cls) or not hasattr(cls, 'task'):
-      return  # Not a word.
-    other = _INSTRUCTIONS.setdefault(cls.__name__, cls)
-    if other.task != cls.task:
-      raise TypeError(f'The tasks {other.task!r} and {cls.task!r} both have '
-                      f'the word {cls.__name__}: rename one of them.')
-    _INSTRUCTIONS[cls.__name__] = cls
+    for word in cls.words:
+      other = _INSTRUCTIONS.setdefault(word, cls)
+      if other.task != cls.task:
+        raise TypeError(f'The tasks {other.task!r} and {cls.task!r} both have '
+                        f'the word {word}: rename one of them.')
+      _INSTRUCTIONS[word] = cls
 
   def __post_init__(self):
+    if self.word not in self.words:
+      raise InstructionError(
+          f'{self.noun} ({_words(self.words)}), not {self.word!r}')
     if problem := self.problem():
       operand, expected = problem
       raise InstructionError(f'{expected} in {self}', operand)
 
   def __str__(self) -> str:
-    return f'{type(self).__name__}({self.left}, {self.right})'
+    return f'{self.word}({self.left}, {self.right})'
 
   @property
   def tree(self) -> Tree:
     """The tokens, each of which is a module of section 3.1 (see `Tree`)."""
-    return (type(self).__name__, self.left.tree, self.right.tree)
+    return (self.word, self.left.tree, self.right.tree)
 
   @property
   def is_go_to(self) -> bool:
@@ -195,9 +163,14 @@ class Instruction(abc.ABC):
 
 
 class Relation(Instruction):
-  """A GridLU-Relations instruction: two things are immediately adjacent."""
+  """A GridLU-Relations instruction.
+
+  The left operand is in the cell directly above (NorthFrom), below, right or
+  left of the right operand's, or the agent is in the object's cell.
+  """
   task = 'relations'
   noun = 'a relation'
+  words = ('NorthFrom', 'SouthFrom', 'EastFrom', 'WestFrom', 'SameLocation')
 
   @property
   def is_go_to(self) -> bool:
@@ -205,164 +178,106 @@ class Relation(Instruction):
 
   @property
   def twin(self) -> 'Relation':
-    return _OPPOSITES[type(self)](self.right, self.left)
+    return Relation(_OPPOSITES[self.word], self.right, self.left)
 
   @property
   def canonical(self) -> 'Relation':
     # NorthFrom, WestFrom, and SameLocation with AGENT on the left.
-    if isinstance(self, SouthFrom | EastFrom) or (
-        isinstance(self, SameLocation) and self.right == AGENT):
-      return self.twin
-    return self
+    turned = self.word in ('SouthFrom', 'EastFrom') or (
+        self.word == 'SameLocation' and self.right == AGENT)
+    return self.twin if turned else self
 
   def problem(self) -> tuple[int, str] | None:
-    if not isinstance(self.left, Agent | Object):
+    left, right = (isinstance(operand, Blocks) and operand != SCENE
+                   for operand in (self.left, self.right))
+    if self.left != AGENT and not left:
       return 0, f'AGENT or {_EXPECTED_OBJECT}'
-    if isinstance(self.left, Agent) and not isinstance(self.right, Object):
+    if self.left == AGENT and not right:
       return 1, f'{_EXPECTED_OBJECT} beside AGENT'
-    if not isinstance(self.right, Agent | Object):
+    if self.word == 'SameLocation' and left and self.right != AGENT:
+      return 1, 'AGENT (SameLocation relates an object to AGENT alone)'
+    if self.right != AGENT and not right:
       return 1, f'AGENT or {_EXPECTED_OBJECT}'
     if self.right == self.left:
       return 1, f'an object other than {self.left}'
     return None
 
 
-class NorthFrom(Relation):
-  """The left operand is in the cell directly above the right one's."""
-
-
-class SouthFrom(Relation):
-  """The left operand is in the cell directly below the right one's."""
-
-
-class EastFrom(Relation):
-  """The left operand is in the cell directly right of the right one's."""
-
-
-class WestFrom(Relation):
-  """The left operand is in the cell directly left of the right one's."""
-
-
-class SameLocation(Relation):
-  """The agent is in the object's cell."""
-
-  def problem(self) -> tuple[int, str] | None:
-    if isinstance(self.left, Object) and not isinstance(self.right, Agent):
-      return 1, 'AGENT (SameLocation relates an object to AGENT alone)'
-    return super().problem()
-
-
 class Arrangement(Instruction):
   """A GridLU-Arrangements instruction: four blocks in a form (figure 3)."""
   task = 'arrangements'
   noun = 'an arrangement'
+  words = ('Square', 'Line', 'Dline', 'Triangle', 'Circle', 'Eel', 'Snake',
+           'Connected', 'Disconnected')
 
   def problem(self) -> tuple[int, str] | None:
-    if not isinstance(self.left, Agent):
+    if self.left != AGENT:
       return 0, 'AGENT'
-    blocks = self.right.blocks if isinstance(self.right, Color) else self.right
-    return None if blocks == SCENE else (1, 'SCENE or Color(..., SCENE)')
+    if not isinstance(self.right, Blocks) or self.right.shape:
+      return 1, 'SCENE or Color(..., SCENE)'
+    return None
 
 
-class Square(Arrangement):
-  """A 2x2 block."""
-
-
-class Line(Arrangement):
-  """Four in a row or a column."""
-
-
-class Dline(Arrangement):
-  """Four on a diagonal."""
-
-
-class Triangle(Arrangement):
-  """Three in a row and one beside the middle one."""
-
-
-class Circle(Arrangement):
-  """The four neighbours of a cell."""
-
-
-class Eel(Arrangement):
-  """An L."""
-
-
-class Snake(Arrangement):
-  """An S or a Z."""
-
-
-class Connected(Arrangement):
-  """A Square, Line, Triangle, Eel or Snake."""
-
-
-class Disconnected(Arrangement):
-  """A Dline or a Circle."""
-
-
-_RELATIONS = (NorthFrom, SouthFrom, EastFrom, WestFrom, SameLocation)
-_ARRANGEMENTS = (Square, Line, Dline, Triangle, Circle, Eel, Snake, Connected,
-             Disconnected)
-
-_OPPOSITES: dict[type, type[Relation]] = {
-    NorthFrom: SouthFrom, SouthFrom: NorthFrom, EastFrom: WestFrom,
-    WestFrom: EastFrom, SameLocation: SameLocation}
-
-RELATIONS = tuple(cls.__name__ for cls in _RELATIONS)
-ARRANGEMENTS = tuple(cls.__name__ for cls in _ARRANGEMENTS)
+_OPPOSITES = {'NorthFrom': 'SouthFrom', 'SouthFrom': 'NorthFrom',
+              'EastFrom': 'WestFrom', 'WestFrom': 'EastFrom',
+              'SameLocation': 'SameLocation'}
 
 # The tokens that occur in each task's trees.
-RELATIONS_TOKENS = world.COLORS + world.SHAPES + RELATIONS + ('AGENT',)
-ARRANGEMENTS_TOKENS = ARRANGEMENTS + world.COLORS + ('AGENT',)
-
-
-@functools.cache
-def objects() -> tuple[Object, ...]:
-  """Returns the 3 shapes, the 3 colours and the 9 kinds, colour by colour."""
-  shapes = tuple(Shape(shape, SCENE) for shape in world.SHAPES)
-  colors = tuple(Color(color, SCENE) for color in world.COLORS)
-  kinds = tuple(Color(color, shape) for color in world.COLORS
-                for shape in shapes)
-  return shapes + colors + kinds
+RELATIONS_TOKENS = world.COLORS + world.SHAPES + Relation.words + ('AGENT',)
+ARRANGEMENTS_TOKENS = Arrangement.words + world.COLORS + ('AGENT',)
 
 
 @functools.cache
 def relations_instructions() -> tuple[Instruction, ...]:
   """Returns all 990: 150 go-to instructions, then 840 bring-to ones.
 
-  Both are relation by relation, the former with AGENT on the left of each of
-  `objects()` and then on the right.
+  Both are relation by relation, the former with AGENT on the left of each
+  object and then on the right. The 15 objects are the shapes, the colours, and
+  the kinds colour by colour.
   """
-  go_to: list[Instruction] = []
-  for relation in _RELATIONS:
-    go_to += [relation(AGENT, thing) for thing in objects()]
-    go_to += [relation(thing, AGENT) for thing in objects()]
-  bring_to: list[Instruction] = []
-  for relation in _RELATIONS[:-1]:
-    bring_to += [relation(left, right) for left, right in
-                 itertools.permutations(objects(), 2)]
-  return tuple(go_to + bring_to)
+  agent: list[Operand] = [AGENT]
+  objects: list[Operand] = [
+      *(Blocks(shape=shape) for shape in world.SHAPES),
+      *(Blocks(color) for color in world.COLORS),
+      *itertools.starmap(Blocks, itertools.product(world.COLORS, world.SHAPES))]
+  go_to = [*itertools.product(agent, objects),
+           *itertools.product(objects, agent)]
+  return tuple(
+      Relation(word, *operands) for words, pairs in (
+          (Relation.words, go_to),
+          (Relation.words[:-1], [*itertools.permutations(objects, 2)]))
+      for word in words for operands in pairs)
 
 
 @functools.cache
 def arrangements_instructions() -> tuple[Instruction, ...]:
   """Returns all 36 instructions: each word with SCENE, then each colour."""
-  targets = (SCENE,) + tuple(Color(color, SCENE) for color in world.COLORS)
-  return tuple(word(AGENT, target) for word in _ARRANGEMENTS
-               for target in targets)
+  return tuple(Arrangement(word, AGENT, Blocks(color))
+               for word in Arrangement.words for color in (None, *world.COLORS))
 
 
 # The paper's text has several quotes, and one means any other.
 _QUOTES = dict.fromkeys(map(ord, '"`\u2018\u2019\u201c\u201d\u201e\u00b4'), "'")
-_TERMS = {'Shape': Shape, 'Color': Color}
 
 
-def _expected_word() -> str:
-  """Lists all words by task, for a message."""
-  words: dict[str, list[str]] = {}
-  for word, cls in _INSTRUCTIONS.items():
-    words.setdefault(cls.noun, []).append(word)
-  return ' or '.join(f'{noun} ({_words(row)})' for noun, row in words.items())
+def _of_shape(shape: Any, blocks: Any) -> Blocks:
+  """Returns what Shape(shape, blocks) means."""
+  found = Blocks(shape=shape)
+  if blocks != SCENE:
+    raise InstructionError(f'SCENE inside Shape, not {blocks}', 1)
+  return found
+
+
+def _of_color(color: Any, blocks: Any) -> Blocks:
+  """Returns what Color(color, blocks) means."""
+  found = Blocks(color)
+  if not isinstance(blocks, Blocks) or blocks.color:
+    raise InstructionError(
+        f'Shape(...) or SCENE inside Color, not {blocks}', 1)
+  return dataclasses.replace(found, shape=blocks.shape)
+
+
+_TERMS = {'Shape': _of_shape, 'Color': _of_color}
 
 
 def parse(text: str) -> Instruction:
@@ -386,7 +301,7 @@ def parse(text: str) -> Instruction:
     return InstructionError(
         expected, place=f' at the caret:\n  {line}\n  {caret}')
 
-  def build(node: ast.expr, classes: Mapping[str, type]) -> Any:
+  def build(node: ast.expr, makers: Mapping[str, Callable[..., Any]]) -> Any:
     """Returns what a part of the text means, or itself if it means nothing."""
     match node:
       case ast.Name('AGENT'):
@@ -395,12 +310,12 @@ def parse(text: str) -> Instruction:
         return SCENE
       case ast.Name(str(word)) | ast.Constant(str(word)):
         return 'rect' if word.strip() == 'square' else word.strip()
-      case ast.Call(ast.Name(str(name)), arguments) if name in classes:
+      case ast.Call(ast.Name(str(name)), arguments) if name in makers:
         if len(arguments) != 2:
           raise error(f'two operands in {name}(...)', node.col_offset)
         operands = [build(each, _TERMS) for each in arguments]
         try:
-          return classes[name](*operands)
+          return makers[name](*operands)
         except InstructionError as problem:
           raise error(problem.expected,
                       arguments[problem.operand].col_offset) from None
@@ -418,32 +333,30 @@ def parse(text: str) -> Instruction:
         min(max(0, (problem.offset or 1) - 1), len(source))) from None
   except (MemoryError, RecursionError):
     raise error('fewer brackets', 0) from None
-  instruction = build(node, _INSTRUCTIONS)
+  instruction = build(node, {
+      word: functools.partial(task_class, word)
+      for word, task_class in _INSTRUCTIONS.items()})
   if not isinstance(instruction, Instruction):
-    raise error(_expected_word(), node.col_offset)
+    expected = ' or '.join(dict.fromkeys(
+        f'{each.noun} ({_words(each.words)})'
+        for each in _INSTRUCTIONS.values()))
+    raise error(expected, node.col_offset)
   return instruction
 
 
-def checked(instruction: Instruction | str,
-            name: str = 'instruction') -> Instruction:
-  """Returns an instruction, parsed if it is a text; errors call it `name`."""
-  if isinstance(instruction, str):
-    return parse(instruction)
-  if not isinstance(instruction, Instruction):
-    raise ValueError(f'{name} is {instruction!r}: expected a '
-                     'language.Instruction or its text.')
-  return instruction
-
-
-def checked_list(instructions: Iterable[Instruction | str]
-                ) -> tuple[Instruction, ...]:
+def checked(instructions: Iterable[Instruction | str]
+           ) -> tuple[Instruction, ...]:
   """Returns a list of instructions, those that are texts parsed."""
   if isinstance(instructions, str) or not isinstance(instructions, Iterable):
     raise ValueError(f'instructions is {instructions!r}: expected a list of '
                      'instructions; for a single one, put it into one.')
-  return tuple(
-      checked(each, f'instructions[{i}]')
-      for i, each in enumerate(instructions))
+  found = tuple(
+      parse(each) if isinstance(each, str) else each for each in instructions)
+  for i, each in enumerate(found):
+    if not isinstance(each, Instruction):
+      raise ValueError(f'instructions[{i}] is {each!r}: expected a '
+                       'language.Instruction or its text.')
+  return found
 
 
 def chosen(instructions: Iterable[Instruction | str] | None,
@@ -451,8 +364,13 @@ def chosen(instructions: Iterable[Instruction | str] | None,
   """Returns the instructions to draw from: `every` if none are given."""
   if instructions is None:
     return every
-  found = checked_list(instructions)
+  found = checked(instructions)
   if not found:
     raise ValueError('instructions is empty: expected at least one, or None '
                      f'for all {len(every)}.')
+  for i, each in enumerate(found):
+    if each.task != every[0].task:
+      raise ValueError(
+          f'instructions[{i}] is {str(each)!r}: expected an instruction of '
+          f'{every[0].task}, such as {str(every[0])!r}.')
   return found

@@ -20,18 +20,21 @@ from gridlu import world
 
 
 def _draw(text: str) -> world.State:
-  """Returns the state that a text shows, row by row.
+  """Returns the state that a text shows, row by row from the top left.
 
-  'rc' is a red circle, and '@' follows the cell of the free agent.
+  'rc' is a red circle, and '@' follows the cell of the free agent. Without it
+  the agent is in the last cell.
   """
   codes = {color[0] + shape[0]: world.block(shape, color)
            for color in world.COLORS for shape in world.SHAPES}
-  rows = [row.split() for row in text.split('/')]
-  (agent,) = [(y, x) for y, row in enumerate(rows)
-              for x, cell in enumerate(row) if cell.endswith('@')]
-  blocks = [[codes.get(cell.rstrip('@'), 0) for cell in row] for row in rows]
-  return world.State(np.array(blocks, np.int32), np.array(agent, np.int32),
-                     np.array(False))
+  blocks = np.zeros((world.SIZE, world.SIZE), np.int32)
+  agent = world.SIZE - 1, world.SIZE - 1
+  for y, row in enumerate(text.split('/')):
+    for x, cell in enumerate(row.split()):
+      blocks[y, x] = codes.get(cell.rstrip('@'), 0)
+      if cell.endswith('@'):
+        agent = y, x
+  return world.State(blocks, np.array(agent, np.int32), np.array(False))
 
 
 def _render(states: Sequence[world.State]) -> np.ndarray:
@@ -41,7 +44,7 @@ def _render(states: Sequence[world.State]) -> np.ndarray:
 
 FIGURE_1_INSTRUCTION = "Eel(AGENT, Color('red', SCENE))"
 
-_FIGURE_1 = (
+FIGURE_1_STATES = [_draw(text) for text in (
     """.. .. .. .. .. / .. rr .. br .. / .. rr .. .. br /
        .. rr rr .. .. / br .. ..@ .. br""",
     """br .. .. .. .. / .. .. br .. br / rr rr rr .. .. /
@@ -50,10 +53,7 @@ _FIGURE_1 = (
        .. br .. .. .. / .. .. br .. ..""",
     """.. .. br .. .. / br .. .. .. .. / .. .. ..@ br .. /
        .. .. .. .. rr / br .. rr rr rr""",
-)
-
-
-FIGURE_1_STATES = [_draw(text) for text in _FIGURE_1]
+)]
 
 # Instruction, initial state and goal state: one episode of Relations, and two
 # of Arrangements with 4 and 8 blocks.
@@ -108,23 +108,12 @@ _EXAMPLES = {
     'Disconnected': _FORMS['Dline'] + _FORMS['Circle'],
 }
 # The colours of the examples that are not red. They have no meaning.
-_EXAMPLE_COLORS = {'Connected': 'green', 'Disconnected': 'blue'}
-
-
-def _example(form: str, color: str) -> world.State:
-  """Puts a form on a board, with the agent in the last cell."""
-  blocks = np.zeros((world.SIZE, world.SIZE), np.int32)
-  for y, row in enumerate(form.split('/')):
-    for x, cell in enumerate(row.split()):
-      if cell == 'xx':
-        blocks[y, x] = world.block('rect', color)
-  last = world.SIZE - 1
-  return world.State(blocks, np.array([last, last], np.int32), np.array(False))
+_EXAMPLE_RECTS = {'Connected': 'gr', 'Disconnected': 'br'}
 
 
 def figure_3_vocabulary() -> list[tuple[str, world.State]]:
   """Returns each word of figure 3's vocabulary with one goal state or more."""
-  return [(word, _example(form, _EXAMPLE_COLORS.get(word, 'red')))
+  return [(word, _draw(form.replace('xx', _EXAMPLE_RECTS.get(word, 'rr'))))
           for word, forms in _EXAMPLES.items() for form in forms]
 
 
@@ -135,8 +124,7 @@ FIGURE_6_ACTIONS = (
 
 def figure_6_states() -> list[world.State]:
   """Returns figure 6's states: the first, and one after each action."""
-  states = [_draw(""".. .. .. .. .. / .. .. .. .. .. / .. .. .. .. .. /
-                     .. .. .. .. .. / .. .. gt ..@ ..""")]
+  states = [_draw('//// .. .. gt ..@')]
   for action in FIGURE_6_ACTIONS:
     states.append(world.step(states[-1], action))
   return states
@@ -186,7 +174,7 @@ def define_flags() -> None:
       required=True)
 
 
-@program.main()
+@program.main(define_flags)
 def main(argv: Sequence[str]) -> None:
   """Draws a figure."""
   del argv
@@ -202,10 +190,5 @@ def main(argv: Sequence[str]) -> None:
         'pixels')
 
 
-def start() -> None:
-  """Starts the program."""
-  program.run(main, define_flags)
-
-
 if __name__ == '__main__':
-  start()
+  main()

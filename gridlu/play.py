@@ -55,33 +55,25 @@ class Game:
 
   def _record(self, what: str) -> None:
     if self._recording is not None:
-      reached = ', goal reached' if self.reached else ''
+      reached = ', goal reached' if self._environment.success else ''
       self._recording.add(
           self._environment.state, f'{self._environment.instruction}: step '
           f'{self._num_steps}, {what}{reached}')
 
   @property
-  def reached(self) -> bool:
-    """Whether the state is a goal state."""
-    return self._environment.success
-
-  @property
-  def over(self) -> bool:
-    """Whether no step is left."""
-    return self._num_steps >= self._environment.episode_length
+  def _left(self) -> int:
+    """The steps left in the episode."""
+    return self._environment.episode_length - self._num_steps
 
   def press(self, key: str) -> bool:
     """Acts on a key; returns False to quit."""
-    chosen = ACTIONS.get(key)
-    if key == 'q':
-      return False
     if key == 'r':
       self._begin()
-    elif chosen is not None and not self.over:
-      self._environment.step(chosen)
+    elif key in ACTIONS and self._left:
+      self._environment.step(ACTIONS[key])
       self._num_steps += 1
-      self._record(chosen.name)
-    return True
+      self._record(ACTIONS[key].name)
+    return key != 'q'
 
   def tick(self) -> None:
     """Does nothing: only keys change the game."""
@@ -90,16 +82,15 @@ class Game:
     """Returns the screen."""
     environment = self._environment
     state = environment.state
-    left = environment.episode_length - self._num_steps
-    reached = 'reached' if self.reached else 'not reached'
+    reached = 'reached' if environment.success else 'not reached'
     panel = [
         screen.line(tasks.find(environment.instruction.task).title),
         screen.line(''),
-        screen.line(f'Steps  {self._num_steps} taken, {left} left'),
+        screen.line(f'Steps  {self._num_steps} taken, {self._left} left'),
         screen.line(f'Agent  {screen.agent_text(state)}'),
-        screen.line(f'Goal   {reached}', bold=self.reached),
+        screen.line(f'Goal   {reached}', bold=environment.success),
         screen.line('')]
-    if self.over:
+    if not self._left:
       panel += [screen.line(f'The episode is over: {reached}.', bold=True),
                 screen.line('Press r for a new instance.')]
     else:
@@ -154,7 +145,7 @@ def define_flags() -> None:
       upper_bound=10**6)
 
 
-@program.main()
+@program.main(define_flags)
 def main(argv: Sequence[str]) -> None:
   """Lets a person play, or records optimal solutions."""
   del argv
@@ -186,10 +177,5 @@ def main(argv: Sequence[str]) -> None:
       print(recording.save(values.record))
 
 
-def start() -> None:
-  """Starts the program."""
-  program.run(main, define_flags)
-
-
 if __name__ == '__main__':
-  start()
+  main()

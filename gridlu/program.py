@@ -11,7 +11,7 @@ from absl import app
 from absl import flags
 from absl import logging
 
-# The flags that `run` defines count as those of the program, for its --help.
+# The flags that `main` defines count as those of the program, for its --help.
 flags.disclaim_key_flags()
 
 
@@ -54,41 +54,72 @@ class _Formatter(python_logging.Formatter):
     return f'{record.levelname.capitalize()}: {text}'
 
 
-def main(arguments: bool = False) -> Callable[[Main], Main]:
-  """Decorates a program's main function of `sys.argv`: `@program.main()`.
+def main(define_flags: Callable[[], None] = lambda: None,
+         arguments: bool = False,
+         expand: Callable[[Sequence[str]], Sequence[str]] = tuple
+        ) -> Callable[[Main], Callable[[], None]]:
+  """Decorates a program's main function of `sys.argv`; calling it starts it.
 
   The program refuses arguments that are not flags, unless it takes `arguments`.
   It exits with the message of a `UserError`, in one line where the disk is
-  full, and quietly where nobody reads on.
-  """
-  def decorate(function: Main) -> Main:
-    @functools.wraps(function)
-    def reporting(argv: Sequence[str]) -> None:
-      logging.get_absl_handler().setFormatter(_Formatter())
-      try:
-        if len(argv) > 1 and not arguments:
-          raise UserError(
-              f'Unknown arguments: {" ".join(argv[1:])}. All options are '
-              'flags; --help lists them.')
-        function(argv)
-        sys.stdout.flush()
-      except UserError as error:
-        sys.exit(f'Error: {printable(str(error))}')
-      except KeyboardInterrupt:
-        sys.exit('Interrupted.')
-      except BrokenPipeError:  # Of `| head`, say.
-        _close_output()
-        sys.exit(1)
-      except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-          raise
-        _close_output()
-        sys.exit(f'Error: {error.filename or "the output"} cannot be written: '
-                 f'{error.strerror}.')
+  full, and quietly where nobody reads on. --help exits with code 1, as in all
+  programs of absl.
 
-    return reporting
+  Args:
+    define_flags: Defines its flags, which --help lists. This is at the start
+      and not on import, because flags of several programs have the same names.
+    arguments: Whether it takes arguments that are not flags.
+    expand: Returns what to read in place of a command line, without the
+      program's name, or of a flagfile's lines.
+  """
+  def decorate(function: Main) -> Callable[[], None]:
+    @functools.wraps(function)
+    def start() -> None:
+      known, is_parsed = {*flags.FLAGS}, flags.FLAGS.is_parsed()
+      define_flags()
+      own = {*flags.FLAGS} - known
+      for name in own:
+        flags.FLAGS.register_key_flag_for_module(
+            sys.argv[0], flags.FLAGS[name])
+      # --help begins with this text. A console script has none.
+      sys.modules['__main__'].__doc__ = sys.modules[function.__module__].__doc__
+      try:
+        app.run(functools.partial(_report, function, arguments),
+                flags_parser=functools.partial(_parse, expand=expand))
+      finally:  # A notebook runs several programs.
+        for name in own:
+          delattr(flags.FLAGS, name)
+        if not is_parsed:
+          flags.FLAGS.unparse_flags()
+
+    return start
 
   return decorate
+
+
+def _report(function: Main, arguments: bool, argv: Sequence[str]) -> None:
+  """Calls a main function and reports its errors."""
+  logging.get_absl_handler().setFormatter(_Formatter())
+  try:
+    if len(argv) > 1 and not arguments:
+      raise UserError(
+          f'Unknown arguments: {" ".join(argv[1:])}. All options are flags; '
+          '--help lists them.')
+    function(argv)
+    sys.stdout.flush()
+  except UserError as error:
+    sys.exit(f'Error: {printable(str(error))}')
+  except KeyboardInterrupt:
+    sys.exit('Interrupted.')
+  except BrokenPipeError:  # Of `| head`, say.
+    _close_output()
+    sys.exit(1)
+  except OSError as error:
+    if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+      raise
+    _close_output()
+    sys.exit(f'Error: {error.filename or "the output"} cannot be written: '
+             f'{error.strerror}.')
 
 
 def _close_output() -> None:
@@ -110,7 +141,7 @@ def _expanded(arguments: Sequence[str],
 
   Absl's own reader passes over a nested flagfile whose line is indented, and
   does not know the mark with which some editors begin a file. `expand` is as in
-  `run`.
+  `main`.
   """
   rest = iter(expand(arguments))
   for argument in rest:
@@ -153,28 +184,3 @@ def _parse(arguments: Sequence[str],
     problem = printable(str(error).removeprefix('ERROR:: '))
     end = '' if problem.endswith(('.', '?')) else '.'
     sys.exit(f'Error: {problem}{end} --help lists all flags.')
-
-
-def run(function: Main, define_flags: Callable[[], None],
-        expand: Callable[[Sequence[str]], Sequence[str]] = tuple) -> None:
-  """Starts a program.
-
-  Flags are defined here and not on import, because tests import several
-  programs, whose flags may have the same names. --help lists them and exits
-  with code 1, as in all programs of absl. `expand` returns what to read in
-  place of a command line, without the program's name, or of a flagfile's lines.
-  """
-  known, is_parsed = {*flags.FLAGS}, flags.FLAGS.is_parsed()
-  define_flags()
-  own = {*flags.FLAGS} - known
-  for name in own:
-    flags.FLAGS.register_key_flag_for_module(sys.argv[0], flags.FLAGS[name])
-  # --help begins with this text. A console script has none.
-  sys.modules['__main__'].__doc__ = sys.modules[function.__module__].__doc__
-  try:
-    app.run(function, flags_parser=functools.partial(_parse, expand=expand))
-  finally:  # A notebook runs several programs.
-    for name in own:
-      delattr(flags.FLAGS, name)
-    if not is_parsed:
-      flags.FLAGS.unparse_flags()

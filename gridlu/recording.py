@@ -2,7 +2,6 @@
 
 import collections
 from collections.abc import Sequence
-import os
 from typing import IO
 
 import numpy as np
@@ -16,39 +15,24 @@ from gridlu import world
 RECORDED_EPISODES = 20  # How many episodes a `Recording` keeps by default.
 _STEP_SECONDS = .5
 _END_SECONDS = 2.
-
-
-def save_gif(file: IO[bytes], images: np.ndarray,
-             captions: Sequence[str] | None = None,
-             seconds: float | Sequence[float] = _STEP_SECONDS,
-             scale: int = 4) -> None:
-  """Writes images, uint8 [N, H, W, 3], as an animated GIF that loops forever.
-
-  Captions stand below the images. A frame lasts some seconds (one number for
-  all, or one for each); equal frames in a row become one that lasts longer. The
-  scale enlarges each pixel to a square.
-  """
-  images = rendering.checked(images, captions)
-  save_frames(file, [
-      rendering.contact_sheet(
-          images[i:i + 1], None if captions is None else captions[i:i + 1],
-          scale=scale)
-      for i in range(len(images))], seconds)
+_SCALE = 4  # Each pixel becomes a square of so many on a side.
 
 
 def save_frames(file: IO[bytes], frames: Sequence[np.ndarray],
                 seconds: float | Sequence[float]) -> None:
-  """Writes frames, uint8 [H, W, 3] with one W, as `save_gif` does."""
-  times = np.broadcast_to(seconds, len(frames))
-  if not np.all((times >= .01) & (times <= 600)):  # GIF's are up to 655.
-    raise ValueError(f'seconds is {seconds}: expected .01 to 600.')
+  """Writes frames, uint8 [H, W, 3] with one W, as an animated GIF.
+
+  It loops forever. A frame lasts some seconds (one number for all, or one for
+  each); equal frames in a row become one that lasts longer.
+  """
   # Captions differ in their numbers of lines; a GIF's frames have one size.
   height = max(len(frame) for frame in frames)
   first, *others = (
       Image.fromarray(rendering.pad(frame, height, frame.shape[1]))
       for frame in frames)
+  times = np.round(1000 * np.broadcast_to(seconds, len(frames)))
   first.save(file, format='GIF', save_all=True, append_images=others, loop=0,
-             duration=[int(x) for x in np.round(1000 * times)])
+             duration=[int(x) for x in times])
 
 
 class Recording:
@@ -56,7 +40,7 @@ class Recording:
 
   def __init__(self, episodes: int = RECORDED_EPISODES):
     """Keeps this many of the last episodes that have at least one step."""
-    self._episodes: collections.deque[list[tuple[np.ndarray, str]]] = (
+    self._episodes: collections.deque[list[tuple[world.State, str]]] = (
         collections.deque(maxlen=episodes))
 
   def begin(self) -> None:
@@ -67,24 +51,25 @@ class Recording:
 
   def add(self, state: world.State, caption: str) -> None:
     """Adds a state, without batch dimensions, to the episode."""
-    self._episodes[-1].append((world.pack(state), caption))
+    self._episodes[-1].append((state, caption))
 
-  def save(self, path: str | os.PathLike) -> str:
+  def save(self, path: str) -> str:
     """Writes the GIF unless nothing was played; says in words what it wrote."""
     episodes = [episode for episode in self._episodes if len(episode) > 1]
     if not episodes:
-      return f'{os.fspath(path)} was not written: no step was made.'
-    frames = [frame for episode in episodes for frame in episode]
-    seconds = [
-        _END_SECONDS if frame is episode[-1] else _STEP_SECONDS
-        for episode in episodes for frame in episode]
-    images = rendering.render(
-        world.unpack(np.stack([packed for packed, _ in frames])))
+      return f'{path} was not written: no step was made.'
+    frames, seconds = [], []
+    for episode in episodes:
+      for state, caption in episode:
+        frames.append(rendering.contact_sheet(
+            rendering.render(state)[None], [caption], scale=_SCALE))
+        seconds.append(_STEP_SECONDS)
+      seconds[-1] = _END_SECONDS
     try:
-      with files.replacing(os.fspath(path), 'wb') as file:
-        save_gif(file, images, [caption for _, caption in frames], seconds)
+      with files.replacing(path, 'wb') as file:
+        save_frames(file, frames, seconds)
     except OSError as error:
       raise program.UserError(
-          f'{os.fspath(path)} cannot be written ({error}).') from error
-    return (f'{os.fspath(path)}: {len(frames)} states of {len(episodes)} '
+          f'{path} cannot be written ({error}).') from error
+    return (f'{path}: {len(frames)} states of {len(episodes)} '
             f'episode{"s" if len(episodes) > 1 else ""}')

@@ -66,29 +66,19 @@ def _description(operand: language.Operand) -> int:
   """Returns an operand's description (see `_FITS`)."""
   if isinstance(operand, language.Agent):
     return _AGENT_DESCRIPTION
-  shape = color = -1
-  if isinstance(operand, language.Color):
-    color = world.COLORS.index(operand.color)
-    operand = operand.blocks
-  if isinstance(operand, language.Shape):
-    shape = world.SHAPES.index(operand.shape)
-  return (1 + shape) * (1 + len(world.COLORS)) + 1 + color
+  return ((1 + len(world.COLORS)) * (None, *world.SHAPES).index(operand.shape) +
+          (None, *world.COLORS).index(operand.color))
 
 
 def encode(instructions: Sequence[language.Instruction]) -> np.ndarray:
   """Encodes instructions for `satisfied`, int32 [N, 3].
 
-  A code has the relation (index into `language.RELATIONS`), then for the left
+  A code has the relation (its index in `Relation.words`), then for the left
   and for the right operand its description (see `_FITS`).
   """
   codes = np.zeros((len(instructions), CODE_SIZE), np.int32)
   for i, instruction in enumerate(instructions):
-    if not isinstance(instruction, language.Relation):
-      raise ValueError(
-          f'instructions[{i}] is {str(instruction)!r}: expected a '
-          'GridLU-Relations instruction, such as language.parse returns for '
-          '"NorthFrom(AGENT, Color(\'red\', SCENE))".')
-    codes[i] = [language.RELATIONS.index(type(instruction).__name__),
+    codes[i] = [language.Relation.words.index(instruction.word),
                 _description(instruction.left),
                 _description(instruction.right)]
   return codes
@@ -112,7 +102,7 @@ def satisfied(codes: world.Array, states: world.State,
   left, right = cells[..., 0][()], cells[..., 1][()]
   relation = codes[..., 0][()]
   north, south, east, west, same = (
-      relation == index for index in range(len(language.RELATIONS)))
+      relation == index for index in range(len(language.Relation.words)))
   return (
       (north & (((left * _DOWN) & right) != 0)) |
       (south & ((left & (right * _DOWN)) != 0)) |
@@ -125,8 +115,7 @@ def groups(instruction: language.Instruction,
            start: world.State | None) -> Sequence[str]:
   """Returns what reports count an episode for: its kind and its relation."""
   del start
-  return ('go to' if instruction.is_go_to else 'bring to',
-          type(instruction).__name__)
+  return 'go to' if instruction.is_go_to else 'bring to', instruction.word
 
 
 class _Drawn(NamedTuple):
@@ -198,8 +187,6 @@ def _propose_places(rng: np.random.Generator, count: int
 
 def _draw(rng: np.random.Generator, count: int, codes: np.ndarray) -> _Drawn:
   """Draws instances, rejecting as the paper does."""
-  if count < 0:
-    raise ValueError(f'count is {count}: expected at least 0.')
   accepted: list[_Drawn] = []
   missing = count
   # This ends: a proposal passes with probability 3/4 or more, whatever the list

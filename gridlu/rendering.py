@@ -33,21 +33,16 @@ _BACKGROUNDS = (FLOOR_COLOR, FREE_AGENT_COLOR, CARRYING_AGENT_COLOR)
 WALL_TILE = len(_BACKGROUNDS) * world.NUM_BLOCK_CODES
 
 
-def _sprites() -> dict[str, np.ndarray]:
-  """Returns each shape's pixels, bool [8, 8]."""
+def _tiles() -> np.ndarray:
+  """Builds `TILES`."""
   y, x = np.mgrid[:TILE_SIZE, :TILE_SIZE]
   center = (TILE_SIZE - 1) / 2
   from_left, from_top = np.abs(x - center), np.abs(y - center)
-  return {
+  sprites = {  # Each shape's pixels, bool [8, 8].
       'circle': from_left**2 + from_top**2 <= (TILE_SIZE / 2)**2,
       'rect': np.maximum(from_left, from_top) < TILE_SIZE / 4,
       'triangle': from_left < y // 2 + 1,  # Widths 2, 2, 4, 4, 6, 6, 8, 8.
   }
-
-
-def _tiles() -> np.ndarray:
-  """Builds `TILES`."""
-  sprites = _sprites()
   tiles = np.zeros((WALL_TILE + 1, TILE_SIZE, TILE_SIZE, 3), np.uint8)
   tiles[WALL_TILE] = WALL_COLOR
   for i, background in enumerate(_BACKGROUNDS):
@@ -109,7 +104,7 @@ def render(state: world.State, xp: world.ArrayModule = np) -> world.Array:
 _FONT = ImageFont.load_default(size=11)  # Of all texts.
 
 
-def _wrap(text: str, width: int) -> list[str]:
+def wrap(text: str, width: int) -> list[str]:
   """Breaks text into lines of at most `width` pixels, if possible."""
   lines = ['']
   # Instructions have few spaces: a line may also end after a bracket.
@@ -119,26 +114,6 @@ def _wrap(text: str, width: int) -> list[str]:
       lines.append('')
     lines[-1] += piece.removeprefix('\n')
   return [line.rstrip() for line in lines]
-
-
-def checked(images: np.ndarray, captions: Sequence[str] | None) -> np.ndarray:
-  """Returns images as an array uint8 [N, H, W, 3], with N captions or None."""
-  images = np.asarray(images)
-  if images.ndim != 4 or images.shape[-1] != 3 or images.dtype != np.uint8:
-    raise ValueError(
-        f'images are {images.dtype} {list(images.shape)}: expected uint8 '
-        '[N, H, W, 3]. Give a single image a leading dimension of 1.')
-  if len(images) == 0:
-    raise ValueError('images has length 0: expected at least one image.')
-  if captions is not None and len(captions) != len(images):
-    raise ValueError(f'{len(captions)} captions for {len(images)} images: '
-                     'expected one for each.')
-  return images
-
-
-def caption_lines(captions: Sequence[str], width: int) -> int:
-  """Returns the lines of the longest caption, below images of this width."""
-  return max(len(_wrap(caption, width)) for caption in captions)
 
 
 def contact_sheet(images: np.ndarray, captions: Sequence[str] | None = None,
@@ -151,21 +126,20 @@ def contact_sheet(images: np.ndarray, captions: Sequence[str] | None = None,
   none. The title stands above all images. The scale enlarges each pixel to a
   square.
   """
-  images = checked(images, captions)
-  if columns < 1 or scale < 1:
-    raise ValueError(f'columns is {columns} and scale is {scale}: expected '
-                     'at least 1 for each.')
+  if images.ndim != 4 or images.dtype != np.uint8 or not len(images):
+    raise ValueError(
+        f'images are {images.dtype} {list(images.shape)}: expected uint8 '
+        '[N, H, W, 3]. Give a single image a leading dimension of 1.')
   columns = min(columns, len(images))
   num_rows = -(-len(images) // columns)
   height, width = images.shape[1] * scale, images.shape[2] * scale
   margin = 8
   cell_width = width + margin
   line_height = 14
-  texts = [_wrap(text, width)
-           for text in (captions if captions is not None else ())]
+  texts = [wrap(text, width) for text in captions or ()]
   caption_height = (
       2 + line_height * max(lines, *map(len, texts)) if texts else 0)
-  titles = _wrap(title, columns * cell_width - margin) if title else []
+  titles = wrap(title, columns * cell_width - margin) if title else []
   cell_height = height + caption_height + margin
   top = margin + line_height * len(titles) + (2 if titles else 0)
 

@@ -28,6 +28,8 @@ try:
 except ImportError:  # Windows.
   curses = None  # type: ignore[assignment]
 
+import numpy as np
+
 from gridlu import program
 from gridlu import world
 
@@ -56,9 +58,13 @@ Line = tuple[Segment, ...]
 _PLAIN = Style()
 _BOLD = Style(bold=True)
 _WALL = Style('dark', 'wall')
-_FLOOR = Style('wall', 'black')
-_FREE = Style('white', 'dark')
-_CARRYING = Style('black', 'white')
+# How a cell looks by its agent ('' for none): its style, and what is above, to
+# the left of, to the right of and below the block's three characters.
+_FRAMES = {
+    '': (Style('wall', 'black'), '       ', '  ', '  ', '       '),
+    'free': (Style('white', 'dark'), '.-----.', '| ', ' |', "'-----'"),
+    'carrying': (Style('black', 'white'), '*******', '* ', ' *', '*******'),
+}
 _BLOCKS = {'red': Style('white', 'red', True),
            'green': Style('black', 'green', True),
            'blue': Style('white', 'blue', True)}
@@ -81,29 +87,13 @@ def size(lines: Sequence[Line]) -> tuple[int, int]:
   return max(map(len, plain(lines)), default=0), len(lines)
 
 
-def _sign(code: int) -> Segment:
-  """Returns the three characters in the middle of a cell."""
-  if code == 0:
-    return Segment(' . ', _FLOOR)
-  shape, color = world.kind(code)
-  left, right = _SIGNS[shape]
-  return Segment(f'{left}{color[0]}{right}', _BLOCKS[color])
-
-
-def _cell(code: int, agent: bool, carrying: bool) -> list[Line]:
+def _cell(code: int, agent: str) -> list[Line]:
   """Returns a cell's 3 lines of 7 characters."""
-  sign = _sign(code)
-  if not agent:
-    empty = (Segment(' ' * _CELL_WIDTH, _FLOOR),)
-    side = Segment('  ', _FLOOR)
-    return [empty, (side, sign, side), empty]
-  style = _CARRYING if carrying else _FREE
-  if code == 0:
-    sign = Segment('   ', style)
-  if carrying:
-    top, left, right, bottom = '*******', '* ', ' *', '*******'
-  else:
-    top, left, right, bottom = '.-----.', '| ', ' |', "'-----'"
+  style, top, left, right, bottom = _FRAMES[agent]
+  sign = Segment('   ' if agent else ' . ', style)
+  if code:
+    shape, color = world.kind(code)
+    sign = Segment(color[0].join(_SIGNS[shape]), _BLOCKS[color])
   return [(Segment(top, style),),
           (Segment(left, style), sign, Segment(right, style)),
           (Segment(bottom, style),)]
@@ -114,12 +104,10 @@ def board(state: world.State) -> list[Line]:
   wall = (Segment('#' * _BOARD_WIDTH, _WALL),)
   side = Segment('#', _WALL)
   lines: list[Line] = [wall]
-  agent = tuple(int(x) for x in state.agent)
-  for row in range(world.SIZE):
-    cells = [
-        _cell(int(state.blocks[row, column]), (row, column) == agent,
-              bool(state.carrying))
-        for column in range(world.SIZE)]
+  agents = np.full((world.SIZE, world.SIZE), '', object)
+  agents[tuple(state.agent)] = 'carrying' if state.carrying else 'free'
+  for codes, row in zip(state.blocks.tolist(), agents):
+    cells = [_cell(code, agent) for code, agent in zip(codes, row)]
     for i in range(_CELL_HEIGHT):
       lines.append(
           (side, *(segment for cell in cells for segment in cell[i]), side))
@@ -143,9 +131,7 @@ def compose(instruction: str, state: world.State, panel: Sequence[Line],
   fit 80 columns and 24 rows.
   """
   lines = [line(text, bold=True) for text in textwrap.wrap(instruction, WIDTH)]
-  while len(lines) < _INSTRUCTION_LINES:
-    lines.append(line(''))
-  lines.append(line(''))
+  lines += [line('')] * (_INSTRUCTION_LINES + 1 - len(lines))
   rows = board(state)
   notes = [*panel, *[line('')] * (len(rows) - len(panel))]
   for row, note in zip(rows, notes):

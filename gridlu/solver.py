@@ -19,6 +19,7 @@ the agent's cell matters, an instruction's `is_go_to` has to be true.
 """
 
 from collections.abc import Sequence
+import dataclasses
 import functools
 import itertools
 import math
@@ -153,12 +154,8 @@ def _after(states: _States, action: int, roles: tuple[int, ...]) -> _States:
 @functools.lru_cache(maxsize=16)
 def _graph(counts: tuple[int, ...]) -> _Graph:
   """Makes the graph of all positions, numbered as by `_position`."""
-  choices = [_choices(count) for count in counts]
-  sizes = tuple(len(choice) for choice in choices)
-  picks = np.unravel_index(np.arange(math.prod(sizes)), sizes) if sizes else ()
-  sets = np.zeros((math.prod(sizes), len(counts)), np.int32)
-  for column, (choice, pick) in enumerate(zip(choices, picks)):
-    sets[:, column] = choice[pick]
+  rows = [*itertools.product(*(_choices(count).tolist() for count in counts))]
+  sets = np.array(rows, np.int32).reshape(len(rows), len(counts))
   occupied = _members(np.bitwise_or.reduce(sets, axis=1))
   occupied &= occupied.sum(axis=0) == sum(counts)
   carried = np.flatnonzero(occupied)
@@ -312,68 +309,47 @@ def _search(problem: _Problem, start: _States, max_steps: int,
   return Solution(UNSOLVABLE, None)
 
 
-def _fits(operand: language.Operand, code: int) -> bool:
-  """Returns whether a block of this code fits an operand."""
-  shape, color = world.kind(code)
-  if isinstance(operand, language.Color):
-    return operand.color == color and _fits(operand.blocks, code)
-  if isinstance(operand, language.Shape):
-    return operand.shape == shape
-  return operand == language.SCENE
-
-
 @functools.lru_cache(maxsize=4096)
 def _meaning(instruction: language.Instruction, physics: world.Physics
             ) -> tuple[language.Instruction, tuple[int, ...]]:
   """Returns `_Problem.instruction`, and each block code's role (-1 of none)."""
   instruction = instruction.canonical  # One table for both twins.
-  roles = [4 * _fits(instruction.left, code) +
-           2 * _fits(instruction.right, code) +
-           _LIFTABLE * (code not in physics.immovable)
-           for code in range(1, world.NUM_BLOCK_CODES)]
-  left, right = instruction.left, instruction.right
-  if left != language.AGENT:
-    left = language.Shape('circle', language.SCENE)
-  if right != language.AGENT:
-    right = language.Color('red', language.SCENE)
-  return type(instruction)(left, right), (-1, *roles)
-
-
-def _checked_states(states: world.State, batch: tuple[int, ...], name: str
-                   ) -> world.State:
-  """Returns states as NumPy arrays of the right dtypes."""
-  if not isinstance(states, world.State):
-    raise ValueError(f'{name} is a {type(states).__name__}: expected a '
-                     'world.State, such as world.unpack makes of packed ones.')
-  arrays = [np.asarray(x) for x in states]
-  for field, x, shape, most in zip(
-      world.State._fields, arrays, ((world.SIZE, world.SIZE), (2,), ()),
-      (world.NUM_BLOCK_CODES - 1, world.SIZE - 1, 1)):
-    if x.shape != batch + shape or x.dtype.kind not in 'iub' or np.any(
-        (x < 0) | (x > most)):
-      raise ValueError(
-          f'{name}.{field} is {x.dtype} {x.shape}, {np.unique(x)}: '
-          f'expected whole numbers from 0 to {most} of shape {batch + shape}, '
-          'one board for each instruction (see world.State).')
-  return world.State(arrays[0].astype(np.int32), arrays[1].astype(np.int32),
-                     arrays[2].astype(np.bool_))
+  roles = [-1]
+  for code in range(1, world.NUM_BLOCK_CODES):
+    shape, color = world.kind(code)
+    fits_left, fits_right = (
+        isinstance(operand, language.Blocks) and
+        operand.shape in (None, shape) and operand.color in (None, color)
+        for operand in (instruction.left, instruction.right))
+    roles.append(4 * fits_left + 2 * fits_right +
+                 _LIFTABLE * (code not in physics.immovable))
+  left, right = (
+      operand if operand == language.AGENT else blocks for operand, blocks in (
+          (instruction.left, language.Blocks(shape='circle')),
+          (instruction.right, language.Blocks(color='red'))))
+  return dataclasses.replace(instruction, left=left, right=right), tuple(roles)
 
 
 def _problems(instructions: Sequence[language.Instruction],
               states: world.State, physics: world.Physics
              ) -> list[tuple[_Problem, np.ndarray, _States]]:
   """Returns each problem, its instances' indices, and their states."""
-  if not isinstance(physics, world.Physics):
-    raise ValueError(f'physics is {physics!r}: expected a world.Physics, such '
-                     'as world.IMMOVABLE_RED_RECTS.')
+  blocks = np.asarray(states.blocks, np.int32)
+  cell = world.cell_index(np.asarray(states.agent, np.int32))
+  carrying = np.asarray(states.carrying, np.bool_)
+  shape = (len(instructions), world.SIZE, world.SIZE)
+  if blocks.shape != shape:
+    raise ValueError(f'states.blocks is {blocks.shape}: expected {shape}, one '
+                     'board for each instruction (see world.State).')
+  physics = world.find_physics(physics)
   meanings = [_meaning(instruction, physics) for instruction in instructions]
   roles = np.take_along_axis(
-      np.array([roles for _, roles in meanings], np.int32),
-      states.blocks.reshape(-1, world.NUM_CELLS), axis=1)
+      np.array([roles for _, roles in meanings], np.int32).reshape(
+          -1, world.NUM_BLOCK_CODES),
+      blocks.reshape(-1, world.NUM_CELLS), axis=1)
   has_role = roles[:, None] == np.arange(_NUM_ROLES)[:, None]  # [N, 8, 25]
   counts = has_role.sum(axis=2)
   sets = (has_role * _BITS).sum(axis=2, dtype=np.int32)
-  agent = world.cell_index(states.agent)
   groups: dict[_Problem, list[int]] = {}
   for i, (instruction, _) in enumerate(meanings):
     present = np.flatnonzero(counts[i])
@@ -382,14 +358,13 @@ def _problems(instructions: Sequence[language.Instruction],
     groups.setdefault(problem, []).append(i)
   return [
       (problem, np.array(rows),
-       _States(sets[rows][:, list(problem.roles)], agent[rows],
-               states.carrying[rows]))
+       _States(sets[rows][:, list(problem.roles)], cell[rows], carrying[rows]))
       for problem, rows in groups.items()]
 
 
 def shortest(
     instructions: Sequence[language.Instruction | str], states: world.State,
-    physics: world.Physics = world.NORMAL, max_steps: int | None = None,
+    physics: world.Physics = world.NORMAL, max_steps: int = _NO_BOUND,
     max_states: int = MAX_STATES) -> np.ndarray:
   """Returns the steps of a shortest solution of each instance, int32 [N].
 
@@ -397,34 +372,28 @@ def shortest(
   is no solution of at most `max_steps` steps, and `UNKNOWN` where the search
   was given up after `max_states` states. A table needs no search.
   """
-  limit = _NO_BOUND if max_steps is None else max_steps
-  checked = language.checked_list(instructions)
-  states = _checked_states(states, (len(checked),), 'states')
+  checked = language.checked(instructions)
   steps = np.zeros(len(checked), np.int32)
-  if not checked:
-    return steps
   for problem, rows, group in _problems(checked, states, physics):
     if _relaxed(problem) is problem:
       needed = _lower_bound(problem, group)
-      steps[rows] = np.where(needed <= min(limit, _NO_BOUND - 1), needed,
+      steps[rows] = np.where(needed <= min(max_steps, _NO_BOUND - 1), needed,
                              UNSOLVABLE)
     else:
       for i, row in enumerate(rows):
         steps[row] = _search(
-            problem, group.take(np.array([i])), limit, max_states).steps
+            problem, group.take(np.array([i])), max_steps, max_states).steps
   return steps
 
 
 def solve(
     instruction: language.Instruction | str, state: world.State,
-    physics: world.Physics = world.NORMAL, max_steps: int | None = None,
+    physics: world.Physics = world.NORMAL, max_steps: int = _NO_BOUND,
     max_states: int = MAX_STATES) -> Solution:
   """Returns a shortest solution of one state, always the same one."""
-  limit = _NO_BOUND if max_steps is None else max_steps
-  checked = language.checked(instruction)
-  state = _checked_states(state, (), 'state')
+  checked = language.checked([instruction])
   batch = world.State(*(np.asarray(x)[None] for x in state))
-  (problem, _, start), = _problems([checked], batch, physics)
+  (problem, _, start), = _problems(checked, batch, physics)
   if _relaxed(problem) is problem:
     max_states = _NO_BOUND  # The table leads straight to the goal.
-  return _search(problem, start, limit, max_states)
+  return _search(problem, start, max_steps, max_states)

@@ -28,13 +28,11 @@ def split(
     raise ValueError(f'way is {way!r}: expected one of {WAYS}.')
   if not 0 < share < 1:
     raise ValueError(f'share is {share}: expected more than 0 and less than 1.')
-  instructions = language.checked_list(instructions)
-  members: dict[frozenset[str], list[int]] = {}
+  instructions = language.checked(instructions)
+  members: dict[language.Instruction, list[int]] = {}
   for i, instruction in enumerate(instructions):
-    names = {str(instruction)}
-    if way == 'meanings' and instruction.twin is not None:
-      names.add(str(instruction.twin))
-    members.setdefault(frozenset(names), []).append(i)
+    key = instruction.canonical if way == 'meanings' else instruction
+    members.setdefault(key, []).append(i)
   count = round(share * len(members))
   if not 0 < count < len(members):
     raise ValueError(

@@ -80,6 +80,6 @@ def find(name: str) -> Task:
 def satisfied(instruction: language.Instruction | str,
               states: world.State) -> world.Array:
   """Returns which states (NumPy) satisfy an instruction: the ground truth."""
-  instruction = language.checked(instruction)
-  task = find(instruction.task)
-  return task.satisfied(task.encode([instruction])[0], states)
+  checked = language.checked([instruction])
+  task = find(checked[0].task)
+  return task.satisfied(task.encode(checked)[0], states)

@@ -16,7 +16,6 @@ from gridlu import gym
 from gridlu import rendering
 from gridlu import world
 
-_BOARD = world.NUM_CELLS + 2  # Bytes of a packed state.
 # How many instances are drawn at a time, if that is more than a board each.
 _BLOCK = 256
 
@@ -49,10 +48,10 @@ class VectorGridLU(vector.VectorEnv[Observations, np.ndarray, np.ndarray]):
       num_envs: The number of boards, N.
       max_episode_steps: Steps of an episode; None for the task's.
       task: As of `GridLUEnv`, and so are the next five.
-      instructions: Texts; None for all of the task's.
+      instructions: Those to draw from.
       physics: Which blocks can be moved.
-      rewarded: Whether the reward is the ground truth; None for the task's.
-      render_mode: None or 'rgb_array'.
+      rewarded: Whether there is a reward.
+      render_mode: Whether `render` returns pictures.
       solved_starts: Whether episodes may begin in goal states.
       images: Whether observations have an 'image', uint8 [N, 56, 56, 3], or
         else a 'board', uint8 [N, 27] (see `world.pack`). Drawing images takes
@@ -64,21 +63,22 @@ class VectorGridLU(vector.VectorEnv[Observations, np.ndarray, np.ndarray]):
     if num_envs < 1:
       raise ValueError(f'num_envs is {num_envs}: expected 1 or more.')
     gym.check_render_mode(render_mode)
-    texts, physics = gym.checked(instructions, physics)
     self.num_envs = num_envs
     self.render_mode = render_mode
     self._mode = vector.AutoresetMode(autoreset_mode)
     self.metadata = {**gym.GridLUEnv.metadata, 'autoreset_mode': self._mode}
     self._setup = environment.set_up(
-        task, max_episode_steps, texts, physics, rewarded, solved_starts)
+        task, max_episode_steps, instructions, physics, rewarded, solved_starts)
     self.instructions = self._setup.instructions
     self._images = images
-    self._tokens = (
-        gym.token_rows(self._setup.task, self._setup.texts) if tokens else None)
+    self._tokens = None
+    if tokens:
+      rows = gym.token_rows(self._setup.task)
+      self._tokens = np.stack([rows[text] for text in self._setup.texts])
     self.single_observation_space = spaces.Dict({
         'image' if images else 'board': (
             gym.image_space() if images else
-            spaces.Box(0, 255, [_BOARD], np.uint8)),
+            spaces.Box(0, 255, [world.PACKED_SIZE], np.uint8)),
         'instruction': (
             gym.token_space(self._setup.task) if tokens else
             gym.text_space(self._setup.task))})
@@ -88,7 +88,8 @@ class VectorGridLU(vector.VectorEnv[Observations, np.ndarray, np.ndarray]):
     self.action_space = utils.batch_space(self.single_action_space, num_envs)
     self._supply: environment.Supply | None = None
     self.instruction = np.zeros(num_envs, np.int32)
-    self._states = world.unpack(np.zeros([num_envs, _BOARD], np.uint8))
+    self._states = world.unpack(
+        np.zeros([num_envs, world.PACKED_SIZE], np.uint8))
     self._num_steps = np.zeros(num_envs, np.int64)
     self._ended = np.zeros(num_envs, bool)
 

@@ -11,7 +11,7 @@ a compiled TensorFlow program. Hence the masks and arithmetic with explicit
 dtypes, without assignment, fancy indexing or reshaping of unknown dimensions.
 """
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 import dataclasses
 import enum
 from typing import Any, NamedTuple
@@ -48,25 +48,16 @@ class Action(enum.IntEnum):
   NOOP = 5
 
 
-def _next_cells() -> np.ndarray:
-  """Builds `_NEXT_CELL`."""
-  rows, columns = np.divmod(np.arange(NUM_CELLS), SIZE)
-  next_cells = np.zeros((len(Action), NUM_CELLS), np.int32)
-  for action, (down, right) in {
-      Action.UP: (-1, 0), Action.DOWN: (1, 0), Action.LEFT: (0, -1),
-      Action.RIGHT: (0, 1), Action.INTERACT: (0, 0), Action.NOOP: (0, 0),
-  }.items():
-    next_cells[action] = (SIZE * np.clip(rows + down, 0, SIZE - 1) +
-                          np.clip(columns + right, 0, SIZE - 1))
-  return next_cells.reshape(-1)
-
-
-# Cells have an index, 5 * row + column. [6 * 25]: the cell where an action
-# leads from a cell if no block is in the way, at 25 * action + cell.
-_NEXT_CELL = _next_cells()
-# [25, 2]: a cell's row and column.
+# Cells have an index, 5 * row + column. [25, 2]: a cell's row and column.
 _ROW_AND_COLUMN = np.stack(
     np.divmod(np.arange(NUM_CELLS, dtype=np.int32), SIZE), axis=-1)
+# [6, 2]: how far down and right each action leads.
+_MOVES = np.array([[-1, 0], [1, 0], [0, -1], [0, 1], [0, 0], [0, 0]], np.int32)
+# [6 * 25]: the cell where an action leads from a cell if no block is in the
+# way, at 25 * action + cell.
+_NEXT_CELL = np.dot(
+    np.clip(_ROW_AND_COLUMN + _MOVES[:, None], 0, SIZE - 1),
+    np.array([SIZE, 1], np.int32)).reshape(-1)
 # [25, 5, 5]: 1 in the cell and 0 elsewhere.
 _CELL_MASK = np.eye(NUM_CELLS, dtype=np.int32).reshape(NUM_CELLS, SIZE, SIZE)
 
@@ -93,9 +84,6 @@ class Physics:
   immovable: tuple[int, ...] = ()
 
   def __post_init__(self):
-    if not isinstance(self.immovable, Iterable):
-      raise ValueError(f'Physics.immovable is {self.immovable!r}: expected '
-                       'several block codes, such as (4,).')
     for code in self.immovable:
       if isinstance(code, bool) or code not in range(1, NUM_BLOCK_CODES):
         raise ValueError(
@@ -110,6 +98,17 @@ NORMAL = Physics()
 IMMOVABLE_RED_RECTS = Physics(immovable=(block('rect', 'red'),))
 # By their names in flags.
 PHYSICS = {'normal': NORMAL, 'immovable_red_rects': IMMOVABLE_RED_RECTS}
+
+
+def find_physics(physics: str | Mapping[str, Any] | Physics) -> Physics:
+  """Returns physics, also by its name in `PHYSICS` or as its attributes."""
+  if isinstance(physics, Mapping):  # Of JSON.
+    return Physics(**physics)
+  found = PHYSICS.get(physics) if isinstance(physics, str) else physics
+  if not isinstance(found, Physics):
+    raise ValueError(f'physics is {physics!r}: expected a world.Physics, or '
+                     f'one of {tuple(PHYSICS)}.')
+  return found
 
 
 def take(values: Array, indices: Array, axis: int,

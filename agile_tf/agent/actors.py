@@ -39,6 +39,8 @@ class Actor:
     self._length = rollout_length  # T
     self._delayed = np.array(delayed)
     self._greedy = greedy
+    self._observations = np.zeros(
+        [len(self.rngs), *self._world.observation_shape], np.uint8)
     self._prepare(len(self.rngs))
 
   def _prepare(self, width: int) -> None:
@@ -93,8 +95,6 @@ class CompiledActor(Actor):
     assert self._world.compiled is not None
     self._rules = self._world.compiled
     self._steps_left = np.zeros([width], np.int32)
-    self._observations = np.zeros(
-        [width, *self._world.observation_shape], np.uint8)
     self._instructions = [''] * width
 
   def play(self, theta: tf.Tensor) -> rollouts.Rollout:
@@ -148,8 +148,6 @@ class EnvironmentActor(Actor):
 
   def _prepare(self, width: int) -> None:
     self._timesteps: list[dm_env.TimeStep | None] = [None] * width
-    self._observations = np.zeros(
-        [width, *self._world.observation_shape], np.uint8)
     self._steps = [0] * width  # Of the workers' episodes.
 
   def play(self, theta: tf.Tensor) -> rollouts.Rollout:
@@ -178,7 +176,8 @@ class EnvironmentActor(Actor):
         if timesteps[w].last() or self._delayed[w]:
           continue
         timesteps[w] = self._step(w, actions[t, w], instructions[w])
-        rewards[t, w] = timesteps[w].reward or 0.0
+        if self._world.has_ground_truth:  # Else it is not used.
+          rewards[t, w] = timesteps[w].reward
         discounts[t, w] = timesteps[w].discount
         mask[t, w] = 1
       observations[t + 1] = self._observations
@@ -220,18 +219,10 @@ class EnvironmentActor(Actor):
 
   def _load_episode(self, w: int, row: dict[str, Any]) -> None:
     self._timesteps[w] = None
-    if row['environment'] is not None:
-      timestep = self._restore(w, row['environment'])
-      if row['in_episode']:
-        self._observations[w] = self._world.checked(
-            self.environments[w], timestep, 'set_state()')
-        self._timesteps[w] = timestep
-        self._steps[w] = row['steps']
-
-  def _restore(self, w: int, state: Any) -> dm_env.TimeStep:
-    """Restores a worker's environment; returns its current timestep."""
+    if row['environment'] is None:
+      return
     try:
-      return self.environments[w].set_state(state)
+      timestep = self.environments[w].set_state(row['environment'])
     except Exception as error:
       if self._world.compiled is not None:
         raise  # GridLU's code is not edited, so the state is damaged.
@@ -241,6 +232,11 @@ class EnvironmentActor(Actor):
           'If the world has been changed since, change it back or start a new '
           'run in another --run_dir. The checkpoint is left as it is.'
       ) from error
+    if row['in_episode']:
+      self._observations[w] = self._world.checked(
+          self.environments[w], timestep, 'set_state()')
+      self._timesteps[w] = timestep
+      self._steps[w] = row['steps']
 
 
 def _check_saveable(environment: Any) -> None:

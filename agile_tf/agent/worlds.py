@@ -49,16 +49,13 @@ def no_exit(place: str) -> Iterator[None]:
         f"exit({error.code!r}) was called in the world's {place}.") from error
 
 
-_LARGEST = float(np.finfo(np.float32).max)
-
-
-def _is_number(value: Any, low: float, high: float) -> bool:
-  """Whether a value is one number, and from `low` to `high`; NaN is not."""
+def _is_share(value: Any) -> bool:
+  """Whether a value is one number from 0 to 1; NaN is not."""
   if not isinstance(value, int | float) and not hasattr(value, 'dtype'):
     return False
   value = np.asarray(value)
   return bool(value.shape == () and value.dtype.kind in 'biuf' and
-              low <= value <= high)
+              0 <= value <= 1)
 
 
 class World:
@@ -114,16 +111,10 @@ class World:
 
   def checked(self, environment: Any, timestep: Any, place: str,
               instruction: str | None = None) -> np.ndarray:
-    """Returns what `observe` does of a time step that may be wrong.
+    """Returns what `observe` does of a time step, or raises a WorldError.
 
-    Args:
-      environment: The environment.
-      timestep: What a method of it returned.
-      place: This method, and where in an episode it was called.
-      instruction: The episode's, where `step` was called.
-
-    Raises:
-      WorldError: if the time step is not as dm_env and this world have it.
+    `place` says which method returned it, and where in an episode of this
+    `instruction` if it was `step`.
     """
     def require(right: bool, name: str, value: Any, expected: str) -> None:
       if not right:
@@ -157,15 +148,10 @@ class World:
       require(str(text) == instruction, 'instruction', str(text),
               f'that of the whole episode, {instruction!r}')
       discount, reward = timestep.discount, timestep.reward
-      require(_is_number(discount, 0, 1), 'discount', discount,
-              'a number from 0 to 1')
-      if self.has_ground_truth:
-        require(_is_number(reward, 0, 1) and reward in (0, 1), 'reward',
-                reward, '1 in a goal state and else 0, as the world has a '
-                'ground truth')
-      else:  # It is not used.
-        require(reward is None or _is_number(reward, -_LARGEST, _LARGEST),
-                'reward', reward, 'a number or None')
+      require(_is_share(discount), 'discount', discount, 'a number from 0 to 1')
+      require(not self.has_ground_truth or
+              _is_share(reward) and reward in (0, 1), 'reward', reward,
+              '1 in a goal state and else 0, as the world has a ground truth')
     image = self.observe(environment, timestep)
     require(getattr(image, 'dtype', None) == np.uint8 and
             image.shape == self.observation_shape, 'image', image,
@@ -205,15 +191,6 @@ class GoalExamples:
 
   def __init__(self, dataset: goal_dataset.GoalDataset, world: World):
     """Encodes goal examples; WorldError if they do not fit the world."""
-    observations = (
-        dataset.images if dataset.states is None else dataset.states)
-    assert observations is not None  # GoalDataset requires one of the two.
-    if observations.shape[1:] != world.observation_shape:
-      raise WorldError(
-          'A goal example has the shape '
-          f'{list(observations.shape[1:])}; this world needs uint8 '
-          f'{list(world.observation_shape)}. Write a file with observations of '
-          'this world (gridlu/goal_dataset.py documents the format).')
     try:
       # int32 [instructions, slots]
       self.codes = world.grammar.encode(dataset.instructions)
@@ -221,7 +198,7 @@ class GoalExamples:
       raise WorldError(
           f'The goal examples do not fit this world: {error}') from error
     self.dataset = dataset
-    self.observations = observations  # uint8 [N, ...]
+    self.observations = dataset.observations  # uint8 [N, ...]
 
   def __len__(self) -> int:
     return len(self.dataset.instruction)
@@ -296,17 +273,10 @@ class GridLUWorld(World):
                known: Sequence[language.Instruction] | None = None,
                draw: environment_lib.Draw | None = None,
                solved_starts: bool = False):
-    """Makes the world of a task; None stands for the task's own.
+    """Takes arguments of `gridlu.GridLU`.
 
-    Args:
-      task: A name in `gridlu.tasks.TASKS`.
-      instructions: Of episodes and goal examples.
-      physics: Which blocks the agent can carry.
-      episode_length: In steps.
-      truncate: Whether returns bootstrap where an episode ends.
-      known: What the networks can read; by default `instructions`.
-      draw: Draws the episodes' instances.
-      solved_starts: Whether an episode may begin in a goal state.
+    The networks can read the instructions that are `known`, by default those
+    of episodes and goal examples.
     """
     kind = tasks.find(task)
     if instructions is None:
@@ -373,31 +343,24 @@ class GridLUWorld(World):
 _LONGEST_NAME = 200  # Python imports nested packages by recursion.
 
 
-def _find(name: str) -> Callable[[], Any]:
-  """Imports a user's function, also from the current directory.
+def load(name: str) -> World:
+  """Returns the world that a user's 'package.module:function' makes.
 
   Errors of its module go to the user, with their traceback.
   """
   if os.getcwd() not in sys.path:  # As it is for `python -m`.
     sys.path.insert(0, os.getcwd())
-  if ':' not in name or len(name) > _LONGEST_NAME:
-    raise ValueError('that is not the name of a function in a module')
-  module = name.partition(':')[0]
+  module, colon, _ = name.partition(':')
   try:
-    return pkgutil.resolve_name(name)
-  except ModuleNotFoundError as error:
-    if f'{module}.'.startswith(f'{error.name}.'):
-      raise ValueError(str(error)) from error
-    raise
-
-
-def load(name: str) -> World:
-  """Returns the world that a user's 'package.module:function' makes."""
-  try:
+    if not colon or len(name) > _LONGEST_NAME:
+      raise ValueError('that is not the name of a function in a module')
     with no_exit(f'module: {name!r}'):
-      function = _find(name)
+      function = pkgutil.resolve_name(name)
     inspect.signature(function).bind()
-  except (AttributeError, TypeError, ValueError) as error:
+  except (AttributeError, ModuleNotFoundError, TypeError, ValueError) as error:
+    if isinstance(error, ModuleNotFoundError) and (
+        not f'{module}.'.startswith(f'{error.name}.')):
+      raise
     raise WorldError(
         f'World {name[:_LONGEST_NAME]!r} cannot be loaded ({error}). Expected '
         f'a GridLU task ({", ".join(tasks.TASKS)}), or '

@@ -80,7 +80,7 @@ def make(episodes: Sequence[played.Episode], world: 'worlds.World'
     cases.append({'groups': groups, 'verdicts': verdicts})
   page = hashlib.sha256(json.dumps(shown).encode()).hexdigest()
   legend = _AGENT if has_board else ''
-  if all(episode.instruction.split('(')[0] in language.ARRANGEMENTS
+  if all(episode.instruction.split('(')[0] in language.Arrangement.words
          for episode in episodes):
     legend = _legend() + legend
   # A '<' could end the page's script.

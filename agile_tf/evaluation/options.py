@@ -33,30 +33,30 @@ class _RunParser(flags.ArgumentParser):
     return path
 
 
-def define_run(required: bool = True) -> None:
-  """Defines --run_dir and --checkpoint, for `load`."""
+def define_run() -> None:
+  """Defines --run_dir, --checkpoint and --world, for `load`."""
   flags.DEFINE(
-      _RunParser(), 'run_dir', None if required else '', "The run's directory; "
+      _RunParser(), 'run_dir', None, "The run's directory; "
       '"trained" for the agent that comes with the package.',
-      serializer=flags.ArgumentSerializer(), required=required)
+      serializer=flags.ArgumentSerializer(), required=True)
   flags.DEFINE_integer(
       'checkpoint', None, 'The step of the checkpoint; default: the newest.')
+  define_world()
 
 
 def define_world() -> None:
-  """Defines --world, for `load`."""
+  """Defines --world, of a run or of several."""
   flags.DEFINE_string(
       'world', '', "The run's --world. It must be named if it is not GridLU, "
       'because its code is imported.')
 
 
 def define_episodes(episodes: int, seed: int = 1_000_003) -> None:
-  """Defines --episodes and --seed with these defaults, and --json."""
+  """Defines --episodes and --seed with these defaults."""
   flags.DEFINE_integer(
       'episodes', episodes, 'How many episodes to play with a checkpoint.',
       lower_bound=1, upper_bound=100_000)
   define_seed(seed)
-  flags.DEFINE_bool('json', False, 'Print JSON instead of a table.')
 
 
 def define_seed(seed: int | None) -> None:
@@ -66,14 +66,10 @@ def define_seed(seed: int | None) -> None:
       lower_bound=0, upper_bound=2**63 - 1)
 
 
-def define_greedy() -> None:
-  """Defines --greedy, for `play`."""
+def define_play() -> None:
+  """Defines --greedy, for `play`, and --instructions, for `load`."""
   flags.DEFINE_bool(
       'greedy', False, 'Take the likeliest action instead of sampling.')
-
-
-def define_instructions() -> None:
-  """Defines --instructions, for `load`."""
   flags.DEFINE_string(
       'instructions', '', 'Play only instructions that match this regular '
       'expression (it may match any part of the text).')
@@ -89,7 +85,8 @@ def load(values: flags.FlagValues, **how: Any) -> 'trained_lib.Trained':
           'networks can take a minute.', file=sys.stderr)
   machine.prepare(config_lib.Config())
   from agile_tf.evaluation import trained
-  return trained.load(values.run_dir, values.checkpoint, **how)
+  return trained.load(values.run_dir, values.checkpoint, world=values.world,
+                      only=values.instructions, **how)
 
 
 def play(trained: 'trained_lib.Trained', values: flags.FlagValues
@@ -100,8 +97,8 @@ def play(trained: 'trained_lib.Trained', values: flags.FlagValues
   """
   bar = tqdm.tqdm(
       trained.play(values.episodes, values.seed, values.greedy),
-      total=values.episodes, unit=' episodes', disable=values.json,
-      leave=False, desc='compiling, then playing')
+      total=values.episodes, unit=' episodes', leave=False,
+      desc='compiling, then playing')
   return [
       episode if i < PICTURED else episode._replace(
           states=episode.states[[0, -1]]) for i, episode in enumerate(bar)]

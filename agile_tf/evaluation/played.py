@@ -11,10 +11,10 @@ class Episode(NamedTuple):
   instruction: str
   states: np.ndarray  # uint8 [n + 1, ...], the observations of s_0 ... s_n.
   # bool [n], whether D accepts s_1 ... s_n; None without D.
-  decisions: np.ndarray | None
+  decisions: np.ndarray | None = None
   # bool [n], whether they are goal states, by the ground truth or the checker;
   # None if the world has neither.
-  truth: np.ndarray | None
+  truth: np.ndarray | None = None
 
   @property
   def final(self) -> np.ndarray:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Sequence
 import dataclasses
-import functools
 import os
 import pickle
 import sys
@@ -25,18 +24,47 @@ _BATCH = 64  # Episodes played in parallel.
 _process = 0  # The process that loaded the first networks.
 
 
-class _OfThisProcess:
-  """A function of TensorFlow, which would hang in a fork of its process."""
+class _Function:
+  """A network as a function of images and instructions, for this process.
 
-  def __init__(self, function: Callable[..., Any]):
-    self._function = function
-    functools.update_wrapper(self, function)
+  TensorFlow would hang in a fork of it.
+  """
 
-  def __call__(self, *arguments: Any, **named: Any) -> Any:
+  def __init__(self, world: worlds.World, network: functional.Network,
+               parameters: tf.Tensor | None, result: Callable[..., np.ndarray],
+               dtype: type):
+    """Takes the network and what makes the result, of this type, of its output.
+
+    Further arguments of a call go to `result`.
+    """
+    self._world = world
+    # AutoGraph would do nothing but warn, in a notebook.
+    self._compute = tf.function(network, autograph=False, reduce_retracing=True)
+    self._parameters = parameters
+    self._result = result
+    self._dtype = dtype
+
+  def __call__(self, images: Any, instructions: Sequence[str],
+               *arguments: Any, **named: Any) -> np.ndarray:
     _check_process()
-    return self._function(*arguments, **named)
+    images = np.asarray(images)
+    if isinstance(instructions, str):
+      raise ValueError(
+          f'instructions is the string {instructions!r}; expected a list of '
+          'strings, one for each image.')
+    if not len(images) and not len(instructions):
+      return np.zeros([0], self._dtype)
+    shape = [len(instructions), *self._world.image_shape]
+    if images.dtype != np.uint8 or list(images.shape) != shape:
+      raise ValueError(
+          f'images is {images.dtype} {list(images.shape)}; expected uint8 '
+          f'{shape}, because there are {len(instructions)} instructions.')
+    outputs = self._compute(
+        self._parameters, tf.constant(images.astype(np.float32) / 255),
+        self._world.grammar.encode(instructions))
+    return self._result(outputs, *arguments, **named).astype(self._dtype)
 
-  def __deepcopy__(self, memo: Any) -> '_OfThisProcess':
+  def __deepcopy__(self, memo: Any) -> '_Function':
     return self  # As functions are copied.
 
   def __reduce__(self) -> Any:
@@ -81,63 +109,48 @@ class Trained(NamedTuple):
         [np.random.default_rng(s) for s in seeds[width:]],
         self.config.rollout_length, [False] * width, greedy)
     missing = [count // width + (w < count % width) for w in range(width)]
-    # By row, states, decisions and truth of each rollout of its episode.
-    parts: list[list[tuple]] = [[] for _ in range(width)]
+    # By row, the arrays of each rollout of its episode, by their names.
+    parts: list[list[dict[str, np.ndarray]]] = [[] for _ in range(width)]
     while any(missing):
       rollout = actor.play(self.theta)
-      decisions = None
+      arrays = {'states': rollout.observations,
+                'truth': self.world.truth(rollout), 'decisions': None}
       if self.phi is not None:
-        _, decisions = (x.numpy() for x in self.programs.reward(
-            self.phi, rollout.observations, rollout.codes))
-      truth = self.world.truth(rollout)
+        _, decisions = self.programs.reward(
+            self.phi, rollout.observations, rollout.codes)
+        arrays['decisions'] = decisions.numpy()
       for w in range(width):
         steps = int(rollout.mask[:, w].sum())
-        parts[w].append(tuple(
-            None if values is None else values[:steps, w]
-            for values in (rollout.observations, decisions, truth)))
+        parts[w].append({name: values[:steps, w]
+                         for name, values in arrays.items()
+                         if values is not None})
         if not rollout.ended[w]:
           continue
-        states, decided, truths = (
-            None if values[0] is None else np.concatenate(values)
-            for values in zip(*parts[w]))
+        last = {'states': rollout.observations[None, steps, w]}
+        episode = {name: np.concatenate([part[name] for part in
+                                         (*parts[w], last) if name in part])
+                   for name in parts[w][0]}
         parts[w] = []
         if missing[w]:
           missing[w] -= 1
-          assert states is not None
-          yield played.Episode(
-              rollout.instructions[w],
-              np.append(states, rollout.observations[None, steps, w], axis=0),
-              decided, truths)
+          yield played.Episode(rollout.instructions[w], **episode)
 
   def as_reward_model(self) -> Callable[[Any, Sequence[str]], np.ndarray]:
     """Returns the discriminator as a function, see `load_reward_model`."""
-    compute = _compiled(self.discriminator)
-
-    @_OfThisProcess
-    def reward_model(images: Any, instructions: Sequence[str]) -> np.ndarray:
-      inputs = _prepare(self.world, images, instructions)
-      if inputs is None:
-        return np.zeros([0], np.float32)
-      return tf.sigmoid(compute(self.phi, *inputs)).numpy()
-
-    return reward_model
+    return _Function(self.world, self.discriminator, self.phi,
+                     lambda logits: tf.sigmoid(logits).numpy(), np.float32)
 
   def as_policy(self) -> Callable[..., np.ndarray]:
     """Returns the policy as a function, see `load_policy`."""
-    compute = _compiled(self.policy)
 
-    @_OfThisProcess
-    def policy(images: Any, instructions: Sequence[str],
-               rng: np.random.Generator | None = None) -> np.ndarray:
-      inputs = _prepare(self.world, images, instructions)
-      if inputs is None:
-        return np.zeros([0], np.int32)
-      logits = compute(self.theta, *inputs).logits.numpy()
+    def actions(output: Any, rng: np.random.Generator | None = None
+               ) -> np.ndarray:
+      logits = output.logits.numpy()
       if rng is not None:
         logits = logits + rng.gumbel(size=logits.shape)
-      return logits.argmax(axis=-1).astype(np.int32)
+      return logits.argmax(axis=-1)
 
-    return policy
+    return _Function(self.world, self.policy, self.theta, actions, np.int32)
 
 
 def load(run_dir: str, step: int | None = None, held_out: bool = False,
@@ -218,35 +231,6 @@ def at(trained: Trained, run_dir: str, step: int | None = None) -> Trained:
       theta=constant(trained.policy, 'policy'),
       phi=(constant(trained.discriminator, 'discriminator')
            if has_discriminator else None))
-
-
-def _compiled(network: functional.Network) -> Callable[..., Any]:
-  """Returns a network as a program for batches of any size."""
-  # AutoGraph would do nothing but warn, in a notebook.
-  return tf.function(network, autograph=False, reduce_retracing=True)
-
-
-def _prepare(world: worlds.World, images: Any, instructions: Sequence[str]
-            ) -> tuple[tf.Tensor, np.ndarray] | None:
-  """Returns float32 images in [0, 1] and int32 codes; None for an empty batch.
-
-  ValueError if images are not uint8 [N, H, W, 3] for N instructions.
-  """
-  images = np.asarray(images)
-  if isinstance(instructions, str):
-    raise ValueError(
-        f'instructions is the string {instructions!r}; expected a list of '
-        'strings, one for each image.')
-  if not len(images) and not len(instructions):
-    return None
-  if images.dtype != np.uint8 or images.shape != (
-      len(instructions), *world.image_shape):
-    raise ValueError(
-        f'images is {images.dtype} {list(images.shape)}; expected uint8 '
-        f'{[len(instructions), *world.image_shape]}, because there are '
-        f'{len(instructions)} instructions.')
-  scaled = tf.constant(images.astype(np.float32) / 255)
-  return scaled, world.grammar.encode(instructions)
 
 
 def load_reward_model(run_dir: str, step: int | None = None, world: str = ''

@@ -1,7 +1,6 @@
 """The curves of runs: the columns of `metrics.csv`, and their averages."""
 
 import os
-from typing import NamedTuple
 
 import numpy as np
 
@@ -16,14 +15,13 @@ Curve = dict[str, np.ndarray]
 POINTS = 100
 
 
-def read(path: str) -> Curve:
-  """Reads the metrics.csv at a path or in a run's directory; empty is NaN.
+def read(run_dir: str) -> Curve:
+  """Reads the metrics.csv in a run's directory; empty is NaN.
 
   Raises:
     UserError: There is no such file, or it is not a metrics.csv.
   """
-  if os.path.isdir(path):
-    path = os.path.join(path, 'metrics.csv')
+  path = os.path.join(run_dir, 'metrics.csv')
   try:
     rows = files.read_rows(path)
     names = rows[0] if rows else {'steps': ''}
@@ -34,9 +32,8 @@ def read(path: str) -> Curve:
         for name in names}
   except FileNotFoundError as error:
     raise program.UserError(
-        f'There is no {path}: expected the metrics.csv of a run, or its '
-        'directory.') from error
-  except (OSError, ValueError, TypeError) as error:
+        f"There is no {path}: expected a run's directory.") from error
+  except (OSError, ValueError) as error:
     raise program.UserError(
         f'{path} cannot be read ({error}): expected the metrics.csv of a '
         'run.') from error
@@ -77,22 +74,12 @@ def _totals(curve: Curve, column: str, at: np.ndarray) -> np.ndarray:
       np.interp(at, corners, np.cumsum(shares * np.repeat(values, 2)))])
 
 
-class Best(NamedTuple):
-  """The part of a run with the highest rate."""
-  steps: int  # The step of the row in which the part ends.
-  rate: float
+def best(curve: Curve) -> float:
+  """Returns the highest success rate of up to `POINTS` equal parts of a run.
 
-
-def best(curve: Curve, column: str = 'success_rate') -> Best | None:
-  """Returns which of up to `POINTS` equal parts of a run has the highest mean.
-
-  None if the curve has no value in this column.
+  NaN if it has none.
   """
   steps = curve['steps']
   edges = intervals(max(steps, default=0), len(steps))
-  rates = averaged(curve, column, edges[:-1], edges[1:])
-  if not np.isfinite(rates).any():
-    return None
-  part = int(np.nanargmax(rates))
-  row = np.searchsorted(steps, edges[part + 1] - 0.5)
-  return Best(int(steps[row]), float(rates[part]))
+  rates = averaged(curve, 'success_rate', edges[:-1], edges[1:])
+  return float(np.fmax.reduce(rates))

@@ -10,15 +10,9 @@ The *recipe* is what we add to the paper, the settings of
 recipe's: the run has the recipe with the variant's own settings on top.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 import os
 from typing import NamedTuple
-
-
-class Evaluation(NamedTuple):
-  """An evaluation of the newest checkpoint of a finished run."""
-  name: str  # Its report is NAME.json in the run's directory.
-  flags: tuple[str, ...]  # For agile_tf.evaluate.
 
 
 class Variant(NamedTuple):
@@ -30,13 +24,9 @@ class Variant(NamedTuple):
   # Another variant that must be run first; '{after}' in the flags stands for
   # the directory of its run with the same seed.
   after: str = ''
-  # Of a finished run.
-  evaluations: tuple[Evaluation, ...] = (Evaluation('evaluation', ()),)
-
-  def launch_flags(self, recipe: bool) -> list[str]:
-    """Returns the flags for agile_tf.launch, without or with the recipe."""
-    own = [f'--preset={self.flagfile}', *self.flags]
-    return [f'--preset={RECIPE}', *own, *self.recipe] if recipe else own
+  # Of a finished run: the flags of agile_tf.evaluate, by the name of the JSON
+  # file in the run's directory that gets the report.
+  evaluations: Mapping[str, tuple[str, ...]] = {'evaluation': ()}
 
 
 class Experiment(NamedTuple):
@@ -58,8 +48,6 @@ class Experiment(NamedTuple):
 RECIPE = 'relations_evening'
 # The recipe's settings were chosen by what seeds 0 and 1 learned.
 FIRST_RECIPE_SEED = 2
-# For all evaluations of runs with the recipe, whose episodes may begin solved.
-RECIPE_EVALUATION = ('--episodes=1000', '--nosolved_starts')
 
 # The recipe's parts that need a discriminator in training, and goal examples.
 _WITHOUT_DISCRIMINATOR = ('--discriminator_head_start=0',)
@@ -68,7 +56,6 @@ _WITHOUT_NEAR_GOALS = ('--near_goal_steps=0',)
 
 # The numbers of goal examples in figure 7.
 DATA_SIZES = tuple(2**n for n in range(9, 20))
-RECIPE_DATA_SIZES = DATA_SIZES[2::2]
 
 _RED_RECT = r"Color\('red', Shape\('rect', SCENE\)\)"
 # --instructions of the paper's jobs: all, and those of figure 5's fine-tuning.
@@ -76,14 +63,13 @@ PAPERS_INSTRUCTIONS = ('', _RED_RECT)
 
 _ONLY_RED_RECT = f'--instructions={_RED_RECT}'
 # Figure 5's three bars.
-_AROUND_FINE_TUNING = (
-    Evaluation(
-        'before', ('--run_dir={after}', _ONLY_RED_RECT, '--physics=normal')),
-    Evaluation('changed', ('--run_dir={after}', _ONLY_RED_RECT,
-                           '--physics=immovable_red_rects')),
-    Evaluation('tuned', (_ONLY_RED_RECT,)))
-_BOTH_SIDES = (
-    Evaluation('seen', ()), Evaluation('held_out', ('--held_out',)))
+_AROUND_FINE_TUNING = {
+    'before': ('--run_dir={after}', _ONLY_RED_RECT, '--physics=normal'),
+    'changed': ('--run_dir={after}', _ONLY_RED_RECT,
+                '--physics=immovable_red_rects'),
+    'tuned': (_ONLY_RED_RECT,)}
+_BOTH_SIDES: dict[str, tuple[str, ...]] = {
+    'seen': (), 'held_out': ('--held_out',)}
 
 VARIANTS: dict[str, Variant] = {
     'relations_a3c': Variant(
@@ -149,7 +135,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     'figure7': Experiment(
         'How many goal examples are needed',
         tuple(f'data_{size}' for size in DATA_SIZES),
-        tuple(f'data_{size}' for size in RECIPE_DATA_SIZES)),
+        tuple(f'data_{size}' for size in DATA_SIZES[2::2])),
     'held_out': Experiment(
         'Held-out instructions', ('held_out_strings', 'held_out_meanings')),
     'arrangements': Experiment(
@@ -178,35 +164,33 @@ class Job(NamedTuple):
 
 
 def jobs(experiment: str, runs: str, seeds: Sequence[int], recipe: bool,
-         extra: Sequence[str] = (), vary_data: bool = False) -> list[Job]:
+         extra: Sequence[str] = ()) -> list[Job]:
   """Returns the runs of an experiment, in an order in which they can be made.
 
-  `runs` will contain their directories, and all have the `extra` flags. With
-  `vary_data`, goal examples and held-out instructions vary with the seed.
+  `runs` will contain their directories, and all have the `extra` flags.
   """
-  return [
-      _job(name, seed, runs, recipe, [*extra, *(
-          [f'--dataset_seed={seed}', f'--held_out_seed={seed}']
-          if vary_data else [])])
-      for seed in seeds for name in EXPERIMENTS[experiment].names(recipe)]
+  return [_job(name, seed, runs, recipe, extra) for seed in seeds
+          for name in EXPERIMENTS[experiment].names(recipe)]
 
 
 def _job(name: str, seed: int, runs: str, recipe: bool, extra: Sequence[str]
         ) -> Job:
+  made = VARIANTS[name]
   run_dir = os.path.join(runs, f'{name}_seed{seed}')
-  after = VARIANTS[name].after
-  after = after and os.path.join(runs, f'{after}_seed{seed}')
+  after = made.after and os.path.join(runs, f'{made.after}_seed{seed}')
+  launch = [f'--preset={made.flagfile}', *made.flags]
+  evaluate = [f'--run_dir={run_dir}']
+  if recipe:  # Its episodes may begin solved.
+    launch = [f'--preset={RECIPE}', *launch, *made.recipe]
+    evaluate += ['--episodes=1000', '--nosolved_starts']
 
   def filled(*arguments: str) -> list[str]:
     return [argument.replace('{after}', after) for argument in arguments]
 
-  evaluations = {
-      os.path.join(run_dir, f'{evaluation.name}.json'): evaluation.flags
-      for evaluation in VARIANTS[name].evaluations}
+  reports = {os.path.join(run_dir, f'{evaluation}.json'): own
+             for evaluation, own in made.evaluations.items()}
   return Job(
       name, seed, run_dir,
-      filled(*VARIANTS[name].launch_flags(recipe), *extra,
-             f'--run_dir={run_dir}', f'--seed={seed}'),
-      {path: filled(f'--run_dir={run_dir}', *own,
-                    *(RECIPE_EVALUATION if recipe else ()), f'--output={path}')
-       for path, own in evaluations.items()}, after)
+      filled(*launch, *extra, f'--run_dir={run_dir}', f'--seed={seed}'),
+      {path: filled(*evaluate, *own, f'--output={path}')
+       for path, own in reports.items()}, after)

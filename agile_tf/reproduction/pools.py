@@ -23,9 +23,8 @@ from gridlu import program
 # parent, however that ends. Otherwise it would hold the lock of a run.
 _STARTER = """
 import ctypes, os, sys
-if sys.platform == 'linux':
-  ctypes.CDLL(None).prctl(1, 9)  # PR_SET_PDEATHSIG, SIGKILL
-  os.sched_setaffinity(0, map(int, sys.argv[1].split(',')))
+ctypes.CDLL(None).prctl(1, 9)  # PR_SET_PDEATHSIG, SIGKILL
+os.sched_setaffinity(0, map(int, sys.argv[1].split(',')))
 os.execv(sys.executable, [sys.executable, *sys.argv[2:]])
 """
 
@@ -86,13 +85,6 @@ def _problem(task: Task, code: int) -> str:
   return f'exit code {code}; {task.log} ends with:\n  {"  ".join(last)}'
 
 
-def _cores() -> list[int]:
-  """Returns the CPU cores that this process may use."""
-  if hasattr(os, 'sched_getaffinity'):
-    return sorted(os.sched_getaffinity(0))
-  return list(range(os.cpu_count() or 1))
-
-
 def _gpus() -> list[str]:
   """Returns CUDA's names of the GPUs that programs here may use."""
   visible = os.environ.get('CUDA_VISIBLE_DEVICES')
@@ -109,7 +101,7 @@ def _share(items: Sequence[Any], i: int, count: int) -> Sequence[Any]:
 
 def local(count: int) -> Pool:
   """Returns this machine as places for tasks, with equal cores and GPUs."""
-  cores, gpus = _cores(), _gpus()
+  cores, gpus = sorted(os.sched_getaffinity(0)), _gpus()
   if count > len(cores):
     raise program.UserError(
         f'--jobs={count}: this program may use {len(cores)} CPU cores, and a '
@@ -149,7 +141,7 @@ def _reserved(count: int) -> Iterator[list[int]]:
   free: list[int] = []
   taken: list[int] = []
   with contextlib.ExitStack() as locks:
-    for core in _cores():
+    for core in sorted(os.sched_getaffinity(0)):
       lock = locks.enter_context(open(os.path.join(folder, str(core)), 'wb'))
       try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -20,7 +20,6 @@ from gridlu import program
 class Run(NamedTuple):
   """A run, as far as it has been carried out."""
   path: str
-  name: str  # The name of its variant.
   seed: int
   curve: curves.Curve
   evaluations: dict[str, Any]  # By name, from agile_tf.evaluate --output.
@@ -48,11 +47,10 @@ def load(paths: Sequence[str]) -> dict[str, list[Run]]:
       print(program.printable(f'Left out: {path} has no row of metrics yet.'),
             file=sys.stderr)
       continue
-    run = Run(path, name, config.seed, curve,
-              _evaluations(path, experiments.variant(name)), config)
-    for other in runs.setdefault(name, []):
-      _check_belongs(run, other)
-    runs[name].append(run)
+    found = runs.setdefault(name, [])
+    found.append(Run(path, config.seed, curve,
+                     _evaluations(path, experiments.variant(name)), config))
+    _check_belongs(*found)
   return runs
 
 
@@ -60,16 +58,14 @@ def _evaluations(run_dir: str, variant: experiments.Variant
                 ) -> dict[str, Any]:
   """Returns the evaluations of a run, by name."""
   found = {}
-  for evaluation in variant.evaluations:
-    path = os.path.join(run_dir, f'{evaluation.name}.json')
-    if not os.path.exists(path):
-      continue
+  for name in variant.evaluations:
+    path = os.path.join(run_dir, f'{name}.json')
     try:
       with open(path, encoding='utf-8') as file:
-        found[evaluation.name] = files.parse_json(file.read())
-      rate = found[evaluation.name]['success']['all']['rate']
-      if not isinstance(rate, (int, float)):
-        raise TypeError(f'its rate is {rate!r}')
+        found[name] = files.parse_json(file.read())
+      float(found[name]['success']['all']['rate'])
+    except FileNotFoundError:
+      continue
     except (OSError, ValueError, TypeError, KeyError) as error:
       raise program.UserError(
           f'{path} has no success rate ({type(error).__name__}: {error}): '
@@ -77,31 +73,30 @@ def _evaluations(run_dir: str, variant: experiments.Variant
   return found
 
 
-def _check_belongs(run: Run, other: Run) -> None:
-  """Raises UserError if a run cannot be averaged with another."""
-  if other.seed == run.seed:
-    raise program.UserError(
-        f'{run.path} and {other.path} have the same variant and seed. Name '
-        'only one of them.')
-  # Each seed of fine-tuning starts from a different run.
-  own = ('--seed:', '--reward_model:', '--initial_policy:')
-  differences = [
-      line for line in config_lib.differences(*(
-          config_lib.read(os.path.join(each.path, 'config.json'))
-          for each in (other, run)))
-      if not line.startswith(own)]
-  if differences:
-    raise program.UserError(
-        f'{run.path} cannot be averaged with {other.path}, which has other '
-        f'settings: {"; ".join(differences)}. Draw them separately.')
+def _check_belongs(*runs: Run) -> None:
+  """Raises UserError if the last run cannot be averaged with the others."""
+  *others, run = runs
+  for other in others:
+    if other.seed == run.seed:
+      raise program.UserError(
+          f'{run.path} and {other.path} have the same variant and seed. Name '
+          'only one of them.')
+    # Each seed of fine-tuning starts from a different run.
+    own = ('--seed:', '--reward_model:', '--initial_policy:')
+    differences = [
+        line for line in config_lib.differences(*(
+            config_lib.read(os.path.join(each.path, 'config.json'))
+            for each in (other, run)))
+        if not line.startswith(own)]
+    if differences:
+      raise program.UserError(
+          f'{run.path} cannot be averaged with {other.path}, which has other '
+          f'settings: {"; ".join(differences)}. Draw them separately.')
 
 
 # What a line shows: a run's means over up to a hundred intervals; its moving
-# average over the paper's window; its evaluations; the share of the evaluated
-# episodes that can be solved; or the paper's curve.
-OURS, AVERAGED, EVALUATED, SOLVABLE, PAPER = (
-    'ours', 'averaged', 'evaluated', 'solvable', 'paper')
-_SOURCES = (OURS, AVERAGED, EVALUATED, SOLVABLE, PAPER)
+# average over the paper's window; its evaluations; or the paper's curve.
+OURS, AVERAGED, EVALUATED, PAPER = 'ours', 'averaged', 'evaluated', 'paper'
 _FIELDS = ['agent', 'source', 'seed', 'column', 'x', 'y', 'low', 'high']
 
 
@@ -155,21 +150,12 @@ def read(path: str) -> list[Line]:
     rows = files.read_rows(path)
     if not rows or [*rows[0]] != _FIELDS:
       raise ValueError(f'its first line is not {",".join(_FIELDS)}')
-    lines = []
-    for (agent, source, seed, column), points in itertools.groupby(
-        rows, lambda row: tuple(row[name] for name in _FIELDS[:4])):
-      if source not in _SOURCES:
-        raise ValueError(f'its source {source!r} is none of {_SOURCES}')
-      lines.append(Line(agent, source, seed, column, np.array([
-          [float(row['x']), *(
-              float(row[name] or 'nan') for name in ('y', 'low', 'high'))]
-          for row in points])))
-      x, y = lines[-1].points.T[:2]
-      if not (np.all(np.diff(x) > 0) and np.isfinite(x).all() and
-              np.all((y >= 0) & (y <= 1))):
-        raise ValueError(f'the x of {agent!r} ({source}, {column}) do not '
-                         'increase, or its y are not from 0 to 1')
-    return lines
+    return [
+        Line(agent, source, seed, column, np.array([
+            [float(row[name] or 'nan') for name in _FIELDS[4:]]
+            for row in points]))
+        for (agent, source, seed, column), points in itertools.groupby(
+            rows, lambda row: tuple(row[name] for name in _FIELDS[:4]))]
   except (OSError, ValueError, TypeError) as error:
     raise program.UserError(
         f'{path} cannot be read ({error}): expected the CSV file of a figure, '

@@ -37,7 +37,6 @@ class BenchmarkTest(parameterized.TestCase):
         name: benchmark.measure(name, ['--seconds=0.2', *tiny]) for name in (
             'matrix product', 'round of 15 workers', 'training, lockstep')}
     benchmark._add_shares(results)
-    self.assertGreater(results['round of 15 workers']['milliseconds'], 0)
     self.assertGreater(
         results['round of 15 workers']['milliseconds'],
         results['round of 15 workers']['policy_gradients_milliseconds'])

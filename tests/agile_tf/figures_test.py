@@ -1,5 +1,6 @@
 """Tests for figures: what they show of runs, the drawings and the table."""
 
+import dataclasses
 import json
 import os
 
@@ -12,6 +13,7 @@ from agile_tf import figures
 from agile_tf.reproduction import paper
 from agile_tf.reproduction import results
 from gridlu import program
+from tests.gridlu import programs
 
 
 def _finished(name='relations', seed=0, instructions='', changes=None,
@@ -20,7 +22,7 @@ def _finished(name='relations', seed=0, instructions='', changes=None,
   count = len(next(iter(columns.values())))
   columns = {'steps': 10 * np.arange(1, count + 1)} | columns
   return results.Run(
-      f'{name}_seed{seed}', name, seed,
+      f'{name}_seed{seed}', seed,
       {key: np.array(value, float) for key, value in columns.items()}, {},
       config_lib.Config(instructions=instructions, **(changes or {})))
 
@@ -218,7 +220,6 @@ class DrawTest(parameterized.TestCase):
     drawing = figures.draw([
         results.Line.of('before', results.EVALUATED, 0, column, 0, .5, .4, .6),
         results.Line.of('before', results.EVALUATED, 1, column, 0, .7, .6, .8),
-        results.Line.of('before', results.SOLVABLE, 0, column, 0, .8),
         results.Line.of('before', results.PAPER, '', column, 0, .98)])
     ax, = drawing.axes
     np.testing.assert_allclose(
@@ -228,7 +229,7 @@ class DrawTest(parameterized.TestCase):
     np.testing.assert_allclose(
         [segment[:, 1] for segment in dots.lines[2][0].get_segments()],
         [[.4, .6], [.6, .8]])
-    self.assertLen(_legend(drawing), 3)
+    self.assertLen(_legend(drawing), 2)
 
   def test_table(self):
     window = paper.curve('relations', 'success_rate').window
@@ -246,25 +247,26 @@ class SaveTest(parameterized.TestCase):
   def _evaluated(self, name, evaluation, success):
     run_dir = self.create_tempdir(name)
     run_dir.create_file('metrics.csv', 'steps,success_rate\n10,0.5\n')
-    run_dir.create_file('config.json', '{}')
+    config_lib.save(dataclasses.asdict(config_lib.Config()),
+                    os.path.join(run_dir.full_path, 'config.json'))
     run_dir.create_file(
         f'{evaluation}.json', json.dumps({'success': success}))
     return run_dir.full_path
 
   def test_figures_are_drawn_again_from_their_csv(self):
-    group = {'rate': .5, 'interval': [.4, .7], 'solvable': .8}
+    group = {'rate': .5, 'interval': [.4, .7]}
     runs = [
         self._evaluated('immovable_seed0', 'tuned', {'all': group}),
         self._evaluated('arrangements_seed0', 'evaluation', {
             'all': group, '4 blocks': group | {'rate': .65}})]
     out, again = (self.create_tempdir(name).full_path for name in 'ab')
-    figures.save(out, figures.load(runs))
+    programs.call(figures, *runs, f'--out={out}')
     names = ['arrangements', 'arrangements_by_blocks', 'figure5']
     files = sorted(
         f'{name}.{kind}' for name in names for kind in ('csv', 'png', 'svg'))
     self.assertEqual(sorted(os.listdir(out)), [*files, 'table.md'])
-    figures.save(again, figures.load(
-        [os.path.join(out, f'{name}.csv') for name in names]))
+    programs.call(figures, f'--out={again}',
+                  *(os.path.join(out, f'{name}.csv') for name in names))
     for file in files:
       if not file.endswith('.svg'):  # They have the date.
         with open(os.path.join(out, file), 'rb') as a, open(
@@ -277,5 +279,4 @@ class SaveTest(parameterized.TestCase):
       figures.save(os.path.join(out, files[0]), {})
     self.assertEqual(rates, {
         ('before', 'paper'): .98, ('immovable', 'paper'): .52,
-        ('fine-tuned', 'paper'): .693, ('fine-tuned', 'evaluated'): .5,
-        ('fine-tuned', 'solvable'): .8})
+        ('fine-tuned', 'paper'): .693, ('fine-tuned', 'evaluated'): .5})

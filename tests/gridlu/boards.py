@@ -104,7 +104,7 @@ def scalar_satisfied(instruction: language.Instruction,
   down, right = {
       'NorthFrom': (-1, 0), 'SouthFrom': (1, 0), 'EastFrom': (0, 1),
       'WestFrom': (0, -1), 'SameLocation': (0, 0),
-  }[type(instruction).__name__]
+  }[instruction.word]
   for row in range(5):
     for column in range(5):
       if _fits(instruction.right, state, row, column):

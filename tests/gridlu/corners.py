@@ -18,27 +18,25 @@ _CORNERS = np.zeros((world.SIZE, world.SIZE), np.bool_)
 _CORNERS[::world.SIZE - 1, ::world.SIZE - 1] = True
 
 
-class _Corner(language.Instruction):
+class Corner(language.Instruction):
+  """A block of the colour is in a corner."""
   task = 'corners'
   noun = 'a corner'
+  words = ('InCorner',)
 
   def problem(self):
     if self.left != language.AGENT:
       return 0, 'AGENT'
-    if (isinstance(self.right, language.Color) and
-        self.right.blocks == language.SCENE):
+    if (isinstance(self.right, language.Blocks) and self.right.color and
+        not self.right.shape):
       return None
     return 1, 'Color(..., SCENE)'
-
-
-class InCorner(_Corner):
-  """A block of the colour is in a corner."""
 
 
 @functools.cache
 def all_instructions():
   return tuple(
-      InCorner(language.AGENT, language.Color(color, language.SCENE))
+      Corner('InCorner', language.AGENT, language.Blocks(color))
       for color in world.COLORS)
 
 

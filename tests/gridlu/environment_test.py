@@ -236,7 +236,7 @@ class GridLUTest(parameterized.TestCase):
       ('seed', dict(seed=-1), 'seed is -1: expected a whole number'),
       ('bad_instruction', dict(instructions=['NorthFrom(x']), 'at the caret'),
       ('other_task', dict(instructions=['Snake(AGENT, SCENE)']),
-       'expected a GridLU-Relations'),
+       'expected an instruction of relations'),
       ('physics', dict(physics='immovable'), "physics is 'immovable'"),
   )
   def test_bad_arguments_are_named(self, kwargs, message):

@@ -222,8 +222,6 @@ class GridLUEnvTest(parameterized.TestCase):
       gridlu.gym.GridLUEnv(render_mode='human')
     with self.assertRaisesRegex(ValueError, "task is 'chess'"):
       gridlu.gym.GridLUEnv(task='chess')
-    with self.assertRaisesRegex(ValueError, r'instructions\[0\] is .*its text'):
-      gridlu.gym.GridLUEnv(instructions=language.relations_instructions())
     with self.assertRaisesRegex(ValueError, "physics is 'moon'"):
       gridlu.gym.GridLUEnv(physics='moon')
     with self.assertRaisesRegex(ValueError, 'is no GridLU environment'):

@@ -39,7 +39,7 @@ class FiguresTest(parameterized.TestCase):
   def test_figure_3_vocabulary(self):
     vocabulary = pictures.figure_3_vocabulary()
     self.assertEqual(tuple(dict.fromkeys(word for word, _ in vocabulary)),
-                     language.ARRANGEMENTS)
+                     language.Arrangement.words)
     for word, state in vocabulary:
       self.assertTrue(gridlu.satisfied(f'{word}(AGENT, SCENE)', state), word)
 

@@ -1,5 +1,6 @@
 """Tests for program."""
 
+import functools
 import os
 import subprocess
 import sys
@@ -14,41 +15,40 @@ _PROGRAM = """
   from absl import flags
   from gridlu import program
 
-  @program.main()
-  def main(argv):
-    if flags.FLAGS.number < 0:
-      raise KeyboardInterrupt
-    print(flags.FLAGS.number, flags.FLAGS.file)
-
   def define_flags():
     program.define_path('file', '', 'A file.')
     flags.DEFINE_bool('details', False, 'Whether to say more.')
     flags.DEFINE_integer('number', None, 'The number.', required=True,
                          module_name='another')
 
-  program.run(main, define_flags, lambda line: [
+  @program.main(define_flags, expand=lambda line: [
       word.replace('--seven', '--number=7') for word in line])
+  def main(argv):
+    if flags.FLAGS.number < 0:
+      raise KeyboardInterrupt
+    print(flags.FLAGS.number, flags.FLAGS.file)
+
+  main()
 """
 
 
-@program.main()
-def _plain(argv):
-  if argv[0] == 'mistaken':
-    raise program.UserError('--x=1: expected 2.')
+def _main(argv):
   if argv[0] == 'broken':
     raise ValueError('a bug')
+  if argv != ['name']:
+    raise program.UserError(' '.join(argv))
 
 
-@program.main(arguments=True)
-def _with_arguments(argv):
-  raise program.UserError(' '.join(argv))
+_plain, _with_arguments = (
+    functools.partial(program._report, _main, arguments)
+    for arguments in (False, True))
 
 
 class ProgramTest(absltest.TestCase):
 
   def test_users_errors_are_one_line(self):
     with self.assertRaises(SystemExit) as caught:
-      _plain(['mistaken'])
+      _plain(['--x=1: expected 2.'])
     self.assertEqual(caught.exception.code, 'Error: --x=1: expected 2.')
 
   def test_bugs_keep_their_traceback(self):

@@ -33,12 +33,12 @@ def call(module: types.ModuleType, *arguments: str) -> Result:
 
   code: int | str = 0
   with (mock.patch.object(program.app, 'run', run),
-        mock.patch.object(sys, 'argv', [name]),
+        mock.patch.object(sys, 'argv', [name, *arguments]),
         mock.patch.object(sys.modules['__main__'], '__doc__', ''),
         contextlib.redirect_stdout(io.StringIO()) as output,
         contextlib.redirect_stderr(io.StringIO()) as errors):
     try:
-      module.start()
+      module.main()
     except SystemExit as error:
       code = error.code or 0
       if isinstance(code, str):

@@ -122,10 +122,6 @@ class ContactSheetTest(absltest.TestCase):
       self.assertEqual(len(above), 8 + 14 * lines + 2)
 
   def test_bad_arguments_are_named(self):
-    for images, options, message in (
-        (self._images[0], {}, 'expected uint8'),
-        (self._images[:0], {}, 'at least one image'),
-        (self._images, {'captions': ['one']}, '1 captions for 3 images'),
-        (self._images, {'columns': 0}, 'columns is 0')):
-      with self.assertRaisesRegex(ValueError, message):
-        rendering.contact_sheet(images, **options)
+    for images in self._images[0], self._images[:0], self._images / 255:
+      with self.assertRaisesRegex(ValueError, 'expected uint8'):
+        rendering.contact_sheet(images)

@@ -179,22 +179,13 @@ class SolverTest(parameterized.TestCase):
     text = "NorthFrom(AGENT, Color('red', SCENE))"
     state = boards.draw('rr@')
     batch = world.State(*(np.asarray(x)[None] for x in state))
-    blocks, agent, _ = state
     for message, call in (
-        ('instruction is 3: expected', lambda: solver.solve(3, state)),
-        (r'states.blocks is int32 \(1, 5, 5\).*of shape \(2, 5, 5\)',
+        (r'instructions\[0\] is 3: expected', lambda: solver.solve(3, state)),
+        (r'states.blocks is \(1, 5, 5\): expected \(2, 5, 5\)',
          lambda: solver.shortest([text] * 2, batch)),
-        (r'state.blocks is int32 \(1, 5, 5\)',
+        (r'states.blocks is \(1, 1, 5, 5\): expected \(1, 5, 5\)',
          lambda: solver.solve(text, batch)),
-        ('states is a ndarray: expected a world.State',
-         lambda: solver.shortest([text], world.pack(batch))),
-        ('state.agent is float64',
-         lambda: solver.solve(text, state._replace(agent=agent * 1.0))),
-        (r'state.agent is int32 \(2,\), \[5\].*from 0 to 4',
-         lambda: solver.solve(text, state._replace(agent=agent + 5))),
-        ('state.blocks is int32.*from 0 to 9',
-         lambda: solver.solve(text, state._replace(blocks=blocks - 1))),
-        ("physics is 'normal': expected a world.Physics",
-         lambda: solver.solve(text, state, 'normal'))):
+        ("physics is 'moon': expected a world.Physics",
+         lambda: solver.solve(text, state, 'moon'))):
       with self.assertRaisesRegex(ValueError, message):
         call()

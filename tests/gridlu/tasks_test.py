@@ -48,7 +48,7 @@ class ThirdTaskTest(absltest.TestCase):
         tasks.TASKS, corners=tasks.from_module(corners)))
 
   def test_is_spoken(self):
-    self.assertIs(type(language.parse(_RED)), corners.InCorner)
+    self.assertIs(type(language.parse(_RED)), corners.Corner)
     for instruction in corners.all_instructions():
       self.assertEqual(language.parse(str(instruction)), instruction)
     with self.assertRaisesRegex(
@@ -60,7 +60,7 @@ class ThirdTaskTest(absltest.TestCase):
 
   def test_a_word_belongs_to_one_task(self):
     with self.assertRaisesRegex(TypeError, 'both have the word Line'):
-      type('Line', (corners.InCorner,), {})
+      type('Lines', (corners.Corner,), {'words': ('Line',)})
     self.assertEqual(language.parse('Line(AGENT, SCENE)').task, 'arrangements')
 
   def test_is_played(self):

@@ -157,12 +157,3 @@ class ExperimentsTest(parameterized.TestCase):
     self.assertEqual(configs, {
         name: evening | changed | dict(run_dir=f'runs/{name}_seed2', seed=2)
         for name, changed in changes.items()})
-
-  @parameterized.parameters((False, {0}), (True, {4, 5}))
-  def test_data_may_vary_with_the_seed(self, vary_data, expected):
-    todo = experiments.jobs('held_out', 'runs', [4, 5], recipe=False,
-                      vary_data=vary_data)
-    configs = [tiny.read(job.launch) for job in todo]
-    self.assertEqual({config.seed for config in configs}, {4, 5})
-    for name in ('dataset_seed', 'held_out_seed'):
-      self.assertEqual({getattr(config, name) for config in configs}, expected)

