@@ -62,7 +62,7 @@ class Progress:
     self._now = min(done, total), total, what
 
   def _watch(self) -> None:
-    due = time.monotonic() + _LINE_SECONDS
+    due = time.monotonic()
     while not self._over.wait(1.0):
       text = self._text()
       if self._in_terminal:
