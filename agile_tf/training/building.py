@@ -1,6 +1,7 @@
 """Builds the parts of a run from its configuration and wires them together."""
 
 from collections.abc import Callable, Sequence
+import contextlib
 import dataclasses
 import functools
 import hashlib
@@ -253,13 +254,11 @@ class Builder:
   @functools.cached_property
   def _dataset(self) -> dict[str, str]:
     """What identifies the contents of the file of goal examples."""
-    try:
-      if os.path.isfile(self.config.dataset) and self.needs_goal_examples():
+    if self.needs_goal_examples() and os.path.isfile(self.config.dataset):
+      with contextlib.suppress(OSError):  # Loading it says so.
         with open(self.config.dataset, 'rb') as file:
           digest = hashlib.file_digest(file, 'sha256').hexdigest()
         return {config_lib.DATASET: digest}
-    except OSError:
-      pass  # Loading it says so.
     return {}
 
   def restored(self, values: dict[str, Any]) -> dict[str, Any]:

@@ -205,7 +205,5 @@ def prepare(config: config_lib.Config) -> Machine:
   description = ' and '.join(
       f'GPU {gpu.name} ({details(gpu).get("device_name", "unknown")})'
       for gpu in gpus)
-  if len(gpus) == 1:
-    return Machine(description, 1)
-  return Machine(description, len(gpus), tuple(
-      f'/device:GPU:{i}' for i in range(len(gpus))))
+  devices = tuple(f'/device:GPU:{i}' for i in range(len(gpus)))
+  return Machine(description, len(gpus), devices if len(gpus) > 1 else ('',))

@@ -1,5 +1,6 @@
 """Records episodes of a run and draws them for TensorBoard."""
 
+import collections
 from typing import NamedTuple
 
 import numpy as np
@@ -7,8 +8,7 @@ import numpy as np
 from agile_tf.agent import rollouts
 from gridlu import rendering
 
-# A longer episode is recorded in parts: an endless one would fill the memory.
-_MOST_STEPS = 300
+_MOST_STEPS = 300  # Of a longer episode, the last ones are recorded.
 
 # TensorBoard shows a picture about as wide as these columns. Of more states,
 # some are left out at equal distances.
@@ -19,7 +19,7 @@ _FRAME = 2  # Pixels of a frame, before the state is enlarged.
 
 
 class RecordedEpisode(NamedTuple):
-  """A finished training episode of n steps, or part of a long one."""
+  """The last n steps of a finished training episode."""
   instruction: str
   observations: np.ndarray  # uint8 [n + 1, ...]
   decisions: np.ndarray  # bool [n], which states counted as goal states
@@ -31,8 +31,10 @@ class Recorder:
   def __init__(self, waits: bool = False):
     """Takes whether it waits for the next episode, as in a resumed run."""
     self._waits = waits
-    self._observations: list[np.ndarray] = []
-    self._decisions: list[np.ndarray] = []
+    self._observations: collections.deque[np.ndarray] = collections.deque(
+        maxlen=_MOST_STEPS + 1)
+    self._decisions: collections.deque[bool] = collections.deque(
+        maxlen=_MOST_STEPS)
     self._finished: RecordedEpisode | None = None
 
   def add(self, rollout: rollouts.Rollout, decisions: np.ndarray) -> None:
@@ -40,16 +42,16 @@ class Recorder:
     steps = int(rollout.mask[:, 0].sum())
     if not self._waits and steps:
       first = 1 if self._observations else 0
-      # Copies, because a view would keep the rollouts of all workers in memory.
-      self._observations.append(
-          rollout.observations[first:steps + 1, 0][-_MOST_STEPS - 1:].copy())
-      self._decisions.append(decisions[:steps, 0][-_MOST_STEPS:].copy())
-      if rollout.ended[0] or sum(map(len, self._decisions)) >= _MOST_STEPS:
+      # A copy, because a view would keep the rollouts of all workers in memory.
+      self._observations.extend(
+          rollout.observations[first:steps + 1, 0].copy())
+      self._decisions.extend(decisions[:steps, 0])
+      if rollout.ended[0]:
         self._finished = RecordedEpisode(
-            rollout.instructions[0],
-            np.concatenate(self._observations)[-_MOST_STEPS - 1:],
-            np.concatenate(self._decisions)[-_MOST_STEPS:])
-        self._observations, self._decisions = [], []
+            rollout.instructions[0], np.stack(self._observations),
+            np.array(self._decisions))
+        self._observations.clear()
+        self._decisions.clear()
     if rollout.ended[0]:
       self._waits = False
 

@@ -67,11 +67,10 @@ class Signals:
       while number := reader.recv(1):
         if number[0] not in self._handlers:
           continue
-        now = time.monotonic()
         if first is None:
-          first = now
+          first = time.monotonic()
           self._answer(signal.Signals(number[0]).name)
-        elif now - first > _SAME_SIGNAL_SECONDS:
+        elif time.monotonic() - first > _SAME_SIGNAL_SECONDS:
           os._exit(128 + number[0])
 
   def _answer(self, name: str) -> None:

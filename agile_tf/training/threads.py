@@ -8,6 +8,7 @@ checkpoint is consistent.
 
 from collections.abc import Callable, Iterator, Sequence
 import contextlib
+import math
 import sys
 import threading
 import time
@@ -128,7 +129,7 @@ class Schedule:
       self._changed.notify_all()
 
   @contextlib.contextmanager
-  def paused(self, seconds: float | None = None) -> Iterator[None]:
+  def paused(self, seconds: float = math.inf) -> Iterator[None]:
     """Pauses all workers between two iterations.
 
     Raises:
@@ -138,7 +139,12 @@ class Schedule:
       self._paused = True
     try:
       with self._changed:
-        if not self._changed.wait_for(lambda: not self._turns, seconds):
+        left = seconds
+        # A suspended process is not a hung one: it loses one of the seconds.
+        while not self._changed.wait_for(
+            lambda: not self._turns, min(left, 1.0)) and left > 0:
+          left -= 1
+        if self._turns:
           raise StalledError(
               f'{len(self._turns)} of the workers did not end their iterations '
               f'in {seconds:.0f} seconds.')

@@ -70,8 +70,7 @@ class Trainer:
         self.schedule,
         [functools.partial(self.iterate_policy, i)
          for i in range(len(self.policy_workers))],
-        None if self.discriminator_worker is None else
-        self.iterate_discriminator,
+        self.iterate_discriminator if self.discriminator_worker else None,
         tick, len(self.devices), stall_minutes)
 
   def iterate_policy(self, thread: int) -> int:

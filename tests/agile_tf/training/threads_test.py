@@ -2,10 +2,15 @@
 
 import functools
 import itertools
+import os
+import signal
+import subprocess
+import sys
 import threading
 import time
 
 from absl.testing import parameterized
+import pytest
 
 from agile_tf.training import threads
 
@@ -295,6 +300,34 @@ class DriveTest(parameterized.TestCase):
     self.assertLen(reports, 2, logs.output)
     self.assertIn('time.sleep(1.3)', reports[0])
     self.assertGreater(calls.count(count - 1), 3)
+
+  @pytest.mark.slow
+  def test_a_suspended_process_is_not_a_hung_one(self):
+    code = """
+import os, signal, threading, time
+from agile_tf.training import threads
+
+def iterate():
+  clock.begin('policy')
+  threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGSTOP)).start()
+  for _ in range(10):
+    time.sleep(0.1)
+  clock.end('policy', 1)
+
+clock = threads.Schedule(10, 0)
+threading.Thread(target=iterate).start()
+while not clock.turns:
+  time.sleep(0.01)
+with clock.paused(2.0):
+  pass
+"""
+    process = subprocess.Popen(
+        [sys.executable, '-c', code], stderr=subprocess.PIPE, text=True)
+    os.waitid(os.P_PID, process.pid, os.WSTOPPED)
+    time.sleep(5)
+    process.send_signal(signal.SIGCONT)
+    _, errors = process.communicate(timeout=60)
+    self.assertEqual((process.returncode, errors), (0, ''))
 
   def test_first_iterations_are_one_at_a_time(self):
     """The first one compiles for the others."""
