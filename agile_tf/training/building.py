@@ -126,7 +126,7 @@ def matching(pattern: str, instructions: tuple[language.Instruction, ...]
   except TimeoutError:
     raise config_lib.ConfigError(
         f'--instructions={pattern} takes more than {_SEARCH_SECONDS:g} s to '
-        'match; expected a pattern that does not repeat what it repeats already.'
+        'match; expected a pattern that does not repeat what it repeats.'
         ) from None
   except (re.error, OverflowError, RecursionError) as error:
     raise config_lib.ConfigError(
