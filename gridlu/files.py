@@ -6,6 +6,7 @@ import csv
 import json
 import os
 import stat
+import tempfile
 from typing import Any, IO
 
 from gridlu import program
@@ -23,10 +24,14 @@ def check_output(flag: str, path: str, *suffixes: str) -> None:
     problem = f'expected the name of a {" or ".join(suffixes) or "new"} file'
   elif not os.path.isdir(folder):
     problem = f'there is no folder {folder}; make it first'
-  elif not os.access(path if os.path.exists(path) else folder, os.W_OK):
+  elif os.path.exists(path) and not os.access(path, os.W_OK):
     problem = 'it may not be written; name another file'
   else:
-    return
+    try:
+      with tempfile.TemporaryFile(dir=folder):
+        return
+    except OSError as error:
+      problem = f'it cannot be written ({error}); name another folder'
   raise program.UserError(f'--{flag}={path}: {problem}.')
 
 
