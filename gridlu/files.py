@@ -5,11 +5,20 @@ import contextlib
 import csv
 import json
 import os
+import re
 import stat
 import tempfile
 from typing import Any, IO
 
 from gridlu import program
+
+_NUMBER = re.compile(
+    r'[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[-+]?[0-9]+)?|nan|-?inf', re.I)
+# The columns of metrics.csv that are shares of episodes, states or pairs.
+_SHARES = (
+    'success_rate', 'modelled_reward', 'true_reward', 'reward_model_accuracy',
+    'false_positives', 'false_negatives', 'goals_accepted',
+    'negatives_rejected')
 
 
 def check_output(flag: str, path: str, *suffixes: str) -> None:
@@ -76,7 +85,7 @@ def read_rows(path: str) -> list[dict[str, str]]:
   """Returns the rows of a CSV file by column, without an incomplete last one.
 
   If it has a column `steps`, as the metrics.csv of a run, its steps increase,
-  and its other values are numbers or empty.
+  its other values are numbers or empty, and shares are from 0 to 1.
 
   Raises:
     OSError or ValueError: it cannot be read, or is something else.
@@ -85,16 +94,22 @@ def read_rows(path: str) -> list[dict[str, str]]:
     lines = list(file)
   if lines and not lines[-1].endswith('\n'):
     del lines[-1]
-  reader = csv.DictReader(lines)
+  for i, line in enumerate(lines, 1):
+    if not line.endswith('\n'):
+      raise ValueError(f'line {i} ends with CR alone; expected LF or CR LF')
+  reader = csv.reader(lines)
   rows: list[dict[str, str]] = []
-  steps = -1
   try:
-    for row in reader:
-      if None in row or None in row.values():
-        raise ValueError(f'expected {len(reader.fieldnames or ())} values')
-      if 'steps' in row:
-        steps = _check_row(row, steps)
-      rows.append(row)
+    names = next(reader, [])
+    if len({*names}) < len(names):
+      raise ValueError('a column is there more than once')
+    steps = -1
+    for cells in filter(None, reader):
+      if len(cells) != len(names):
+        raise ValueError(f'it has {len(cells)} values for {len(names)} columns')
+      rows.append(dict(zip(names, cells)))
+      if 'steps' in names:
+        steps = _check_row(rows[-1], steps)
   except (csv.Error, ValueError) as error:
     raise ValueError(f'line {reader.line_num}: {error}') from error
   return rows
@@ -103,13 +118,13 @@ def read_rows(path: str) -> list[dict[str, str]]:
 def _check_row(row: dict[str, str], before: int) -> int:
   """Checks a row after the step `before`; returns its step."""
   for name, text in row.items():
-    try:
-      float(text or 0)
-    except ValueError:
-      raise ValueError(
-          f'{name} is {text!r}; expected a number or nothing') from None
-  steps = row['steps']
-  if not steps.isdecimal() or int(steps) <= before:
-    raise ValueError(f'steps is {steps!r}; expected a whole number, more than '
-                     'in the row before')
-  return int(steps)
+    if name == 'steps':
+      if not re.fullmatch('[0-9]{1,18}', text) or int(text) <= before:
+        raise ValueError(
+            f'steps is {text!r}; expected a whole number, more than in the row '
+            'before')
+    elif text and not _NUMBER.fullmatch(text):
+      raise ValueError(f'{name} is {text!r}; expected a number or nothing')
+    elif text and name in _SHARES and not 0 <= float(text) <= 1:
+      raise ValueError(f'{name} is {text}; expected a share from 0 to 1')
+  return int(row['steps'])

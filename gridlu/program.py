@@ -5,6 +5,7 @@ import errno
 import functools
 import logging as python_logging
 import os
+import re
 import sys
 
 from absl import app
@@ -135,13 +136,13 @@ def printable(text: str) -> str:
 
 
 def _expanded(arguments: Sequence[str],
-              expand: Callable[[Sequence[str]], Sequence[str]]
-             ) -> Iterator[str]:
+              expand: Callable[[Sequence[str]], Sequence[str]],
+              within: tuple[str, ...] = ()) -> Iterator[str]:
   """Yields a command line with the lines of flagfiles in place of their names.
 
   Absl's own reader passes over a nested flagfile whose line is indented, and
   does not know the mark with which some editors begin a file. `expand` is as in
-  `main`.
+  `main`, and `within` has the flagfiles that are being read.
   """
   rest = iter(expand(arguments))
   for argument in rest:
@@ -151,7 +152,9 @@ def _expanded(arguments: Sequence[str],
       yield from rest
     elif flag in ('--flagfile', '-flagfile'):
       path = clean_path(path if is_set else next(rest, ''))
-      yield from _expanded(_lines(path), expand)
+      if path in within:
+        raise UserError(f'--flagfile={path} reads itself.')
+      yield from _expanded(_lines(path), expand, (*within, path))
     else:
       yield argument
 
@@ -182,5 +185,7 @@ def _parse(arguments: Sequence[str],
     sys.exit(f'Error: {printable(str(error))}')
   except (flags.Error, ValueError) as error:  # Absl raises both.
     problem = printable(str(error).removeprefix('ERROR:: '))
+    if missing := re.findall(r'Flag --(\w+) must have a value other', problem):
+      problem = f'--{" and --".join(missing)} must be given'
     end = '' if problem.endswith(('.', '?')) else '.'
     sys.exit(f'Error: {problem}{end} --help lists all flags.')

@@ -24,16 +24,22 @@ _SAME_SIGNAL_SECONDS = 1.0
 
 
 class Signals:
-  """Handles the signals in a `with` block: they raise KeyboardInterrupt."""
+  """Handles the signals in a `with` block: they raise KeyboardInterrupt.
+
+  Only the main thread of a process can. In another one this does nothing.
+  """
 
   def __init__(self):
     self.stopped = False  # Whether one has arrived.
     self._schedule: threads.Schedule | None = None
     self._start = 0  # The policy steps when it began.
+    self._handlers: dict[int, Any] = {}
 
   def __enter__(self) -> 'Signals':
+    if threading.current_thread() is not threading.main_thread():
+      return self
     # Those that are ignored stay so, such as SIGHUP under nohup.
-    self._handlers: dict[int, Any] = {
+    self._handlers = {
         number: signal.signal(number, self._stop)
         for number in (signal.SIGINT, signal.SIGTERM, *(
             each for each in (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
@@ -47,6 +53,8 @@ class Signals:
     return self
 
   def __exit__(self, *_: object) -> None:
+    if not self._handlers:
+      return
     if self.stopped:
       time.sleep(_SAME_SIGNAL_SECONDS)  # A second copy must not end the exit.
     for number, handler in self._handlers.items():

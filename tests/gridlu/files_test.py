@@ -64,9 +64,21 @@ class FilesTest(parameterized.TestCase):
       ('steps,x\n32,1\r\n16,1\r\n', "line 3: steps is '16'"),
       ('steps,x\n,1\n', "line 2: steps is ''"),
       ('steps,x\n1.6e1,1\n', "line 2: steps is '1.6e1'"),
-      ('steps,x\n1,1\n\n2,many\n', "line 4: x is 'many'; expected a number"),
-      ('steps,x\n1,2,3\n', 'line 2: expected 2 values'),
-      ('steps,x\n1,2\n3\n', 'line 3: expected 2 values'))
+      ('steps,steps\n1,2\n', 'line 1: a column is there more than once'),
+      ('steps,x\n16,1\n16,1\n', "line 3: steps is '16'; expected a whole"),
+      ('steps,x\n32,1\r\n16,1\r\n', "line 3: steps is '16'"),
+      ('steps,x\n,1\n', "line 2: steps is ''"),
+      ('steps,x\ninf,1\n', "line 2: steps is 'inf'"),
+      ('steps,x\n1.6e1,1\n', "line 2: steps is '1.6e1'"),
+      ('steps,x\n16\u2028,1\n', r"line 2: steps is '16\\u2028'"),
+      ('steps,x\n1,1\n\n2,1\u2028\n', r"line 4: x is '1\\u2028'"),
+      ('steps,success_rate\n1,2.716\n', 'line 2: success_rate is 2.716; exp'),
+      ('steps,false_positives\n1,-0.1\n', 'line 2: false_positives is -0.1'),
+      ('steps,success_rate\n1,nan\n', 'line 2: success_rate is nan'),
+      ('steps,x\n1,many\n', "line 2: x is 'many'; expected a number"),
+      ('steps,x\n1,2,3\n', 'line 2: it has 3 values for 2 columns'),
+      ('steps,x\n1,2\n3\n', 'line 3: it has 1 values for 2 columns'),
+      ('steps,x\r1,2\r3,4\r', 'line 1 ends with CR alone'))
   def test_what_no_run_writes_is_refused_with_its_line(self, text, problem):
     with self.assertRaisesRegex(ValueError, problem):
       files.read_rows(self.create_tempfile(content=text).full_path)

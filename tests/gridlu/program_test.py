@@ -2,6 +2,7 @@
 
 import functools
 import os
+import pathlib
 import subprocess
 import sys
 import textwrap
@@ -63,8 +64,7 @@ class ProgramTest(absltest.TestCase):
 
   def test_missing_and_wrong_flags_are_one_line(self):
     for flag, problem in (
-        ((), 'flag --number=None: Flag --number must have a value other than '
-         'None.'),
+        ((), '--number must be given.'),
         (('--number=x',), "flag --number=x: invalid literal for int() with "
          "base 10: 'x'."),
         (('--numbr=3',), "Unknown command line flag 'numbr'. Did you mean: "
@@ -101,6 +101,9 @@ class ProgramTest(absltest.TestCase):
         'words.flags', '--number=1\nnumber=2').full_path
     self.assertStartsWith(
         error(words), f"Error: {words}, line 2: 'number=2' is no flag;")
+    circle = self.create_tempfile('circle.flags').full_path
+    pathlib.Path(circle).write_text(f'--flagfile={circle}', 'utf-8')
+    self.assertIn('reads itself', error(circle))
 
   def test_paths_are_expanded(self):
     os.environ['GRIDLU_TEST_FOLDER'] = '/data'

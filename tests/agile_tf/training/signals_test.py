@@ -10,12 +10,15 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from unittest import mock
 
 from absl.testing import parameterized
 
 from agile_tf.training import run
+from agile_tf.training import signals
+from agile_tf.training import threads
 
 _PROGRAM = """
   import hashlib
@@ -74,6 +77,20 @@ class SignalsTest(parameterized.TestCase):
     self.assertIsNone(process.poll())
     process.send_signal(number)
     self.assertEqual(process.wait(60), 128 + number)
+
+  def test_a_run_in_another_thread_handles_none(self):
+    before = signal.getsignal(signal.SIGTERM)
+
+    def run():
+      with signals.Signals() as handler:
+        handler.stop_instead(threads.Schedule(10, 0))
+        handlers.append(signal.getsignal(signal.SIGTERM))
+
+    handlers: list = []
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    self.assertEqual(handlers, [before])
 
   def test_an_interrupt_of_something_else_is_no_success(self):
     builder = mock.Mock()
