@@ -145,12 +145,13 @@ class Sweep:
 
     A run that must wait for another one shares that run's line, after `&&`.
     """
+    given = [argument for argument in sys.argv[1:]
+             if not argument.lstrip('-').startswith('commands')]
     lines: dict[str, str] = {}
     for job in self._todo:
       line = shlex.join([
-          sys.executable, '-m', 'agile_tf.sweep', *sys.argv[1:], '--nocommands',
-          '--jobs=1', f'--only={job.name}', f'--first_seed={job.seed}',
-          '--seeds=1'])
+          sys.executable, '-m', 'agile_tf.sweep', *given, '--jobs=1',
+          f'--only={job.name}', f'--first_seed={job.seed}', '--seeds=1'])
       if self.states[job.run_dir] == _WAITING:
         if job.after in lines:
           lines[job.after] += f' && {line}'
