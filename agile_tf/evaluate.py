@@ -223,14 +223,16 @@ def main(argv: Sequence[str]) -> None:
     with files.replacing(values.output) as file:
       json.dump(report, file, indent=2)
   if values.picture:
+    animated = values.picture.lower().endswith('.gif')
+    shown = episodes[:_ANIMATED if animated else options.PICTURED]
     with files.replacing(values.picture, 'wb') as file:
-      if values.picture.lower().endswith('.gif'):
-        frames = list(animate(episodes[:_ANIMATED], trained))
+      if animated:
+        frames = list(animate(shown, trained))
         recording.save_frames(
             file, frames, [1, *[0.4] * (len(frames) - 2), 3])
       else:
-        Image.fromarray(picture(episodes[:options.PICTURED], trained.world)
-                       ).save(file, 'PNG')
+        Image.fromarray(picture(shown, trained.world)).save(file, 'PNG')
+    print(f'{values.picture}: {len(shown)} of {len(episodes)} episodes')
   print(f'{program.printable(values.run_dir)} at step {trained.steps}, '
         f'{"greedy" if values.greedy else "sampled"} actions' +
         {None: '', True: ', also from starts that are goal states',

@@ -83,7 +83,7 @@ _COLORS = {'A3C': '#000000', 'A3C-RP': '#E69F00', 'rho 25 %': '#0072B2',
            'rho 50 %': '#009E73', 'rho 75 %': _SKY, 'rho 100 %': _VERMILION}
 # What the legend says of each source, and how it is drawn.
 _STYLES: dict[str, tuple[str, dict[str, Any]]] = {
-    results.OURS: ('ours, mean (thin: seeds)', {'linestyle': '-'}),
+    results.OURS: ('ours', {'linestyle': '-'}),
     results.AVERAGED: ("ours, averaged as the paper's", {'linestyle': ':'}),
     results.PAPER: ("the paper's 5 seeds, \u00b1 s.d.", {'linestyle': '--'}),
     results.EVALUATED: ('evaluated, 95 % interval', {
@@ -224,10 +224,13 @@ def draw(lines: Sequence[results.Line], known: dict[str, str] | None = None
       ax.yaxis.set_major_formatter(lambda y, _: f'{100 * y:g} %')
       ax.grid(alpha=0.3, linewidth=0.4)
     if columns[0] in _LABELS:
-      handles |= {
-          text: panels[0].plot([], [], color='gray', linewidth=0.9, **look)[0]
-          for source, (text, look) in _STYLES.items()
-          if any(line.source == source for line in lines)}
+      for source, (text, look) in _STYLES.items():
+        seeds = {line.seed for line in lines if line.source == source}
+        if source == results.OURS and len(seeds) > 1:
+          text += ', mean (thin: seeds)'
+        if seeds:
+          handles[text], = panels[0].plot(
+              [], [], color='gray', linewidth=0.9, **look)
     drawing.set_size_inches(
         _WIDTH, _HEIGHT * len(panels) + _add_legend(drawing, handles))
   return drawing
@@ -342,10 +345,9 @@ def _draw_bars(ax: axes.Axes, lines: Sequence[results.Line]) -> dict[str, Any]:
 def table(figures: Mapping[str, Sequence[results.Line]]) -> str:
   """Returns a Markdown table of all curves and bars.
 
-  A run's end is the mean of its last five points. The paper's rate is that of
-  its moving average after as many steps.
+  The paper's rate is that of its moving average after as many steps.
   """
-  rows = [['figure', 'agent', 'column', 'steps', 'at the end', 'best',
+  rows = [['figure', 'agent', 'column', 'steps', 'last 5 points', 'best',
            'evaluated', "averaged as the paper's", 'the paper'], ['---'] * 9]
   for name, lines in figures.items():
     shown: dict[tuple[str, str], dict[str, list[np.ndarray]]] = {}

@@ -45,7 +45,7 @@ def intervals(longest: float, rows: int) -> np.ndarray:
 
 
 def averaged(curve: Curve, column: str, begins: np.ndarray, ends: np.ndarray,
-             least: float = 0.0) -> np.ndarray:
+             least: float = 0.5) -> np.ndarray:
   """Returns the means of a column over spans of steps, float64 [N].
 
   A row is the mean since the previous row. Its weight in a span is the number

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 from absl import logging
 
 from agile_tf import config as config_lib
+from agile_tf.training import progress
 
 _KEPT_SECONDS = 30 * 24 * 3600.0
 
@@ -200,7 +201,7 @@ def prepare(config: config_lib.Config) -> Machine:
         'TensorFlow has already begun to compute. The settings of its threads '
         'and devices cannot be changed any more.')
   if not gpus:
-    return Machine(f'{cores()} CPU cores', cores())
+    return Machine(progress.counted(cores(), 'CPU core'), cores())
   details = tf.config.experimental.get_device_details
   description = ' and '.join(
       f'GPU {gpu.name} ({details(gpu).get("device_name", "unknown")})'

@@ -80,8 +80,10 @@ class Progress:
         str(each) if each < 1000 else tqdm.tqdm.format_sizeof(each)
         for each in (done, total))
     if done == self._before:
-      return (f'compiling program {max(1, self._compiled())} before the next '
-              f'of {of} {what}, for {duration(now - self._start)}')
+      text = (f'compiling program {max(1, self._compiled())} before the next '
+              f'of {of} {what}')
+      seconds = now - self._start
+      return f'{text}, for {duration(seconds)}' if seconds >= 2 else text
     self._samples.append((now, done))
     text = f'{100 * done / total:.1f} %, {count} of {of} {what}'
     start, first = self._samples[0]

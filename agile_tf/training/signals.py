@@ -87,7 +87,7 @@ class Signals:
       self._schedule.stop()
       what = 'saving and stopping'
       if self._schedule.steps == self._start:
-        what += ' when the programs are compiled, which may take minutes'
+        what += ' after this iteration, which may have to compile for minutes'
     logging.info('%s: %s. A second one ends the process at once, without '
                  'saving.', name, what)
 

@@ -193,7 +193,7 @@ class DrawTest(parameterized.TestCase):
     np.testing.assert_allclose(
         dot.lines[2][0].get_segments(), [[[1, .2], [1, .35]]])
     self.assertEqual(_legend(drawing), [
-        'AGILE', 'ours, mean (thin: seeds)', "ours, averaged as the paper's",
+        'AGILE', 'ours', "ours, averaged as the paper's",
         "the paper's 5 seeds, ± s.d.", 'evaluated, 95 % interval'])
 
   def test_an_agent_has_the_same_color_in_every_figure(self):

@@ -42,7 +42,7 @@ class CurvesTest(absltest.TestCase):
     edges = np.arange(0, steps[-1] + 30, 7)
     np.testing.assert_allclose(
         curves.averaged(curve, 'x', edges[:-1], edges[1:]),
-        [each[int(a):int(b)].mean() if a < len(each) else np.nan
+        [each[int(a):int(b)].mean() if len(each) - a > (b - a) / 2 else np.nan
          for a, b in zip(edges[:-1], edges[1:])])
     np.testing.assert_allclose(
         curves.averaged(curve, 'x', edges - 100, edges, .99),

@@ -70,7 +70,7 @@ class ProgressTest(parameterized.TestCase):
       progress.close()
     lines = [record.getMessage() for record in logs.records]
     self.assertEqual(lines[0], 'compiling program 3 before the next of 400 '
-                     'iterations of the head start, for 0 seconds')
+                     'iterations of the head start')
     self.assertEndsWith(lines[1], ' for 59 seconds')
     self.assertEqual(lines[2], '14.8 %, 59 of 400 iterations of the head '
                      'start, 1 a second, 6 minutes left, success 5.0 %')

@@ -55,7 +55,7 @@ class SignalsTest(parameterized.TestCase):
       (signal.SIGINT, (), 'SIGINT: stopping before the run begins'),
       (signal.SIGUSR1, ('built',), 'SIGUSR1: saving and stopping.'),
       (signal.SIGUSR2, ('built', 'compiling'),
-       'stopping when the programs are compiled'))
+       'stopping after this iteration, which may'))
   def test_the_first_is_answered_at_once_and_the_second_ends(
       self, number, arguments, answer):
     process = subprocess.Popen(
