@@ -77,17 +77,17 @@ class _Case(parameterized.TestCase):
     _wait_for(all_have)
     return [problems[i] for i in range(len(started))]
 
-  def _check_that_runs_save(self, number, *flags):
-    """Starts a sweep of two runs and sends it a signal."""
+  def _check_that_runs_save(self, number, runs, *flags):
+    """Starts a sweep of one or two runs and sends it a signal."""
     settings = tiny.flags(steps=10**6, instructions='')
     sweeping = subprocess.Popen(
         [sys.executable, '-m', 'agile_tf.sweep', 'figure4_right',
-         '--only=relations', '--seeds=2', f'--runs={self._runs}', *flags,
+         '--only=relations', f'--seeds={runs}', f'--runs={self._runs}', *flags,
          *(flag.replace('--', '--set=', 1) for flag in settings)],
         stderr=subprocess.PIPE, text=True)
 
     def runs_are_under_way():
-      return len(glob.glob(f'{self._runs}/*/metrics.csv')) == 2 and all(
+      return len(glob.glob(f'{self._runs}/*/metrics.csv')) == runs and all(
           len(curves.read(path)['steps'])
           for path in glob.glob(f'{self._runs}/*'))
 
@@ -96,7 +96,7 @@ class _Case(parameterized.TestCase):
     _, errors = sweeping.communicate(timeout=120)
     self.assertEqual(sweeping.returncode, 1)
     self.assertEndsWith(errors, 'Stopped; the same command resumes.\n')
-    for seed in range(2):
+    for seed in range(runs):
       self.assertIn('everything is saved',
                     self._printed(f'relations_seed{seed}/sweep'))
       self.assertNotEmpty(os.listdir(
@@ -179,8 +179,8 @@ class LocalTest(_Case):
 
   @pytest.mark.slow
   def test_ctrl_c_lets_runs_save(self):
-    self._check_that_runs_save(
-        signal.SIGINT, f'--jobs={min(2, len(os.sched_getaffinity(0)))}')
+    jobs = min(2, len(os.sched_getaffinity(0)))
+    self._check_that_runs_save(signal.SIGINT, jobs, f'--jobs={jobs}')
 
   def test_without_ray_the_extra_is_named(self):
     with mock.patch.dict(sys.modules, ray=None):
@@ -226,7 +226,8 @@ class ClusterTest(_Case):
     self.assertLen({*cores}, min(len(cores), len(os.sched_getaffinity(0))))
 
   def test_sigterm_lets_runs_save(self):
-    self._check_that_runs_save(signal.SIGTERM, f'--ray={self._cluster.address}')
+    self._check_that_runs_save(
+        signal.SIGTERM, 2, f'--ray={self._cluster.address}')
 
   def test_nodes_must_have_room_and_see_the_runs(self):
     with self.assertRaisesRegex(
