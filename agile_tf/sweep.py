@@ -75,7 +75,7 @@ def _is_measured(path: str, arguments: Sequence[str]) -> bool:
   run_dir = [argument.removeprefix('--run_dir=') for argument in arguments
              if argument.startswith('--run_dir=')][-1]
   try:
-    with open(path, encoding='utf-8') as file:
+    with open(path, encoding='utf-8', opener=files.regular) as file:
       return files.parse_json(file.read())['steps'] == _steps(run_dir)
   except (OSError, ValueError, KeyError, TypeError):
     return False
@@ -114,7 +114,7 @@ class Sweep:
     """Returns the table's lines: its header, and a row for each run."""
     width = max(map(len, self.states))
     return [f'{"run":{width}} {"steps":>12} {"of":>12} {"success":>8}  state',
-            *(f'{run_dir:{width}} {_steps(run_dir):12} '
+            *(f'{program.printable(run_dir):{width}} {_steps(run_dir):12} '
               f'{self._totals.get(run_dir, "?"):>12} {_success(run_dir):>8}  '
               f'{state}' for run_dir, state in self.states.items())]
 

@@ -344,14 +344,26 @@ def parse(text: str) -> Instruction:
   return instruction
 
 
+def _read(instruction: Any) -> Any:
+  """Parses a text, and what JSON makes of an `Instruction`."""
+  if isinstance(instruction, str):
+    return parse(instruction)
+  if isinstance(instruction, Mapping) and (
+      instruction.keys() == {'word', 'left', 'right'}):
+    operands = (instruction[side] for side in ('left', 'right'))
+    return _INSTRUCTIONS[instruction['word']](
+        instruction['word'],
+        *(Blocks(**operand) if operand else AGENT for operand in operands))
+  return instruction
+
+
 def checked(instructions: Iterable[Instruction | str]
            ) -> tuple[Instruction, ...]:
   """Returns a list of instructions, those that are texts parsed."""
   if isinstance(instructions, str) or not isinstance(instructions, Iterable):
     raise ValueError(f'instructions is {instructions!r}: expected a list of '
                      'instructions; for a single one, put it into one.')
-  found = tuple(
-      parse(each) if isinstance(each, str) else each for each in instructions)
+  found = tuple(map(_read, instructions))
   for i, each in enumerate(found):
     if not isinstance(each, Instruction):
       raise ValueError(f'instructions[{i}] is {each!r}: expected a '

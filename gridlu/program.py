@@ -1,6 +1,7 @@
 """How the project's programs start, and how they report a user's mistakes."""
 
 from collections.abc import Callable, Iterator, Sequence
+import contextlib
 import errno
 import functools
 import logging as python_logging
@@ -85,8 +86,9 @@ def main(define_flags: Callable[[], None] = lambda: None,
       # --help begins with this text. A console script has none.
       sys.modules['__main__'].__doc__ = sys.modules[function.__module__].__doc__
       try:
-        app.run(functools.partial(_report, function, arguments),
-                flags_parser=functools.partial(_parse, expand=expand))
+        with _reported():
+          app.run(functools.partial(_call, function, arguments),
+                  flags_parser=functools.partial(_parse, expand=expand))
       finally:  # A notebook runs several programs.
         for name in own:
           delattr(flags.FLAGS, name)
@@ -98,16 +100,25 @@ def main(define_flags: Callable[[], None] = lambda: None,
   return decorate
 
 
-def _report(function: Main, arguments: bool, argv: Sequence[str]) -> None:
-  """Calls a main function and reports its errors."""
+def _call(function: Main, arguments: bool, argv: Sequence[str]) -> None:
+  """Calls a main function."""
   logging.get_absl_handler().setFormatter(_Formatter())
+  if len(argv) > 1 and not arguments:
+    raise UserError(
+        f'Unknown arguments: {" ".join(argv[1:])}. All options are flags; '
+        '--help lists them.')
+  function(argv)
+
+
+@contextlib.contextmanager
+def _reported() -> Iterator[None]:
+  """Ends the program with a message for the errors of its block."""
   try:
-    if len(argv) > 1 and not arguments:
-      raise UserError(
-          f'Unknown arguments: {" ".join(argv[1:])}. All options are flags; '
-          '--help lists them.')
-    function(argv)
-    sys.stdout.flush()
+    try:
+      yield
+    finally:
+      if sys.stdout is not None:  # It is None where it was closed.
+        sys.stdout.flush()
   except UserError as error:
     sys.exit(f'Error: {printable(str(error))}')
   except KeyboardInterrupt:
@@ -125,6 +136,7 @@ def _report(function: Main, arguments: bool, argv: Sequence[str]) -> None:
 
 def _close_output() -> None:
   """Lets Python end without another attempt to print what is left."""
+  assert sys.stdout is not None
   os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

@@ -78,7 +78,7 @@ class World:
     self.has_ground_truth = has_ground_truth
     self.observation_shape = image_shape
     self._make_environment = make_environment
-    self._goal_examples = goal_examples
+    self.goal_examples = goal_examples
     self._made: weakref.WeakValueDictionary[int, dm_env.Environment] = (
         weakref.WeakValueDictionary())  # Environments in use, by id().
 
@@ -102,7 +102,7 @@ class World:
     carries that block.
     """
     del size, seed, carrying
-    return goal_dataset.load(self._goal_examples, self.image_shape)
+    return goal_dataset.load(self.goal_examples, self.image_shape)
 
   def observe(self, environment: Any, timestep: dm_env.TimeStep) -> np.ndarray:
     """Returns the observation of an environment's last timestep."""
@@ -231,6 +231,13 @@ def from_environment(
   Raises:
     WorldError: if the environment's specs or the instructions are not valid.
   """
+  if not callable(make_environment):
+    raise WorldError(
+        f'make_environment is {make_environment!r}; expected a function that '
+        'makes an environment of a seed.')
+  if isinstance(instructions, str):
+    raise WorldError(
+        f'instructions is the string {instructions!r}; expected a list.')
   environment = make_environment(0)
   observation_spec = environment.observation_spec()
   action_spec = environment.action_spec()

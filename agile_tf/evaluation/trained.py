@@ -18,10 +18,11 @@ from agile_tf.agent.fast import functional
 from agile_tf.evaluation import played
 from agile_tf.training import building
 from agile_tf.training import checkpoints
+from agile_tf.training import machine
+from gridlu import program
 from gridlu import tasks
 
 _BATCH = 64  # Episodes played in parallel.
-_process = 0  # The process that loaded the first networks.
 
 
 class _Function:
@@ -46,7 +47,7 @@ class _Function:
 
   def __call__(self, images: Any, instructions: Sequence[str],
                *arguments: Any, **named: Any) -> np.ndarray:
-    _check_process()
+    machine.claim_process()
     images = np.asarray(images)
     if isinstance(instructions, str):
       raise ValueError(
@@ -71,16 +72,6 @@ class _Function:
     raise pickle.PicklingError(
         'A loaded network cannot be sent to another process. Load it in that '
         'process, with agile_tf.load_reward_model or agile_tf.load_policy.')
-
-
-def _check_process() -> None:
-  """Raises RuntimeError in a fork of the process that loaded networks."""
-  if os.getpid() != _process:
-    raise RuntimeError(
-        f'This is a fork of process {_process}, which has loaded networks; '
-        "TensorFlow would wait forever here. Start processes by 'spawn' "
-        "(multiprocessing.get_context('spawn'), or context='spawn' of "
-        "Gymnasium's AsyncVectorEnv), and load the networks in them.")
 
 
 class Trained(NamedTuple):
@@ -171,9 +162,8 @@ def load(run_dir: str, step: int | None = None, held_out: bool = False,
     ConfigError or CheckpointError: if this does not fit the run.
     RuntimeError: in a fork of a process that has loaded networks.
   """
-  global _process
-  _process = _process or os.getpid()
-  _check_process()
+  machine.claim_process()
+  run_dir = program.clean_path(run_dir)
   config = config_lib.load(os.path.join(run_dir, 'config.json'))
   _check_world(config.world, world, run_dir)
   config = dataclasses.replace(

@@ -48,9 +48,9 @@ Pool = Callable[[Task], Running | None]
 
 @contextlib.contextmanager
 def signals() -> Iterator[list[int]]:
-  """Handles SIGINT, SIGTERM and SIGHUP; yields those that have arrived."""
+  """Handles the signals that let a run save; yields those that have arrived."""
   arrived: list[int] = []
-  numbers = [signal.SIGINT, signal.SIGTERM]
+  numbers = [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2]
   if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup ignores it.
     numbers.append(signal.SIGHUP)
   handlers = {

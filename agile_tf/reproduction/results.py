@@ -61,7 +61,7 @@ def _evaluations(run_dir: str, variant: experiments.Variant
   for name in variant.evaluations:
     path = os.path.join(run_dir, f'{name}.json')
     try:
-      with open(path, encoding='utf-8') as file:
+      with open(path, encoding='utf-8', opener=files.regular) as file:
         found[name] = files.parse_json(file.read())
       float(found[name]['success']['all']['rate'])
     except FileNotFoundError:

@@ -286,11 +286,19 @@ class Builder:
     return dataclasses.asdict(self.config) | self._dataset
 
   @functools.cached_property
+  def world(self) -> worlds.World:
+    """The run's world."""
+    return make_world(self.config)
+
+  @functools.cached_property
   def _dataset(self) -> dict[str, str]:
     """What identifies the contents of the file of goal examples."""
-    if self.needs_goal_examples() and os.path.isfile(self.config.dataset):
+    path = self.config.dataset
+    if not path and self.config.world not in tasks.TASKS:
+      path = self.world.goal_examples
+    if self.needs_goal_examples() and os.path.isfile(path):
       with contextlib.suppress(OSError):  # Loading it says so.
-        with open(self.config.dataset, 'rb') as file:
+        with open(path, 'rb') as file:
           digest = hashlib.file_digest(file, 'sha256').hexdigest()
         return {config_lib.DATASET: digest}
     return {}
@@ -343,8 +351,7 @@ class Builder:
     Its discriminator is that of the checkpoint `frozen`, if there is one, and
     its policy begins as that of `initial`.
     """
-    config = self.config
-    world = make_world(config)
+    config, world = self.config, self.world
     self._check(world)
     networks_seed, policy_seed, discriminator_seed, prediction_seed = (
         np.random.SeedSequence(config.seed).spawn(4))

@@ -25,6 +25,7 @@ from agile_tf import config as config_lib
 from agile_tf.training import progress
 
 _KEPT_SECONDS = 30 * 24 * 3600.0
+_process = 0  # The process in which TensorFlow works.
 
 
 def cores() -> int:
@@ -95,6 +96,18 @@ def import_tensorflow() -> Any:
     with _silence():
       importlib.import_module('tensorflow')
   return sys.modules['tensorflow']
+
+
+def claim_process() -> None:
+  """Raises RuntimeError in a fork of a process in which TensorFlow worked."""
+  global _process
+  _process = _process or os.getpid()
+  if os.getpid() != _process:
+    raise RuntimeError(
+        f'This is a fork of process {_process}, which has loaded or trained '
+        'networks; TensorFlow would wait forever here. Start processes by '
+        "'spawn' (multiprocessing.get_context('spawn'), or context='spawn' of "
+        "Gymnasium's AsyncVectorEnv), and load or train networks in them.")
 
 
 def keep_programs(threads: int) -> None:
@@ -178,12 +191,20 @@ def select(devices: str) -> tuple[int, ...]:
   return numbers
 
 
+def _threads(variable: str) -> int:
+  value = os.environ.get(variable, '')
+  if value and not value.isdecimal():
+    raise config_lib.ConfigError(
+        f'{variable} is {value!r} in the environment; expected a number.')
+  return int(value or 0) or cores()
+
+
 def prepare(config: config_lib.Config) -> Machine:
   """Sets TensorFlow up for this machine, before it begins to compute."""
+  claim_process()
   # TensorFlow's own variables; by default a thread for each core.
-  intra_op, inter_op = (
-      int(os.environ.get(name) or cores())
-      for name in ('TF_NUM_INTRAOP_THREADS', 'TF_NUM_INTEROP_THREADS'))
+  intra_op, inter_op = map(
+      _threads, ('TF_NUM_INTRAOP_THREADS', 'TF_NUM_INTEROP_THREADS'))
   keep_programs(intra_op)
   tf = import_tensorflow()
   there = tf.config.list_physical_devices('GPU')

@@ -7,6 +7,7 @@ from one thread.
 from collections.abc import Callable, Iterator, Mapping
 import contextlib
 import csv
+import glob
 import io
 import itertools
 import os
@@ -164,6 +165,7 @@ class Writer:
     a checker, not from a ground truth. `compiled` is as in `Progress`.
     """
     self._tags = _TAGS | (_CHECKER_TAGS if checked else {})
+    self._run_dir = run_dir
     self._path = os.path.join(run_dir, 'metrics.csv')
     there = self._read()
     try:
@@ -251,6 +253,11 @@ class Writer:
       self._append(size)
     except OSError as error:
       raise self._unwritable(error) from error
+    if not glob.glob(os.path.join(
+        glob.escape(self._run_dir), 'events.out.tfevents.*')):
+      logging.warning("TensorBoard's events were removed. Later rows are in a "
+                      'new file.')
+      self._summaries = tf.summary.create_file_writer(self._run_dir)
     with self._tensorboard():
       for name, value in values.items():
         if self._tags[name]:

@@ -10,6 +10,7 @@ import zipfile
 
 from agile_tf import config as config_lib
 from agile_tf.agent import worlds
+from gridlu import files
 
 _FLOAT = 4  # Bytes of a float32 or an int32.
 # Bytes of a goal state while it is generated: the boards are then int32.
@@ -58,8 +59,9 @@ def needs(config: config_lib.Config, world: worlds.World,
              ('batch_size', 'anticipated_negative_rate'))]
   if goal_examples and config.dataset:
     # If it is no such file, loading it says so.
-    with contextlib.suppress(OSError, zipfile.BadZipFile):
-      with zipfile.ZipFile(config.dataset) as archive:
+    with contextlib.suppress(OSError, ValueError, zipfile.BadZipFile):
+      with (open(config.dataset, 'rb', opener=files.regular) as file,
+            zipfile.ZipFile(file) as archive):
         size = sum(member.file_size for member in archive.infolist())
       found.append(Need('the goal examples, all and those of the instructions',
                         2 * size, ('dataset',)))

@@ -97,7 +97,8 @@ class GridLUEnvTest(parameterized.TestCase):
       {'physics': 'immovable_red_rects', 'solved_starts': True,
        'rewarded': False, 'render_mode': 'rgb_array'},
       {'instructions': ["SameLocation(AGENT, Color('red', SCENE))"],
-       'max_episode_steps': 3})
+       'max_episode_steps': 3},
+      {'instructions': language.relations_instructions()[::9]})
   def test_a_spec_survives_json(self, **arguments):
     first = gymnasium.make('GridLU-Relations-v0', **arguments)
     if 'instructions' in arguments:

@@ -40,9 +40,13 @@ def _main(argv):
     raise program.UserError(' '.join(argv))
 
 
+def _start(arguments, argv):
+  with program._reported():
+    program._call(_main, arguments, argv)
+
+
 _plain, _with_arguments = (
-    functools.partial(program._report, _main, arguments)
-    for arguments in (False, True))
+    functools.partial(_start, arguments) for arguments in (False, True))
 
 
 class ProgramTest(absltest.TestCase):
@@ -121,11 +125,16 @@ class ProgramTest(absltest.TestCase):
           self._run('--number=1', capture_output=False, stdout=pipe,
                     stderr=subprocess.PIPE), (1, None, ''))
     with open('/dev/full', 'w', encoding='utf-8') as full:
-      self.assertEqual(
-          self._run('--number=1', capture_output=False, stdout=full,
-                    stderr=subprocess.PIPE),
-          (1, None, 'Error: the output cannot be written: No space left on '
-           'device.\n'))
+      for flag in '--number=1', '--help':
+        self.assertEqual(
+            self._run(flag, capture_output=False, stdout=full,
+                      stderr=subprocess.PIPE),
+            (1, None, 'Error: the output cannot be written: No space left on '
+             'device.\n'))
+    self.assertEqual(
+        self._run('--number=1', capture_output=False,
+                  preexec_fn=lambda: os.close(1), stderr=subprocess.PIPE),
+        (0, None, ''))
 
   def test_an_interrupt_is_one_line(self):
     self.assertEqual(

@@ -175,6 +175,13 @@ class WorldsTest(parameterized.TestCase):
         worlds.from_environment(
             lambda seed, made=environment: made, 'goals.npz', ['go'])
 
+  def test_arguments_of_another_kind_are_named(self):
+    for arguments, message in (
+        ((own_world.Corners(0), '', own_world.INSTRUCTIONS), 'a function'),
+        ((own_world.Corners, '', 'go there'), 'expected a list')):
+      with self.assertRaisesRegex(worlds.WorldError, message):
+        worlds.from_environment(*arguments)
+
   def test_workers_do_not_share_an_environment(self):
     one = own_world.Corners(0)
     world = worlds.from_environment(

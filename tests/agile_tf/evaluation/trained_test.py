@@ -20,6 +20,7 @@ from agile_tf.agent import rollouts
 from agile_tf.evaluation import options
 from agile_tf.evaluation import trained
 from agile_tf.training import checkpoints
+from agile_tf.training import machine
 from gridlu import world
 from tests.agile_tf import tiny
 
@@ -67,7 +68,8 @@ class TrainedTest(tiny.SavedRunTest):
     # A fork is another process. Here it only seems to be one.
     with mock.patch.object(os, 'getpid', return_value=os.getpid() + 1):
       for use in (lambda: reward_model([], []),
-                  lambda: agile_tf.load_policy(self.run_dir)):
+                  lambda: agile_tf.load_policy(self.run_dir),
+                  lambda: machine.prepare(config_lib.Config())):
         with self.assertRaisesRegex(RuntimeError, "fork of .*'spawn'"):
           use()
 

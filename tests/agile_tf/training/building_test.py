@@ -18,6 +18,18 @@ from tests.agile_tf import tiny
 
 class BuildingTest(parameterized.TestCase):
 
+  def test_the_goal_examples_of_a_world_are_known_by_their_contents(self):
+    path = self.create_tempfile('goals.npz', 'one').full_path
+    digests = set()
+    for text in 'one', 'other', 'one':
+      with open(path, 'w', encoding='utf-8') as file:
+        file.write(text)
+      with mock.patch.object(building, 'make_world', return_value=mock.Mock(
+          goal_examples=path)):
+        digests.add(building.Builder(config_lib.Config(
+            world='my.world:make')).saved()[config_lib.DATASET])
+    self.assertLen(digests, 2)
+
   @parameterized.parameters(
       ('SameLocation.*AGENT', 'meanings'),
       (r"^SameLocation\(AGENT, Color\('\w+', SCENE\)", 'none'))

@@ -2,6 +2,7 @@
 
 from concurrent import futures
 import errno
+import glob
 import os
 import pathlib
 from unittest import mock
@@ -217,6 +218,18 @@ class WriterTest(parameterized.TestCase):
     self.assertEqual(os.path.exists(f'{self._path}.1'), what != 'removed')
     with open(self._path, encoding='utf-8', newline='') as file:
       self.assertStartsWith(file.read(), text)
+
+  def test_events_that_vanish_begin_anew(self):
+    writer = metrics.Writer(self._dir, 0)
+    writer.row(self._row(100))
+    pattern = os.path.join(self._dir, 'events*')
+    for path in glob.glob(pattern):
+      os.remove(path)
+    with self.assertLogs('absl', 'WARNING') as logs:
+      writer.row(self._row(200))
+    writer.close()
+    self.assertIn('were removed', logs.output[0])
+    self.assertLen(glob.glob(pattern), 1)
 
   def test_seconds_go_on(self):
     self._write(0, self._row(80))
