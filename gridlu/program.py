@@ -185,7 +185,9 @@ def _lines(path: str) -> list[str]:
       raise UserError(
           f'{path}, line {i}: {line[:80]!r} is no flag; expected --name=value, '
           'or a comment that begins with #.')
-  return [line for line in lines if line.startswith('-')]
+  # A value in quotes, which a shell would remove.
+  return [re.sub(r'''^(--?\w+=)(["'])(.*)\2$''', r'\1\3', line)
+          for line in lines if line.startswith('-')]
 
 
 def _parse(arguments: Sequence[str],

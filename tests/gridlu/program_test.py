@@ -84,7 +84,7 @@ class ProgramTest(absltest.TestCase):
         'in.flags', '--file=a\r\n--number=5').full_path
     outer = self.create_tempfile(
         'out.flags', '\ufeff# Comments\r\n\n  // too\n'
-        f'  --flagfile={inner}\n\t--file=~/b/\n').full_path
+        f'  --flagfile={inner}\n\t--file="~/b/"\n').full_path
     for line in ([f'--flagfile={outer}'], ['-flagfile', outer]):
       self.assertEqual(
           self._run(*line), (0, f'5 {os.path.expanduser("~/b")}\n', ''))
