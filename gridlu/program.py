@@ -186,7 +186,7 @@ def _lines(path: str) -> list[str]:
           f'{path}, line {i}: {line[:80]!r} is no flag; expected --name=value, '
           'or a comment that begins with #.')
   # A value in quotes, which a shell would remove.
-  return [re.sub(r'''^(--?\w+=)(["'])(.*)\2$''', r'\1\3', line)
+  return [re.sub(r"""^(--?\w+=)(["'])(.*)\2$""", r'\1\3', line)
           for line in lines if line.startswith('-')]
 
 
