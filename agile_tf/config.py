@@ -301,8 +301,7 @@ def _expected_number(field: dataclasses.Field, value: float) -> str:
       ('at most', high, operator.le)) if limit is not None]
   if not all(compare(value, limit) for _, limit, compare in bounds):
     return ' and '.join(f'{words} {limit}' for words, limit, _ in bounds)
-  if isinstance(field.default, float) and (
-      0 < abs(value) < _SMALLEST):
+  if isinstance(field.default, float) and 0 < abs(value) < _SMALLEST:
     return (f'at least {_SMALLEST:.2g}, as it is a float32'
             f'{"" if limits["above"] == 0 else ", or 0"}')
   return ''

@@ -27,6 +27,7 @@ def train(config: config_lib.Config, recipe: settings.Recipe) -> None:
       written, or a number in it is not finite.
   """
   machine.prepare(config)  # Before the first import of TensorFlow.
+  machine.check_compiler()
   from agile_tf.recipe import builder
   from agile_tf.training import run
   run.train(builder.make(config, recipe),

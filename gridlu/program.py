@@ -7,6 +7,7 @@ import functools
 import logging as python_logging
 import os
 import re
+import signal
 import sys
 
 from absl import app
@@ -63,16 +64,16 @@ def main(define_flags: Callable[[], None] = lambda: None,
   """Decorates a program's main function of `sys.argv`; calling it starts it.
 
   The program refuses arguments that are not flags, unless it takes `arguments`.
-  It exits with the message of a `UserError`, in one line where the disk is
-  full, and quietly where nobody reads on. --help exits with code 1, as in all
+  It exits with the message of a `UserError`. For a full disk it prints one
+  line, and for a closed pipe nothing. --help exits with code 1, as in all
   programs of absl.
 
   Args:
     define_flags: Defines its flags, which --help lists. This is at the start
       and not on import, because flags of several programs have the same names.
     arguments: Whether it takes arguments that are not flags.
-    expand: Returns what to read in place of a command line, without the
-      program's name, or of a flagfile's lines.
+    expand: Replaces some arguments of a command line (without the program's
+      name) or of a flagfile.
   """
   def decorate(function: Main) -> Callable[[], None]:
     @functools.wraps(function)
@@ -140,6 +141,14 @@ def _close_output() -> None:
   os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+def stop_signals() -> list[int]:
+  """Returns the signals that let a run save and stop."""
+  # Those that are ignored stay so, such as SIGHUP under nohup.
+  return [signal.SIGINT, signal.SIGTERM, *(
+      each for each in (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+      if signal.getsignal(each) not in (signal.SIG_IGN, None))]
+
+
 def printable(text: str) -> str:
   """Escapes what could control a terminal; keeps line ends."""
   return ''.join(
@@ -150,7 +159,7 @@ def printable(text: str) -> str:
 def _expanded(arguments: Sequence[str],
               expand: Callable[[Sequence[str]], Sequence[str]],
               within: tuple[str, ...] = ()) -> Iterator[str]:
-  """Yields a command line with the lines of flagfiles in place of their names.
+  """Yields the arguments of a command line and of the flagfiles it names.
 
   Absl's own reader passes over a nested flagfile whose line is indented, and
   does not know the mark with which some editors begin a file. `expand` is as in

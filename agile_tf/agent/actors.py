@@ -176,8 +176,7 @@ class EnvironmentActor(Actor):
         if timesteps[w].last() or self._delayed[w]:
           continue
         timesteps[w] = self._step(w, actions[t, w], instructions[w])
-        if self._world.has_ground_truth:  # Else it is not used.
-          rewards[t, w] = timesteps[w].reward
+        rewards[t, w] = timesteps[w].reward or 0.0
         discounts[t, w] = timesteps[w].discount
         mask[t, w] = 1
       observations[t + 1] = self._observations

@@ -49,13 +49,16 @@ def no_exit(place: str) -> Iterator[None]:
         f"exit({error.code!r}) was called in the world's {place}.") from error
 
 
-def _is_share(value: Any) -> bool:
-  """Whether a value is one number from 0 to 1; NaN is not."""
+_LARGEST = float(np.finfo(np.float32).max)
+
+
+def _is_number(value: Any, low: float, high: float) -> bool:
+  """Whether a value is one number, and from `low` to `high`; NaN is not."""
   if not isinstance(value, int | float) and not hasattr(value, 'dtype'):
     return False
   value = np.asarray(value)
   return bool(value.shape == () and value.dtype.kind in 'biuf' and
-              0 <= value <= 1)
+              low <= value <= high)
 
 
 class World:
@@ -148,10 +151,15 @@ class World:
       require(str(text) == instruction, 'instruction', str(text),
               f'that of the whole episode, {instruction!r}')
       discount, reward = timestep.discount, timestep.reward
-      require(_is_share(discount), 'discount', discount, 'a number from 0 to 1')
-      require(not self.has_ground_truth or
-              _is_share(reward) and reward in (0, 1), 'reward', reward,
-              '1 in a goal state and else 0, as the world has a ground truth')
+      require(_is_number(discount, 0, 1), 'discount', discount,
+              'a number from 0 to 1')
+      if self.has_ground_truth:
+        require(_is_number(reward, 0, 1) and reward in (0, 1), 'reward',
+                reward, '1 in a goal state and else 0, as the world has a '
+                'ground truth')
+      else:  # It is not used.
+        require(reward is None or _is_number(reward, -_LARGEST, _LARGEST),
+                'reward', reward, 'a number or None')
     image = self.observe(environment, timestep)
     require(getattr(image, 'dtype', None) == np.uint8 and
             image.shape == self.observation_shape, 'image', image,

@@ -21,9 +21,11 @@ class NearGoals:
   def __init__(self, dataset: goal_dataset.GoalDataset, distance: int):
     """Takes goal examples with GridLU states, and the most actions.
 
-    All numbers of actions from 0 up to `distance` are equally likely.
+    All numbers of actions from 0 up to `distance` are equally likely. Images
+    are a ValueError.
     """
-    assert dataset.states is not None
+    if dataset.states is None:
+      raise ValueError('the goal examples are images: expected GridLU states.')
     self._states = dataset.states
     self._instruction = dataset.instruction
     self._texts = [str(language.parse(text)) for text in dataset.instructions]

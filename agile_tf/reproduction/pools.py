@@ -50,12 +50,9 @@ Pool = Callable[[Task], Running | None]
 def signals() -> Iterator[list[int]]:
   """Handles the signals that let a run save; yields those that have arrived."""
   arrived: list[int] = []
-  numbers = [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2]
-  if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup ignores it.
-    numbers.append(signal.SIGHUP)
   handlers = {
       number: signal.signal(number, lambda number, _: arrived.append(number))
-      for number in numbers}
+      for number in program.stop_signals()}
   try:
     yield arrived
   finally:

@@ -74,6 +74,9 @@ def _text(path: str) -> str:
 @contextlib.contextmanager
 def _silence() -> Iterator[None]:
   """Keeps from stderr what is printed meanwhile, unless there is an error."""
+  if sys.stderr is None:  # It is closed.
+    yield
+    return
   # Another process prints it, because TensorFlow can also end this one.
   with (os.fdopen(os.dup(2)) as stderr, subprocess.Popen(
       ['sh', '-c', 'text=$(cat); printf "%s\\n" "$text" >&2'],
@@ -229,3 +232,9 @@ def prepare(config: config_lib.Config) -> Machine:
       for gpu in gpus)
   devices = tuple(f'/device:GPU:{i}' for i in range(len(gpus)))
   return Machine(description, len(gpus), devices if len(gpus) > 1 else ('',))
+
+
+def check_compiler() -> None:
+  """Compiles a program: XLA then ends a process that has wrong flags."""
+  tf = import_tensorflow()
+  tf.function(lambda: tf.zeros([1]) + 1, jit_compile=True)()

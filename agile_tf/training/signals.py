@@ -17,6 +17,7 @@ from typing import Any
 from absl import logging
 
 from agile_tf.training import threads
+from gridlu import program
 
 # Wrappers such as timeout(1) send a signal to the process and to its group, so
 # that it arrives twice. Within this time, it counts as the same signal.
@@ -38,12 +39,8 @@ class Signals:
   def __enter__(self) -> 'Signals':
     if threading.current_thread() is not threading.main_thread():
       return self
-    # Those that are ignored stay so, such as SIGHUP under nohup.
     self._handlers = {
-        number: signal.signal(number, self._stop)
-        for number in (signal.SIGINT, signal.SIGTERM, *(
-            each for each in (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
-            if signal.getsignal(each) not in (signal.SIG_IGN, None)))}
+        number: signal.signal(number, self._stop) for number in program.stop_signals()}
     reader, self._writer = socket.socketpair()
     self._writer.setblocking(False)
     self._wakeup = signal.set_wakeup_fd(self._writer.fileno())

@@ -94,7 +94,7 @@ def _countdown():
   """One world, program and policy's parameters for all tests."""
   world = worlds.from_environment(
       lambda seed: Countdown([2, 5, 1]), 'none.npz',
-      [f'wait {n}' for n in range(1, 6)], has_ground_truth=True)
+      [f'wait {n}' for n in range(1, 6)])
   policy = networks.policy('nmn', world.grammar, world.image_shape,
       num_actions=world.num_actions)
   return (programs_lib.Programs(policy, None, world),
@@ -209,8 +209,8 @@ class RolloutsTest(parameterized.TestCase):
             'instruction': (None, b'wait 2', ['wait 2'], 3) + (
                 () if place == 'reset()' else ('wait 1',)),
             'discount': (None, 'x', -0.1, 1.5, np.nan, np.ones([1])),
-            'reward': ('x', np.nan, np.inf, np.ones([1]), [1, [2]], None, 0.5,
-                       -1) if knows == 'truth' else (),
+            'reward': ('x', np.nan, np.inf, np.ones([1]), [1, [2]]) + (
+                (None, 0.5, -1) if knows == 'truth' else ()),
         }[name]:
           self._assert_named(knows == 'truth', place, name, wrong)
 

@@ -138,3 +138,7 @@ class NearGoalsTest(absltest.TestCase):
     with self.assertRaisesRegex(ValueError, 'none of the 10 goal examples'):
       gridlu.GridLU(
           instructions=[_WEST], draw=near_goals.NearGoals(dataset, 1))
+    images = goal_dataset.GoalDataset(
+        (_SOUTH,), np.array([0]), images=np.zeros((1, 56, 56, 3), np.uint8))
+    with self.assertRaisesRegex(ValueError, 'are images'):
+      near_goals.NearGoals(images, 1)
