@@ -40,7 +40,8 @@ class Signals:
     if threading.current_thread() is not threading.main_thread():
       return self
     self._handlers = {
-        number: signal.signal(number, self._stop) for number in program.stop_signals()}
+        number: signal.signal(number, self._stop)
+        for number in program.stop_signals()}
     reader, self._writer = socket.socketpair()
     self._writer.setblocking(False)
     self._wakeup = signal.set_wakeup_fd(self._writer.fileno())
