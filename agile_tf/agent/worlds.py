@@ -23,6 +23,7 @@ import tensorflow as tf
 
 from agile_tf.agent import instructions as instructions_lib
 from agile_tf.agent import rollouts
+from agile_tf.agent.fast import convolutions
 import gridlu
 from gridlu import environment as environment_lib
 from gridlu import goal_dataset
@@ -166,7 +167,7 @@ class World:
             f'uint8 {list(self.observation_shape)}, as observation_spec() says')
     return image
 
-  def images(self, observations: tf.Tensor) -> tf.Tensor:
+  def images(self, observations: tf.Tensor) -> tf.Tensor | convolutions.Tiled:
     """From uint8 [N, *observation_shape] to float32 [N, H, W, 3] in [0, 1]."""
     return tf.cast(observations, tf.float32) / 255
 
@@ -325,13 +326,12 @@ class GridLUWorld(World):
   def observe(self, environment: Any, timestep: dm_env.TimeStep) -> np.ndarray:
     return board.pack(environment.state)
 
-  def images(self, observations: tf.Tensor) -> tf.Tensor:
-    # Made of tiles, into which the networks' first convolution cuts an image: a
-    # compiled program then neither joins nor cuts them.
-    tiles = tf.gather(_TILES, rendering.tile_indices(
-        board.unpack(observations, xp=xnp), xp=xnp))
-    return tf.reshape(
-        tf.transpose(tiles, [0, 1, 3, 2, 4, 5]), [-1, *self.image_shape])
+  def images(self, observations: tf.Tensor) -> convolutions.Tiled:
+    return convolutions.Tiled(rendering.tile_indices(
+        board.unpack(observations, xp=xnp), xp=xnp), _TILES)
+
+  def pixels(self, observations: np.ndarray) -> np.ndarray:
+    return rendering.render(board.unpack(observations))
 
   def step(self, observations: tf.Tensor, actions: tf.Tensor) -> tf.Tensor:
     """From uint8 [W, 27] and int32 [W] actions to the next observations."""

@@ -93,6 +93,12 @@ def _first(kernel: tf.Tensor) -> tf.Tensor:
   return kernel[0] if kernel.shape.rank == 5 else kernel
 
 
+class Tiled(NamedTuple):
+  """Images that are made of tiles as large as the first layer's patches."""
+  indices: tf.Tensor  # int32 [B, H / size, W / size], into the table.
+  table: np.ndarray  # float32 [N, size, size, 3], in [0, 1].
+
+
 class Use(NamedTuple):
   """A convolution by minimal filtering."""
   kernel: tf.Tensor
@@ -128,44 +134,24 @@ class Convolver:
     self._known = list(known)
     self._points: dict[Any, tf.Tensor] = {}
 
-  def patches(self, images: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
+  def patches(self, images: tf.Tensor | Tiled, kernel: tf.Tensor) -> tf.Tensor:
     """Convolves images with a stride as large as the kernel, VALID.
 
     From [B, H, W, in], not space-major, to [H / size, W / size, B, out].
     """
-    size, _, inputs, outputs = kernel.shape[-4:]
-    height, width = (n // size for n in images.shape[1:3])
-    patches = tf.reshape(
-        images[:, :height * size, :width * size],
-        [-1, height, size, width, size, inputs])
-    patches = tf.transpose(patches, [0, 1, 3, 2, 4, 5])
-    known = self._next_known()
-    workers = _workers(kernel)
-    groups = workers if known is None else known.shape[2]
-    # A group's patches are the rows of one matrix.
-    patches = tf.reshape(patches, [groups, -1, size * size * inputs])
-    matrix = tf.reshape(_first(kernel), [-1, outputs])
-    split = [groups, -1, height, width, outputs]
-
-    @tf.custom_gradient
-    def multiply(patches, kernel):
-      if known is None:
-        result = tf.matmul(patches, matrix)
-      else:
-        count = known.shape[3]
-        first = tf.transpose(known, [2, 3, 0, 1, 4])
-        rest = patches[:, count * height * width:] @ matrix
-        result = tf.concat([first, tf.reshape(rest, split)], 1)
-
-      def gradient(upstream):
-        upstream = tf.reshape(upstream, [workers, -1, outputs])
-        return None, tf.reshape(
-            tf.matmul(tf.reshape(patches, [workers, -1, patches.shape[-1]]),
-                      upstream, transpose_a=True), kernel.shape)
-
-      return tf.reshape(result, [-1, height, width, outputs]), gradient
-
-    return self._keep(tf.transpose(multiply(patches, kernel), [1, 2, 0, 3]))
+    if isinstance(images, Tiled):
+      # Each tile is convolved once; a product with one-hot rows looks it up.
+      table = images.table.reshape(len(images.table), -1)
+      rows = tf.one_hot(images.indices, len(table))
+    else:
+      table = None
+      size, _, inputs, _ = kernel.shape[-4:]
+      height, width = (n // size for n in images.shape[1:3])
+      rows = tf.reshape(tf.transpose(tf.reshape(
+          images[:, :height * size, :width * size],
+          [-1, height, size, width, size, inputs]), [0, 1, 3, 2, 4, 5]),
+                        [-1, height, width, size * size * inputs])
+    return self._keep(_product(rows, kernel, self._next_known(), table))
 
   def __call__(self, operands: Sequence[tf.Tensor | None], kernel: tf.Tensor,
                padding: str = 'SAME') -> tf.Tensor:
@@ -295,46 +281,62 @@ def _complete(known: tf.Tensor, count: int,
 
 def _general(features, blocks, kernel, padding, known):
   """Convolves features of any size, as `_filtered` does those of 5x5."""
+  size = kernel.shape[-3]
   x = tf.transpose(tf.concat(features, -1), [2, 0, 1, 3])
-  workers = _workers(kernel)
+  if padding == 'SAME':
+    border = [(size - 1) // 2, size // 2]
+    x = tf.pad(x, [[0, 0], border, border, [0, 0]])
+  height, width = (n - size + 1 for n in x.shape[1:3])
+  rows = tf.concat(
+      [x[:, i:i + height, j:j + width] for i in range(size)
+       for j in range(size)], -1)
+  if len(blocks) * (blocks[0].stop - blocks[0].start) < kernel.shape[-2]:
+    kernel = tf.concat([kernel[..., block, :] for block in blocks], -2)
+  return _product(rows, kernel, known)
 
-  def shared(kernel):
-    return tf.concat([_first(kernel)[:, :, block] for block in blocks], 2)
 
-  def convolve(x, kernel):
-    return tf.transpose(
-        tf.nn.conv2d(x, shared(kernel), 1, padding), [1, 2, 0, 3])
+def _product(rows: tf.Tensor, kernel: tf.Tensor, known: tf.Tensor | None,
+             table: np.ndarray | None = None) -> tf.Tensor:
+  """Multiplies rows [B, h, w, n] with a kernel: [h, w, B, out].
 
-  if known is None and workers == 1:
-    return convolve(x, kernel)
+  A row has all numbers that the kernel meets in one place; with a table, of
+  n such rows, it has their factors. `known` is as in `_filtered`.
+  """
+  count, height, width, _ = rows.shape
+  workers, outputs = _workers(kernel), kernel.shape[-1]
 
   @tf.custom_gradient
-  def reuse(x, kernel):
-    def others(first, groups):
-      rest = tf.reshape(x, [groups, -1, *x.shape[1:]])[:, first:]
-      return convolve(tf.reshape(rest, [-1, *x.shape[1:]]), kernel)
+  def multiply(rows, kernel):
+    matrix = tf.reshape(_first(kernel), [-1, outputs])
+    if table is not None:
+      matrix = tf.constant(table) @ matrix
 
-    result = (convolve(x, kernel) if known is None
-              else _complete(known, x.shape[0], others))
+    def others(first, groups):
+      rest = tf.reshape(rows, [groups, -1, rows.shape[-1]])
+      rest = tf.reshape(
+          rest[:, first * height * width:], [-1, rows.shape[-1]]) @ matrix
+      return tf.transpose(
+          tf.reshape(rest, [-1, height, width, outputs]), [1, 2, 0, 3])
+
+    result = (others(0, workers) if known is None
+              else _complete(known, count, others))
 
     def gradient(upstream):
-      upstream = tf.transpose(upstream, [2, 0, 1, 3])
-      options: dict[str, Any] = dict(strides=[1] * 4, padding=padding)
-      used = shared(kernel)
-      d_x = tf.raw_ops.Conv2DBackpropInput(
-          input_sizes=x.shape, filter=used, out_backprop=upstream, **options)
-      rows = x.shape[0] // workers
-      d_used = tf.stack([
-          tf.raw_ops.Conv2DBackpropFilter(
-              input=x[w * rows:(w + 1) * rows], filter_sizes=used.shape,
-              out_backprop=upstream[w * rows:(w + 1) * rows], **options)
-          for w in range(workers)])
-      d_parts = tf.split(d_used, len(blocks), -2)
-      return d_x, _blocks(d_parts, blocks, kernel)
+      upstream = tf.reshape(
+          tf.transpose(upstream, [2, 0, 1, 3]), [workers, -1, outputs])
+      own = tf.reshape(rows, [workers, -1, rows.shape[-1]])
+      d_matrix = tf.matmul(own, upstream, transpose_a=True)
+      if table is not None:
+        d_matrix = tf.matmul(
+            tf.tile(tf.constant(table)[None], [workers, 1, 1]), d_matrix,
+            transpose_a=True)
+      d_rows = tf.reshape(
+          tf.matmul(upstream, matrix, transpose_b=True), rows.shape)
+      return d_rows, tf.reshape(d_matrix, kernel.shape)
 
     return result, gradient
 
-  return reuse(x, kernel)
+  return multiply(rows, kernel)
 
 
 def _workers(kernel: tf.Tensor) -> int:

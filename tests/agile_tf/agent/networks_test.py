@@ -199,7 +199,7 @@ class AllInstructionsTest(parameterized.TestCase):
     texts = [str(text) for text in tasks.find(task).instructions()]
     self.assertLen(texts, {'relations': 990, 'arrangements': 36}[task])
     examples = world.load_goal_examples(len(texts), 0, 0.5)
-    images = world.images(tf.constant(examples.states))
+    pixels = world.pixels(examples.states) / 255
     codes = tf.constant(world.grammar.encode(texts))
     if kind == 'policy':
       network = networks.policy(
@@ -209,16 +209,18 @@ class AllInstructionsTest(parameterized.TestCase):
           model, world.grammar, world.image_shape)
     parameters = network_oracles.large(network, 1)
     expected = tf.nest.flatten(network_oracles.apply(
-        getattr(network_oracles, kind), model, images,
+        getattr(network_oracles, kind), model, tf.constant(pixels),
         [language.parse(text).tree for text in texts], world.grammar.tokens,
         network_oracles.variables(network, parameters)))
-    compute = tf.function(network, autograph=False, jit_compile=True)
+    compute = tf.function(
+        lambda states, codes: network(parameters, world.images(states), codes),
+        autograph=False, jit_compile=True)
     # Batches of four are convolved as usual, larger ones by minimal filtering.
     few = 4 * (len(texts) // 4)
     for count, size in ((len(texts), len(texts)), (few, 4)):
       batches = [
           tf.nest.flatten(compute(
-              parameters, images[i:i + size], codes[i:i + size]))
+              examples.states[i:i + size], codes[i:i + size]))
           for i in range(0, count, size)]
       for actual, values in zip(zip(*batches), expected):
         largest = np.abs(values).max()

@@ -116,7 +116,7 @@ class ProgramsTest(parameterized.TestCase):
   def _apply(self, oracle, model, p, states, texts):
     """What the plain formula says about pairs of state and instruction."""
     return network_oracles.apply(
-        oracle, model, self._world.images(tf.constant(states)),
+        oracle, model, self._world.pixels(np.array(states)) / 255,
         map(self._case.tree, texts), self._world.grammar.tokens, p)
 
   def _assert_close(self, network, actual, expected, who='', without=()):

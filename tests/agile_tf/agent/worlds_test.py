@@ -146,9 +146,13 @@ class WorldsTest(parameterized.TestCase):
   def test_images_of_states_are_the_environments(self):
     world = worlds.GridLUWorld()
     states = relations.instances(np.random.default_rng(0), 20).state
-    images = world.images(board.pack(states)).numpy()
+    pixels = rendering.render(states)
+    np.testing.assert_array_equal(world.pixels(board.pack(states)), pixels)
+    tiled = world.images(board.pack(states))
+    tiles = np.take(tiled.table, tiled.indices, axis=0)
     np.testing.assert_array_equal(
-        images, rendering.render(states).astype(np.float32) / 255)
+        tiles.transpose(0, 1, 3, 2, 4, 5).reshape(pixels.shape),
+        pixels.astype(np.float32) / 255)
 
   def test_examples_are_drawn_as_pairs(self):
     world = worlds.GridLUWorld()
