@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from agile_tf.agent import losses
+from agile_tf.agent import networks
 from agile_tf.agent import replay
 from agile_tf.agent import rewards
 from agile_tf.agent import rollouts
@@ -27,7 +28,7 @@ class Loss(NamedTuple):
   discount: float = 0.99
   td_lambda: float = 1.0
   baseline_cost: float = 1.0
-  reward_prediction_cost: float = 1.0
+  auxiliary_cost: float = 1.0  # Of reward prediction.
 
 
 _PAPER = Loss()
@@ -190,11 +191,19 @@ class Programs:
     extras = {
         name: value / tf.maximum(steps, 1.0) for name, value in sums.items()}
     if replayed is not None:
-      extras['reward_prediction_loss'] = tf.reduce_mean(
-          losses.reward_prediction(
-              output.reward_logits[:, length + 1:], replayed.positive), 1)
-      total += loss.reward_prediction_cost * extras['reward_prediction_loss']
+      name, extras[name] = self._auxiliary(
+          tf.nest.map_structure(lambda x: x[:, length + 1:], output), replayed)
+      total += loss.auxiliary_cost * extras[name]
     return total, extras
+
+  def _auxiliary(self, output: networks.PolicyOutput, replayed: replay.Replayed
+                ) -> tuple[str, tf.Tensor]:
+    """Returns the name and the mean, [W], of the loss of replayed samples.
+
+    The outputs are of these, [W, K, ...].
+    """
+    return 'reward_prediction_loss', tf.reduce_mean(
+        losses.reward_prediction(output.reward_logits, replayed.positive), 1)
 
   @compiled
   def discriminator_gradients(

@@ -8,6 +8,7 @@ import dm_env
 import numpy as np
 
 from agile_tf import config as config_lib
+from agile_tf.agent import programs
 from agile_tf.agent import replay
 from agile_tf.agent import workers
 from agile_tf.agent import worlds
@@ -17,6 +18,7 @@ from agile_tf.recipe import averaging
 from agile_tf.recipe import course
 from agile_tf.recipe import curriculum
 from agile_tf.recipe import features
+from agile_tf.recipe import imitation
 from agile_tf.recipe import initialization
 from agile_tf.recipe import mismatched
 from agile_tf.recipe import near_goals
@@ -32,8 +34,12 @@ def make(config: config_lib.Config, recipe: settings.Recipe
   return Builder(config, recipe)
 
 
-class _AveragedPrograms(averaging.AveragedPrograms, mismatched.Programs):
-  """The programs of both tricks."""
+class _AveragedPrograms(averaging.AveragedPrograms, imitation.Programs):
+  """The programs of all tricks."""
+
+
+# The share of mismatched negatives that are displaced, if the policy imitates.
+_DISPLACED_SHARE = 0.75
 
 
 class Builder(building.Builder):
@@ -47,7 +53,7 @@ class Builder(building.Builder):
       self.initialization = initialization.HE
     self.programs = (
         _AveragedPrograms if recipe.policy_update == 'averaged'
-        else mismatched.Programs)
+        else imitation.Programs)
     if recipe.optimizer == 'adam':
       self.parameters = adam.AdamParameters
     self.discriminator_actors = recipe.discriminator_actors
@@ -80,10 +86,28 @@ class Builder(building.Builder):
         buffer, goals, annealing.Linear(
             1.0, self.config.anticipated_negative_rate,
             recipe.anticipated_negative_rate_steps),
-        recipe.negatives_from_b(self.config), recipe.mismatched(self.config))
+        recipe.negatives_from_b(self.config), recipe.mismatched(self.config),
+        _DISPLACED_SHARE if recipe.imitation_cost else 0.0)
 
-  def prediction(self, buffer: replay.ReplayBuffer, rng: np.random.Generator,
-                 goals: worlds.GoalExamples | None) -> replay.RewardPrediction:
+  def loss(self) -> programs.Loss:
+    loss, cost = super().loss(), self._recipe.imitation_cost
+    return loss._replace(auxiliary_cost=cost) if cost else loss
+
+  def predictions(self, world: worlds.World,
+                  goals: worlds.GoalExamples | None) -> Any:
+    if not self._recipe.imitation_cost:
+      return super().predictions(world, goals)
+    assert goals is not None
+    try:
+      return imitation.Demonstrations(goals, world.num_actions)
+    except ValueError as error:
+      raise config_lib.ConfigError(
+          f'--imitation_cost={self._recipe.imitation_cost}: {error}') from error
+
+  def prediction(self, buffer: Any, rng: np.random.Generator,
+                 goals: worlds.GoalExamples | None) -> Any:
+    if self._recipe.imitation_cost:
+      return imitation.Imitation(buffer, rng)
     if not self._recipe.reward_prediction_goals:
       return super().prediction(buffer, rng, goals)
     assert goals is not None
@@ -103,7 +127,7 @@ class Builder(building.Builder):
     assert goals is not None
     try:
       near = building.make_world(config, draw=near_goals.NearGoals(
-          goals.dataset, recipe.near_goal_distance))
+          goals.dataset))
       near.make_environment(0)  # Fails if no example has the instructions.
     except ValueError as error:
       raise config_lib.ConfigError(
@@ -125,3 +149,12 @@ class Builder(building.Builder):
   def after_head_start(self, parts: building.Parts) -> None:
     assert parts.discriminator is not None
     features.lend(parts.policy, parts.discriminator)
+    if self._recipe.imitation_cost:
+      phi = parts.discriminator.snapshot()
+
+      def accepts(codes: np.ndarray, states: np.ndarray) -> np.ndarray:
+        _, decisions = parts.programs.reward(
+            phi, np.stack([states, states]), codes)
+        return decisions[0].numpy()
+
+      parts.predictions.look(accepts, np.random.default_rng(self.config.seed))

@@ -16,6 +16,7 @@ from agile_tf.agent import rollouts
 from agile_tf.agent import workers
 from agile_tf.agent import worlds
 from agile_tf.recipe import annealing
+from agile_tf.recipe import displaced
 
 
 def require_several(goals: worlds.GoalExamples) -> None:
@@ -72,16 +73,19 @@ class Negatives(workers.AnticipatedNegatives):
   """A batch's negatives: anticipated ones from B, and mismatched ones."""
 
   def __init__(self, buffer: replay.ReplayBuffer, goals: worlds.GoalExamples,
-               rho: annealing.Linear, kept: int, count: int):
+               rho: annealing.Linear, kept: int, count: int,
+               displaced_share: float = 0.0):
     """Takes B, the goal examples, a rho that falls, and two numbers.
 
-    `kept` negatives are from B, and `count` are mismatched.
+    `kept` negatives are from B, and `count` are mismatched. A share of these
+    are displaced goal examples instead, with their own instruction.
     """
     super().__init__(buffer, kept, rho.last)
     self._goals = goals
     self._rho = rho
     self._kept = kept
-    self._count = count
+    self._displaced = round(displaced_share * count)
+    self._count = count - self._displaced
 
   def draw(self, rng: np.random.Generator, step: int) -> Any:
     """Returns `Candidates`."""
@@ -89,6 +93,9 @@ class Negatives(workers.AnticipatedNegatives):
     others = None
     if self._count:
       others = sample(self._goals, rng, self._count)
+    if self._displaced:
+      others = rollouts.Pairs(*map(np.concatenate, zip(
+          others, displaced.sample(self._goals, rng, self._displaced))))
     drawn = workers.num_candidates(self._kept, self._rho(step))
     return Candidates(*candidates, np.int32(drawn), others)
 

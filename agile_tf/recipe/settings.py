@@ -47,17 +47,21 @@ class Recipe:
       0, 'Goal examples that reward prediction also learns from, for each '
       'rollout of a worker, as rewarded states, and as many with the '
       'instruction of another example, as states without reward.', low=0)
+  imitation_cost: float = setting(
+      0.0, 'The weight of imitating the shortest way to the nearest known goal '
+      'from goal examples with displaced blocks, for --world=arrangements. '
+      'These are then three quarters of the mismatched negatives. Which blocks '
+      "matter is the discriminator's decision at the end of its head start.",
+      low=0)
 
   # The policy's episodes.
   near_goal_steps: int = setting(
       0, 'A curriculum for GridLU: the policy steps, summed over all workers, '
-      'in which some episodes of the policy workers begin near goal examples. '
-      'Their share falls linearly from 1 to 0. This needs a simulator that can '
-      'be put into a given state, which the paper does not assume.', low=0)
-  near_goal_distance: int = setting(
-      12, 'With --near_goal_steps, how many random actions such an episode '
-      'begins from a goal example, at most; where the instruction names only '
-      'blocks, with the agent carrying one.', low=0, high=1000)
+      'in which some episodes of the policy workers begin up to 12 random '
+      'actions from goal examples; where the instruction names only blocks, '
+      'with the agent carrying one. Their share falls linearly from 1 to 0. '
+      'This needs a simulator that can be put into a given state, which the '
+      'paper does not assume.', low=0)
   repeated_share: float = setting(
       0.0, 'The share of failed episodes that the policy workers begin again, '
       'with the same instruction and first state: of those whose last state '
@@ -103,6 +107,15 @@ class Recipe:
       raise config_lib.ConfigError(
           f'--reward_prediction_goals={self.reward_prediction_goals} needs '
           '--reward_prediction.')
+    if self.imitation_cost:
+      for name, fits in (
+          ('world=arrangements', config.world == 'arrangements'),
+          ('noreward_prediction', not config.reward_prediction),
+          ('mismatched_share', self.mismatched_share),
+          ('discriminator_head_start', self.discriminator_head_start)):
+        if not fits:
+          raise config_lib.ConfigError(
+              f'--imitation_cost={self.imitation_cost} needs --{name}.')
     if self.discriminator_head_start:
       if not config.trains_discriminator:
         raise config_lib.ConfigError(

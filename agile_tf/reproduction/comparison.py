@@ -87,7 +87,6 @@ def _unused(config: config_lib.Config, recipe: Any) -> set[str]:
     groups += [
         (not recipe.policy_learning_rate_steps, ['first_policy_learning_rate']),
         (not recipe.entropy_weight_steps, ['first_entropy_weight']),
-        (not recipe.near_goal_steps, ['near_goal_distance']),
         (not config.trains_discriminator, ['anticipated_negative_rate_steps']),
         (bool(config.dataset), ['dataset_carrying'])]
   return {name for is_unused, names in groups if is_unused for name in names}

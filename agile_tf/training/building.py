@@ -261,7 +261,8 @@ class Parts(NamedTuple):
   policy: optimizers.SharedParameters  # theta
   discriminator: optimizers.SharedParameters | None  # phi
   buffer: replay.ReplayBuffer | None  # B
-  predictions: replay.ReplayBuffer | None  # For reward prediction.
+  # For reward prediction; the recipe may have something else.
+  predictions: replay.ReplayBuffer | Any | None
   policy_workers: tuple[workers.PolicyWorker, ...]  # One for each thread.
   discriminator_worker: workers.DiscriminatorWorker | None
 
@@ -330,11 +331,24 @@ class Builder:
     """Returns what makes the policy workers' environments from seeds."""
     return world.make_environment
 
-  def prediction(self, buffer: replay.ReplayBuffer, rng: np.random.Generator,
+  def predictions(self, world: worlds.World,
+                  goals: worlds.GoalExamples | None) -> Any:
+    """Returns the buffer of reward prediction, if there is one."""
+    if not self.config.reward_prediction:
+      return None
+    return _buffer(self.config.reward_prediction_replay_size, world)
+
+  def prediction(self, buffer: Any, rng: np.random.Generator,
                  goals: worlds.GoalExamples | None) -> replay.RewardPrediction:
     """Returns what draws the samples of reward prediction."""
     return replay.RewardPrediction(
         buffer, self.config.reward_prediction_batch_size, rng)
+
+  def loss(self) -> programs_lib.Loss:
+    """Returns the weights of the policy's loss."""
+    return programs_lib.Loss(
+        self.config.discount, self.config.td_lambda, self.config.baseline_cost,
+        self.config.reward_prediction_cost)
 
   def course(self) -> workers.Course:
     """Returns what may change while the policy trains."""
@@ -373,11 +387,8 @@ class Builder:
           config.discriminator_epsilon, config.discriminator_gradient_norm,
           config.max_column_norm or None))
     programs = self.programs(
-        pi, d, world, programs_lib.Loss(
-            config.discount, config.td_lambda, config.baseline_cost,
-            config.reward_prediction_cost),
-        config.reward_form, config.reward_scale)
-    goals = buffer = predictions = discriminator_worker = None
+        pi, d, world, self.loss(), config.reward_form, config.reward_scale)
+    goals = buffer = discriminator_worker = None
     if self.needs_goal_examples():
       goals = make_goal_examples(config, world, self.carrying)
     if config.trains_discriminator:
@@ -394,8 +405,7 @@ class Builder:
           policy, discriminator, programs, goals, buffer,
           self.negatives(buffer, goals), config.batch_size,
           np.random.default_rng(draw_seed))
-    if config.reward_prediction:
-      predictions = _buffer(config.reward_prediction_replay_size, world)
+    predictions = self.predictions(world, goals)
     make_environment = self.environments(world, goals)
     width = config.policy_workers // config.policy_threads
     seeds = policy_seed.spawn(config.policy_workers)

@@ -41,6 +41,7 @@ _TAGS = {
     'baseline_loss': 'policy/baseline loss',
     'entropy': 'policy/entropy',
     'reward_prediction_loss': 'policy/reward prediction loss',
+    'imitation_loss': 'policy/imitation loss',
     'policy_gradient_norm': 'policy/gradient norm',
     'discriminator_loss': 'discriminator/loss',
     'goals_accepted': 'discriminator/goals accepted',

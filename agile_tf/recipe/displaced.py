@@ -1,0 +1,55 @@
+"""Goal examples of which some blocks lie elsewhere: they are seldom goal states.
+
+They are made of goal examples and of what a state is, without the ground truth.
+"""
+
+import numpy as np
+
+from agile_tf.agent import rollouts
+from agile_tf.agent import worlds
+from gridlu import world
+
+
+def displace(rng: np.random.Generator, states: np.ndarray, chosen: np.ndarray
+            ) -> np.ndarray:
+  """Puts chosen blocks, bool [N, 25], into other cells that were free.
+
+  Takes and returns packed states, uint8 [N, 27]. The agent is then free, in a
+  random cell.
+  """
+  result = states.copy()
+  before = states[:, :world.NUM_CELLS]
+  free = rng.random(before.shape) * (before == 0)
+  sources, targets = np.argsort(~chosen, axis=1), np.argsort(-free, axis=1)
+  numbers = chosen.sum(axis=1)
+  for j in range(numbers.max(initial=0)):
+    rows = np.flatnonzero(numbers > j)
+    source, target = sources[rows, j], targets[rows, j]
+    result[rows, target] = before[rows, source]
+    result[rows, source] = 0
+  result[:, world.NUM_CELLS] = rng.integers(world.NUM_CELLS, size=len(states))
+  result[:, world.NUM_CELLS + 1] = 0
+  return result
+
+
+def some(rng: np.random.Generator, candidates: np.ndarray,
+         numbers: np.ndarray) -> np.ndarray:
+  """Chooses so many, int [N], of each row's candidates; both bool [N, M]."""
+  order = np.argsort(np.argsort(
+      rng.random(candidates.shape) - candidates, axis=1), axis=1)
+  return candidates & (order < numbers[:, None])
+
+
+def sample(goals: worlds.GoalExamples, rng: np.random.Generator, count: int
+          ) -> rollouts.Pairs:
+  """Draws goal examples of which one to all blocks are displaced.
+
+  All numbers are equally likely. Half of the agents on a block carry it.
+  """
+  pairs = goals.sample(rng, count)
+  cells = pairs.observations[:, :world.NUM_CELLS] > 0
+  numbers = np.ceil(rng.random(count) * cells.sum(axis=1)).astype(np.int64)
+  states = displace(rng, pairs.observations, some(rng, cells, numbers))
+  here = states[np.arange(count), states[:, world.NUM_CELLS]] > 0
+  states[:, world.NUM_CELLS + 1] = here & (rng.random(count) < 0.5)
+  return rollouts.Pairs(pairs.codes, states)

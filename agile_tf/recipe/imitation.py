@@ -1,0 +1,282 @@
+"""Imitation: the policy learns the shortest way to goals that are known.
+
+Where the blocks of goal examples are put elsewhere, a good way back is known
+(as in Nair et al. 2018, "Time reversal as self-supervision"). Other goal
+examples of the same instruction may be nearer. So the policy imitates the way
+to the nearest one, which makes an action of a state a matter of that state
+alone. Which blocks matter is D's decision: those without which a goal example
+is no goal state. The ground truth has no part in this. It is for GridLU, and
+for goals that are about blocks of one kind alone, as those of Arrangements.
+"""
+
+from collections.abc import Callable
+import itertools
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from agile_tf.agent import networks
+from agile_tf.agent import programs
+from agile_tf.agent import rollouts
+from agile_tf.agent import worlds
+from agile_tf.recipe import displaced
+from agile_tf.recipe import mismatched
+from gridlu import archives
+from gridlu import program
+from gridlu import world
+
+_EXAMPLES = 20_000  # Of which D says what matters; it takes half a minute.
+_LOOKS = 3  # How often a block is displaced to see whether it matters.
+_CHUNK = 1000  # States that D rates at a time.
+_MOST_BLOCKS = 4  # Of a goal, for which all assignments are tried.
+_MOST_FORMS = 96  # Of the known goals, among which the nearest is looked for.
+_ALONE = 3  # What a block to carry costs, in steps, besides its way.
+_FAR = 99
+_EACH = 16  # States for each rollout of a worker.
+
+# How often the agent is anywhere, carries a block that is out of place, stands
+# on such a block, stands on one that is in place, and carries one to its place.
+_KINDS = np.cumsum([.30, .30, .10, .12, .18])
+_NONE = 0.05  # How often no block is out of place.
+_ANYWHERE, _CARRYING, _ON_DISPLACED, _ON_PLACED, _AT_PLACE = range(5)
+
+# [4, 25]: where each move leads from each cell; [25, 25]: the distance.
+_NEXT = np.stack([
+    world.cell_index(world.step(world.free_agents(
+        np.zeros([world.NUM_CELLS] * 2), np.arange(world.NUM_CELLS)), move
+        ).agent) for move in range(world.Action.INTERACT)])
+_ROWS, _COLUMNS = np.divmod(np.arange(world.NUM_CELLS), world.SIZE)
+_DISTANCE = (abs(_ROWS[:, None] - _ROWS) + abs(_COLUMNS[:, None] - _COLUMNS))
+_COST = (_DISTANCE + _ALONE * (_DISTANCE > 0)).astype(np.int16)
+
+
+class Demonstrated(NamedTuple):
+  """What the policy imitates, K states for each of W workers."""
+  codes: rollouts.Array  # int32 [W, K, slots]
+  observations: rollouts.Array  # uint8 [W, K, ...]
+  # float32 [W, K, actions]: equal shares of the good actions; 0 if none is.
+  labels: rollouts.Array
+
+
+class Programs(mismatched.Programs):
+  """Programs whose policy may imitate what is `Demonstrated`."""
+
+  def _auxiliary(self, output: networks.PolicyOutput, replayed: Any
+                ) -> tuple[str, tf.Tensor]:
+    if not isinstance(replayed, Demonstrated):
+      return super()._auxiliary(output, replayed)
+    return 'imitation_loss', -tf.reduce_mean(tf.reduce_sum(
+        replayed.labels * tf.nn.log_softmax(output.logits), -1), 1)
+
+
+class Demonstrations:
+  """Draws states and good actions there; `look` must come first.
+
+  All threads share it.
+  """
+
+  def __init__(self, goals: worlds.GoalExamples, num_actions: int):
+    """Takes the goal examples, of which the first 20,000 are used.
+
+    Images are a ValueError.
+    """
+    dataset = goals.dataset
+    if dataset.states is None:
+      raise ValueError('the goal examples are images: expected GridLU states.')
+    self._states = dataset.states[:_EXAMPLES]
+    self._instruction = dataset.instruction[:_EXAMPLES]
+    self._codes = goals.codes
+    self._num_actions = num_actions
+    # bool [examples, 25]: the cells whose blocks matter.
+    self._matters = np.zeros(
+        [len(self._states), world.NUM_CELLS], np.bool_)
+
+  def look(self, accepts: Callable[[np.ndarray, np.ndarray], np.ndarray],
+           rng: np.random.Generator) -> None:
+    """Finds out which blocks matter.
+
+    `accepts` returns D's decisions, bool [N], for codes int32 [N, slots] and
+    packed states uint8 [N, 27]; N is always the same. A block matters if D
+    rejects most boards where only this block is displaced.
+    """
+    votes = np.zeros(self._matters.shape, np.int64)
+    for start in range(0, len(self._states), _CHUNK):
+      rows = np.arange(start, start + _CHUNK) % len(self._states)
+      states, new = self._states[rows], votes[start:start + _CHUNK]
+      blocks = states[:, :world.NUM_CELLS] > 0
+      order = np.argsort(~blocks, axis=1)
+      for j in range(blocks.sum(axis=1).max()):
+        chosen = np.zeros_like(blocks)
+        np.put_along_axis(chosen, order[:, j:j + 1], True, axis=1)
+        chosen &= blocks
+        for _ in range(_LOOKS):
+          accepted = accepts(
+              self._codes[self._instruction[rows]],
+              displaced.displace(rng, states, chosen))
+          new += (chosen & ~accepted[:, None])[:len(new)]
+    self._matters = 2 * votes > _LOOKS
+    self._learn_forms()
+
+  def _learn_forms(self) -> None:
+    """Lists each instruction's sets of cells whose blocks matter."""
+    numbers = self._matters.sum(axis=1)
+    counts = np.bincount(numbers, minlength=_MOST_BLOCKS + 1)
+    number = 1 + int(np.argmax(counts[1:_MOST_BLOCKS + 1]))
+    self._rows = np.flatnonzero(numbers == number)
+    if not len(self._rows):
+      raise program.UserError(
+          'The reward model cannot tell which blocks of goal examples matter; '
+          'imitation needs this. Give it a longer --discriminator_head_start.')
+    # int [examples, blocks]: the cells of the blocks that matter.
+    self._homes = np.zeros([len(numbers), number], np.int64)
+    self._homes[self._rows] = np.nonzero(
+        self._matters[self._rows])[1].reshape(-1, number)
+    forms = [np.unique(self._homes[self._rows[
+        self._instruction[self._rows] == i]], axis=0)
+             for i in range(len(self._codes))]
+    self._num_forms = np.array([len(each) for each in forms])
+    self._forms = np.zeros(
+        [len(forms), self._num_forms.max(), number], np.int64)
+    for i, each in enumerate(forms):
+      self._forms[i, :len(each)] = each
+    self._orders = np.array(list(itertools.permutations(range(number))))
+
+  def batch(self, rng: np.random.Generator, count: int
+           ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Draws codes [N, slots], states [N, 27] and labels [N, actions]."""
+    rows = self._rows[rng.integers(len(self._rows), size=count)]
+    instruction, n = self._instruction[rows], np.arange(count)
+    homes = rng.permuted(self._homes[rows], axis=1)
+    states, places, agent, carrying = _draw(rng, self._states[rows], homes)
+    # The example's own form, and others.
+    known = self._num_forms[instruction][:, None]
+    forms = self._forms[instruction[:, None], (
+        rng.random([count, _MOST_FORMS]) * known).astype(np.int64)]
+    forms[:, 0] = homes
+    goal = self._nearest(states, places, forms)
+    labels = _labels(states, places, goal, agent, carrying, self._num_actions)
+    states[:, world.NUM_CELLS:] = np.stack([agent, carrying], axis=1)
+    return self._codes[instruction], states, labels
+
+  def _nearest(self, states: np.ndarray, places: np.ndarray, forms: np.ndarray
+              ) -> np.ndarray:
+    """Returns the cells, int [N, B], to which blocks in places [N, B] belong.
+
+    They are those of the nearest of forms [N, F, B] where no other block is.
+    """
+    count = len(states)
+    others = states[:, :world.NUM_CELLS] > 0
+    np.put_along_axis(others, places, False, axis=1)
+    taken = np.take_along_axis(
+        others, forms.reshape(count, -1), axis=1).reshape(forms.shape)
+    cost = _COST[places[:, None, :, None], forms[:, :, None, :]]
+    total = sum(cost[:, :, block, self._orders[:, block]]
+                for block in range(places.shape[1]))
+    total = total + _FAR * np.any(taken, axis=2)[..., None] * places.shape[1]
+    best, order = np.divmod(
+        total.reshape(count, -1).argmin(axis=1), len(self._orders))
+    return np.take_along_axis(
+        forms[np.arange(count), best], self._orders[order], axis=1)
+
+  def state(self) -> dict[str, np.ndarray]:
+    """Returns what `look` has found, for a checkpoint."""
+    return {'matters': self._matters}
+
+  def load(self, state: dict[str, np.ndarray]) -> None:
+    """Restores what `state` returned."""
+    self._matters = archives.expect(
+        state, 'matters', np.bool_, self._matters.shape)
+    if self._matters.any():
+      self._learn_forms()
+
+
+def _draw(rng: np.random.Generator, states: np.ndarray, homes: np.ndarray
+         ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+  """Displaces some of the blocks in `homes`, int [N, B], of goal examples.
+
+  Returns:
+    The states, the new places of these blocks, int [N, B], and the agent's
+    cells and whether they carry, [N].
+  """
+  count, most = homes.shape
+  n, before = np.arange(count), states[:, :world.NUM_CELLS]
+  kind = np.searchsorted(_KINDS, rng.random(count) * _KINDS[-1])
+  number = np.minimum(rng.integers(1, most + 2, size=count), most)
+  number[rng.random(count) < _NONE] = 0
+  # One block more is back in its place, and the agent still carries it.
+  number = np.maximum(number - (kind == _AT_PLACE), 0)
+  states, places = states.copy(), homes.copy()
+  targets = np.argsort(rng.random(before.shape) + (before > 0), axis=1)
+  for j in range(most):
+    rows = np.flatnonzero(number > j)
+    places[rows, j] = targets[rows, j]
+    states[rows, places[rows, j]] = before[rows, homes[rows, j]]
+    states[rows, homes[rows, j]] = 0
+  out = places[n, (rng.random(count) * number).astype(np.int64)]
+  cells = states[:, :world.NUM_CELLS]
+  here = rng.random(cells.shape) * ((cells > 0) & (cells == before))
+  agent = np.select(
+      [(kind == _CARRYING) | (kind == _ON_DISPLACED), kind == _ON_PLACED,
+       kind == _AT_PLACE], [out, np.argmax(here, axis=1), places[:, -1]],
+      rng.integers(world.NUM_CELLS, size=count))
+  return states, places, agent, (
+      (kind == _CARRYING) & (number > 0) | (kind == _AT_PLACE))
+
+
+def _labels(states: np.ndarray, places: np.ndarray, goal: np.ndarray,
+            agent: np.ndarray, carrying: np.ndarray, num_actions: int
+           ) -> np.ndarray:
+  """Returns the good actions, float32 [N, actions], with a sum of 1 or 0.
+
+  Blocks in `places` belong to the cells `goal`. A free agent takes the way to
+  the nearest block that is out of place and picks it up; a carrying one takes
+  it to the nearest cell that lacks one. Where nothing is left to do, a free
+  agent moves anywhere.
+  """
+  n = np.arange(len(states))
+  out = goal != places
+  is_out, lacks = np.zeros([2, len(states), world.NUM_CELLS], np.bool_)
+  rows, columns = np.nonzero(out)
+  is_out[rows, places[rows, columns]] = True
+  lacks[rows, goal[rows, columns]] = True
+  on_it = is_out[n, agent]
+  blocked = (states[:, :world.NUM_CELLS] > 0) & carrying[:, None]
+  blocked[n, agent] = False
+  steps = _steps(np.where(carrying[:, None], lacks, is_out), blocked)
+  around = steps[n, _NEXT[:, agent]].T
+  good = np.zeros([len(states), num_actions], np.bool_)
+  good[:, :world.Action.INTERACT] = np.where(
+      np.any(out, axis=1)[:, None] | carrying[:, None],
+      (around == around.min(axis=1, keepdims=True)) & (
+          around < steps[n, agent][:, None]), True)
+  interacts = carrying != on_it
+  good[interacts] = np.arange(num_actions) == world.Action.INTERACT
+  return (good / np.maximum(good.sum(axis=1, keepdims=True), 1)
+         ).astype(np.float32)
+
+
+def _steps(targets: np.ndarray, blocked: np.ndarray) -> np.ndarray:
+  """Returns how far each cell is from targets, int [N, 25]; all bool [N, 25]."""
+  steps = np.where(targets, 0, _FAR)
+  for _ in range(world.NUM_CELLS // 2):
+    near = steps[:, _NEXT].min(axis=1) + 1
+    steps = np.where(blocked & ~targets, _FAR, np.minimum(steps, near))
+  return steps
+
+
+class Imitation:
+  """What a thread's workers imitate: as `replay.RewardPrediction`."""
+
+  def __init__(self, demonstrations: Demonstrations, rng: np.random.Generator):
+    self.rng = rng
+    self._demonstrations = demonstrations
+
+  def exchange(self, rollout: rollouts.Rollout,
+               decisions: np.ndarray) -> Demonstrated:
+    """Returns a batch for each of the rollout's W workers."""
+    del decisions
+    width = len(rollout.codes)
+    batch = self._demonstrations.batch(self.rng, width * _EACH)
+    return Demonstrated(*(
+        part.reshape(width, _EACH, *part.shape[1:]) for part in batch))
