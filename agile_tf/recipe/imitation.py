@@ -30,9 +30,9 @@ _EXAMPLES = 20_000  # Of which D says what matters; it takes half a minute.
 _LOOKS = 3  # How often a block is displaced to see whether it matters.
 _CHUNK = 1000  # States that D rates at a time.
 _MOST_BLOCKS = 4  # Of a goal, for which all assignments are tried.
-_MOST_FORMS = 96  # Of the known goals, among which the nearest is looked for.
 _ALONE = 3  # What a block to carry costs, in steps, besides its way.
-_FAR = 99
+_ENCLOSED = np.int16(6)  # What it costs more to clear the way first.
+_FAR = np.int16(99)
 _EACH = 16  # States for each rollout of a worker.
 
 # How often the agent is anywhere, carries a block that is out of place, stands
@@ -46,7 +46,8 @@ _NEXT = np.stack([
     world.cell_index(world.step(world.free_agents(
         np.zeros([world.NUM_CELLS] * 2), np.arange(world.NUM_CELLS)), move
         ).agent) for move in range(world.Action.INTERACT)])
-_ROWS, _COLUMNS = np.divmod(np.arange(world.NUM_CELLS), world.SIZE)
+_CELLS = np.arange(world.NUM_CELLS)
+_ROWS, _COLUMNS = np.divmod(_CELLS, world.SIZE)
 _DISTANCE = (abs(_ROWS[:, None] - _ROWS) + abs(_COLUMNS[:, None] - _COLUMNS))
 _COST = (_DISTANCE + _ALONE * (_DISTANCE > 0)).astype(np.int16)
 
@@ -135,45 +136,52 @@ class Demonstrations:
     forms = [np.unique(self._homes[self._rows[
         self._instruction[self._rows] == i]], axis=0)
              for i in range(len(self._codes))]
-    self._num_forms = np.array([len(each) for each in forms])
-    self._forms = np.zeros(
-        [len(forms), self._num_forms.max(), number], np.int64)
-    for i, each in enumerate(forms):
-      self._forms[i, :len(each)] = each
+    # int [instructions, forms, blocks]: where there are fewer, some twice.
+    most = max(map(len, forms))
+    self._forms = np.stack([
+        each[np.arange(most) % max(1, len(each))] for each in forms
+        ]) if all(map(len, forms)) else None
     self._orders = np.array(list(itertools.permutations(range(number))))
 
   def batch(self, rng: np.random.Generator, count: int
            ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Draws codes [N, slots], states [N, 27] and labels [N, actions]."""
     rows = self._rows[rng.integers(len(self._rows), size=count)]
-    instruction, n = self._instruction[rows], np.arange(count)
+    instruction = self._instruction[rows]
     homes = rng.permuted(self._homes[rows], axis=1)
-    states, places, agent, carrying = _draw(rng, self._states[rows], homes)
-    # The example's own form, and others.
-    known = self._num_forms[instruction][:, None]
-    forms = self._forms[instruction[:, None], (
-        rng.random([count, _MOST_FORMS]) * known).astype(np.int64)]
-    forms[:, 0] = homes
-    goal = self._nearest(states, places, forms)
-    labels = _labels(states, places, goal, agent, carrying, self._num_actions)
-    states[:, world.NUM_CELLS:] = np.stack([agent, carrying], axis=1)
-    return self._codes[instruction], states, labels
+    states, places = _draw(rng, self._states[rows], homes)
+    return (self._codes[instruction], states,
+            self.advise(instruction, states, places))
 
-  def _nearest(self, states: np.ndarray, places: np.ndarray, forms: np.ndarray
-              ) -> np.ndarray:
+  def advise(self, instruction: np.ndarray, states: np.ndarray,
+             places: np.ndarray) -> np.ndarray:
+    """Returns the good actions, float32 [N, actions], with a sum of 1 or 0.
+
+    Takes the numbers of instructions, int [N], packed states, and the cells of
+    the blocks that matter, int [N, B].
+    """
+    return _labels(states, places, self._nearest(instruction, states, places),
+                   self._num_actions)
+
+  def _nearest(self, instruction: np.ndarray, states: np.ndarray,
+               places: np.ndarray) -> np.ndarray:
     """Returns the cells, int [N, B], to which blocks in places [N, B] belong.
 
-    They are those of the nearest of forms [N, F, B] where no other block is.
+    They are those of the nearest form where no other block is. A cell with
+    blocks on all sides is near only for these.
     """
-    count = len(states)
-    others = states[:, :world.NUM_CELLS] > 0
-    np.put_along_axis(others, places, False, axis=1)
-    taken = np.take_along_axis(
-        others, forms.reshape(count, -1), axis=1).reshape(forms.shape)
-    cost = _COST[places[:, None, :, None], forms[:, :, None, :]]
-    total = sum(cost[:, :, block, self._orders[:, block]]
-                for block in range(places.shape[1]))
-    total = total + _FAR * np.any(taken, axis=2)[..., None] * places.shape[1]
+    count, forms = len(states), self._forms[instruction]
+    filled = states[:, :world.NUM_CELLS] > 0
+    enclosed = np.all(filled[:, _NEXT] | (_NEXT == _CELLS), axis=1)
+    cost = _COST[places] + _ENCLOSED * (
+        enclosed[:, None] & (_DISTANCE[places] > 1))
+    # Not where another block is.
+    np.put_along_axis(filled, places, False, axis=1)
+    cost += _FAR * filled[:, None]
+    total = sum(
+        cost[np.arange(count)[:, None, None], block,
+             forms[:, :, self._orders[:, block]]]
+        for block in range(places.shape[1]))
     best, order = np.divmod(
         total.reshape(count, -1).argmin(axis=1), len(self._orders))
     return np.take_along_axis(
@@ -192,12 +200,11 @@ class Demonstrations:
 
 
 def _draw(rng: np.random.Generator, states: np.ndarray, homes: np.ndarray
-         ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+         ) -> tuple[np.ndarray, np.ndarray]:
   """Displaces some of the blocks in `homes`, int [N, B], of goal examples.
 
   Returns:
-    The states, the new places of these blocks, int [N, B], and the agent's
-    cells and whether they carry, [N].
+    The states, and the new places of these blocks, int [N, B].
   """
   count, most = homes.shape
   n, before = np.arange(count), states[:, :world.NUM_CELLS]
@@ -216,38 +223,39 @@ def _draw(rng: np.random.Generator, states: np.ndarray, homes: np.ndarray
   out = places[n, (rng.random(count) * number).astype(np.int64)]
   cells = states[:, :world.NUM_CELLS]
   here = rng.random(cells.shape) * ((cells > 0) & (cells == before))
-  agent = np.select(
+  states[:, world.NUM_CELLS] = np.select(
       [(kind == _CARRYING) | (kind == _ON_DISPLACED), kind == _ON_PLACED,
        kind == _AT_PLACE], [out, np.argmax(here, axis=1), places[:, -1]],
       rng.integers(world.NUM_CELLS, size=count))
-  return states, places, agent, (
+  states[:, world.NUM_CELLS + 1] = (
       (kind == _CARRYING) & (number > 0) | (kind == _AT_PLACE))
+  return states, places
 
 
 def _labels(states: np.ndarray, places: np.ndarray, goal: np.ndarray,
-            agent: np.ndarray, carrying: np.ndarray, num_actions: int
-           ) -> np.ndarray:
-  """Returns the good actions, float32 [N, actions], with a sum of 1 or 0.
+            num_actions: int) -> np.ndarray:
+  """Returns the good actions where blocks in `places` belong in cells `goal`.
 
-  Blocks in `places` belong to the cells `goal`. A free agent takes the way to
-  the nearest block that is out of place and picks it up; a carrying one takes
-  it to the nearest cell that lacks one. Where nothing is left to do, a free
-  agent moves anywhere.
+  A free agent takes the way to the nearest block that can go to its cell, and
+  picks it up; a carrying one takes it there, or puts it down if another block
+  is still there. Where nothing is left to do, a free agent moves anywhere.
   """
-  n = np.arange(len(states))
-  out = goal != places
-  is_out, lacks = np.zeros([2, len(states), world.NUM_CELLS], np.bool_)
-  rows, columns = np.nonzero(out)
+  n, agent = np.arange(len(states)), states[:, world.NUM_CELLS]
+  carrying = states[:, world.NUM_CELLS + 1] > 0
+  filled = states[:, :world.NUM_CELLS] > 0
+  can_go = ~np.take_along_axis(filled, goal, axis=1)
+  is_out, belongs = np.zeros([2, len(states), world.NUM_CELLS], np.bool_)
+  rows, columns = np.nonzero(can_go)
   is_out[rows, places[rows, columns]] = True
-  lacks[rows, goal[rows, columns]] = True
+  belongs[n, np.sum(goal * (places == agent[:, None]), axis=1)] = True
   on_it = is_out[n, agent]
-  blocked = (states[:, :world.NUM_CELLS] > 0) & carrying[:, None]
+  blocked = filled & carrying[:, None]
   blocked[n, agent] = False
-  steps = _steps(np.where(carrying[:, None], lacks, is_out), blocked)
+  steps = _steps(np.where(carrying[:, None], belongs, is_out), blocked)
   around = steps[n, _NEXT[:, agent]].T
   good = np.zeros([len(states), num_actions], np.bool_)
   good[:, :world.Action.INTERACT] = np.where(
-      np.any(out, axis=1)[:, None] | carrying[:, None],
+      np.any(goal != places, axis=1)[:, None] | carrying[:, None],
       (around == around.min(axis=1, keepdims=True)) & (
           around < steps[n, agent][:, None]), True)
   interacts = carrying != on_it

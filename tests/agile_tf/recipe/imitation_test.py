@@ -1,0 +1,200 @@
+"""Tests for displaced goal examples and for what the policy imitates."""
+
+import dataclasses
+from unittest import mock
+
+from absl.testing import absltest
+from absl.testing import parameterized
+import numpy as np
+import tensorflow as tf
+
+from agile_tf import config as config_lib
+from agile_tf.agent import networks
+from agile_tf.agent import worlds
+from agile_tf.recipe import displaced
+from agile_tf.recipe import imitation
+from gridlu import arrangements
+from gridlu import goal_dataset
+from gridlu import language
+from gridlu import program
+from gridlu import solver
+from gridlu import world as board
+from tests.agile_tf import tiny
+
+
+def _goals(count, seed=3):
+  return worlds.GoalExamples(
+      goal_dataset.generate('arrangements', count, seed),
+      worlds.GridLUWorld('arrangements'))
+
+
+def _targets(goals):
+  """Which blocks fit the instructions of goal examples, bool [N, 25]."""
+  texts = np.take(goals.dataset.instructions, goals.dataset.instruction)
+  cells = goals.dataset.states[:, :25]
+  return np.array([
+      [code > 0 and ('Color' not in text or board.kind(code)[1] in text)
+       for code in row] for text, row in zip(texts, cells)])
+
+
+def _satisfied(goals, instruction, states):
+  codes = arrangements.encode(
+      [language.parse(text) for text in goals.dataset.instructions])
+  return arrangements.satisfied(codes[instruction], board.unpack(states))
+
+
+def _looked(goals):
+  """Demonstrations for which the checker has decided what matters."""
+  number = {code.tobytes(): i for i, code in enumerate(goals.codes)}
+  made = imitation.Demonstrations(goals, 5)
+  made.look(lambda codes, states: _satisfied(
+      goals, [number[code.tobytes()] for code in codes], states),
+            np.random.default_rng(0))
+  return made
+
+
+class DisplacedTest(absltest.TestCase):
+
+  def test_moves_the_chosen_blocks_and_no_others(self):
+    states, rng = _goals(300).dataset.states, np.random.default_rng(0)
+    chosen = (states[:, :25] > 0) & (rng.random([300, 25]) < 0.5)
+    made = displaced.displace(rng, states, chosen)
+    for before, after, moves in zip(states[:, :25], made[:, :25], chosen):
+      self.assertFalse(after[moves].any())
+      stays = (before > 0) & ~moves
+      np.testing.assert_array_equal(after[stays], before[stays])
+      self.assertEqual(sorted(after), sorted(before))
+    self.assertFalse(made[:, 26].any())
+    self.assertGreater(np.ptp(made[:, 25]), 20)
+
+  def test_displaces_one_to_all_equally_often(self):
+    dataset = _goals(20).dataset
+    first = np.flatnonzero(
+        np.count_nonzero(dataset.states[:, :25], axis=1) == 4)[:1]
+    goals = worlds.GoalExamples(dataclasses.replace(
+        dataset, instruction=dataset.instruction[first],
+        states=dataset.states[first]), worlds.GridLUWorld('arrangements'))
+    _, states = displaced.sample(goals, np.random.default_rng(1), 4000)
+    moved = np.sum((states[:, :25] > 0) & (goals.dataset.states[:, :25] == 0),
+                   axis=1)
+    np.testing.assert_allclose(
+        np.bincount(moved) / 4000, [0, .25, .25, .25, .25], atol=0.03)
+    self.assertTrue((states[np.arange(4000), states[:, 25]] > 0)[
+        states[:, 26] > 0].all())
+    self.assertGreater(states[:, 26].sum(), 100)
+
+
+class DemonstrationsTest(parameterized.TestCase):
+
+  @classmethod
+  def setUpClass(cls):
+    super().setUpClass()
+    cls.goals = _goals(1500)
+    cls.made = _looked(cls.goals)
+
+  def test_finds_the_blocks_that_matter(self):
+    """A form of four connected blocks may hold without one of its blocks."""
+    found, targets = self.made.state()['matters'], _targets(self.goals)
+    self.assertFalse((found & ~targets).any())
+    self.assertGreater(found.sum() / targets.sum(), 0.93)
+
+  def test_a_reward_model_that_accepts_everything(self):
+    with self.assertRaisesRegex(program.UserError, 'discriminator_head_start'):
+      imitation.Demonstrations(self.goals, 5).look(
+          lambda codes, states: np.ones([len(states)], bool),
+          np.random.default_rng(0))
+
+  def test_images_have_no_blocks(self):
+    goals = mock.Mock(dataset=mock.Mock(states=None))
+    with self.assertRaisesRegex(ValueError, 'expected GridLU states'):
+      imitation.Demonstrations(goals, 5)
+
+  def test_labels_are_steps_towards_a_goal(self):
+    """By the exact solver: a good action leaves one step less, nearly always."""
+    codes, states, labels = self.made.batch(np.random.default_rng(5), 800)
+    number = {code.tobytes(): i for i, code in enumerate(self.goals.codes)}
+    instruction = np.array([number[code.tobytes()] for code in codes])
+    keep = (np.count_nonzero(states[:, :25], axis=1) == 4) & (
+        labels.sum(axis=1) > 0)
+    instruction, states, labels = (
+        x[keep] for x in (instruction, states, labels))
+    np.testing.assert_allclose(labels.sum(axis=1), 1, rtol=1e-6)
+    texts = np.take(self.goals.dataset.instructions, instruction)
+    action = np.argmax(labels, axis=1)
+    steps, following = (solver.shortest(texts, state) for state in (
+        board.unpack(states), board.step(board.unpack(states), action)))
+    better = (following == steps - 1)[steps > 0]
+    self.assertGreater(len(better), 200)
+    self.assertGreater(better.mean(), 0.75)
+    # Never INTERACT where the goal is reached by a free agent.
+    done = (steps == 0) & (states[:, 26] == 0)
+    self.assertGreater(done.sum(), 5)
+    self.assertFalse(labels[done, board.Action.INTERACT].any())
+
+  def test_advice_leads_to_the_goal(self):
+    """From scattered blocks, in hardly more steps than the exact solver's."""
+    rng = np.random.default_rng(7)
+    four = np.flatnonzero(np.count_nonzero(
+        self.goals.dataset.states[:, :25], axis=1) == 4)[:150]
+    instruction = self.goals.dataset.instruction[four]
+    goal = self.goals.dataset.states[four]
+    states = displaced.displace(rng, goal, goal[:, :25] > 0)
+    texts = np.take(self.goals.dataset.instructions, instruction)
+    shortest = solver.shortest(texts, board.unpack(states))
+    taken = np.where(_satisfied(self.goals, instruction, states), 0, -1)
+    for step in range(1, 60):
+      places = np.nonzero(states[:, :25])[1].reshape(-1, 4)
+      labels = self.made.advise(instruction, states, places)
+      states = board.pack(board.step(
+          board.unpack(states), np.argmax(labels, axis=1)))
+      taken = np.where((taken < 0) & _satisfied(
+          self.goals, instruction, states), step, taken)
+    self.assertGreater((taken >= 0).mean(), 0.97)
+    self.assertLess(taken[taken >= 0].mean(), 1.3 * shortest.mean())
+
+  def test_is_restored(self):
+    other = imitation.Demonstrations(self.goals, 5)
+    other.load(self.made.state())
+    for expected, found in zip(*(
+        each.batch(np.random.default_rng(2), 50)
+        for each in (self.made, other))):
+      np.testing.assert_array_equal(found, expected)
+
+
+class ProgramsTest(absltest.TestCase):
+
+  def test_the_loss_is_the_cross_entropy(self):
+    rng = np.random.default_rng(0)
+    logits = rng.normal(size=[2, 3, 5]).astype(np.float32)
+    labels = np.zeros([2, 3, 5], np.float32)
+    labels[0, 0, 1] = labels[1, 2, 4] = 1
+    labels[0, 1, [0, 2]] = .5  # And three states without a good action.
+    name, loss = imitation.Programs._auxiliary(
+        None, networks.PolicyOutput(tf.constant(logits), None, None),
+        imitation.Demonstrated(None, None, tf.constant(labels)))
+    self.assertEqual(name, 'imitation_loss')
+    exp = np.exp(logits)
+    log = np.log(exp / exp.sum(-1, keepdims=True))
+    np.testing.assert_allclose(loss, [
+        -(log[0, 0, 1] + log[0, 1, 0] / 2 + log[0, 1, 2] / 2) / 3,
+        -log[1, 2, 4] / 3], rtol=1e-5)
+
+
+class SettingsTest(parameterized.TestCase):
+
+  @parameterized.parameters(
+      (dict(world='relations'), 'needs --world=arrangements'),
+      (dict(reward_prediction=True), 'needs --noreward_prediction'),
+      (dict(mismatched_share=0.0), 'needs --mismatched_share'),
+      (dict(discriminator_head_start=0), 'needs --discriminator_head_start'))
+  def test_what_imitation_needs(self, change, message):
+    fits = dict(world='arrangements', instructions='', imitation_cost=1.0,
+                reward_prediction=False, mismatched_share=.5,
+                discriminator_head_start=2)
+    tiny.builder(**fits)
+    with self.assertRaisesRegex(config_lib.ConfigError, message):
+      tiny.builder(**fits | change)
+
+
+if __name__ == '__main__':
+  absltest.main()
