@@ -178,12 +178,14 @@ class Demonstrations:
     # Not where another block is.
     np.put_along_axis(filled, places, False, axis=1)
     cost += _FAR * filled[:, None]
-    total = sum(
-        cost[np.arange(count)[:, None, None], block,
-             forms[:, :, self._orders[:, block]]]
-        for block in range(places.shape[1]))
-    best, order = np.divmod(
-        total.reshape(count, -1).argmin(axis=1), len(self._orders))
+    blocks = range(places.shape[1])
+    # Of a block and a form's cell, int16 [N, F]; then of all orders.
+    to = [[np.take_along_axis(cost[:, block], forms[:, :, cell], axis=1)
+           for cell in blocks] for block in blocks]
+    total = np.stack([sum(map(list.__getitem__, to, order))
+                      for order in self._orders.tolist()], axis=1)
+    order, best = np.divmod(
+        total.reshape(count, -1).argmin(axis=1), forms.shape[1])
     return np.take_along_axis(
         forms[np.arange(count), best], self._orders[order], axis=1)
 
