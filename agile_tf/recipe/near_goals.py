@@ -14,22 +14,22 @@ from gridlu import instances as instances_lib
 from gridlu import language
 from gridlu import world
 
-DISTANCE = 12  # Random actions from a goal example, at most.
-
 
 class NearGoals:
-  """Draws goal examples, from where the agent takes random actions.
+  """Draws goal examples, from where the agent takes random actions."""
 
-  All numbers of actions from 0 up to `DISTANCE` are equally likely.
-  """
+  def __init__(self, dataset: goal_dataset.GoalDataset, distance: int = 12):
+    """Takes goal examples with GridLU states, and the most actions.
 
-  def __init__(self, dataset: goal_dataset.GoalDataset):
-    """Takes goal examples with GridLU states; images are a ValueError."""
+    All numbers of actions from 0 up to `distance` are equally likely. Images
+    are a ValueError.
+    """
     if dataset.states is None:
       raise ValueError('the goal examples are images: expected GridLU states.')
     self._states = dataset.states
     self._instruction = dataset.instruction
     self._texts = [str(language.parse(text)) for text in dataset.instructions]
+    self._distance = distance
 
   def __call__(self, rng: np.random.Generator, count: int,
                instructions: Sequence[language.Instruction],
@@ -59,13 +59,13 @@ class NearGoals:
     carries = ~names_agent[self._instruction[rows]]
     state = _carrying(
         rng, world.unpack(self._states[rows]), carries, physics)
-    length = rng.integers(DISTANCE + 1, size=count)
+    length = rng.integers(self._distance + 1, size=count)
     early = (rng.random(count) * length).astype(np.int64)
     put_down = np.where(
         rng.random(count) < 0.5, -1,
         np.where(rng.random(count) < 0.5, early, length))
     moves = rng.integers(
-        world.Action.INTERACT, size=[DISTANCE + 1, count])
+        world.Action.INTERACT, size=[self._distance + 1, count])
     for t, action in enumerate(moves):
       action = np.select(
           [carries & (t == put_down), t >= length],

@@ -109,6 +109,7 @@ VARIANTS: dict[str, Variant] = {
     'remark_log': Variant('reward log D', 'remark_log'),
     'remark_gail': Variant('reward -log(1 - D)', 'remark_gail'),
     'relations_evening': Variant('all 990 instructions', 'relations_evening'),
+    'arrangements_evening': Variant('Arrangements', 'arrangements_evening'),
 }
 
 
@@ -149,6 +150,9 @@ EXPERIMENTS: dict[str, Experiment] = {
     'evening': Experiment(
         'Ours: all 990 instructions in an evening', ('relations_evening',), (),
         seeds=2),
+    'arrangements_evening': Experiment(
+        'Ours: GridLU-Arrangements in an evening', ('arrangements_evening',),
+        (), seeds=3),
 }
 
 

@@ -292,7 +292,7 @@ class LaunchTest(parameterized.TestCase):
         reward_prediction_goals=2, discriminator_actors=2,
         discriminator_head_start=3, all_workers_write=True,
         anticipated_negative_rate_steps=48, instructions='SameLocation',
-        near_goal_steps=32, near_goal_distance=3, repeated_share=0.5,
+        near_goal_steps=32, repeated_share=0.5,
         max_column_norm=0.0)
     whole, parts = (self.create_tempdir().full_path for _ in range(2))
     _train(whole, **changes, steps=96)

@@ -89,10 +89,8 @@ class TableTest(parameterized.TestCase):
       self.assertIn('Nothing differs', make(config_lib.Config()))
 
   def test_of_the_recipe_what_is_switched_off(self):
-    off = dict(first_policy_learning_rate=1., first_entropy_weight=1.,
-               near_goal_distance=3)
-    on = dict(policy_learning_rate_steps=5, entropy_weight_steps=5,
-              near_goal_steps=5)
+    off = dict(first_policy_learning_rate=1., first_entropy_weight=1.)
+    on = dict(policy_learning_rate_steps=5, entropy_weight_steps=5)
     for recipe, names in ((off, []), (off | on, [*off, *on])):
       self.assertCountEqual(comparison.differences(
           config_lib.Config(), settings.Recipe(**recipe)), names)

@@ -15,7 +15,8 @@ from tests.agile_tf import tiny
 # Flagfiles of no experiment.
 _OTHERS = {'own_world', 'quickstart'}
 # The paper's experiments: all others have flagfiles of our own.
-_PAPERS = [name for name in experiments.EXPERIMENTS if name != 'evening']
+_PAPERS = [
+    name for name in experiments.EXPERIMENTS if 'evening' not in name]
 _WITH_RECIPE = [name for name, experiment in experiments.EXPERIMENTS.items()
                 if experiment.names(recipe=True)]
 _RATE = 'anticipated_negative_rate'

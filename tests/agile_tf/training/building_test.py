@@ -77,7 +77,7 @@ class BuildingTest(parameterized.TestCase):
     (_, _, _, *arguments), _ = made.call_args
     self.assertEqual(arguments, [programs.Loss(
         discount=.1, td_lambda=.2, baseline_cost=.3,
-        reward_prediction_cost=.4), 'log', .5])
+        auxiliary_cost=.4), 'log', .5])
     self.assertEqual([call.args[2] for call in shared.call_args_list], [
         optimizers.Updates(
             learning_rate=.5, decay=.6, epsilon=.7, gradient_norm=.8),
