@@ -173,7 +173,7 @@ class World:
 
   def pixels(self, observations: np.ndarray) -> np.ndarray:
     """Renders uint8 [N, *observation_shape] as uint8 [N, H, W, 3]."""
-    images = self.images(tf.constant(observations))
+    images: Any = self.images(tf.constant(observations))
     return np.round(255 * images.numpy()).astype(np.uint8)
 
   def truth(self, rollout: rollouts.Rollout) -> np.ndarray | None:

@@ -1,6 +1,6 @@
-"""Goal examples of which some blocks lie elsewhere: they are seldom goal states.
+"""Goal examples of which some blocks lie elsewhere: seldom goal states.
 
-They are made of goal examples and of what a state is, without the ground truth.
+They are made without the ground truth.
 """
 
 import numpy as np

@@ -17,7 +17,6 @@ import numpy as np
 import tensorflow as tf
 
 from agile_tf.agent import networks
-from agile_tf.agent import programs
 from agile_tf.agent import rollouts
 from agile_tf.agent import worlds
 from agile_tf.recipe import displaced
@@ -139,8 +138,7 @@ class Demonstrations:
     # int [instructions, forms, blocks]: where there are fewer, some twice.
     most = max(map(len, forms))
     self._forms = np.stack([
-        each[np.arange(most) % max(1, len(each))] for each in forms
-        ]) if all(map(len, forms)) else None
+        np.resize(each, [most, number]) for each in forms])
     self._orders = np.array(list(itertools.permutations(range(number))))
 
   def batch(self, rng: np.random.Generator, count: int
@@ -267,7 +265,7 @@ def _labels(states: np.ndarray, places: np.ndarray, goal: np.ndarray,
 
 
 def _steps(targets: np.ndarray, blocked: np.ndarray) -> np.ndarray:
-  """Returns how far each cell is from targets, int [N, 25]; all bool [N, 25]."""
+  """Returns each cell's distance from targets [N, 25], around blocked cells."""
   steps = np.where(targets, 0, _FAR)
   for _ in range(world.NUM_CELLS // 2):
     near = steps[:, _NEXT].min(axis=1) + 1

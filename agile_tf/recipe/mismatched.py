@@ -84,7 +84,7 @@ class Negatives(workers.AnticipatedNegatives):
     self._goals = goals
     self._rho = rho
     self._kept = kept
-    self._displaced = round(displaced_share * count)
+    self._displaced = int(displaced_share * count)
     self._count = count - self._displaced
 
   def draw(self, rng: np.random.Generator, step: int) -> Any:
@@ -93,9 +93,9 @@ class Negatives(workers.AnticipatedNegatives):
     others = None
     if self._count:
       others = sample(self._goals, rng, self._count)
-    if self._displaced:
-      others = rollouts.Pairs(*map(np.concatenate, zip(
-          others, displaced.sample(self._goals, rng, self._displaced))))
+      if self._displaced:
+        others = rollouts.Pairs(*map(np.concatenate, zip(
+            others, displaced.sample(self._goals, rng, self._displaced))))
     drawn = workers.num_candidates(self._kept, self._rho(step))
     return Candidates(*candidates, np.int32(drawn), others)
 

@@ -261,8 +261,7 @@ class Parts(NamedTuple):
   policy: optimizers.SharedParameters  # theta
   discriminator: optimizers.SharedParameters | None  # phi
   buffer: replay.ReplayBuffer | None  # B
-  # For reward prediction; the recipe may have something else.
-  predictions: replay.ReplayBuffer | Any | None
+  predictions: Any  # For reward prediction, the buffer; None without it.
   policy_workers: tuple[workers.PolicyWorker, ...]  # One for each thread.
   discriminator_worker: workers.DiscriminatorWorker | None
 

@@ -110,7 +110,7 @@ class DemonstrationsTest(parameterized.TestCase):
       imitation.Demonstrations(goals, 5)
 
   def test_labels_are_steps_towards_a_goal(self):
-    """By the exact solver: a good action leaves one step less, nearly always."""
+    """By the exact solver: a good action leaves one step less, mostly."""
     codes, states, labels = self.made.batch(np.random.default_rng(5), 800)
     number = {code.tobytes(): i for i, code in enumerate(self.goals.codes)}
     instruction = np.array([number[code.tobytes()] for code in codes])
