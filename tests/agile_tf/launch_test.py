@@ -12,6 +12,7 @@ import tensorflow as tf
 from agile_tf import config as config_lib
 from agile_tf import launch
 from agile_tf.agent import workers
+from agile_tf.recipe import imitation
 from agile_tf.training import building
 from agile_tf.training import checkpoints
 from agile_tf.training import run as run_lib
@@ -282,18 +283,25 @@ class LaunchTest(parameterized.TestCase):
       self.assertEqual(
           checkpoints.load(config.run_dir).values['iterations'], count)
 
+  @parameterized.parameters(
+      dict(instructions='SameLocation', reward_prediction_goals=2,
+           near_goal_steps=32, repeated_share=0.5),
+      dict(world='arrangements', instructions='', reward_prediction=False,
+           imitation_cost=2.0))
   @pytest.mark.slow
-  def test_a_run_beyond_the_paper_resumes_bit_for_bit(self):
+  def test_a_run_beyond_the_paper_resumes_bit_for_bit(self, **tricks):
+    look = imitation.Demonstrations.look
+    # A reward model that has not learned anything may accept everything.
+    self.enter_context(mock.patch.object(
+        imitation.Demonstrations, 'look', lambda own, accepts, rng: look(
+            own, lambda codes, states: np.zeros([len(states)], bool), rng)))
     changes = dict(
         # As many as act by minimal filtering.
         policy_workers=6, initialization='he', policy_update='averaged',
         optimizer='adam', policy_epsilon=1e-8, discriminator_epsilon=1e-8,
-        batch_size=8, mismatched_share=0.5,
-        reward_prediction_goals=2, discriminator_actors=2,
+        batch_size=8, mismatched_share=0.5, discriminator_actors=2,
         discriminator_head_start=3, all_workers_write=True,
-        anticipated_negative_rate_steps=48, instructions='SameLocation',
-        near_goal_steps=32, repeated_share=0.5,
-        max_column_norm=0.0)
+        anticipated_negative_rate_steps=48, max_column_norm=0.0, **tricks)
     whole, parts = (self.create_tempdir().full_path for _ in range(2))
     _train(whole, **changes, steps=96)
     for steps in 16, 48, 96:
