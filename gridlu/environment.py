@@ -1,6 +1,6 @@
 """GridLU as a `dm_env` environment (appendix D and section 3.3)."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 import operator
 from typing import Any, NamedTuple
 import zlib
@@ -53,37 +53,24 @@ def set_up(
       solved_starts or not found.has_ground_truth)
 
 
-# Draws a number of instances of some instructions, in a world of some physics.
-Draw = Callable[
-    [np.random.Generator, int, tuple[language.Instruction, ...],
-     world.Physics], instances.Instances]
-
-
 class Supply:
-  """Draws instances a block at a time and serves them in order.
+  """Draws instances a block at a time and serves them in order."""
 
-  `block` is the size of a block, and `draw` may replace the task's generator.
-  """
-
-  def __init__(self, setup: Setup, seed: int | None, block: int,
-               draw: Draw | None = None):
+  def __init__(self, setup: Setup, seed: int | None, block: int):
+    """Takes the size of a block."""
     self._setup = setup
-    self._draw_instances = draw or self._of_task
     self._size = block
     self._rng = instances.generator(seed)
     self._draw()
 
-  def _of_task(self, rng: np.random.Generator, count: int,
-               instructions: tuple[language.Instruction, ...],
-               physics: world.Physics) -> instances.Instances:
-    del physics
-    setup = self._setup
+  def _draw_instances(self) -> instances.Instances:
+    setup, count = self._setup, self._size
     if setup.solved_starts:
-      return setup.task.instances(rng, count, instructions)
+      return setup.task.instances(self._rng, count, setup.instructions)
     parts = []
     missing = count
     for _ in range(_ROUNDS):
-      drawn = setup.task.instances(rng, count, instructions)
+      drawn = setup.task.instances(self._rng, count, setup.instructions)
       kept = np.flatnonzero(~setup.task.satisfied(
           setup.codes[drawn.instruction], drawn.state))
       parts.append((drawn.instruction[kept], *(x[kept] for x in drawn.state)))
@@ -100,8 +87,7 @@ class Supply:
   def _draw(self) -> None:
     """Draws the next block and keeps the generator's state before it."""
     self._start = self._rng.bit_generator.state
-    self._block = self._draw_instances(
-        self._rng, self._size, self._setup.instructions, self._setup.physics)
+    self._block = self._draw_instances()
     self._served = 0
 
   def take(self, count: int) -> instances.Instances:
@@ -142,7 +128,7 @@ class GridLU(dm_env.Environment):
       instructions: Sequence[str | language.Instruction] | None = None,
       physics: str | Mapping[str, Any] | world.Physics = 'normal',
       truncate: bool = False, rewarded: bool | None = None,
-      draw: Draw | None = None, solved_starts: bool = False):
+      solved_starts: bool = False):
     """Makes an environment.
 
     Args:
@@ -155,12 +141,9 @@ class GridLU(dm_env.Environment):
         learner bootstraps from the last state) or a termination (discount 0).
       rewarded: Whether the reward is the ground truth, or always 0; None for
         the task's default. Do not train with our checker of Arrangements.
-      draw: Draws the episodes' instances; None for the task's generator. An
-        instance has an index into the instructions that `draw` is given.
       solved_starts: Whether an episode may begin in a state that satisfies its
         instruction. If not, as the paper's curves suggest, such instances are
-        drawn again, but not those of `draw`, nor those of a task without a
-        ground truth.
+        drawn again, but not those of a task without a ground truth.
     """
     self._setup = set_up(
         task, episode_length, instructions, physics, rewarded, solved_starts)
@@ -168,10 +151,9 @@ class GridLU(dm_env.Environment):
     self.physics = self._setup.physics
     self.episode_length = self._setup.episode_length
     self._truncate = truncate
-    self._supply = Supply(self._setup, seed, _BLOCK, draw)
+    self._supply = Supply(self._setup, seed, _BLOCK)
     self._checksum = zlib.crc32('\n'.join(self._setup.texts).encode())
     # The current episode; there is no state before the first reset.
-    self._start: world.State | None = None
     self._state: world.State | None = None
     self._index = 0
     self._num_steps = 0
@@ -203,13 +185,7 @@ class GridLU(dm_env.Environment):
     """Starts an episode with the next instance; see the base class."""
     instruction, state = self._supply.take(1)
     self._index = int(instruction[0])
-    self._start = world.State(*(x[0] for x in state))
-    return self.repeat()
-
-  def repeat(self) -> dm_env.TimeStep:
-    """Starts the last episode again, with its instruction and first state."""
-    self._state = self._start
-    self._current_state()  # Raises the error.
+    self._state = world.State(*(x[0] for x in state))
     self._num_steps = 0
     self._ended = False
     return self._time_step(0.0)
@@ -255,13 +231,10 @@ class GridLU(dm_env.Environment):
 
   def get_state(self) -> dict[str, Any]:
     """Returns the state of episode and generator, which JSON can hold."""
-    def packed(state: world.State | None) -> list[int] | None:
-      return None if state is None else [int(x) for x in world.pack(state)]
-
     return {
         **self._supply.get_state(),
-        'board': packed(self._state),
-        'start': packed(self._start),
+        'board': None if self._state is None else [
+            int(x) for x in world.pack(self._state)],
         'instruction': self._index,
         'instructions': self._checksum,
         'solved_starts': self._setup.solved_starts,
@@ -285,9 +258,9 @@ class GridLU(dm_env.Environment):
           f'the state is of an environment with solved_starts={solved_starts}: '
           'make this one so, too.')
     self._supply.set_state(state)
-    self._state, self._start = (
-        None if board is None else world.unpack(np.array(board, np.uint8))
-        for board in (state['board'], state['start']))
+    board = state['board']
+    self._state = None if board is None else world.unpack(
+        np.array(board, np.uint8))
     self._index = state['instruction']
     self._num_steps = state['num_steps']
     self._ended = state['ended']

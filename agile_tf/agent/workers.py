@@ -30,10 +30,8 @@ class Iteration(NamedTuple):
   """The rollout and the metrics of one iteration."""
   rollout: rollouts.Rollout
   metrics: dict[str, float]  # Means over the iteration.
-  # Of a rewarded rollout: which states counted as goal states, bool [T, W], and
-  # whose episodes the success rate counts, bool [W].
+  # Of a rewarded rollout: which states counted as goal states, bool [T, W].
   decisions: np.ndarray | None = None
-  counted: np.ndarray | None = None
 
 
 def num_candidates(count: int, rho: float) -> int:
@@ -124,16 +122,6 @@ class Course:
     del step
     return self._learning_rate
 
-  def follow(self, actor: actors.Actor, rollout: rollouts.Rollout,
-             decisions: np.ndarray) -> np.ndarray:
-    """Takes note of a rollout and its decisions, bool [T, W].
-
-    Returns:
-      Whose episodes the success rate counts, bool [W]: in the paper all.
-    """
-    del actor, decisions
-    return np.ones([len(rollout.codes)], np.bool_)
-
 
 class PolicyWorker:
   """Algorithm 2: trains the policy on D's decisions or on the ground truth."""
@@ -172,7 +160,6 @@ class PolicyWorker:
     else:
       rewards, decisions = (x.numpy() for x in self._programs.reward(
           self._discriminator.snapshot(), rollout.observations, rollout.codes))
-    counted = self._course.follow(self.actor, rollout, decisions)
     # 7: Compute the gradient of the RL objective, at the theta that acted.
     replayed = None
     if self.predictions is not None:
@@ -189,4 +176,4 @@ class PolicyWorker:
     numerics.require_finite(values, rows=rollout.active)
     return Iteration(rollout, {
         name: float(value.mean()) for name, value in values.items()},
-        decisions, counted)
+        decisions)

@@ -25,7 +25,6 @@ from agile_tf.agent import instructions as instructions_lib
 from agile_tf.agent import rollouts
 from agile_tf.agent.fast import convolutions
 import gridlu
-from gridlu import environment as environment_lib
 from gridlu import goal_dataset
 from gridlu import language
 from gridlu import program
@@ -287,7 +286,6 @@ class GridLUWorld(World):
                physics: board.Physics = board.NORMAL,
                episode_length: int | None = None, truncate: bool = False,
                known: Sequence[language.Instruction] | None = None,
-               draw: environment_lib.Draw | None = None,
                solved_starts: bool = False):
     """Takes arguments of `gridlu.GridLU`.
 
@@ -302,7 +300,7 @@ class GridLUWorld(World):
         lambda seed: gridlu.GridLU(
             task=task, seed=seed, episode_length=length,
             instructions=instructions, physics=physics, truncate=truncate,
-            draw=draw, solved_starts=solved_starts),
+            solved_starts=solved_starts),
         instructions_lib.Grammar(
             [str(instruction) for instruction in known or instructions],
             lambda text: language.parse(text).tree, kind.tokens),

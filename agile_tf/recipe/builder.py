@@ -1,10 +1,8 @@
 """Makes the parts of a run with the recipe, where it differs from the paper."""
 
-from collections.abc import Callable
 import dataclasses
 from typing import Any
 
-import dm_env
 import numpy as np
 
 from agile_tf import config as config_lib
@@ -16,12 +14,10 @@ from agile_tf.recipe import adam
 from agile_tf.recipe import annealing
 from agile_tf.recipe import averaging
 from agile_tf.recipe import course
-from agile_tf.recipe import curriculum
 from agile_tf.recipe import features
 from agile_tf.recipe import imitation
 from agile_tf.recipe import initialization
 from agile_tf.recipe import mismatched
-from agile_tf.recipe import near_goals
 from agile_tf.recipe import settings
 from agile_tf.training import building
 
@@ -69,8 +65,7 @@ class Builder(building.Builder):
 
   def needs_goal_examples(self) -> bool:
     return bool(super().needs_goal_examples() or
-                self._recipe.reward_prediction_goals or
-                self._recipe.near_goal_steps)
+                self._recipe.reward_prediction_goals)
 
   def num_candidates(self) -> int:
     return workers.num_candidates(
@@ -115,33 +110,6 @@ class Builder(building.Builder):
     return mismatched.Prediction(
         buffer, self.config.reward_prediction_batch_size, rng, goals,
         self._recipe.reward_prediction_goals)
-
-  def environments(self, world: worlds.World,
-                   goals: worlds.GoalExamples | None
-                  ) -> Callable[[int], dm_env.Environment]:
-    config, recipe = self.config, self._recipe
-    if not recipe.near_goal_steps:
-      if not recipe.repeated_share:
-        return world.make_environment
-      return lambda seed: curriculum.Curriculum(world.make_environment(seed))
-    assert goals is not None
-    try:
-      near = building.make_world(config, draw=near_goals.NearGoals(
-          goals.dataset))
-      near.make_environment(0)  # Fails if no example has the instructions.
-    except ValueError as error:
-      raise config_lib.ConfigError(
-          f'--near_goal_steps={recipe.near_goal_steps}: {error}') from error
-    episodes = -(-recipe.near_goal_steps // (
-        config.policy_workers * config.episode_length))
-
-    def make_environment(seed: int) -> dm_env.Environment:
-      seeds = np.random.SeedSequence(seed).generate_state(3)
-      return curriculum.Curriculum(
-          world.make_environment(int(seeds[1])),
-          near.make_environment(int(seeds[0])), episodes, int(seeds[2]))
-
-    return make_environment
 
   def course(self) -> workers.Course:
     return course.Course(self.config, self._recipe)

@@ -1,4 +1,4 @@
-"""The settings of the recipe: sixteen that the paper does not have."""
+"""The settings of the recipe: fourteen that the paper does not have."""
 
 import dataclasses
 from typing import Any
@@ -53,20 +53,6 @@ class Recipe:
       'These are then three quarters of the mismatched negatives. Which blocks '
       "matter is the discriminator's decision at the end of its head start.",
       low=0)
-
-  # The policy's episodes.
-  near_goal_steps: int = setting(
-      0, 'A curriculum for GridLU: the policy steps, summed over all workers, '
-      'in which some episodes of the policy workers begin up to 12 random '
-      'actions from goal examples; where the instruction names only blocks, '
-      'with the agent carrying one. Their share falls linearly from 1 to 0. '
-      'This needs a simulator that can be put into a given state, which the '
-      'paper does not assume.', low=0)
-  repeated_share: float = setting(
-      0.0, 'The share of failed episodes that the policy workers begin again, '
-      'with the same instruction and first state: of those whose last state '
-      'was not rewarded. GridLU only; it too needs such a simulator.', low=0,
-      high=0.99)
 
   # The discriminator.
   discriminator_head_start: int = setting(

@@ -52,7 +52,6 @@ FIRST_RECIPE_SEED = 2
 # The recipe's parts that need a discriminator in training, and goal examples.
 _WITHOUT_DISCRIMINATOR = ('--discriminator_head_start=0',)
 _WITHOUT_PREDICTED_GOALS = ('--reward_prediction_goals=0',)
-_WITHOUT_NEAR_GOALS = ('--near_goal_steps=0',)
 
 # The numbers of goal examples in figure 7.
 DATA_SIZES = tuple(2**n for n in range(9, 20))
@@ -95,8 +94,7 @@ VARIANTS: dict[str, Variant] = {
         'immovable red rects', 'immovable',
         ('--reward_model={after}', '--initial_policy={after}'),
         # Fine-tuning needs no goal example.
-        recipe=(_WITHOUT_DISCRIMINATOR + _WITHOUT_PREDICTED_GOALS +
-                _WITHOUT_NEAR_GOALS),
+        recipe=_WITHOUT_DISCRIMINATOR + _WITHOUT_PREDICTED_GOALS,
         after='relations', evaluations=_AROUND_FINE_TUNING),
     'arrangements': Variant('Arrangements', 'arrangements'),
     'remark_all_workers': Variant('all workers write', 'remark_all_workers'),

@@ -1,6 +1,6 @@
 """Builds the parts of a run from its configuration and wires them together."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 import contextlib
 import dataclasses
 import functools
@@ -12,7 +12,6 @@ import threading
 from typing import Any, NamedTuple
 
 from absl import logging
-import dm_env
 import numpy as np
 
 from agile_tf import config as config_lib
@@ -29,7 +28,6 @@ from agile_tf.training import checkpoints
 from agile_tf.training import machine
 from agile_tf.training import resources
 from gridlu import archives
-from gridlu import environment as environment_lib
 from gridlu import goal_dataset
 from gridlu import language
 from gridlu import program
@@ -41,20 +39,18 @@ _PAPER = modules.Initialization()
 
 
 def make_world(config: config_lib.Config, held_out: bool = False,
-               only: str = '',
-               draw: environment_lib.Draw | None = None) -> worlds.World:
+               only: str = '') -> worlds.World:
   """Returns the world of a run.
 
   Its episodes have the instructions of training or those that were `held_out`,
-  but `only` those with a match of this regular expression. `draw` draws the
-  instances of a GridLU task; None for the task's own.
+  but `only` those with a match of this regular expression.
   """
   if config.world in tasks.TASKS:
     known, instructions = _instructions(config, held_out)
     return worlds.GridLUWorld(
         config.world, matching(only, instructions),
         board.PHYSICS[config.physics], config.episode_length, config.truncate,
-        known, draw, config.solved_starts)
+        known, config.solved_starts)
   default = config_lib.Config()
   for name in config_lib.of_gridlu():
     if getattr(config, name) != getattr(default, name):
@@ -324,12 +320,6 @@ class Builder:
         buffer, self.config.batch_size // 2,
         self.config.anticipated_negative_rate)
 
-  def environments(self, world: worlds.World,
-                   goals: worlds.GoalExamples | None
-                  ) -> Callable[[int], dm_env.Environment]:
-    """Returns what makes the policy workers' environments from seeds."""
-    return world.make_environment
-
   def predictions(self, world: worlds.World,
                   goals: worlds.GoalExamples | None) -> Any:
     """Returns the buffer of reward prediction, if there is one."""
@@ -398,22 +388,19 @@ class Builder:
       count = self.discriminator_actors
       discriminator_worker = workers.DiscriminatorWorker(
           self._actor(
-              programs, world.make_environment,
-              actor_seed.spawn(count) if count > 1 else [actor_seed],
+              programs, actor_seed.spawn(count) if count > 1 else [actor_seed],
               range(count)),
           policy, discriminator, programs, goals, buffer,
           self.negatives(buffer, goals), config.batch_size,
           np.random.default_rng(draw_seed))
     predictions = self.predictions(world, goals)
-    make_environment = self.environments(world, goals)
     width = config.policy_workers // config.policy_threads
     seeds = policy_seed.spawn(config.policy_workers)
     policy_workers = []
     for thread, draw_seed in enumerate(
         prediction_seed.spawn(config.policy_threads)):
       numbers = range(thread * width, (thread + 1) * width)
-      actor = self._actor(
-          programs, make_environment, [seeds[w] for w in numbers], numbers)
+      actor = self._actor(programs, [seeds[w] for w in numbers], numbers)
       policy_workers.append(workers.PolicyWorker(
           actor, policy, discriminator, programs,
           None if predictions is None else self.prediction(
@@ -424,13 +411,13 @@ class Builder:
                  tuple(policy_workers), discriminator_worker)
 
   def _actor(self, programs: programs_lib.Programs,
-             make_environment: Callable[[int], dm_env.Environment],
              seeds: Sequence[np.random.SeedSequence], numbers: range
             ) -> actors.Actor:
     """Returns what plays the episodes of the workers of these numbers."""
     pairs = [seed.spawn(2) for seed in seeds]
     environments = [
-        make_environment(int(seed.generate_state(1)[0])) for seed, _ in pairs]
+        programs.world.make_environment(int(seed.generate_state(1)[0]))
+        for seed, _ in pairs]
     # Half of them begin a rollout later, so that not all of them are in the
     # same part of their episodes.
     return actors.kind(programs.world)(

@@ -93,10 +93,10 @@ class Trainer:
     self._tally.add(
         self._rewards(rollout, iteration.decisions, truth), rollout.steps)
     if truth is not None:
-      assert iteration.counted is not None
-      counted = rollout.successes(truth)[iteration.counted[rollout.ended]]
-      if counted.size:
-        self._tally.add({'success_rate': float(np.mean(counted))}, counted.size)
+      successes = rollout.successes(truth)
+      if successes.size:
+        self._tally.add(
+            {'success_rate': float(np.mean(successes))}, successes.size)
     self._tally.count(episodes=int(rollout.ended.sum()))
     if thread == 0:
       self.recorder.add(rollout, iteration.decisions)

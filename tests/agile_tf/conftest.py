@@ -29,9 +29,7 @@ _OF_WORLD = (
 def _shared_worlds(make):
   worlds = {}
 
-  def make_world(config, held_out=False, only='', draw=None):
-    if draw is not None:
-      return make(config, held_out, only, draw)
+  def make_world(config, held_out=False, only=''):
     key = (*(getattr(config, name) for name in _OF_WORLD), held_out, only)
     if config.world != 'relations' or key not in worlds:
       worlds[key] = make(config, held_out, only)

@@ -284,8 +284,7 @@ class LaunchTest(parameterized.TestCase):
           checkpoints.load(config.run_dir).values['iterations'], count)
 
   @parameterized.parameters(
-      dict(instructions='SameLocation', reward_prediction_goals=2,
-           near_goal_steps=32, repeated_share=0.5),
+      dict(instructions='SameLocation', reward_prediction_goals=2),
       dict(world='arrangements', instructions='', reward_prediction=False,
            imitation_cost=2.0))
   @pytest.mark.slow

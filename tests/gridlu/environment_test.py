@@ -5,7 +5,6 @@ from unittest import mock
 
 from absl.testing import absltest
 from absl.testing import parameterized
-import dm_env
 from dm_env import test_utils
 import numpy as np
 
@@ -121,15 +120,6 @@ class GridLUTest(parameterized.TestCase):
       np.testing.assert_array_equal(
           one.observation['image'], other.observation['image'])
 
-    def solved_ones(rng, count, instructions, physics):
-      self.assertEqual(physics, world.IMMOVABLE_RED_RECTS)
-      return tasks.find('relations').goal_states(rng, count, instructions)
-
-    environment = gridlu.GridLU(
-        seed=0, draw=solved_ones, physics=world.IMMOVABLE_RED_RECTS)
-    environment.reset()
-    self.assertTrue(environment.success)
-
   @parameterized.product(
       num_steps=(0, 1, 31 * 3 + 7, 31 * 256 - 1, 31 * 256 + 1),
       solved_starts=(True, False))
@@ -174,35 +164,8 @@ class GridLUTest(parameterized.TestCase):
       np.testing.assert_array_equal(
           restored.observation['image'], step.observation['image'])
 
-  @parameterized.parameters(0, 3, 30)
-  def test_repeats_an_episode(self, num_steps):
-    environment = gridlu.GridLU(seed=2)
-    environment.reset()
-    first = environment.reset()
-    board = world.pack(environment.state)
-    _play(environment, num_steps)
-    restored = gridlu.GridLU(seed=3)
-    restored.set_state(json.loads(json.dumps(environment.get_state())))
-    for each in environment, restored:
-      again = each.repeat()
-      self.assertEqual(again.step_type, dm_env.StepType.FIRST)
-      self.assertEqual(again.observation['instruction'],
-                       first.observation['instruction'])
-      np.testing.assert_array_equal(
-          again.observation['image'], first.observation['image'])
-      np.testing.assert_array_equal(world.pack(each.state), board)
-    # Then the next instance follows, as without a repetition.
-    other = gridlu.GridLU(seed=2)
-    for _ in range(2):
-      other.reset()
-    seen = _play(environment, 40)
-    self.assertEqual(_play(restored, 40), seen)
-    self.assertEqual(_play(other, 40), seen)
-
   def test_there_is_nothing_before_the_first_episode(self):
     environment = gridlu.GridLU(seed=2)
-    with self.assertRaisesRegex(RuntimeError, r'call reset\(\) first'):
-      environment.repeat()
     with self.assertRaisesRegex(RuntimeError, r'call reset\(\) first'):
       _ = environment.state
 

@@ -1,23 +1,18 @@
 """Tests for the recipe: each trick by itself, and a run with all of them."""
 
 import itertools
-from unittest import mock
 
-from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
 import pytest
 
 from agile_tf import config as config_lib
 from agile_tf.agent import replay
-from agile_tf.agent import rollouts
 from agile_tf.agent import worlds
 from agile_tf.recipe import adam
 from agile_tf.recipe import annealing
 from agile_tf.recipe import builder
-from agile_tf.recipe import curriculum
 from agile_tf.recipe import mismatched
-from agile_tf.recipe import near_goals
 from agile_tf.training import building
 from agile_tf.training import trainer as trainer_lib
 from gridlu import goal_dataset
@@ -112,34 +107,6 @@ class MismatchedTest(parameterized.TestCase):
                      [True] * 6 + [False] * 6)
 
 
-class CourseTest(absltest.TestCase):
-
-  def test_a_share_of_the_failed_episodes_begins_again(self):
-    width = 400
-    actor = mock.Mock(
-        environments=[
-            mock.Mock(is_repeated=w % 5 == 0, repeats_next=False)
-            for w in range(width)],
-        rngs=[np.random.default_rng(w) for w in range(width)])
-    mask = np.ones([2, width], np.float32)
-    ended = np.arange(width) % 4 != 0
-    decisions = np.zeros([2, width], bool)
-    decisions[1] = np.arange(width) % 4 == 1  # These have succeeded.
-    decisions[0] = True  # Only the last state counts.
-    rollout = rollouts.Rollout(
-        np.zeros([3, width, 1], np.uint8), np.zeros([width, 1], np.int32),
-        np.zeros([2, width], np.int32), mask, mask, mask, ended,
-        ('go',) * width)
-    counted = tiny.builder(repeated_share=0.75).course().follow(
-        actor, rollout, decisions)
-    self.assertEqual(
-        counted.tolist(), [w % 5 != 0 for w in range(width)])
-    again = np.array([each.repeats_next for each in actor.environments])
-    failed = np.arange(width) % 4 >= 2
-    self.assertFalse(again[~failed].any())
-    self.assertBetween(again[failed].mean(), 0.65, 0.85)
-
-
 class BuilderTest(parameterized.TestCase):
 
   def test_the_paper_needs_no_recipe(self):
@@ -175,48 +142,10 @@ class BuilderTest(parameterized.TestCase):
        'needs --reward=discriminator'),
       (dict(discriminator_head_start=1, initial_policy='x'),
        'would replace a part of --initial_policy=x'),
-      (dict(near_goal_steps=-1), 'near_goal_steps=-1: expected at least 0'))
+      (dict(dataset_carrying=-1), 'dataset_carrying=-1.0: expected at least 0'))
   def test_settings_that_do_not_fit(self, changes, message):
     with self.assertRaisesRegex(config_lib.ConfigError, message):
       tiny.builder(**changes)
-
-  @parameterized.parameters((16, 2), (17, 3), (80, 10))
-  def test_near_goal_steps_are_of_all_workers(self, steps, episodes):
-    builder = tiny.builder(near_goal_steps=steps, instructions='SameLocation')
-    with mock.patch.object(curriculum, 'Curriculum',
-                           wraps=curriculum.Curriculum) as made:
-      builder.make()
-    self.assertLen(made.call_args_list, builder.config.policy_workers)
-    for (_, _, count, _), _ in made.call_args_list:
-      self.assertEqual(count, episodes)  # Of four steps, for each of two.
-
-  def test_policy_workers_alone_begin_near_goals(self):
-    builder = tiny.builder(
-        instructions='SameLocation', near_goal_steps=10**6, dataset_size=500)
-    parts = builder.make()
-    examples = building.make_goal_examples(builder.config, parts.world).dataset
-    texts = np.take(examples.instructions, examples.instruction)
-
-    def is_near(environment):
-      text = environment.reset().observation['instruction']
-      start, goals = environment.state, board.unpack(
-          examples.states[texts == text])
-      same = (goals.blocks == start.blocks).all(axis=(1, 2))
-      return 'AGENT' not in text or bool(same.any())
-
-    worker, = parts.policy_workers
-    for environment in worker.actor.environments:
-      self.assertTrue(all(is_near(environment) for _ in range(40)))
-    environment, = parts.discriminator_worker.actor.environments
-    self.assertFalse(all(is_near(environment) for _ in range(40)))
-
-  def test_near_goals_need_an_example(self):
-    builder = tiny.builder(instructions='', dataset_size=1, near_goal_steps=16)
-    with mock.patch.object(near_goals.NearGoals, '__call__',
-                           side_effect=ValueError('none of the 1 goal')):
-      with self.assertRaisesRegex(
-          config_lib.ConfigError, 'near_goal_steps=16: none of the 1 goal'):
-        builder.make()
 
   @pytest.mark.slow
   def test_the_policy_takes_over_the_features(self):

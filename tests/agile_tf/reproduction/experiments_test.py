@@ -152,7 +152,7 @@ class ExperimentsTest(parameterized.TestCase):
     changes['relations_a3c']['reward_prediction_goals'] = 0
     changes['immovable'] |= dict(
         reward_model='runs/relations_seed2', reward_prediction_goals=0,
-        initial_policy='runs/relations_seed2', near_goal_steps=0)
+        initial_policy='runs/relations_seed2')
     configs = {name: config for experiment in _WITH_RECIPE
                for name, config in _configs(experiment, recipe=True).items()}
     self.assertEqual(configs, {

@@ -108,9 +108,9 @@ class TrainingTest(parameterized.TestCase):
     """A row of a trainer whose worker returns these iterations of 3 steps.
 
     Args:
-      played: For each iteration, for each of 4 workers: its steps, a loss, its
-        last state's truth and decision, and whether its episode is a repeated
-        one. Only these last states can be rewarded. Episodes end with them.
+      played: For each iteration, for each of 4 workers: its steps, a loss, and
+        its last state's truth and decision. Only these last states can be
+        rewarded. Episodes end with them.
       **changes: Of the trainer's settings.
     """
     trainer = trainer_lib.Trainer(tiny.builder(policy_workers=4, **changes))
@@ -118,7 +118,7 @@ class TrainingTest(parameterized.TestCase):
     codes = np.zeros([4, len(trainer.world.grammar.slots)], np.int32)
     iterations = []
     for parts in played:
-      steps, losses, truth, decided, again = map(np.array, zip(*parts))
+      steps, losses, truth, decided = map(np.array, zip(*parts))
       mask = np.arange(3)[:, None] < steps
       last = np.arange(3)[:, None] == steps - 1
       iterations.append(workers.Iteration(
@@ -126,8 +126,7 @@ class TrainingTest(parameterized.TestCase):
               np.zeros([4, 4, 27], np.uint8), codes, np.zeros([3, 4], np.int32),
               np.float32(last & truth), np.ones([3, 4], np.float32),
               np.float32(mask), steps > 0, ('go',) * 4),
-          {'loss': np.mean(losses[steps > 0])}, last & (decided > 0),
-          again == 0))
+          {'loss': np.mean(losses[steps > 0])}, last & (decided > 0)))
     with mock.patch.object(worker, 'iterate', side_effect=iterations):
       steps = [trainer.iterate_policy(0) for _ in played]
     self.assertEqual(steps, [sum(part[0] for part in row) for row in played])
@@ -135,8 +134,8 @@ class TrainingTest(parameterized.TestCase):
 
   def test_metrics_are_means_over_workers_and_over_steps(self):
     row = self._recorded([
-        [(3, 8.0, 1, 1, 0), (0, 0.0, 0, 0, 0)] * 2,
-        [(3, 2.0, 1, 0, 0), (1, 2.0, 0, 1, 0)] * 2])
+        [(3, 8.0, 1, 1), (0, 0.0, 0, 0)] * 2,
+        [(3, 2.0, 1, 0), (1, 2.0, 0, 1)] * 2])
     self.assertEqual(row['loss'], 4)  # Of 8 twice and 2 four times.
     self.assertEqual(row['episodes'], 6)
     self.assertAlmostEqual(row['success_rate'], 4 / 6)
@@ -171,15 +170,8 @@ class TrainingTest(parameterized.TestCase):
             program.UserError, f'of policy worker {name} is nan'):
           trainer.iterate_policy(worker)
 
-  def test_success_is_of_episodes_that_the_task_draws(self):
-    row = self._recorded([[
-        (3, 0.0, 1, 1, 0), (2, 0.0, 0, 0, 0), (1, 0.0, 0, 0, 1),
-        (3, 0.0, 0, 0, 1)]])
-    self.assertEqual(row['success_rate'], 0.5)
-    self.assertEqual(row['episodes'], 4)
-
   def test_ground_truth_reward_needs_no_discriminator(self):
-    row = self._recorded([[(3, 0.0, 1, 1, 0)] * 4], reward='environment')
+    row = self._recorded([[(3, 0.0, 1, 1)] * 4], reward='environment')
     self.assertEqual(row['success_rate'], 1)
     self.assertNotIn('reward_model_accuracy', row)
     trainer = trainer_lib.Trainer(tiny.builder(reward='environment'))
