@@ -12,6 +12,7 @@ Each row is a separate worker: it has its own episodes and random generator, and
 its gradient is clipped and applied separately.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -105,24 +106,6 @@ class DiscriminatorWorker:
     return Iteration(rollout, values)
 
 
-class Course:
-  """How the policy's training goes on. In the paper nothing changes."""
-
-  def __init__(self, entropy_weight: float, learning_rate: float):
-    self._entropy_weight = entropy_weight
-    self._learning_rate = learning_rate
-
-  def entropy_weight(self, step: int) -> float:
-    """Returns alpha after `step` policy steps."""
-    del step
-    return self._entropy_weight
-
-  def learning_rate(self, step: int) -> float:
-    """Returns the rate of theta's updates after `step` policy steps."""
-    del step
-    return self._learning_rate
-
-
 class PolicyWorker:
   """Algorithm 2: trains the policy on D's decisions or on the ground truth."""
 
@@ -130,11 +113,14 @@ class PolicyWorker:
                discriminator: optimizers.SharedParameters | None,
                programs: programs_lib.Programs,
                predictions: replay.RewardPrediction | None,
-               buffer: replay.ReplayBuffer | None, course: Course):
+               buffer: replay.ReplayBuffer | None,
+               entropy_weight: Callable[[int], float],
+               learning_rate: Callable[[int], float]):
     """Takes theta as `policy` and phi as `discriminator`.
 
     Without a discriminator, as in A3C, the reward is the ground truth. The
-    buffer is B if policy workers write to it, and otherwise None.
+    buffer is B if policy workers write to it, and otherwise None. alpha and
+    the rate of theta's updates may change with the policy steps.
     """
     self.actor = actor
     self.predictions = predictions
@@ -142,7 +128,8 @@ class PolicyWorker:
     self._discriminator = discriminator
     self._programs = programs
     self._buffer = buffer
-    self._course = course
+    self._entropy_weight = entropy_weight  # alpha
+    self._learning_rate = learning_rate
 
   def iterate(self, step: int = 0) -> Iteration:
     """Makes one pass of the inner loop, lines 4 to 9, for each row."""
@@ -166,10 +153,10 @@ class PolicyWorker:
       replayed = self.predictions.exchange(rollout, decisions)
     gradients, terms = self._programs.policy_gradients(
         theta, rollout, rewards * rollout.mask,
-        self._course.entropy_weight(step), replayed)
+        self._entropy_weight(step), replayed)
     # 7, 8: Update theta, which all workers read, once for each active row.
     norms = self._policy.apply(
-        *gradients, learning_rate=self._course.learning_rate(step))
+        *gradients, learning_rate=self._learning_rate(step))
     values = {
         name: value.numpy()[rollout.active] for name, value in terms.items()}
     values['policy_gradient_norm'] = norms.numpy()

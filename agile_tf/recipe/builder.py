@@ -1,5 +1,6 @@
 """Makes the parts of a run with the recipe, where it differs from the paper."""
 
+from collections.abc import Callable
 import dataclasses
 from typing import Any
 
@@ -13,7 +14,6 @@ from agile_tf.agent import worlds
 from agile_tf.recipe import adam
 from agile_tf.recipe import annealing
 from agile_tf.recipe import averaging
-from agile_tf.recipe import course
 from agile_tf.recipe import features
 from agile_tf.recipe import imitation
 from agile_tf.recipe import initialization
@@ -111,8 +111,16 @@ class Builder(building.Builder):
         buffer, self.config.reward_prediction_batch_size, rng, goals,
         self._recipe.reward_prediction_goals)
 
-  def course(self) -> workers.Course:
-    return course.Course(self.config, self._recipe)
+  def entropy_weight(self) -> Callable[[int], float]:
+    return annealing.Linear(
+        self._recipe.first_entropy_weight, self.config.entropy_weight,
+        self._recipe.entropy_weight_steps)
+
+  def learning_rate(self) -> Callable[[int], float]:
+    return annealing.Linear(
+        self._recipe.first_policy_learning_rate,
+        self.config.policy_learning_rate,
+        self._recipe.policy_learning_rate_steps)
 
   def after_head_start(self, parts: building.Parts) -> None:
     assert parts.discriminator is not None

@@ -1,6 +1,6 @@
 """Builds the parts of a run from its configuration and wires them together."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 import contextlib
 import dataclasses
 import functools
@@ -339,10 +339,13 @@ class Builder:
         self.config.discount, self.config.td_lambda, self.config.baseline_cost,
         self.config.reward_prediction_cost)
 
-  def course(self) -> workers.Course:
-    """Returns what may change while the policy trains."""
-    return workers.Course(
-        self.config.entropy_weight, self.config.policy_learning_rate)
+  def entropy_weight(self) -> Callable[[int], float]:
+    """Returns alpha by the policy steps; in the paper it does not change."""
+    return lambda step: self.config.entropy_weight
+
+  def learning_rate(self) -> Callable[[int], float]:
+    """Returns the rate of theta's updates, likewise."""
+    return lambda step: self.config.policy_learning_rate
 
   def after_head_start(self, parts: Parts) -> None:
     """Is called at the end of the discriminator's head start."""
@@ -406,7 +409,7 @@ class Builder:
           None if predictions is None else self.prediction(
               predictions, np.random.default_rng(draw_seed), goals),
           buffer if config.all_workers_write else None,
-          self.course()))
+          self.entropy_weight(), self.learning_rate()))
     return Parts(world, programs, policy, discriminator, buffer, predictions,
                  tuple(policy_workers), discriminator_worker)
 

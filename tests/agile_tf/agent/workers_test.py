@@ -71,7 +71,8 @@ class PolicyWorkerTest(parameterized.TestCase):
     actor = mock.Mock(**{'play.return_value': rollout})
     settings = dict(
         discriminator=mock.MagicMock(), predictions=None, buffer=None,
-        course=workers.Course(1.25, 0.2)) | changes
+        entropy_weight=lambda step: 1.25,
+        learning_rate=lambda step: 0.2) | changes
     iteration = workers.PolicyWorker(
         actor, policy, programs=programs, **settings).iterate(5)
     return (iteration, programs.policy_gradients.call_args.args,
@@ -103,7 +104,7 @@ class PolicyWorkerTest(parameterized.TestCase):
     rollout = _rollout(3, 3)._replace(mask=np.zeros([3, 3], np.float32))
     iteration = workers.PolicyWorker(
         mock.Mock(**{'play.return_value': rollout}), policy, None, mock.Mock(),
-        None, None, workers.Course(1.25, 0.2)).iterate()
+        None, None, lambda step: 1.25, lambda step: 0.2).iterate()
     self.assertEqual(iteration.metrics, {})
     policy.apply.assert_not_called()
 
@@ -115,11 +116,12 @@ class PolicyWorkerTest(parameterized.TestCase):
     np.testing.assert_array_equal(values, 0.5 * truth)
     np.testing.assert_array_equal(iteration.decisions, truth > 0)
 
-  def test_the_course_knows_the_step(self):
-    course = mock.Mock(wraps=workers.Course(1.25, 0.2))
-    self._iterate(self._partly_played(), ['b', 'c'], course=course)
-    course.entropy_weight.assert_called_once_with(5)
-    course.learning_rate.assert_called_once_with(5)
+  def test_what_changes_knows_the_step(self):
+    changing = dict(entropy_weight=mock.Mock(return_value=1.25),
+                    learning_rate=mock.Mock(return_value=0.2))
+    self._iterate(self._partly_played(), ['b', 'c'], **changing)
+    for each in changing.values():
+      each.assert_called_once_with(5)
 
   def test_writes_to_b_what_was_played(self):
     buffer = replay.ReplayBuffer(100, 1, [1])

@@ -123,10 +123,10 @@ class BuilderTest(parameterized.TestCase):
         dataset_carrying=.25)
     self.assertIs(made.parameters, adam.AdamParameters)
     self.assertIs(made.programs, builder._AveragedPrograms)
-    course = made.course()
+    rate = made.learning_rate()
     self.assertEqual(
-        (course.learning_rate(0), course.learning_rate(10)), (.7, .5))
-    self.assertAlmostEqual(course.entropy_weight(10), .2)
+        (rate(0), rate(10)), (.7, .5))
+    self.assertAlmostEqual(made.entropy_weight()(10), .2)
     self.assertEqual(made.carrying, .25)
     parts = made.make()
     self.assertLen(parts.discriminator_worker.actor.environments, 3)

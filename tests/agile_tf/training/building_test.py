@@ -88,9 +88,9 @@ class BuildingTest(parameterized.TestCase):
     with mock.patch.object(free, 'parameters') as shared:
       free.make()
     self.assertIsNone(shared.call_args.args[2].max_column_norm)
-    course = builder.course()
     self.assertEqual(
-        (course.entropy_weight(0), course.learning_rate(10**9)), (.75, .5))
+        (builder.entropy_weight()(0), builder.learning_rate()(10**9)),
+        (.75, .5))
 
   def test_generated_goal_examples_are_those_of_the_settings(self):
     config = tiny.config(dataset_size=40, dataset_seed=5)
