@@ -98,11 +98,6 @@ class _Graph(NamedTuple):
   after: np.ndarray
 
 
-# Where each move leads from each cell, int32 [4, 25].
-_NEXT_CELL = np.stack([
-    world.cell_index(world.step(
-        world.free_agents(np.zeros([world.NUM_CELLS] * 2), _CELLS), move).agent)
-    for move in _MOVES])
 
 
 def _members(sets: np.ndarray) -> np.ndarray:
@@ -142,7 +137,7 @@ def _after(states: _States, action: int, roles: tuple[int, ...]) -> _States:
     liftable = np.any(
         here * np.array([role & _LIFTABLE for role in roles], np.int32), axis=1)
     return states._replace(carrying=~states.carrying & liftable)
-  target = _NEXT_CELL[_MOVES.index(world.Action(action)), states.agent]
+  target = world.NEIGHBOURS[action, states.agent]
   occupied = np.bitwise_or.reduce(states.sets, axis=1)
   blocked = states.carrying & ((occupied & _BITS[target]) != 0)
   target = np.where(blocked, states.agent, target)
@@ -213,7 +208,7 @@ def _table(problem: _Problem) -> np.ndarray:
     steps[1][carrying] = step
     picking_up = carrying & liftable
     moving = functools.reduce(
-        np.logical_or, [free[cells] for cells in _NEXT_CELL])
+        np.logical_or, [free[cells] for cells in world.NEIGHBOURS])
     putting_down = free & graph.occupied
     moving_it = np.zeros_like(carrying)
     moving_it.reshape(-1)[graph.carried] = (

@@ -58,6 +58,8 @@ _MOVES = np.array([[-1, 0], [1, 0], [0, -1], [0, 1], [0, 0], [0, 0]], np.int32)
 _NEXT_CELL = np.dot(
     np.clip(_ROW_AND_COLUMN + _MOVES[:, None], 0, SIZE - 1),
     np.array([SIZE, 1], np.int32)).reshape(-1)
+# [4, 25]: where each move leads from each cell.
+NEIGHBOURS = _NEXT_CELL.reshape(-1, NUM_CELLS)[:Action.INTERACT]
 # [25, 5, 5]: 1 in the cell and 0 elsewhere.
 _CELL_MASK = np.eye(NUM_CELLS, dtype=np.int32).reshape(NUM_CELLS, SIZE, SIZE)
 

@@ -14,7 +14,6 @@ from agile_tf.agent import worlds
 from agile_tf.recipe import adam
 from agile_tf.recipe import annealing
 from agile_tf.recipe import averaging
-from agile_tf.recipe import features
 from agile_tf.recipe import imitation
 from agile_tf.recipe import initialization
 from agile_tf.recipe import mismatched
@@ -123,8 +122,14 @@ class Builder(building.Builder):
         self._recipe.policy_learning_rate_steps)
 
   def after_head_start(self, parts: building.Parts) -> None:
+    # The discriminator lends the policy all its layers that see or read. The
+    # policy's merge layer and both heads stay.
     assert parts.discriminator is not None
-    features.lend(parts.policy, parts.discriminator)
+    theirs = parts.discriminator.state()
+    names = {name: name.replace('policy/', 'discriminator/', 1)
+             for name in parts.policy.layout.names if '/features/' in name}
+    parts.policy.load(parts.policy.state() | {
+        own: theirs[name] for own, name in names.items() if name in theirs})
     if self._recipe.imitation_cost:
       phi = parts.discriminator.snapshot()
 

@@ -32,14 +32,6 @@ def displace(rng: np.random.Generator, states: np.ndarray, chosen: np.ndarray
   return result
 
 
-def some(rng: np.random.Generator, candidates: np.ndarray,
-         numbers: np.ndarray) -> np.ndarray:
-  """Chooses so many, int [N], of each row's candidates; both bool [N, M]."""
-  order = np.argsort(np.argsort(
-      rng.random(candidates.shape) - candidates, axis=1), axis=1)
-  return candidates & (order < numbers[:, None])
-
-
 def sample(goals: worlds.GoalExamples, rng: np.random.Generator, count: int
           ) -> rollouts.Pairs:
   """Draws goal examples of which one to all blocks are displaced.
@@ -47,9 +39,11 @@ def sample(goals: worlds.GoalExamples, rng: np.random.Generator, count: int
   All numbers are equally likely. Half of the agents on a block carry it.
   """
   pairs = goals.sample(rng, count)
-  cells = pairs.observations[:, :world.NUM_CELLS] > 0
-  numbers = np.ceil(rng.random(count) * cells.sum(axis=1)).astype(np.int64)
-  states = displace(rng, pairs.observations, some(rng, cells, numbers))
+  blocks = pairs.observations[:, :world.NUM_CELLS] > 0
+  order = np.argsort(np.argsort(
+      rng.random(blocks.shape) - blocks, axis=1), axis=1)
+  number = np.ceil(rng.random([count, 1]) * blocks.sum(axis=1, keepdims=True))
+  states = displace(rng, pairs.observations, blocks & (order < number))
   here = states[np.arange(count), states[:, world.NUM_CELLS]] > 0
   states[:, world.NUM_CELLS + 1] = here & (rng.random(count) < 0.5)
   return rollouts.Pairs(pairs.codes, states)

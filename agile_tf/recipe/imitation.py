@@ -40,14 +40,10 @@ _KINDS = np.cumsum([.30, .30, .10, .12, .18])
 _NONE = 0.05  # How often no block is out of place.
 _ANYWHERE, _CARRYING, _ON_DISPLACED, _ON_PLACED, _AT_PLACE = range(5)
 
-# [4, 25]: where each move leads from each cell; [25, 25]: the distance.
-_NEXT = np.stack([
-    world.cell_index(world.step(world.free_agents(
-        np.zeros([world.NUM_CELLS] * 2), np.arange(world.NUM_CELLS)), move
-        ).agent) for move in range(world.Action.INTERACT)])
 _CELLS = np.arange(world.NUM_CELLS)
 _ROWS, _COLUMNS = np.divmod(_CELLS, world.SIZE)
-_DISTANCE = (abs(_ROWS[:, None] - _ROWS) + abs(_COLUMNS[:, None] - _COLUMNS))
+# [25, 25]: between two cells.
+_DISTANCE = abs(_ROWS[:, None] - _ROWS) + abs(_COLUMNS[:, None] - _COLUMNS)
 _COST = (_DISTANCE + _ALONE * (_DISTANCE > 0)).astype(np.int16)
 
 
@@ -170,7 +166,8 @@ class Demonstrations:
     """
     count, forms = len(states), self._forms[instruction]
     filled = states[:, :world.NUM_CELLS] > 0
-    enclosed = np.all(filled[:, _NEXT] | (_NEXT == _CELLS), axis=1)
+    enclosed = np.all(
+        filled[:, world.NEIGHBOURS] | (world.NEIGHBOURS == _CELLS), axis=1)
     cost = _COST[places] + _ENCLOSED * (
         enclosed[:, None] & (_DISTANCE[places] > 1))
     # Not where another block is.
@@ -252,7 +249,7 @@ def _labels(states: np.ndarray, places: np.ndarray, goal: np.ndarray,
   blocked = filled & carrying[:, None]
   blocked[n, agent] = False
   steps = _steps(np.where(carrying[:, None], belongs, is_out), blocked)
-  around = steps[n, _NEXT[:, agent]].T
+  around = steps[n, world.NEIGHBOURS[:, agent]].T
   good = np.zeros([len(states), num_actions], np.bool_)
   good[:, :world.Action.INTERACT] = np.where(
       np.any(goal != places, axis=1)[:, None] | carrying[:, None],
@@ -268,7 +265,7 @@ def _steps(targets: np.ndarray, blocked: np.ndarray) -> np.ndarray:
   """Returns each cell's distance from targets [N, 25], around blocked cells."""
   steps = np.where(targets, 0, _FAR)
   for _ in range(world.NUM_CELLS // 2):
-    near = steps[:, _NEXT].min(axis=1) + 1
+    near = steps[:, world.NEIGHBOURS].min(axis=1) + 1
     steps = np.where(blocked & ~targets, _FAR, np.minimum(steps, near))
   return steps
 

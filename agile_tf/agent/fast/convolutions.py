@@ -67,12 +67,6 @@ def _apply_both(matrix: np.ndarray, x: tf.Tensor) -> tf.Tensor:
   return tf.reshape(both, [n, n, *x.shape[2:]])
 
 
-@tf.custom_gradient
-def _evaluate_image(x: tf.Tensor) -> tf.Tensor:
-  """Evaluates features [5, 5, ...] at the points, [7, 7, ...]."""
-  return _apply_both(_B, x), lambda dy: _apply_both(_B.T, dy)
-
-
 def evaluate(parameters: Iterable[tf.Tensor]) -> list[tf.Tensor | None]:
   """Evaluates those parameters that are kernels of minimal filtering."""
   return [
@@ -252,7 +246,7 @@ class Convolver:
   def _at_points(self, x: tf.Tensor) -> tf.Tensor:
     """Evaluates features once for all kernels."""
     if x.ref() not in self._points:
-      self._points[x.ref()] = _evaluate_image(x)
+      self._points[x.ref()] = _apply_both(_B, x)
     return self._points[x.ref()]
 
 
@@ -348,7 +342,7 @@ def _kernel_gradient(kernel: tf.Tensor, blocks: dict[int, list[Any]]
                     ) -> tf.Tensor:
   """Computes one kernel's gradient from what each of its blocks meets."""
   workers = _workers(kernel)
-  parts, places = [], []
+  parts = {}  # By the first of a block's inputs; others are zero.
   for start, pairs in blocks.items():
     x, upstream = (
         tf.concat([
@@ -363,25 +357,15 @@ def _kernel_gradient(kernel: tf.Tensor, blocks: dict[int, list[Any]]
     part = tf.stack([
         tf.stack([_combine(column, line) for column in _G.T], 1)
         for line in lines], 1)
-    parts.append(tf.reshape(
-        part, [workers, _KERNEL, _KERNEL, inputs, outputs]))
-    places.append(slice(start, start + inputs))
-  return _blocks(parts, places, kernel)
+    parts[start] = tf.reshape(
+        part, [workers, _KERNEL, _KERNEL, inputs, outputs])
+  zeros = tf.zeros_like(parts[start])
+  return tf.reshape(tf.concat([
+      parts.get(first, zeros) for first in range(0, kernel.shape[-2], inputs)],
+                              -2), kernel.shape)
 
 
 def _combine(factors: np.ndarray, parts: tf.Tensor) -> tf.Tensor:
   """Returns a linear combination of parts, [n, ...] to [...]."""
   return sum(float(factor) * parts[i]
              for i, factor in enumerate(factors) if factor)
-
-
-def _blocks(parts: Iterable[tf.Tensor], blocks: Sequence[slice],
-            kernel: tf.Tensor) -> tf.Tensor:
-  """Joins a kernel's gradient from its blocks'; elsewhere it is zero."""
-  size = kernel.shape[-2]
-  places = {block.start: part for part, block in zip(parts, blocks)}
-  width = blocks[0].stop - blocks[0].start
-  zeros = tf.zeros_like(next(iter(places.values())))
-  result = tf.concat(
-      [places.get(start, zeros) for start in range(0, size, width)], -2)
-  return tf.reshape(result, kernel.shape)
