@@ -93,7 +93,7 @@ class Builder(building.Builder):
       return super().predictions(world, goals)
     assert goals is not None
     try:
-      return imitation.Demonstrations(goals, world.num_actions)
+      return imitation.Demonstrations(goals)
     except ValueError as error:
       raise config_lib.ConfigError(
           f'--imitation_cost={self._recipe.imitation_cost}: {error}') from error

@@ -72,7 +72,7 @@ class Demonstrations:
   All threads share it.
   """
 
-  def __init__(self, goals: worlds.GoalExamples, num_actions: int):
+  def __init__(self, goals: worlds.GoalExamples):
     """Takes the goal examples, of which the first 20,000 are used.
 
     Images are a ValueError.
@@ -83,7 +83,6 @@ class Demonstrations:
     self._states = dataset.states[:_EXAMPLES]
     self._instruction = dataset.instruction[:_EXAMPLES]
     self._codes = goals.codes
-    self._num_actions = num_actions
     # bool [examples, 25]: the cells whose blocks matter.
     self._matters = np.zeros(
         [len(self._states), world.NUM_CELLS], np.bool_)
@@ -154,8 +153,7 @@ class Demonstrations:
     Takes the numbers of instructions, int [N], packed states, and the cells of
     the blocks that matter, int [N, B].
     """
-    return _labels(states, places, self._nearest(instruction, states, places),
-                   self._num_actions)
+    return _labels(states, places, self._nearest(instruction, states, places))
 
   def _nearest(self, instruction: np.ndarray, states: np.ndarray,
                places: np.ndarray) -> np.ndarray:
@@ -229,8 +227,8 @@ def _draw(rng: np.random.Generator, states: np.ndarray, homes: np.ndarray
   return states, places
 
 
-def _labels(states: np.ndarray, places: np.ndarray, goal: np.ndarray,
-            num_actions: int) -> np.ndarray:
+def _labels(states: np.ndarray, places: np.ndarray, goal: np.ndarray
+           ) -> np.ndarray:
   """Returns the good actions where blocks in `places` belong in cells `goal`.
 
   A free agent takes the way to the nearest block that can go to its cell, and
@@ -250,13 +248,13 @@ def _labels(states: np.ndarray, places: np.ndarray, goal: np.ndarray,
   blocked[n, agent] = False
   steps = _steps(np.where(carrying[:, None], belongs, is_out), blocked)
   around = steps[n, world.NEIGHBOURS[:, agent]].T
-  good = np.zeros([len(states), num_actions], np.bool_)
+  good = np.zeros([len(states), world.Action.NOOP], np.bool_)
   good[:, :world.Action.INTERACT] = np.where(
       np.any(goal != places, axis=1)[:, None] | carrying[:, None],
       (around == around.min(axis=1, keepdims=True)) & (
           around < steps[n, agent][:, None]), True)
   interacts = carrying != on_it
-  good[interacts] = np.arange(num_actions) == world.Action.INTERACT
+  good[interacts] = np.arange(world.Action.NOOP) == world.Action.INTERACT
   return (good / np.maximum(good.sum(axis=1, keepdims=True), 1)
          ).astype(np.float32)
 

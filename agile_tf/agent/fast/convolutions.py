@@ -159,7 +159,10 @@ class Convolver:
     # Their places among the kernel's inputs.
     blocks = [slice(i * width, (i + 1) * width)
               for i, x in enumerate(operands) if x is not None]
-    if _filters(features[0], kernel, padding):
+    x = features[0]
+    if (padding == 'SAME' and x.shape[:2] == (_IMAGE, _IMAGE) and
+        kernel.shape[-4:-2] == (_KERNEL, _KERNEL) and
+        (x.shape[2] or 0) >= _MIN_ROWS):
       return self._keep(self._filtered(features, blocks, kernel, known))
     return self._keep(_general(features, blocks, kernel, padding, known))
 
@@ -248,14 +251,6 @@ class Convolver:
     if x.ref() not in self._points:
       self._points[x.ref()] = _apply_both(_B, x)
     return self._points[x.ref()]
-
-
-def _filters(x: tf.Tensor, kernel: tf.Tensor, padding: str) -> bool:
-  """Whether minimal filtering can be used, and pays."""
-  return (
-      padding == 'SAME' and x.shape[:2] == (_IMAGE, _IMAGE) and
-      kernel.shape[-4:-2] == (_KERNEL, _KERNEL) and
-      x.shape[2] is not None and x.shape[2] >= _MIN_ROWS)
 
 
 def _complete(known: tf.Tensor, count: int,

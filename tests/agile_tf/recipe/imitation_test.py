@@ -46,7 +46,7 @@ def _satisfied(goals, instruction, states):
 def _looked(goals):
   """Demonstrations for which the checker has decided what matters."""
   number = {code.tobytes(): i for i, code in enumerate(goals.codes)}
-  made = imitation.Demonstrations(goals, 5)
+  made = imitation.Demonstrations(goals)
   made.look(lambda codes, states: _satisfied(
       goals, [number[code.tobytes()] for code in codes], states),
             np.random.default_rng(0))
@@ -100,14 +100,14 @@ class DemonstrationsTest(parameterized.TestCase):
 
   def test_a_reward_model_that_accepts_everything(self):
     with self.assertRaisesRegex(program.UserError, 'discriminator_head_start'):
-      imitation.Demonstrations(self.goals, 5).look(
+      imitation.Demonstrations(self.goals).look(
           lambda codes, states: np.ones([len(states)], bool),
           np.random.default_rng(0))
 
   def test_images_have_no_blocks(self):
     goals = mock.Mock(dataset=mock.Mock(states=None))
     with self.assertRaisesRegex(ValueError, 'expected GridLU states'):
-      imitation.Demonstrations(goals, 5)
+      imitation.Demonstrations(goals)
 
   def test_labels_are_steps_towards_a_goal(self):
     """By the exact solver: a good action leaves one step less, mostly."""
@@ -153,7 +153,7 @@ class DemonstrationsTest(parameterized.TestCase):
     self.assertLess(taken[taken >= 0].mean(), 1.3 * shortest.mean())
 
   def test_is_restored(self):
-    other = imitation.Demonstrations(self.goals, 5)
+    other = imitation.Demonstrations(self.goals)
     other.load(self.made.state())
     for expected, found in zip(*(
         each.batch(np.random.default_rng(2), 50)
