@@ -247,9 +247,7 @@ def export(path: str, config: config_lib.Config) -> None:
 
 def define_flags() -> None:
   """Defines the program's flags."""
-  config_lib.define_flags()
-  config_lib.define_flags(settings.Recipe)
-  presets.define_flag()
+  settings.define_flags()
   flags.DEFINE_string('only', '', 'Measure only what has this in its name.')
   flags.DEFINE_float('seconds', 10.0, 'Seconds of each, once it is compiled.',
                      lower_bound=0.1, upper_bound=3600)

@@ -17,14 +17,7 @@ from gridlu import program
 from gridlu import tasks
 
 
-def define_flags() -> None:
-  """Defines the program's flags."""
-  config_lib.define_flags()
-  config_lib.define_flags(settings.Recipe)
-  presets.define_flag()
-
-
-@program.main(define_flags, expand=presets.expand)
+@program.main(settings.define_flags, expand=presets.expand)
 def main(argv: Sequence[str]) -> None:
   """Prints the tables for the settings that the flags give."""
   del argv

@@ -34,14 +34,7 @@ def train(config: config_lib.Config, recipe: settings.Recipe) -> None:
             comparison.table_markdown(config, recipe))
 
 
-def define_flags() -> None:
-  """Defines the program's flags."""
-  config_lib.define_flags()
-  config_lib.define_flags(settings.Recipe)
-  presets.define_flag()
-
-
-@program.main(define_flags, expand=presets.expand)
+@program.main(settings.define_flags, expand=presets.expand)
 def main(argv: Sequence[str]) -> None:
   """Reads the flags and trains."""
   del argv

@@ -25,8 +25,7 @@ from gridlu import archives
 from gridlu import program
 from gridlu import world
 
-_EXAMPLES = 20_000  # Of which D says what matters; it takes half a minute.
-_LOOKS = 3  # How often a block is displaced to see whether it matters.
+_EXAMPLES = 20_000  # Of which D says what matters; it takes seconds.
 _CHUNK = 1000  # States that D rates at a time.
 _MOST_BLOCKS = 4  # Of a goal, for which all assignments are tried.
 _ALONE = 3  # What a block to carry costs, in steps, besides its way.
@@ -93,24 +92,20 @@ class Demonstrations:
 
     `accepts` returns D's decisions, bool [N], for codes int32 [N, slots] and
     packed states uint8 [N, 27]; N is always the same. A block matters if D
-    rejects most boards where only this block is displaced.
+    rejects a board where only this block is displaced.
     """
-    votes = np.zeros(self._matters.shape, np.int64)
     for start in range(0, len(self._states), _CHUNK):
       rows = np.arange(start, start + _CHUNK) % len(self._states)
-      states, new = self._states[rows], votes[start:start + _CHUNK]
+      states, new = self._states[rows], self._matters[start:start + _CHUNK]
       blocks = states[:, :world.NUM_CELLS] > 0
       order = np.argsort(~blocks, axis=1)
       for j in range(blocks.sum(axis=1).max()):
         chosen = np.zeros_like(blocks)
         np.put_along_axis(chosen, order[:, j:j + 1], True, axis=1)
         chosen &= blocks
-        for _ in range(_LOOKS):
-          accepted = accepts(
-              self._codes[self._instruction[rows]],
-              displaced.displace(rng, states, chosen))
-          new += (chosen & ~accepted[:, None])[:len(new)]
-    self._matters = 2 * votes > _LOOKS
+        accepted = accepts(self._codes[self._instruction[rows]],
+                           displaced.displace(rng, states, chosen))
+        new |= (chosen & ~accepted[:, None])[:len(new)]
     self._learn_forms()
 
   def _learn_forms(self) -> None:

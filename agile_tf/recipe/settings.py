@@ -4,6 +4,7 @@ import dataclasses
 from typing import Any
 
 from agile_tf import config as config_lib
+from agile_tf import presets
 
 setting = config_lib.setting
 
@@ -120,6 +121,13 @@ class Recipe:
   def negatives_from_b(self, config: config_lib.Config) -> int:
     """Returns how many of a batch's negatives are from B."""
     return config.batch_size // 2 - self.mismatched(config)
+
+
+def define_flags() -> None:
+  """Defines the flags of a run: all settings, and --preset."""
+  config_lib.define_flags()
+  config_lib.define_flags(Recipe)
+  presets.define_flag()
 
 
 def saved(config: config_lib.Config, recipe: Recipe) -> dict[str, Any]:

@@ -19,7 +19,7 @@ _MAY_IMPORT = {
     'agent': set(),
     'training': {'agent', 'config'},
     'evaluation': {'training', 'agent', 'config'},
-    'recipe': {'training', 'agent', 'config'},
+    'recipe': {'training', 'agent', 'config', 'presets'},
     'reproduction': {'config'},
     'config': set(),
     'presets': set(),

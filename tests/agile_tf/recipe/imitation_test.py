@@ -96,7 +96,7 @@ class DemonstrationsTest(parameterized.TestCase):
     """A form of four connected blocks may hold without one of its blocks."""
     found, targets = self.made.state()['matters'], _targets(self.goals)
     self.assertFalse((found & ~targets).any())
-    self.assertGreater(found.sum() / targets.sum(), 0.93)
+    self.assertGreater(found.sum() / targets.sum(), 0.9)
 
   def test_a_reward_model_that_accepts_everything(self):
     with self.assertRaisesRegex(program.UserError, 'discriminator_head_start'):
