@@ -92,11 +92,7 @@ class Builder(building.Builder):
     if not self._recipe.imitation_cost:
       return super().predictions(world, goals)
     assert goals is not None
-    try:
-      return imitation.Demonstrations(goals)
-    except ValueError as error:
-      raise config_lib.ConfigError(
-          f'--imitation_cost={self._recipe.imitation_cost}: {error}') from error
+    return imitation.Demonstrations(goals)
 
   def prediction(self, buffer: Any, rng: np.random.Generator,
                  goals: worlds.GoalExamples | None) -> Any:

@@ -72,13 +72,11 @@ class Demonstrations:
   """
 
   def __init__(self, goals: worlds.GoalExamples):
-    """Takes the goal examples, of which the first 20,000 are used.
-
-    Images are a ValueError.
-    """
+    """Takes goal examples, of which the first 20,000 are used; no images."""
     dataset = goals.dataset
     if dataset.states is None:
-      raise ValueError('the goal examples are images: expected GridLU states.')
+      raise program.UserError(
+          'The goal examples are images; --imitation_cost needs GridLU states.')
     self._states = dataset.states[:_EXAMPLES]
     self._instruction = dataset.instruction[:_EXAMPLES]
     self._codes = goals.codes

@@ -106,7 +106,7 @@ class DemonstrationsTest(parameterized.TestCase):
 
   def test_images_have_no_blocks(self):
     goals = mock.Mock(dataset=mock.Mock(states=None))
-    with self.assertRaisesRegex(ValueError, 'expected GridLU states'):
+    with self.assertRaisesRegex(program.UserError, 'needs GridLU states'):
       imitation.Demonstrations(goals)
 
   def test_labels_are_steps_towards_a_goal(self):
