@@ -35,7 +35,7 @@ class ConfigTest(parameterized.TestCase):
 
   def test_there_are_few(self):
     self.assertLessEqual(len(dataclasses.fields(config.Config)), 50)
-    self.assertLessEqual(len(dataclasses.fields(settings.Recipe)), 16)
+    self.assertLessEqual(len(dataclasses.fields(settings.Recipe)), 14)
 
   def _assert_refused(self, name, value, *expected):
     with self.assertRaises(config.ConfigError) as context:
