@@ -51,7 +51,8 @@ _CURVES = {
     'figure8': ('figure4_right', ('false_positives', 'false_negatives')),
     'arrangements': ('arrangements', (_SUCCESS,)),
     'remarks': ('remarks', (_SUCCESS, _ACCURACY)),
-    'evening': ('evening', (_SUCCESS, _ACCURACY)),
+    **{name: (name, (_SUCCESS, _ACCURACY))
+       for name in ('evening', 'arrangements_evening')},
 }
 
 # Each bar chart: its variant, the label of its axis, and its bars, by label:
@@ -61,10 +62,11 @@ _BARS: dict[str, tuple[str, str, dict[str, tuple[str, str, float]]]] = {
         label: (name, 'all', paper.IMMOVABLE[name])
         for name, label in (('before', 'before'), ('changed', 'immovable'),
                             ('tuned', 'fine-tuned'))}),
-    'arrangements_by_blocks': (
-        'arrangements', 'success rate (paper: best of 10, by people)', {
+    **{f'{name}_by_blocks': (
+        name, 'success rate (paper: best of 10, by people)', {
             group: ('evaluation', group, rate)
-            for group, rate in paper.ARRANGEMENTS.items()}),
+            for group, rate in paper.ARRANGEMENTS.items()})
+       for name in ('arrangements', 'arrangements_evening')},
     **{f'held_out_{way}': (f'held_out_{way}', 'success rate', {
         'trained on': ('seen', 'all', np.nan),
         'held out': ('held_out', 'all', np.nan)})

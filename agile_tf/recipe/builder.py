@@ -134,5 +134,4 @@ class Builder(building.Builder):
             phi, np.stack([states, states]), codes)
         return decisions[0].numpy()
 
-      assert isinstance(parts.predictions, imitation.Demonstrations)
       parts.predictions.look(accepts, np.random.default_rng(self.config.seed))

@@ -66,10 +66,7 @@ class Programs(mismatched.Programs):
 
 
 class Demonstrations:
-  """Draws states and good actions there; `look` must come first.
-
-  All threads share it.
-  """
+  """Draws states and good actions there; `look` must come first."""
 
   def __init__(self, goals: worlds.GoalExamples):
     """Takes goal examples, of which the first 20,000 are used; no images."""
