@@ -6,7 +6,6 @@ import os
 import pathlib
 import re
 
-from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
 import pytest
