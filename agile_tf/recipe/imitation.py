@@ -165,8 +165,8 @@ class Demonstrations:
     # Of a block and a form's cell, int16 [N, F]; then of all orders.
     to = [[np.take_along_axis(cost[:, block], forms[:, :, cell], axis=1)
            for cell in blocks] for block in blocks]
-    total = np.stack([sum(map(list.__getitem__, to, order))
-                      for order in self._orders.tolist()], axis=1)
+    total = np.stack([sum(to[block][cell] for block, cell in enumerate(order))
+                      for order in self._orders], axis=1)
     order, best = np.divmod(
         total.reshape(count, -1).argmin(axis=1), forms.shape[1])
     return np.take_along_axis(
