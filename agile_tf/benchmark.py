@@ -39,10 +39,10 @@ Result = dict[str, float]
 # So the policy's seven layers cost 4.2 forward, the reward model's five 3.2,
 # and backward 8.2 and 6.0. A policy step is acting, the reward and the
 # gradient, which takes acting's outputs and computes only the last of 16 states
-# forward. Acting in batches of fewer than five is by plain convolution. An
+# forward. A worker alone in its thread acts by plain convolution. An
 # update of the discriminator rates 640 states and trains on 256 of them; one
 # every 225 steps, with the 15 steps that its worker makes, adds 17 to a step.
-_POLICY_MFLOP, _ALONE_POLICY_MFLOP, _FILTERED_ROWS = 16, 26, 5
+_POLICY_MFLOP, _ALONE_POLICY_MFLOP, _FILTERED_ROWS = 16, 26, 2
 _DISCRIMINATOR_MFLOP, _ITERATION_MFLOP = 17, 3800
 
 _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))

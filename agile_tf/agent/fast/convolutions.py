@@ -32,7 +32,7 @@ _KERNEL = 3  # Minimal filtering is for kernels of this size
 _IMAGE = 5  # and for results of this size,
 _POINTS = _KERNEL + _IMAGE - 1
 # and pays from this many rows on.
-_MIN_ROWS = 5
+_MIN_ROWS = 2
 
 
 def _toom_cook() -> tuple[np.ndarray, np.ndarray, np.ndarray]:

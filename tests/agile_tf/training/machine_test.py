@@ -71,6 +71,30 @@ class LimitsTest(parameterized.TestCase):
       self.assertGreater(machine.memory(), 2**28)
 
 
+class MemoryTest(absltest.TestCase):
+
+  def test_a_program_gets_the_same_memory_again(self):
+    # Pages of 4 kB that the system gives the process, for a product of 80 MB.
+    code = """
+import resource
+from agile_tf import config
+from agile_tf.training import machine
+machine.prepare(config.Config())
+import tensorflow as tf
+program = tf.function(
+    lambda x: x @ tf.transpose(x) @ x, jit_compile=True)
+for _ in range(3):
+  program(tf.ones([4_500, 1])).numpy()
+pages = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+before = pages()
+program(tf.ones([4_500, 1])).numpy()
+print(pages() - before)"""
+    pages = subprocess.run(
+        [sys.executable, '-c', code], check=True, capture_output=True,
+        env={**os.environ, 'TF_ENABLE_ONEDNN_OPTS': '0'}).stdout
+    self.assertLess(int(pages), 2_000)  # 80 MB have 20,000.
+
+
 class KeepProgramsTest(absltest.TestCase):
   """`launch_process_test` has XLA itself."""
 
