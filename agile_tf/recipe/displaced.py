@@ -10,6 +10,20 @@ from agile_tf.agent import worlds
 from gridlu import world
 
 
+def move(states: np.ndarray, sources: np.ndarray, targets: np.ndarray,
+         numbers: np.ndarray) -> np.ndarray:
+  """Moves the blocks in each row's first `numbers` sources to its targets.
+
+  Takes packed states, uint8 [N, 27], cells, int [N, ...], and numbers, int [N].
+  """
+  result = states.copy()
+  for j in range(numbers.max(initial=0)):
+    rows = np.flatnonzero(numbers > j)
+    result[rows, targets[rows, j]] = states[rows, sources[rows, j]]
+    result[rows, sources[rows, j]] = 0
+  return result
+
+
 def displace(rng: np.random.Generator, states: np.ndarray, chosen: np.ndarray
             ) -> np.ndarray:
   """Puts chosen blocks, bool [N, 25], into other cells that were free.
@@ -17,16 +31,10 @@ def displace(rng: np.random.Generator, states: np.ndarray, chosen: np.ndarray
   Takes and returns packed states, uint8 [N, 27]. The agent is then free, in a
   random cell.
   """
-  result = states.copy()
   before = states[:, :world.NUM_CELLS]
   free = rng.random(before.shape) * (before == 0)
-  sources, targets = np.argsort(~chosen, axis=1), np.argsort(-free, axis=1)
-  numbers = chosen.sum(axis=1)
-  for j in range(numbers.max(initial=0)):
-    rows = np.flatnonzero(numbers > j)
-    source, target = sources[rows, j], targets[rows, j]
-    result[rows, target] = before[rows, source]
-    result[rows, source] = 0
+  result = move(states, np.argsort(~chosen, axis=1), np.argsort(-free, axis=1),
+                chosen.sum(axis=1))
   result[:, world.NUM_CELLS] = rng.integers(world.NUM_CELLS, size=len(states))
   result[:, world.NUM_CELLS + 1] = 0
   return result

@@ -198,13 +198,10 @@ def _draw(rng: np.random.Generator, states: np.ndarray, homes: np.ndarray
   number[rng.random(count) < _NONE] = 0
   # One block more is back in its place, and the agent still carries it.
   number = np.maximum(number - (kind == _AT_PLACE), 0)
-  states, places = states.copy(), homes.copy()
   targets = np.argsort(rng.random(before.shape) + (before > 0), axis=1)
-  for j in range(most):
-    rows = np.flatnonzero(number > j)
-    places[rows, j] = targets[rows, j]
-    states[rows, places[rows, j]] = before[rows, homes[rows, j]]
-    states[rows, homes[rows, j]] = 0
+  states = displaced.move(states, homes, targets, number)
+  places = np.where(
+      np.arange(most) < number[:, None], targets[:, :most], homes)
   out = places[n, (rng.random(count) * number).astype(np.int64)]
   cells = states[:, :world.NUM_CELLS]
   here = rng.random(cells.shape) * ((cells > 0) & (cells == before))
