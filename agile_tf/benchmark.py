@@ -42,7 +42,7 @@ Result = dict[str, float]
 # forward. A worker alone in its thread acts by plain convolution. An
 # update of the discriminator rates 640 states and trains on 256 of them; one
 # every 225 steps, with the 15 steps that its worker makes, adds 17 to a step.
-_POLICY_MFLOP, _ALONE_POLICY_MFLOP, _FILTERED_ROWS = 16, 26, 2
+_POLICY_MFLOP, _ALONE_POLICY_MFLOP = 16, 26
 _DISCRIMINATOR_MFLOP, _ITERATION_MFLOP = 17, 3800
 
 _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -148,11 +148,11 @@ MEASUREMENTS: dict[str, tuple[Callable[..., Result], float | None]] = {
     'round of 15 workers': (round_parts, 225 * _POLICY_MFLOP),
     'discriminator iteration': (discriminator, _ITERATION_MFLOP),
     **{f'training, {name}': (
-        functools.partial(training, threads), _DISCRIMINATOR_MFLOP + (
-            _POLICY_MFLOP if 15 // threads >= _FILTERED_ROWS else
-            _ALONE_POLICY_MFLOP))
-       for name, threads in (('15 threads', 15), ('5 threads', 5),
-                             ('3 threads', 3), ('lockstep', 1))},
+        functools.partial(training, threads), _DISCRIMINATOR_MFLOP + policy)
+       for name, threads, policy in (
+           ('15 threads', 15, _ALONE_POLICY_MFLOP),
+           ('5 threads', 5, _POLICY_MFLOP), ('3 threads', 3, _POLICY_MFLOP),
+           ('lockstep', 1, _POLICY_MFLOP))},
 }
 
 

@@ -10,7 +10,6 @@ from absl.testing import parameterized
 import pytest
 
 from agile_tf import benchmark
-from agile_tf.agent.fast import convolutions
 from tests.gridlu import programs
 
 
@@ -46,9 +45,6 @@ class BenchmarkTest(parameterized.TestCase):
         [sys.executable, '-m', 'agile_tf.benchmark', f'--export={path}', *tiny],
         check=True)
     self.assertGreater(os.path.getsize(path), 10_000)
-
-  def test_the_costs_are_of_the_arithmetic_that_is_done(self):
-    self.assertEqual(benchmark._FILTERED_ROWS, convolutions._MIN_ROWS)
 
   def test_shares_are_of_the_matrix_products_rate(self):
     lockstep = 'training, lockstep'

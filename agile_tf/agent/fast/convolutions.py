@@ -216,18 +216,7 @@ class Convolver:
     @tf.custom_gradient
     def convolve(products, *points):
       del products  # They are there for their gradient.
-
-      def others(first, groups):
-        return multiply([
-            tf.reshape(
-                tf.reshape(
-                    x, [_POINTS**2, groups, count // groups, x.shape[-1]])[
-                        :, :, first:],
-                [_POINTS**2, count - first * groups, x.shape[-1]])
-            for x in points])
-
-      result = (multiply(points) if known is None
-                else _complete(known, count, others))
+      result = _complete(known, multiply, points)
 
       def gradient(upstream):
         upstream = tf.reshape(
@@ -253,18 +242,25 @@ class Convolver:
     return self._points[x.ref()]
 
 
-def _complete(known: tf.Tensor, count: int,
-              others: Callable[[int, int], tf.Tensor]) -> tf.Tensor:
-  """Joins the known K first rows of each group with all `others`.
+def _complete(known: tf.Tensor | None,
+              convolve: Callable[[Sequence[tf.Tensor]], tf.Tensor],
+              rows: Sequence[tf.Tensor]) -> tf.Tensor:
+  """Convolves rows [n, B, in], but for those whose results are known.
 
-  These are computed from K and the number of groups.
+  These are the first K of each group, [h, w, groups, K, out].
   """
+  if known is None:
+    return convolve(rows)
   height, width, groups, first, outputs = known.shape
+  count = rows[0].shape[1]
   result = known
   if first * groups < count:
-    rest = tf.reshape(
-        others(first, groups), [height, width, groups, -1, outputs])
-    result = tf.concat([known, rest], 3)
+    rest = convolve([
+        tf.reshape(
+            tf.reshape(x, [x.shape[0], groups, -1, x.shape[-1]])[:, :, first:],
+            [x.shape[0], -1, x.shape[-1]]) for x in rows])
+    result = tf.concat([known, tf.reshape(
+        rest, [height, width, groups, -1, outputs])], 3)
   return tf.reshape(result, [height, width, count, outputs])
 
 
@@ -300,15 +296,12 @@ def _product(rows: tf.Tensor, kernel: tf.Tensor, known: tf.Tensor | None,
     if table is not None:
       matrix = tf.constant(table) @ matrix
 
-    def others(first, groups):
-      rest = tf.reshape(rows, [groups, -1, rows.shape[-1]])
-      rest = tf.reshape(
-          rest[:, first * height * width:], [-1, rows.shape[-1]]) @ matrix
+    def convolve(parts):
+      part = tf.reshape(parts[0], [-1, rows.shape[-1]]) @ matrix
       return tf.transpose(
-          tf.reshape(rest, [-1, height, width, outputs]), [1, 2, 0, 3])
+          tf.reshape(part, [-1, height, width, outputs]), [1, 2, 0, 3])
 
-    result = (others(0, workers) if known is None
-              else _complete(known, count, others))
+    result = _complete(known, convolve, [tf.reshape(rows, [1, count, -1])])
 
     def gradient(upstream):
       upstream = tf.reshape(
