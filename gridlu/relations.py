@@ -7,6 +7,7 @@ cell directly above some block that fits b.
 """
 
 from collections.abc import Sequence
+import itertools
 from typing import NamedTuple
 
 import numpy as np
@@ -121,10 +122,10 @@ def groups(instruction: language.Instruction,
 class _Drawn(NamedTuple):
   """Instances with free agents."""
   instruction: np.ndarray  # int32 [N]
-  # int32 [N, 3], block codes: the two objects that the instruction names (0 in
-  # place of AGENT) and the distractor.
+  # int32 [N, B], block codes: the two objects that the instruction names (0 in
+  # place of AGENT) and the distractors; 0 for those that are not there.
   blocks: np.ndarray
-  cells: np.ndarray  # int32 [N, 3], the blocks' cells, from 0 to 24.
+  cells: np.ndarray  # int32 [N, B], the blocks' cells, from 0 to 24.
   agent: np.ndarray  # int32 [N], the agent's cell.
 
   def take(self, rows: np.ndarray) -> '_Drawn':
@@ -133,7 +134,7 @@ class _Drawn(NamedTuple):
   def clash(self) -> np.ndarray:
     """Returns whether two blocks are in the same cell, bool [N]."""
     clash = np.zeros(len(self.blocks), np.bool_)
-    for i, j in ((0, 1), (0, 2), (1, 2)):
+    for i, j in itertools.combinations(range(self.blocks.shape[1]), 2):
       clash |= ((self.cells[:, i] == self.cells[:, j]) &
                 (self.blocks[:, i] > 0) & (self.blocks[:, j] > 0))
     return clash
@@ -146,7 +147,8 @@ class _Drawn(NamedTuple):
     return world.free_agents(board, self.agent)
 
 
-def _propose_blocks(rng: np.random.Generator, count: int, codes: np.ndarray
+def _propose_blocks(rng: np.random.Generator, count: int, codes: np.ndarray,
+                    distractors: tuple[int, int]
                    ) -> tuple[np.ndarray, np.ndarray]:
   """Draws `instruction` and `blocks` of `_Drawn` (appendix F.1)."""
   names_agent = np.any(codes[:, 1:] == _AGENT_DESCRIPTION, axis=1)
@@ -165,39 +167,47 @@ def _propose_blocks(rng: np.random.Generator, count: int, codes: np.ndarray
               (uniform * len(bring_to)).astype(np.int32), mode='clip'),
   ).astype(np.int32)
 
-  # The objects fit their descriptions; the distractor may be anything.
+  # The objects fit their descriptions; distractors may be anything.
   descriptions = codes[instruction, 1:]
-  shape = rng.integers(len(world.SHAPES), size=(count, 3), dtype=np.int32)
-  color = rng.integers(len(world.COLORS), size=(count, 3), dtype=np.int32)
+  fewest, most = distractors
+  size = (count, 2 + most)
+  shape = rng.integers(len(world.SHAPES), size=size, dtype=np.int32)
+  color = rng.integers(len(world.COLORS), size=size, dtype=np.int32)
   named_shape, named_color = (
       x - 1 for x in np.divmod(descriptions, 1 + len(world.COLORS)))
   shape[:, :2] = np.where(named_shape < 0, shape[:, :2], named_shape)
   color[:, :2] = np.where(named_color < 0, color[:, :2], named_color)
   blocks = 1 + len(world.COLORS) * shape + color
   blocks[:, :2][descriptions == _AGENT_DESCRIPTION] = 0  # AGENT is no block.
+  if fewest < most:
+    number = rng.integers(fewest, most + 1, size=(count, 1))
+    blocks[:, 2:] *= np.arange(most) < number
   return instruction, blocks
 
 
-def _propose_places(rng: np.random.Generator, count: int
+def _propose_places(rng: np.random.Generator, blocks: np.ndarray
                    ) -> tuple[np.ndarray, np.ndarray]:
   """Draws `cells` and `agent` of `_Drawn`, independently of each other."""
-  draws = rng.integers(world.NUM_CELLS, size=(4, count), dtype=np.int32)
-  return draws[:3].T, draws[3]
+  count, most = blocks.shape
+  draws = rng.integers(
+      world.NUM_CELLS, size=(most + 1, count), dtype=np.int32)
+  return draws[:-1].T, draws[-1]
 
 
-def _draw(rng: np.random.Generator, count: int, codes: np.ndarray) -> _Drawn:
+def _draw(rng: np.random.Generator, count: int, codes: np.ndarray,
+          distractors: tuple[int, int]) -> _Drawn:
   """Draws instances, rejecting as the paper does."""
   accepted: list[_Drawn] = []
   missing = count
-  # This ends: a proposal passes with probability 3/4 or more, whatever the list
-  # of instructions.
+  # This ends: a proposal passes with probability 3/4 or more (with three
+  # distractors more than half), whatever the list of instructions.
   while missing > 0 or not accepted:
     proposals = missing + missing // 4 + 8
-    drawn = _Drawn(*_propose_blocks(rng, proposals, codes),
-                   *_propose_places(rng, proposals))
-    blocks = drawn.blocks
+    instruction, blocks = _propose_blocks(rng, proposals, codes, distractors)
+    drawn = _Drawn(instruction, blocks, *_propose_places(rng, blocks))
     first = np.max(blocks, axis=1, keepdims=True)
-    all_identical = np.all((blocks == 0) | (blocks == first), axis=1)
+    all_identical = np.all((blocks == 0) | (blocks == first), axis=1) & (
+        np.count_nonzero(blocks, axis=1) > 1)
     keep = np.flatnonzero(~(drawn.clash() | all_identical))[:missing]
     accepted.append(drawn.take(keep))
     missing -= len(keep)
@@ -206,20 +216,22 @@ def _draw(rng: np.random.Generator, count: int, codes: np.ndarray) -> _Drawn:
 
 def instances(
     rng: np.random.Generator, count: int,
-    instructions: Sequence[language.Instruction] | None = None
-) -> instances_lib.Instances:
+    instructions: Sequence[language.Instruction] | None = None,
+    distractors: tuple[int, int] = (1, 1)) -> instances_lib.Instances:
   """Draws task instances: instructions and states to start from (F.1).
 
   A quarter are go-to instructions (see `GO_TO_PROPOSAL`), unless the given ones
   are of one kind. Within go-to and bring-to, instructions are uniform. The
   attributes of the named blocks that the instruction leaves open are uniform,
-  one distractor is uniform over the 9 kinds, and all blocks and the free agent
-  are placed uniformly over the 25 cells. An instance is rejected as a whole if
-  two blocks share a cell or all blocks are identical. A start may satisfy its
-  instruction (see `solved_starts` of `gridlu.GridLU`).
+  and so are distractors, of which the fewest and the most are given; the paper
+  has one. All blocks and the free agent are placed uniformly over the 25 cells.
+  An instance is rejected as a whole if two blocks share a cell or all blocks
+  are identical. A start may satisfy its instruction (see `solved_starts` of
+  `gridlu.GridLU`).
   """
   drawn = _draw(
-      rng, count, encode(language.chosen(instructions, all_instructions())))
+      rng, count, encode(language.chosen(instructions, all_instructions())),
+      distractors)
   return instances_lib.Instances(drawn.instruction, drawn.state())
 
 
@@ -229,15 +241,15 @@ _TRIES = 8192
 
 def goal_states(
     rng: np.random.Generator, count: int,
-    instructions: Sequence[language.Instruction] | None = None
-) -> instances_lib.Instances:
+    instructions: Sequence[language.Instruction] | None = None,
+    distractors: tuple[int, int] = (1, 1)) -> instances_lib.Instances:
   """Draws goal examples: pairs of an instruction and a goal state.
 
   Blocks and agent of an instance (see `instances`) are placed again, uniformly,
   until no two blocks share a cell and the ground truth holds.
   """
   codes = encode(language.chosen(instructions, all_instructions()))
-  drawn = _draw(rng, count, codes)
+  drawn = _draw(rng, count, codes, distractors)
   # Each round takes some of the pairs that are left and tries one placement for
   # each, or several when few are left. This ends: for every instruction some
   # 3 % of the placements or more satisfy it.
@@ -245,7 +257,7 @@ def goal_states(
   while len(left):
     tried = left[:_TRIES]
     tries = np.tile(tried, max(1, _TRIES // len(tried)))
-    cells, agent = _propose_places(rng, len(tries))
+    cells, agent = _propose_places(rng, drawn.blocks[tries])
     proposed = drawn.take(tries)._replace(cells=cells, agent=agent)
     possible = np.flatnonzero(~proposed.clash())
     tries, proposed = tries[possible], proposed.take(possible)

@@ -4,6 +4,7 @@ A new one is a module with the names that `from_module` reads, and a line here.
 """
 
 from collections.abc import Callable, Sequence
+import functools
 import types
 from typing import NamedTuple
 
@@ -63,10 +64,18 @@ def from_module(module: types.ModuleType) -> Task:
       first_groups=module.FIRST_GROUPS)
 
 
-# A task's name here is the `task` of its instructions.
+_CROWD = (0, 3)  # Distractors; the paper's task has one.
+
+# A task's name here is the `task` of its instructions, but 'crowded' has those
+# of 'relations'.
 TASKS = {
     'relations': from_module(relations),
     'arrangements': from_module(arrangements),
+    'crowded': from_module(relations)._replace(
+        title='GridLU-Crowded',
+        instances=functools.partial(relations.instances, distractors=_CROWD),
+        goal_states=functools.partial(
+            relations.goal_states, distractors=_CROWD)),
 }
 
 

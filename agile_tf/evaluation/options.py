@@ -48,7 +48,8 @@ def define_world() -> None:
   """Defines --world, of a run or of several."""
   flags.DEFINE_string(
       'world', '', "The run's --world. It must be named if it is not GridLU, "
-      'because its code is imported.')
+      'because its code is imported. A run of relations can play crowded, and '
+      'the other way round.')
 
 
 def define_episodes(episodes: int, seed: int = 1_000_003) -> None:

@@ -156,7 +156,8 @@ def load(run_dir: str, step: int | None = None, held_out: bool = False,
     only: A regular expression that instructions must match.
     physics: A name of `gridlu.world.PHYSICS`; '' for the run's own.
     solved_starts: Whether episodes may begin solved; None as in the run.
-    world: The run's --world. It must be named if it is not GridLU.
+    world: The run's --world, which must be named if it is not GridLU, or a
+      GridLU task with the same instructions.
 
   Raises:
     ConfigError or CheckpointError: if this does not fit the run.
@@ -167,7 +168,7 @@ def load(run_dir: str, step: int | None = None, held_out: bool = False,
   config = config_lib.load(os.path.join(run_dir, 'config.json'))
   _check_world(config.world, world, run_dir)
   config = dataclasses.replace(
-      config, physics=physics or config.physics,
+      config, world=world or config.world, physics=physics or config.physics,
       solved_starts=(
           config.solved_starts if solved_starts is None else solved_starts))
   made = building.make_world(config, held_out, only)
@@ -184,12 +185,13 @@ def _check_world(of_run: str, named: str, run_dir: str) -> None:
   A run may come from others. So its config.json alone decides of no import,
   and no module is looked for in its directory.
   """
+  if of_run in tasks.TASKS and (not named or named in tasks.TASKS and (
+      tasks.find(named).encode == tasks.find(of_run).encode)):
+    return
   if named and named != of_run:
     raise config_lib.ConfigError(
         f'--world={named}: {run_dir} was trained on the world {of_run!r}. Name '
         'this one, or leave --world out if it is a GridLU task.')
-  if of_run in tasks.TASKS:
-    return
   if not named:
     raise config_lib.ConfigError(
         f'{run_dir} was trained on the world {of_run!r}, a Python function. '

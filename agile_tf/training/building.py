@@ -1,14 +1,12 @@
 """Builds the parts of a run from its configuration and wires them together."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 import contextlib
 import dataclasses
 import functools
 import hashlib
 import os
 import re
-import signal
-import threading
 from typing import Any, NamedTuple
 
 from absl import logging
@@ -86,44 +84,12 @@ def _instructions(config: config_lib.Config, held_out: bool = False
   return known, sides[held_out]
 
 
-# Some patterns, which may be of somebody else's run, take for ever.
-_SEARCH_SECONDS = 10.0
-
-
-@contextlib.contextmanager
-def _limit(seconds: float) -> Iterator[None]:
-  """Raises TimeoutError after this time; in another than the main thread never.
-
-  Python's regular expressions look for signals while they search.
-  """
-  if threading.current_thread() is not threading.main_thread():
-    yield
-    return
-
-  def expire(*_: Any) -> None:
-    raise TimeoutError
-
-  before = signal.signal(signal.SIGALRM, expire)
-  signal.setitimer(signal.ITIMER_REAL, seconds)
-  try:
-    yield
-  finally:
-    signal.setitimer(signal.ITIMER_REAL, 0)
-    signal.signal(signal.SIGALRM, before)
-
-
 def matching(pattern: str, instructions: tuple[language.Instruction, ...]
             ) -> tuple[language.Instruction, ...]:
   """Returns the instructions whose text contains a match of a pattern."""
   try:
-    with _limit(_SEARCH_SECONDS):
-      chosen = tuple(
-          each for each in instructions if re.search(pattern, str(each)))
-  except TimeoutError:
-    raise config_lib.ConfigError(
-        f'--instructions={pattern} takes more than {_SEARCH_SECONDS:g} s to '
-        'match; expected a pattern that does not repeat what it repeats.'
-        ) from None
+    chosen = tuple(
+        each for each in instructions if re.search(pattern, str(each)))
   except (re.error, OverflowError, RecursionError) as error:
     raise config_lib.ConfigError(
         f'--instructions={pattern} is not a regular expression: {error}.'

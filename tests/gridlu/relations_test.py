@@ -7,6 +7,7 @@ import numpy as np
 import gridlu
 from gridlu import language
 from gridlu import relations
+from gridlu import tasks
 from gridlu import world
 from tests.gridlu import boards
 
@@ -138,6 +139,23 @@ class InstancesTest(parameterized.TestCase):
       drawn = relations.instances(np.random.default_rng(0), 1000, some)
       self.assertLen(set(drawn.instruction), 10)
       self.assertLess(np.max(drawn.instruction), 10)
+
+  def test_crowded_boards_have_none_to_three_distractors(self):
+    drawn = tasks.find('crowded').goal_states(
+        np.random.default_rng(0), 40_000)
+    codes = relations.encode(language.relations_instructions())
+    self.assertTrue(np.all(
+        relations.satisfied(codes[drawn.instruction], drawn.state)))
+    blocks = np.count_nonzero(drawn.state.blocks, axis=(1, 2))
+    go_to, bring_to = (
+        np.bincount(blocks[(drawn.instruction < 150) == side], minlength=6)
+        for side in (True, False))
+    np.testing.assert_array_equal(go_to > 0, [0, 1, 1, 1, 1, 0])
+    np.testing.assert_array_equal(bring_to > 0, [0, 0, 1, 1, 1, 1])
+    # All numbers are as likely, but a block more shares no cell with n others
+    # only with probability 1 - n / 25.
+    np.testing.assert_allclose(
+        bring_to[4:] / bring_to[3:5], [22 / 25, 21 / 25], atol=.04)
 
   @parameterized.parameters(relations.instances, relations.goal_states)
   def test_counts(self, draw):

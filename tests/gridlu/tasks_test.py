@@ -21,9 +21,10 @@ _RED = "InCorner(AGENT, Color('red', SCENE))"
 class TaskTest(parameterized.TestCase):
 
   def test_what_reports_and_gymnasium_ask(self):
-    relations, arrangements = tasks.TASKS.values()
-    self.assertEqual((relations.gym_id, arrangements.gym_id),
-                     ('GridLU-Relations-v0', 'GridLU-Arrangements-v0'))
+    relations, arrangements, crowded = tasks.TASKS.values()
+    self.assertEqual(
+        (relations.gym_id, arrangements.gym_id, crowded.gym_id),
+        ('GridLU-Relations-v0', 'GridLU-Arrangements-v0', 'GridLU-Crowded-v0'))
     self.assertEqual((relations.episode_length, arrangements.episode_length),
                      (30, 45))
     environment = gridlu.GridLU('arrangements', seed=0)

@@ -287,7 +287,7 @@ def _product(rows: tf.Tensor, kernel: tf.Tensor, known: tf.Tensor | None,
   A row has all numbers that the kernel meets in one place; with a table, of
   n such rows, it has their factors. `known` is as in `_filtered`.
   """
-  count, height, width, _ = rows.shape
+  _, height, width, _ = rows.shape
   workers, outputs = _workers(kernel), kernel.shape[-1]
 
   @tf.custom_gradient
@@ -301,7 +301,8 @@ def _product(rows: tf.Tensor, kernel: tf.Tensor, known: tf.Tensor | None,
       return tf.transpose(
           tf.reshape(part, [-1, height, width, outputs]), [1, 2, 0, 3])
 
-    result = _complete(known, convolve, [tf.reshape(rows, [1, count, -1])])
+    result = _complete(known, convolve, [tf.reshape(
+        rows, [1, -1, height * width * rows.shape[-1]])])
 
     def gradient(upstream):
       upstream = tf.reshape(

@@ -192,8 +192,7 @@ class BuildingTest(parameterized.TestCase):
   @parameterized.parameters(
       ('(', 'not a regular expression'), ('(' * 5000, 'not a regular expres'),
       ('a{4294967296}', 'not a regular expression'),
-      ('purple', 'none of the 990'), ('(.*)*(.*)*(.*)*z', 'more than 0.3 s'))
+      ('purple', 'none of the 990'))
   def test_bad_patterns_are_named(self, pattern, problem):
-    with (mock.patch.object(building, '_SEARCH_SECONDS', .3),
-          self.assertRaisesRegex(config_lib.ConfigError, problem)):
+    with self.assertRaisesRegex(config_lib.ConfigError, problem):
       building.make_world(config_lib.Config(instructions=pattern))
