@@ -76,7 +76,12 @@ VARIANTS: dict[str, Variant] = {
         recipe=_WITHOUT_DISCRIMINATOR + _WITHOUT_PREDICTED_GOALS),
     'relations_a3c_rp': Variant(
         'A3C-RP', 'relations_a3c_rp', recipe=_WITHOUT_DISCRIMINATOR),
-    'relations': Variant('AGILE, rho 25 %', 'relations'),
+    'relations': Variant(
+        'AGILE, rho 25 %', 'relations',
+        evaluations={'evaluation': (), 'crowded': ('--world=crowded',)}),
+    'crowded': Variant(
+        '0 to 3 distractors', 'relations', ('--world=crowded',), evaluations={
+            'evaluation': ('--world=relations',), 'crowded': ()}),
     'relations_rho50': Variant('AGILE, rho 50 %', 'relations_rho50'),
     'relations_rho75': Variant('AGILE, rho 75 %', 'relations_rho75'),
     'relations_rho100': Variant('AGILE, rho 100 %', 'relations_rho100'),
@@ -145,6 +150,9 @@ EXPERIMENTS: dict[str, Experiment] = {
          'remark_probability', 'remark_log', 'remark_gail'),
         ('relations', 'remark_all_workers', 'remark_column_norms',
          'remark_probability', 'remark_log', 'remark_gail')),
+    'crowded': Experiment(
+        'Ours: goal examples and episodes with 0 to 3 distractors',
+        ('relations', 'crowded')),
     'evening': Experiment(
         'Ours: all 990 instructions in an evening', ('relations_evening',), (),
         seeds=2),

@@ -196,6 +196,12 @@ class WorldTest(absltest.TestCase):
     with self.assertRaisesRegex(config_lib.ConfigError, 'leave --world out'):
       trained.load(run_dir, world='arrangements')
 
+  def test_a_run_of_relations_can_play_crowded(self):
+    run = trained.load(tiny.save_for(type(self)), world='crowded')
+    blocks = {np.count_nonzero(episode.states[0, :25])
+              for episode in run.play(40, 0, False)}
+    self.assertContainsSubset({1, 4}, blocks)  # One distractor makes 2.
+
 
 # Worker 0 has episodes of 3 steps, worker 1 of 5. Rollouts have 2.
 _LENGTHS = (3, 5)

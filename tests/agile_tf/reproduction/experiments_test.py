@@ -105,6 +105,11 @@ class ExperimentsTest(parameterized.TestCase):
       self.assertIn('held_out', measured['held_out'])
       self.assertEqual(
           {each['run_dir'] for each in measured.values()}, {run_dir})
+    for trained in 'relations', 'crowded':
+      _, measured = flags_of('crowded', trained)
+      self.assertEqual(
+          [each.get('world', trained) for each in measured.values()],
+          ['relations', 'crowded'])
     run_dir, measured = flags_of('figure5', 'immovable')
     self.assertEqual(
         {name: (each['run_dir'], each.get('physics'))
@@ -145,7 +150,8 @@ class ExperimentsTest(parameterized.TestCase):
     changes = {name: {**changed} for name, changed in (_CHANGES | {
         f'data_{size}': dict(dataset_size=size)
         for size in (2048, 8192, 32768, 131_072, 524_288)} | {
-            'remark_column_norms': dict(max_column_norm=1.0)}).items()}
+            'remark_column_norms': dict(max_column_norm=1.0),
+            'crowded': dict(world='crowded')}).items()}
     for name in ('relations_a3c', 'relations_a3c_rp', 'relations_lstm_a3c_rp',
                  'immovable'):
       changes[name]['discriminator_head_start'] = 0
