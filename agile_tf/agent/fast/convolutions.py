@@ -12,7 +12,7 @@ Algorithms for Convolutional Neural Networks", 2016) it takes 49:
 B^T x B evaluates the image at 7 x 7 points, G w G^T the kernel, and A^T
 interpolates. In the space-major layout the 49 products of all channels are a
 batch of 49 matrix products, and so are those of the gradient. Images of another
-size, and small batches, are convolved as usual. So are VALID convolutions: in
+size, and single ones, are convolved as usual. So are VALID convolutions: in
 the stem, black pixels must give exactly zero, because with a rounding error the
 ReLU would pass a gradient there.
 
