@@ -338,23 +338,13 @@ def _kernel_gradient(kernel: tf.Tensor, blocks: dict[int, list[Any]]
             tf.reshape(each, [_POINTS**2, workers, -1, each.shape[-1]])
             for each in side], 2) for side in zip(*pairs))
     inputs, outputs = x.shape[-1], upstream.shape[-1]
-    products = tf.reshape(
+    part = _apply_both(_G.T, tf.reshape(
         tf.matmul(x, upstream, transpose_a=True),
-        [_POINTS, _POINTS, workers, inputs * outputs])
-    # Two plain sums in a row are fused, and faster here than products.
-    lines = [_combine(column, products) for column in _G.T]
-    part = tf.stack([
-        tf.stack([_combine(column, line) for column in _G.T], 1)
-        for line in lines], 1)
+        [_POINTS, _POINTS, workers, inputs * outputs]))
     parts[start] = tf.reshape(
-        part, [workers, _KERNEL, _KERNEL, inputs, outputs])
+        tf.transpose(part, [2, 0, 1, 3]),
+        [workers, _KERNEL, _KERNEL, inputs, outputs])
   zeros = tf.zeros_like(parts[start])
   return tf.reshape(tf.concat([
       parts.get(first, zeros) for first in range(0, kernel.shape[-2], inputs)],
                               -2), kernel.shape)
-
-
-def _combine(factors: np.ndarray, parts: tf.Tensor) -> tf.Tensor:
-  """Returns a linear combination of parts, [n, ...] to [...]."""
-  return sum(float(factor) * parts[i]
-             for i, factor in enumerate(factors) if factor)
