@@ -64,14 +64,15 @@ def from_module(module: types.ModuleType) -> Task:
       first_groups=module.FIRST_GROUPS)
 
 
+_RELATIONS = from_module(relations)
 _CROWD = (0, 3)  # Distractors; the paper's task has one.
 
 # A task's name here is the `task` of its instructions, but 'crowded' has those
 # of 'relations'.
 TASKS = {
-    'relations': from_module(relations),
+    'relations': _RELATIONS,
     'arrangements': from_module(arrangements),
-    'crowded': from_module(relations)._replace(
+    'crowded': _RELATIONS._replace(
         title='GridLU-Crowded',
         instances=functools.partial(relations.instances, distractors=_CROWD),
         goal_states=functools.partial(

@@ -209,8 +209,8 @@ def prepare(config: config_lib.Config) -> Machine:
   intra_op, inter_op = map(
       _threads, ('TF_NUM_INTRAOP_THREADS', 'TF_NUM_INTEROP_THREADS'))
   keep_programs(intra_op)
-  # Without AVX-512 TensorFlow takes memory by malloc, which returns a program's
-  # 85 MB to the system after each call: a third of a round's time goes to that.
+  # Without AVX-512 VNNI TensorFlow takes memory by malloc, which returns a
+  # program's 85 MB to the system after each call: a third of a round's time.
   os.environ.setdefault('TF_CPU_ALLOCATOR_USE_BFC', '1')
   tf = import_tensorflow()
   there = tf.config.list_physical_devices('GPU')

@@ -10,6 +10,7 @@ from absl.testing import parameterized
 import pytest
 
 from agile_tf import benchmark
+from agile_tf.agent.fast import convolutions
 from tests.gridlu import programs
 
 
@@ -45,6 +46,13 @@ class BenchmarkTest(parameterized.TestCase):
         [sys.executable, '-m', 'agile_tf.benchmark', f'--export={path}', *tiny],
         check=True)
     self.assertGreater(os.path.getsize(path), 10_000)
+
+  def test_the_costs_are_of_the_arithmetic_that_is_done(self):
+    for name, threads in (('15 threads', 15), ('5 threads', 5),
+                          ('3 threads', 3), ('lockstep', 1)):
+      alone = 15 // threads < convolutions._MIN_ROWS
+      self.assertEqual(benchmark.MEASUREMENTS[f'training, {name}'][1],
+                       17 + (26 if alone else 16))
 
   def test_shares_are_of_the_matrix_products_rate(self):
     lockstep = 'training, lockstep'
