@@ -62,8 +62,9 @@ def _apply_both(matrix: np.ndarray, x: tf.Tensor) -> tf.Tensor:
   """Multiplies both axes of space with a matrix: [m, m, ...] to [n, n, ...]."""
   n, m = matrix.shape
   factors = tf.constant(matrix, tf.float32)
-  rows = tf.reshape(factors @ tf.reshape(x, [m, -1]), [n, m, -1])
-  both = tf.matmul(tf.tile(factors[None], [n, 1, 1]), rows)
+  columns = tf.matmul(
+      tf.tile(factors[None], [m, 1, 1]), tf.reshape(x, [m, m, -1]))
+  both = factors @ tf.reshape(columns, [m, -1])
   return tf.reshape(both, [n, n, *x.shape[2:]])
 
 

@@ -105,7 +105,7 @@ class ConvolutionsTest(parameterized.TestCase):
       shapes = [(op.type, op.inputs[0].shape.as_list())
                 for op in graph.graph.get_operations() if op.inputs]
       return (shapes.count(('MatMul', [49, 9])),
-              shapes.count(('BatchMatMulV2', [7, 7, 5])))
+              shapes.count(('BatchMatMulV2', [5, 7, 5])))
 
     self.assertEqual(transforms([[x, None]]), (1, 1))
     self.assertEqual(transforms([[x, None], [y, x], [None, x]]), (1, 2))
