@@ -32,7 +32,7 @@ def _read(path: str, keys: set[str]) -> dict[str, Any]:
   """Returns the content of a JSON file that has these keys."""
   try:
     with open(path, encoding='utf-8') as file:
-      content = files.parse_json(file.read())
+      content = json.load(file)
     if not isinstance(content, dict) or not content.keys() >= keys:
       raise ValueError(f'it is not an object with {", ".join(sorted(keys))}')
   except (OSError, ValueError) as error:

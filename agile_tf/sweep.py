@@ -10,6 +10,7 @@ directory, in sweep.log.
 
 from collections.abc import Sequence
 import contextlib
+import json
 import os
 import shlex
 import shutil
@@ -26,7 +27,6 @@ from agile_tf.reproduction import curves
 from agile_tf.reproduction import experiments
 from agile_tf.reproduction import pools
 from agile_tf.training import checkpoints
-from gridlu import files
 from gridlu import program
 
 
@@ -75,8 +75,8 @@ def _is_measured(path: str, arguments: Sequence[str]) -> bool:
   run_dir = [argument.removeprefix('--run_dir=') for argument in arguments
              if argument.startswith('--run_dir=')][-1]
   try:
-    with open(path, encoding='utf-8', opener=files.regular) as file:
-      return files.parse_json(file.read())['steps'] == _steps(run_dir)
+    with open(path, encoding='utf-8') as file:
+      return json.load(file)['steps'] == _steps(run_dir)
   except (OSError, ValueError, KeyError, TypeError):
     return False
 

@@ -7,18 +7,13 @@ from typing import Any, IO
 import numpy as np
 
 
-def load(file: IO[bytes], most_bytes: int) -> dict[str, np.ndarray]:
+def load(file: IO[bytes]) -> dict[str, np.ndarray]:
   """Returns the arrays of an archive by their names.
 
-  A `ValueError` says that it is damaged or has other contents, or that these
-  take more than `most_bytes`, which a small compressed file can do.
+  A `ValueError` says that it is damaged or has other contents.
   """
   try:
     with np.load(file, allow_pickle=False) as loaded:
-      size = sum(member.file_size for member in loaded.zip.infolist())
-      if size > most_bytes:
-        raise ValueError(
-            f'its arrays take {size:,} bytes; expected at most {most_bytes:,}')
       # NumPy alone stops before the checksum where a damaged header says so.
       if damaged := loaded.zip.testzip():
         raise ValueError(f'{damaged} does not match its checksum')

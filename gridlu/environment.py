@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 import operator
 from typing import Any, NamedTuple
-import zlib
 
 import dm_env
 from dm_env import specs
@@ -152,7 +151,6 @@ class GridLU(dm_env.Environment):
     self.episode_length = self._setup.episode_length
     self._truncate = truncate
     self._supply = Supply(self._setup, seed, _BLOCK)
-    self._checksum = zlib.crc32('\n'.join(self._setup.texts).encode())
     # The current episode; there is no state before the first reset.
     self._state: world.State | None = None
     self._index = 0
@@ -236,8 +234,6 @@ class GridLU(dm_env.Environment):
         'board': None if self._state is None else [
             int(x) for x in world.pack(self._state)],
         'instruction': self._index,
-        'instructions': self._checksum,
-        'solved_starts': self._setup.solved_starts,
         'num_steps': self._num_steps,
         'ended': self._ended,
     }
@@ -247,16 +243,6 @@ class GridLU(dm_env.Environment):
 
     The reward is 0; there is no observation before the first reset.
     """
-    if state['instructions'] != self._checksum:
-      raise ValueError(
-          f'the state has {state["instructions"]} as checksum of the '
-          f'instructions, this environment {self._checksum}: make it with '
-          'the same instructions in the same order.')
-    solved_starts = state['solved_starts']
-    if solved_starts != self._setup.solved_starts:
-      raise ValueError(
-          f'the state is of an environment with solved_starts={solved_starts}: '
-          'make this one so, too.')
     self._supply.set_state(state)
     board = state['board']
     self._state = None if board is None else world.unpack(

@@ -43,9 +43,6 @@ from gridlu import world
 
 FORMAT = 'gridlu.goal_dataset'
 VERSION = 1
-# A file's arrays may take this many bytes, and this many times its own size on
-# top. Images of GridLU compress to a 110th.
-_MOST_BYTES, _MOST_TIMES = 2**28, 300
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -91,8 +88,6 @@ class GoalDataset:
       raise ValueError(
           f'instruction[{bad[0]}] is {index[bad[0]]}: expected an index into '
           f'the {len(self.instructions)} instructions, counted from 0')
-    if self.states is not None:
-      _check_states(self.states)
     object.__setattr__(self, 'instruction', index.astype(np.int32))
 
   def __len__(self) -> int:
@@ -104,21 +99,6 @@ class GoalDataset:
     observations = self.images if self.states is None else self.states
     assert observations is not None
     return observations
-
-
-def _check_states(states: np.ndarray) -> None:
-  """Checks the values of packed states."""
-  limits = np.array([world.NUM_BLOCK_CODES] * world.NUM_CELLS +
-                    [world.NUM_CELLS, 2])
-  for row, column in np.argwhere(states >= limits):
-    raise ValueError(
-        f'states[{row}, {column}] is {states[row, column]}: expected less than '
-        f'{limits[column]}, as world.pack makes them')
-  here = states[np.arange(len(states)), states[:, world.NUM_CELLS]]
-  for row in np.flatnonzero((here == 0) & (states[:, -1] > 0)):
-    raise ValueError(
-        f'states[{row}] has an agent that carries a block, and its cell '
-        f'{states[row, world.NUM_CELLS]} has none: expected one there')
 
 
 def save(path: str | os.PathLike, dataset: GoalDataset) -> None:
@@ -162,9 +142,8 @@ def load(path: str | os.PathLike,
   """
   path = os.fspath(path)
   try:
-    with open(path, 'rb', opener=files.regular) as file:
-      dataset = _from_arrays(archives.load(
-          file, _MOST_BYTES + _MOST_TIMES * os.path.getsize(path)))
+    with open(path, 'rb') as file:
+      dataset = _from_arrays(archives.load(file))
   except FileNotFoundError as error:
     raise program.UserError(
         f'{path}: there is no such file. "python -m gridlu.goal_dataset '

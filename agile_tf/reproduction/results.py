@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 import csv
 import itertools
+import json
 import os
 import re
 import sys
@@ -61,8 +62,8 @@ def _evaluations(run_dir: str, variant: experiments.Variant
   for name in variant.evaluations:
     path = os.path.join(run_dir, f'{name}.json')
     try:
-      with open(path, encoding='utf-8', opener=files.regular) as file:
-        found[name] = files.parse_json(file.read())
+      with open(path, encoding='utf-8') as file:
+        found[name] = json.load(file)
       float(found[name]['success']['all']['rate'])
     except FileNotFoundError:
       continue

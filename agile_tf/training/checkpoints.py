@@ -24,7 +24,6 @@ from absl import logging
 import numpy as np
 
 from gridlu import archives
-from gridlu import files
 from gridlu import program
 
 _NAME = re.compile(r'step_(\d{12})')
@@ -189,7 +188,7 @@ def _read(folder: str) -> Checkpoint:
                      'commit ad1cf9b reads it')
   content = {}
   for name in _ARRAYS, _STATE, _MANIFEST:
-    with open(os.path.join(folder, name), 'rb', opener=files.regular) as file:
+    with open(os.path.join(folder, name), 'rb') as file:
       content[name] = file.read()
   manifest = content.pop(_MANIFEST)
   # Byte for byte, so that the manifest itself cannot change either.
@@ -197,8 +196,7 @@ def _read(folder: str) -> Checkpoint:
       name: hashlib.sha256(part).hexdigest()
       for name, part in content.items()}):
     raise ValueError(f'its files do not match its {_MANIFEST}')
-  # Its arrays are not compressed.
-  arrays = archives.load(io.BytesIO(content[_ARRAYS]), len(content[_ARRAYS]))
+  arrays = archives.load(io.BytesIO(content[_ARRAYS]))
   return Checkpoint(arrays, json.loads(content[_STATE]), folder)
 
 

@@ -198,6 +198,8 @@ class Writer:
       if rows and not {'steps'} <= rows[0].keys() <= _TAGS.keys():
         raise ValueError(f'its columns are {", ".join(rows[0])}; expected '
                          'steps and other columns of a run')
+      for row in rows:
+        int(row['steps'])
       return rows
     except FileNotFoundError:
       return []

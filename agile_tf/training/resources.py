@@ -10,7 +10,6 @@ import zipfile
 
 from agile_tf import config as config_lib
 from agile_tf.agent import worlds
-from gridlu import files
 
 _FLOAT = 4  # Bytes of a float32 or an int32.
 # Bytes of a goal state while it is generated: the boards are then int32.
@@ -60,7 +59,7 @@ def needs(config: config_lib.Config, world: worlds.World,
   if goal_examples and config.dataset:
     # If it is no such file, loading it says so.
     with contextlib.suppress(OSError, ValueError, zipfile.BadZipFile):
-      with (open(config.dataset, 'rb', opener=files.regular) as file,
+      with (open(config.dataset, 'rb') as file,
             zipfile.ZipFile(file) as archive):
         size = sum(member.file_size for member in archive.infolist())
       found.append(Need('the goal examples, all and those of the instructions',

@@ -11,7 +11,6 @@ import os
 import time
 
 from absl import logging
-import numpy as np
 
 from agile_tf import config as config_lib
 from agile_tf.training import building
@@ -23,7 +22,6 @@ from agile_tf.training import recorder
 from agile_tf.training import run_lock
 from agile_tf.training import signals as signals_lib
 from agile_tf.training import trainer as trainer_lib
-from gridlu import program
 
 # The settings in TensorBoard's table of runs. Some are the recipe's.
 _COMPARED = (
@@ -142,7 +140,6 @@ class RunFiles:
     """Saves a checkpoint, unless a worker has failed.
 
     Raises:
-      UserError: if a number in it is not finite. Then nothing is saved.
       StalledError: if a worker does not finish its iteration in time.
     """
     with self._schedule.paused(60 * STALL_MINUTES):
@@ -152,11 +149,6 @@ class RunFiles:
       self._write_row_if_due()
       checkpoint = self._trainer.checkpoint()
     step = checkpoint.values['steps']
-    for name, value in checkpoint.arrays.items():
-      if value.dtype.kind == 'f' and not np.isfinite(value).all():
-        raise program.UserError(
-            f'At step {step} {name} is not finite. This state was not saved; '
-            'the last checkpoint is from before.')
     self._check_lock()
     path = os.path.join(self._config.run_dir, 'config.json')
     if not os.path.exists(path):
@@ -183,8 +175,9 @@ def build(builder: building.Builder, check_lock: Callable[[], None],
   frozen = initial = None
   # A checkpoint of the run itself contains these networks already.
   if not checkpoints.steps(config.run_dir):
-    frozen = _load_result('reward_model', config.reward_model)
-    initial = _load_result('initial_policy', config.initial_policy)
+    frozen, initial = (
+        checkpoints.load(run_dir) if run_dir else None
+        for run_dir in (config.reward_model, config.initial_policy))
   started = time.monotonic()
   trainer = trainer_lib.Trainer(builder, frozen, initial, here.devices)
   run_files = RunFiles(builder, trainer, check_lock, table)
@@ -205,20 +198,6 @@ def build(builder: building.Builder, check_lock: Callable[[], None],
         'run at the same time. --policy_threads=%d trains the same %d workers '
         'and may be faster.', num_threads, here.parallel, enough, workers)
   return trainer, run_files
-
-
-def _load_result(flag: str, run_dir: str) -> checkpoints.Checkpoint | None:
-  """Returns another run's newest checkpoint; warns if it is not its last."""
-  if not run_dir:
-    return None
-  checkpoint = checkpoints.load(run_dir)
-  step = checkpoint.values['steps']
-  total = checkpoint.values.get('config', {}).get('steps', step)
-  if step < total:
-    logging.warning(
-        '--%s=%s is not finished: its checkpoint of step %d of %d is used.',
-        flag, run_dir, step, total)
-  return checkpoint
 
 
 def train(builder: building.Builder, table: str = '') -> None:

@@ -59,28 +59,9 @@ class FilesTest(parameterized.TestCase):
       file.write('new')
     self.assertEqual(os.listdir(folder), ['file'])
 
-  @parameterized.parameters(
-      ('steps,x\n16,1\n16,1\n', "line 3: steps is '16'; expected a whole"),
-      ('steps,x\n32,1\r\n16,1\r\n', "line 3: steps is '16'"),
-      ('steps,x\n,1\n', "line 2: steps is ''"),
-      ('steps,x\n1.6e1,1\n', "line 2: steps is '1.6e1'"),
-      ('steps,steps\n1,2\n', 'line 1: a column is there more than once'),
-      ('steps,x\n16,1\n16,1\n', "line 3: steps is '16'; expected a whole"),
-      ('steps,x\n32,1\r\n16,1\r\n', "line 3: steps is '16'"),
-      ('steps,x\n,1\n', "line 2: steps is ''"),
-      ('steps,x\ninf,1\n', "line 2: steps is 'inf'"),
-      ('steps,x\n1.6e1,1\n', "line 2: steps is '1.6e1'"),
-      ('steps,x\n16\u2028,1\n', r"line 2: steps is '16\\u2028'"),
-      ('steps,x\n1,1\n\n2,1\u2028\n', r"line 4: x is '1\\u2028'"),
-      ('steps,success_rate\n1,2.716\n', 'line 2: success_rate is 2.716; exp'),
-      ('steps,false_positives\n1,-0.1\n', 'line 2: false_positives is -0.1'),
-      ('steps,success_rate\n1,nan\n', 'line 2: success_rate is nan'),
-      ('steps,x\n1,many\n', "line 2: x is 'many'; expected a number"),
-      ('steps,x\n1,2,3\n', 'line 2: it has 3 values for 2 columns'),
-      ('steps,x\n1,2\n3\n', 'line 3: it has 1 values for 2 columns'),
-      ('steps,x\r1,2\r3,4\r', 'line 1 ends with CR alone'))
-  def test_what_no_run_writes_is_refused_with_its_line(self, text, problem):
-    with self.assertRaisesRegex(ValueError, problem):
+  @parameterized.parameters('steps,x\n1,2,3\n', 'steps,x\n1,2\n3\n')
+  def test_rows_of_another_length_are_refused(self, text):
+    with self.assertRaises(ValueError):
       files.read_rows(self.create_tempfile(content=text).full_path)
 
   def test_rows(self):
@@ -92,16 +73,3 @@ class FilesTest(parameterized.TestCase):
         {'steps': '2', 'success_rate': '1.0', 'x': '-1e-9'}])
     path = self.create_tempfile(content='name,x\n"a, b",1\na,1\n').full_path
     self.assertEqual(files.read_rows(path)[0], {'name': 'a, b', 'x': '1'})
-
-  def test_devices_and_pipes_are_no_files(self):
-    pipe = f'{self.create_tempdir().full_path}/pipe'
-    os.mkfifo(pipe)
-    for path in ('/dev/zero', pipe, '/'):
-      with self.assertRaisesRegex(ValueError, 'is no regular file'):
-        files.read_rows(path)
-
-  def test_json(self):
-    self.assertEqual(files.parse_json('{"a": [1]}'), {'a': [1]})
-    for text in '{', b'\xff', '[' * 990, '[' * 100_000, '9' * 5000:
-      with self.assertRaises(ValueError):
-        files.parse_json(text)

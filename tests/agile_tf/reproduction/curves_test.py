@@ -64,7 +64,7 @@ class CurvesTest(absltest.TestCase):
       curves.read(folder.full_path)
     for content, problem in (
         ('a,b\n1,2\n', 'does not name a column "steps"'),
-        ('steps,entropy\n1,many\n', "line 2: entropy is 'many'")):
+        ('steps,entropy\n1,many\n', "metrics.csv cannot be read .*'many'")):
       folder.create_file('metrics.csv', content)
       with self.assertRaisesRegex(program.UserError, problem):
         curves.read(folder.full_path)

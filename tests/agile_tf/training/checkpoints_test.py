@@ -236,18 +236,14 @@ class DamageTest(CheckpointsTest):
     os.remove(self._path(3, 'manifest.json'))
     self._assert_damaged('an earlier version saved it, commit ad1cf9b reads it')
 
-  @parameterized.parameters(
-      dict(allow_pickle=True), dict(allow_pickle=False))
-  def test_what_runs_code_or_fills_the_memory_is_refused(self, allow_pickle):
+  def test_what_runs_code_is_refused(self):
     """Also where somebody has made it with its manifest."""
     touched = os.path.join(self._dir, 'touched')
-    save = np.savez if allow_pickle else np.savez_compressed
-    content = (np.array([Touch(touched)], dtype=object) if allow_pickle else
-               np.zeros([10**6]))
+    content, save = np.array([Touch(touched)], dtype=object), np.savez
     with mock.patch.object(
         np, 'savez', lambda file, **_: save(file, weights=content)):
       self._save(3)
-    self._assert_damaged('Object arrays' if allow_pickle else 'expected at mo')
+    self._assert_damaged('Object arrays')
     self.assertFalse(os.path.exists(touched))
 
 
@@ -321,15 +317,6 @@ class RecoverTest(CheckpointsTest):
     self.assertIn(str(error) or 'MemoryError', str(caught.exception))
     self.assertEqual(checkpoints.steps(self._dir), [1, 2])
     self._assert_equal(self._recover(), _checkpoint(2))
-
-  def test_a_device_is_no_part_of_a_checkpoint(self):
-    self._save(1, 2)
-    os.remove(self._path(2, 'arrays.npz'))
-    os.symlink('/dev/zero', self._path(2, 'arrays.npz'))
-    with self.assertRaisesRegex(
-        checkpoints.DamagedError, 'is no regular file'):
-      checkpoints.load(self._dir)
-    self._assert_equal(self._recover(), _checkpoint(1))
 
   def test_nothing_whole_to_recover(self):
     self._save(3)
