@@ -139,11 +139,12 @@ class Programs:
     width = rollout.mask.shape[1]
     with tf.GradientTape(watch_accessed_variables=False) as tape:
       # A copy for each worker, so that each has its own gradient.
-      parameters = tf.tile(theta[None], [width, 1])
+      parameters = tf.tile(theta[None], [width, 1]) if width > 1 else theta
       tape.watch(parameters)
       total, terms = self._losses(
           parameters, rollout, values, entropy_weight, replayed)
-    return tf.unstack(tape.gradient(total, parameters)), terms
+    return tf.unstack(tf.reshape(
+        tape.gradient(total, parameters), [width, -1])), terms
 
   def _losses(
       self, parameters: tf.Tensor, rollout: rollouts.Rollout,
