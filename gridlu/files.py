@@ -63,8 +63,14 @@ def read_rows(path: str) -> list[dict[str, str]]:
     lines = list(file)
   if lines and not lines[-1].endswith('\n'):
     del lines[-1]
+  reader = csv.reader(lines)
+  rows = []
   try:
-    names, *rows = filter(None, csv.reader(lines)) if lines else [[]]
-  except csv.Error as error:
-    raise ValueError(f'it is no CSV file: {error}') from error
-  return [dict(zip(names, cells, strict=True)) for cells in rows]
+    names = next(reader, [])
+    for cells in filter(None, reader):
+      if len(cells) != len(names):
+        raise ValueError(f'it has {len(cells)} values for {len(names)} columns')
+      rows.append(dict(zip(names, cells)))
+  except (csv.Error, ValueError) as error:
+    raise ValueError(f'line {reader.line_num}: {error}') from error
+  return rows

@@ -199,7 +199,7 @@ class Writer:
         raise ValueError(f'its columns are {", ".join(rows[0])}; expected '
                          'steps and other columns of a run')
       for row in rows:
-        int(row['steps'])
+        int(row['steps'])  # A ValueError if it is no whole number.
       return rows
     except FileNotFoundError:
       return []

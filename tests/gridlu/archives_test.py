@@ -91,3 +91,14 @@ class ArchivesTest(parameterized.TestCase):
         ('count', np.int64, [1], r'count is int64 \[\]')):
       with self.assertRaisesRegex(ValueError, problem):
         archives.expect(found, name, dtype, shape)
+
+  def test_a_damaged_header_does_not_hide_the_rest(self):
+    content = _content({'zeros': np.zeros([10**7], np.uint8)},
+                       np.savez_compressed)
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+      size, = (info.file_size for info in archive.infolist())
+    lie = content.replace(size.to_bytes(4, 'little'),
+                          (100).to_bytes(4, 'little'))
+    self.assertNotEqual(lie, content)
+    with self.assertRaisesRegex(ValueError, 'does not match its checksum'):
+      _load(lie)

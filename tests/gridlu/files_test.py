@@ -59,9 +59,11 @@ class FilesTest(parameterized.TestCase):
       file.write('new')
     self.assertEqual(os.listdir(folder), ['file'])
 
-  @parameterized.parameters('steps,x\n1,2,3\n', 'steps,x\n1,2\n3\n')
-  def test_rows_of_another_length_are_refused(self, text):
-    with self.assertRaises(ValueError):
+  @parameterized.parameters(
+      ('steps,x\n1,2,3\n', 'line 2: it has 3 values for 2 columns'),
+      ('steps,x\n1,2\n3\n', 'line 3: it has 1 values for 2 columns'))
+  def test_rows_of_another_length_are_refused(self, text, problem):
+    with self.assertRaisesRegex(ValueError, problem):
       files.read_rows(self.create_tempfile(content=text).full_path)
 
   def test_rows(self):

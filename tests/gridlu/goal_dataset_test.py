@@ -132,6 +132,10 @@ class FileTest(parameterized.TestCase):
                                 'goals.npz: there is no such file.*GridLU'):
       goal_dataset.load(self._path)
 
+  def test_a_folder_is_no_file(self):
+    with self.assertRaisesRegex(program.UserError, r'^\.: '):
+      goal_dataset.load('.')
+
   def test_examples_of_another_world(self):
     np.savez(self._path, **_arrays())
     with self.assertRaisesRegex(

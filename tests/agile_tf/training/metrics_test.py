@@ -187,7 +187,7 @@ class WriterTest(parameterized.TestCase):
 
   @parameterized.parameters(
       ('steps,success\n16,0.5\n', 'its columns are steps, success;'),
-      ('steps,success_rate\n16,0.5,7\n', 'move it'),
+      ('steps,success_rate\n16,0.5,7\n', 'line 2: it has 3 values'),
       ('steps,success_rate\nmany,0.5\n', 'many.*move it'),
       ('success_rate\n0.5\n', 'its columns are success_rate;'))
   def test_other_tables_are_refused_and_stay(self, text, problem):
