@@ -103,16 +103,21 @@ def round_parts(config: config_lib.Config, seconds: float) -> Result:
       (worker.actor, 'play'), (worker._programs, 'reward'),
       (worker._programs, 'policy_gradients'), (trainer.policy, 'apply')):
     setattr(owner, name, timed(name, getattr(owner, name)))
-  return {'milliseconds': 1e3 / _repeat(worker.iterate, seconds), **{
+  rate = _repeat(lambda: worker.iterate(trainer.read()), seconds)
+  return {'milliseconds': 1e3 / rate, **{
       name: float(np.median(times)) for name, times in calls.items()}}
 
 
 def discriminator(config: config_lib.Config, seconds: float) -> Result:
   """Times the discriminator's worker: 15 steps, 512 rated, 256 trained on."""
-  worker = _trainer(config, threads=1).discriminator_worker
-  while not worker.iterate().metrics:  # Until B is full enough.
+  trainer = _trainer(config, threads=1)
+
+  def iterate() -> Any:
+    return trainer.discriminator_worker.iterate(trainer.read())
+
+  while not iterate().metrics:  # Until B is full enough.
     pass
-  return {'milliseconds': 1e3 / _repeat(worker.iterate, seconds)}
+  return {'milliseconds': 1e3 / _repeat(iterate, seconds)}
 
 
 def training(num_threads: int, config: config_lib.Config, seconds: float

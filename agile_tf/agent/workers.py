@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+import tensorflow as tf
 
 from agile_tf.agent import actors
 from agile_tf.agent import numerics
@@ -25,6 +26,12 @@ from agile_tf.agent import replay
 from agile_tf.agent import rewards as rewards_lib
 from agile_tf.agent import rollouts
 from agile_tf.agent import worlds
+
+
+class Parameters(NamedTuple):
+  """What an iteration reads, and others may update meanwhile."""
+  theta: tf.Tensor  # float32 [P]
+  phi: tf.Tensor | None  # Without a discriminator, as in A3C, None.
 
 
 class Iteration(NamedTuple):
@@ -65,16 +72,15 @@ class AnticipatedNegatives:
 class DiscriminatorWorker:
   """Algorithm 1: trains D on goal examples and on states of the policy."""
 
-  def __init__(self, actor: actors.Actor, policy: optimizers.SharedParameters,
+  def __init__(self, actor: actors.Actor,
                discriminator: optimizers.SharedParameters,
                programs: programs_lib.Programs,
                goal_examples: worlds.GoalExamples,
                buffer: replay.ReplayBuffer, negatives: AnticipatedNegatives,
                batch_size: int, rng: np.random.Generator):
-    """Takes theta as `policy` and phi as `discriminator`."""
+    """Takes the phi that it updates as `discriminator`."""
     self.actor = actor
     self.rng = rng
-    self._policy = policy
     self._discriminator = discriminator
     self._programs = programs
     self._goal_examples = goal_examples
@@ -82,10 +88,10 @@ class DiscriminatorWorker:
     self._negatives = negatives
     self._batch_size = batch_size  # BS
 
-  def iterate(self, step: int = 0) -> Iteration:
+  def iterate(self, parameters: Parameters, step: int = 0) -> Iteration:
     """Makes one pass of the inner loop, lines 4 to 13, after `step` steps."""
     # 2, 5: Sample an instance where an episode has ended; act.
-    rollout = self.actor.play(self._policy.snapshot())
+    rollout = self.actor.play(parameters.theta)
     # 6: Add the (c, s) pairs to B, and remove old ones.
     self._buffer.add(*rollout.pairs())
     if not self._negatives.ready:  # B is still too small for line 8.
@@ -97,7 +103,7 @@ class DiscriminatorWorker:
     # 9 to 11: Reject the top 1 - rho of them by D; compute the loss and its
     # gradient.
     gradient, metrics = self._programs.discriminator_gradients(
-        self._discriminator.snapshot(), goals, candidates)
+        parameters.phi, goals, candidates)
     # 11, 12: Update phi, which all workers read.
     norms = self._discriminator.apply(gradient)
     values = {name: float(value) for name, value in metrics.items()}
@@ -110,43 +116,43 @@ class PolicyWorker:
   """Algorithm 2: trains the policy on D's decisions or on the ground truth."""
 
   def __init__(self, actor: actors.Actor, policy: optimizers.SharedParameters,
-               discriminator: optimizers.SharedParameters | None,
                programs: programs_lib.Programs,
                predictions: replay.RewardPrediction | None,
                buffer: replay.ReplayBuffer | None,
                entropy_weight: Callable[[int], float],
                learning_rate: Callable[[int], float]):
-    """Takes theta as `policy` and phi as `discriminator`.
+    """Takes the theta that it updates as `policy`.
 
-    Without a discriminator, as in A3C, the reward is the ground truth. The
-    buffer is B if policy workers write to it, and otherwise None. alpha and
+    The buffer is B if policy workers write to it, and otherwise None. alpha and
     the rate of theta's updates may change with the policy steps.
     """
     self.actor = actor
     self.predictions = predictions
     self._policy = policy
-    self._discriminator = discriminator
     self._programs = programs
     self._buffer = buffer
     self._entropy_weight = entropy_weight  # alpha
     self._learning_rate = learning_rate
 
-  def iterate(self, step: int = 0) -> Iteration:
-    """Makes one pass of the inner loop, lines 4 to 9, for each row."""
+  def iterate(self, parameters: Parameters, step: int = 0) -> Iteration:
+    """Makes one pass of the inner loop, lines 4 to 9, for each row.
+
+    Without phi the reward is the ground truth.
+    """
     # 2, 5: Sample an instance where an episode has ended; act.
-    theta = self._policy.snapshot()
+    theta, phi = parameters
     rollout = self.actor.play(theta)
     if not rollout.steps:  # All rows sat out their first rollout.
       return Iteration(rollout, {})
     if self._buffer is not None:
       self._buffer.add(*rollout.pairs())
     # 6: Compute the rewards.
-    if self._discriminator is None:
+    if phi is None:
       rewards, decisions = rewards_lib.ground_truth(
           rollout, self._programs.reward_scale)
     else:
       rewards, decisions = (x.numpy() for x in self._programs.reward(
-          self._discriminator.snapshot(), rollout.observations, rollout.codes))
+          phi, rollout.observations, rollout.codes))
     # 7: Compute the gradient of the RL objective, at the theta that acted.
     replayed = None
     if self.predictions is not None:

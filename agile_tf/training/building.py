@@ -354,7 +354,7 @@ class Builder:
           self._actor(
               programs, actor_seed.spawn(count) if count > 1 else [actor_seed],
               range(count)),
-          policy, discriminator, programs, goals, buffer,
+          discriminator, programs, goals, buffer,
           self.negatives(buffer, goals), config.batch_size,
           np.random.default_rng(draw_seed))
     predictions = self.predictions(world, goals)
@@ -366,7 +366,7 @@ class Builder:
       numbers = range(thread * width, (thread + 1) * width)
       actor = self._actor(programs, [seeds[w] for w in numbers], numbers)
       policy_workers.append(workers.PolicyWorker(
-          actor, policy, discriminator, programs,
+          actor, policy, programs,
           None if predictions is None else self.prediction(
               predictions, np.random.default_rng(draw_seed), goals),
           buffer if config.all_workers_write else None,

@@ -191,7 +191,8 @@ def build(builder: building.Builder, check_lock: Callable[[], None],
       ' and a discriminator' if config.trains_discriminator else '',
       here.description)
   if num_threads > here.parallel:
-    enough = min(n for n in range(here.parallel, workers + 1)
+    others = here.parallel - config.trains_discriminator
+    enough = min(n for n in range(max(1, others), workers + 1)
                  if not workers % n)
     logging.info(
         '--policy_threads=%d is more than the %d threads that this machine can '

@@ -7,13 +7,14 @@ checkpoint is consistent.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from concurrent import futures
 import contextlib
 import math
 import sys
 import threading
 import time
 import traceback
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from absl import logging
 
@@ -58,7 +59,8 @@ class Schedule:
     self._ratio = ratio
     self._head_start = head_start
     self._changed = threading.Condition()
-    self._turns: dict[int, Turn] = {}  # By thread.
+    # By the thread that begins and ends it, and the kind.
+    self._turns: dict[tuple[int, str], Turn] = {}
     self._paused = False
     self._stopped = False
 
@@ -102,23 +104,38 @@ class Schedule:
 
   def begin(self, kind: str) -> bool:
     """Waits until this thread's worker may; False if the run is over."""
-    thread = threading.current_thread()
-    in_main = thread is threading.main_thread()
     with self._changed:
       self._changed.wait_for(
           lambda: self.finished or not self._paused and self.may(kind))
       if self.finished:
         return False
-      self._turns[threading.get_ident()] = Turn(
-          kind if in_main else thread.name, threading.get_ident(),
-          time.monotonic())
+      thread = threading.current_thread()
+      in_main = thread is threading.main_thread()
+      self._begin(
+          kind, kind if in_main else thread.name, threading.get_ident())
       return True
+
+  def begin_together(self, threads: dict[str, int]) -> list[str]:
+    """Begins an iteration of each kind that may; of none if the run is over.
+
+    Takes the threads in which they will iterate.
+    """
+    with self._changed:
+      begun = [
+          kind for kind in threads if self.may(kind) and not self.finished]
+      for kind in begun:
+        self._begin(kind, kind, threads[kind])
+      return begun
+
+  def _begin(self, kind: str, worker: str, thread: int) -> None:
+    self._turns[threading.get_ident(), kind] = Turn(
+        worker, thread, time.monotonic())
 
   def end(self, kind: str, steps: int = 0, error: BaseException | None = None
          ) -> None:
     """Ends this thread's iteration, or the run with its error."""
     with self._changed:
-      del self._turns[threading.get_ident()]
+      del self._turns[threading.get_ident(), kind]
       if error is not None:
         self.error = self.error or error
         self._stopped = True
@@ -155,15 +172,19 @@ class Schedule:
         self._changed.notify_all()
 
 
-def drive(schedule: Schedule, policy: Sequence[Callable[[], int]],
-          discriminator: Callable[[], None] | None, tick: Callable[[], None],
+def drive(schedule: Schedule, read: Callable[[], Any],
+          policy: Sequence[Callable[[Any], int]],
+          discriminator: Callable[[Any], None] | None,
+          tick: Callable[[], None], together: bool = True,
           num_devices: int = 1, stall_minutes: float = 10.0) -> None:
   """Iterates a run's workers until the run is over.
 
-  The policy's return the policy steps made. If there are several, each has a
-  thread of its own, and these are dealt over the devices. `tick` is called
-  repeatedly in this thread. After `stall_minutes` in one iteration a worker is
-  reported; the end of the run waits as long for it.
+  Each iteration takes what `read` returned at its beginning. The policy's
+  workers return the policy steps made. If there are several, each has a thread
+  of its own, and these are dealt over the devices. A single one iterates in
+  lockstep with the discriminator's: `together`, or one after the other. `tick`
+  is called repeatedly in this thread. After `stall_minutes` in one iteration a
+  worker is reported; the end of the run waits as long for it.
 
   Raises:
     StalledError: if it still has not ended its iteration.
@@ -177,9 +198,9 @@ def drive(schedule: Schedule, policy: Sequence[Callable[[], int]],
   watchdog.start()
   try:
     if len(policy) == 1:
-      _in_lockstep(schedule, policy[0], discriminator, tick)
+      _in_lockstep(schedule, read, policy[0], discriminator, tick, together)
     else:
-      _in_threads(schedule, policy, discriminator, tick, num_devices,
+      _in_threads(schedule, read, policy, discriminator, tick, num_devices,
                   60 * stall_minutes)
   except SystemExit as error:  # The program would seem to have succeeded.
     raise RuntimeError(
@@ -203,33 +224,48 @@ def _watch(schedule: Schedule, limit: float, over: threading.Event) -> None:
         logging.warning('%s', turn.describe())
 
 
-def _in_lockstep(schedule: Schedule, policy: Callable[[], int],
-                 discriminator: Callable[[], None] | None,
-                 tick: Callable[[], None]) -> None:
-  """Iterates both workers in turn, in this thread, until the run is over."""
-  while not schedule.finished:
-    # The next worker depends only on the counts, so that a resumed run
-    # continues in the same order.
-    if discriminator is not None and schedule.may(_DISCRIMINATOR):
-      if schedule.begin(_DISCRIMINATOR):
-        discriminator()
-        schedule.end(_DISCRIMINATOR)
-    elif schedule.begin('policy'):
-      schedule.end('policy', policy())
-    tick()
+def _in_lockstep(schedule: Schedule, read: Callable[[], Any],
+                 policy: Callable[[Any], int],
+                 discriminator: Callable[[Any], None] | None,
+                 tick: Callable[[], None], together: bool) -> None:
+  """Iterates both workers in steps until the run is over.
+
+  If both may iterate, they do so from the same parameters, on two cores. Which
+  may depends only on the counts. So the result does not depend on their speed,
+  and a resumed run continues in the same order.
+  """
+  with futures.ThreadPoolExecutor(1) as helper:
+    threads = {'policy': threading.get_ident()}
+    if discriminator is not None:
+      threads[_DISCRIMINATOR] = helper.submit(threading.get_ident).result()
+    while begun := schedule.begin_together(threads):
+      parameters, steps = read(), 0
+      if _DISCRIMINATOR in begun:
+        assert discriminator is not None
+        other = helper.submit(discriminator, parameters)
+        if not together:
+          futures.wait([other])
+      if 'policy' in begun:
+        steps = policy(parameters)
+      if _DISCRIMINATOR in begun:
+        other.result()
+      for kind in begun:
+        schedule.end(kind, steps)
+      tick()
 
 
-def _in_threads(schedule: Schedule, policy: Sequence[Callable[[], int]],
-                discriminator: Callable[[], None] | None,
+def _in_threads(schedule: Schedule, read: Callable[[], Any],
+                policy: Sequence[Callable[[Any], int]],
+                discriminator: Callable[[Any], None] | None,
                 tick: Callable[[], None], num_devices: int, limit: float
                ) -> None:
   """Iterates each worker in a thread of its own until the run is over."""
-  def work(kind: str, iterate: Callable[[], int | None],
+  def work(kind: str, iterate: Callable[[Any], int | None],
            alone: contextlib.AbstractContextManager) -> None:
     while schedule.begin(kind):
       try:
         with alone:
-          steps = iterate() or 0
+          steps = iterate(read()) or 0
         if steps:
           alone = contextlib.nullcontext()
       except BaseException as error:  # The main thread raises it.

@@ -12,6 +12,7 @@ import tensorflow as tf
 from agile_tf import config as config_lib
 from agile_tf.agent import numerics
 from agile_tf.agent import rollouts
+from agile_tf.agent import workers
 from agile_tf.training import building
 from agile_tf.training import checkpoints
 from agile_tf.training import metrics
@@ -67,18 +68,25 @@ class Trainer:
            ) -> None:
     """Iterates all workers until the run is over; see `threads.drive`."""
     threads.drive(
-        self.schedule,
+        self.schedule, self.read,
         [functools.partial(self.iterate_policy, i)
          for i in range(len(self.policy_workers))],
         self.iterate_discriminator if self.discriminator_worker else None,
-        tick, len(self.devices), stall_minutes)
+        tick, not self._builder.config.all_workers_write, len(self.devices),
+        stall_minutes)
 
-  def iterate_policy(self, thread: int) -> int:
+  def read(self) -> workers.Parameters:
+    """Returns what an iteration that begins now reads."""
+    return workers.Parameters(self.policy.snapshot(), (
+        None if self.discriminator is None else self.discriminator.snapshot()))
+
+  def iterate_policy(self, thread: int, parameters: workers.Parameters) -> int:
     """Iterates the policy worker of a thread; returns the steps of all rows."""
     device = self.devices[thread % len(self.devices)]
     try:
       with tf.device(device) if device else contextlib.nullcontext():
-        iteration = self.policy_workers[thread].iterate(self.schedule.steps)
+        iteration = self.policy_workers[thread].iterate(
+            parameters, self.schedule.steps)
     except numerics.NumericsError as error:
       config = self._builder.config
       first = thread * (config.policy_workers // config.policy_threads)
@@ -116,11 +124,12 @@ class Trainer:
         values.update(metrics.decision_errors(decisions, truth))
     return values
 
-  def iterate_discriminator(self) -> None:
+  def iterate_discriminator(self, parameters: workers.Parameters) -> None:
     """Iterates the discriminator's worker and records its metrics."""
     assert self.discriminator_worker is not None
     try:
-      iteration = self.discriminator_worker.iterate(self.schedule.steps)
+      iteration = self.discriminator_worker.iterate(
+          parameters, self.schedule.steps)
     except numerics.NumericsError as error:
       raise self._broken(error, "the discriminator's worker") from error
     self._tally.add(iteration.metrics)

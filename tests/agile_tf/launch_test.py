@@ -41,12 +41,10 @@ def _pictures(run_dir):
 _iterate = workers.PolicyWorker.iterate
 
 
-def _with_a_broken_theta(self, step):
+def _with_a_broken_theta(self, parameters, step):
   """An iteration of a worker whose policy is not finite any more."""
-  self._policy.load({
-      name: np.full_like(value, np.nan)
-      for name, value in self._policy.state().items()})
-  return _iterate(self, step)
+  return _iterate(
+      self, parameters._replace(theta=np.nan * parameters.theta), step)
 
 
 class LaunchTest(parameterized.TestCase):
@@ -231,7 +229,8 @@ class LaunchTest(parameterized.TestCase):
     trainer, run = self._begin(config)
     while trainer.schedule.steps < 20:  # There is a row every 16.
       trainer.schedule.begin('policy')
-      trainer.schedule.end('policy', trainer.iterate_policy(0))
+      trainer.schedule.end(
+          'policy', trainer.iterate_policy(0, trainer.read()))
     run.save()
     row, = tiny.rows(config.run_dir)
     steps = trainer.schedule.steps
@@ -254,10 +253,10 @@ class LaunchTest(parameterized.TestCase):
     saved = checkpoints.load(run_dir)
     original = trainer_lib.Trainer.iterate_policy
 
-    def iterate(trainer, worker):
+    def iterate(trainer, *args):
       if trainer.schedule.steps > 40 and os.path.exists(run_dir):
         os.rename(run_dir, os.path.join(folder, 'other'))
-      return original(trainer, worker)
+      return original(trainer, *args)
 
     with mock.patch.object(trainer_lib.Trainer, 'iterate_policy', iterate):
       with self.assertRaisesRegex(
@@ -277,7 +276,7 @@ class LaunchTest(parameterized.TestCase):
     for count in range(1, 4):
       self.assertFalse(trainer.schedule.may('policy'))
       trainer.schedule.begin('discriminator')
-      trainer.iterate_discriminator()
+      trainer.iterate_discriminator(trainer.read())
       trainer.schedule.end('discriminator')
       run.save()
       self.assertEqual(

@@ -36,18 +36,21 @@ class DiscriminatorWorkerTest(absltest.TestCase):
 
   def test_waits_until_b_has_enough_and_draws_as_much_as_rho_forgives(self):
     actor = mock.Mock(**{'play.return_value': _rollout(5, 1)})
-    shared, programs = mock.MagicMock(), mock.Mock()
+    shared, programs = mock.Mock(), mock.Mock()
     programs.discriminator_gradients.return_value = tf.zeros([1]), {}
     shared.apply.return_value = tf.ones([1])
     buffer = replay.ReplayBuffer(100, 1, [1])
     worker = workers.DiscriminatorWorker(
-        actor, shared, shared, programs, _GoalExamples(), buffer,
+        actor, shared, programs, _GoalExamples(), buffer,
         workers.AnticipatedNegatives(buffer, 4, 0.4), 8,
         np.random.default_rng(0))
-    self.assertEqual(worker.iterate().metrics, {})
+    parameters = workers.Parameters('theta', 'phi')
+    self.assertEqual(worker.iterate(parameters).metrics, {})
     programs.discriminator_gradients.assert_not_called()
-    worker.iterate()
-    (_, goals, candidates), _ = programs.discriminator_gradients.call_args
+    worker.iterate(parameters)
+    actor.play.assert_called_with('theta')
+    (phi, goals, candidates), _ = programs.discriminator_gradients.call_args
+    self.assertEqual(phi, 'phi')
     self.assertLen(goals.codes, 4)
     self.assertLen(candidates.codes, 10)  # 8 / (2 * 0.4)
     self.assertTrue((goals.codes >= 200).all())
@@ -56,13 +59,13 @@ class DiscriminatorWorkerTest(absltest.TestCase):
 
 class PolicyWorkerTest(parameterized.TestCase):
 
-  def _iterate(self, rollout, gradients, **changes):
+  def _iterate(self, rollout, gradients, phi='phi', **changes):
     """One iteration; returns it, and the arguments of the gradients and apply.
 
     Each state is rewarded with its number, whether it was played or not.
     """
     values = rollout.observations[1:, :, 0].astype(np.float32)
-    policy = mock.MagicMock()
+    policy = mock.Mock()
     policy.apply.return_value = tf.ones([1])
     losses = tf.range(len(rollout.codes), dtype=tf.float32)
     programs = mock.Mock(reward_scale=0.5)
@@ -70,11 +73,13 @@ class PolicyWorkerTest(parameterized.TestCase):
     programs.policy_gradients.return_value = gradients, {'loss': losses}
     actor = mock.Mock(**{'play.return_value': rollout})
     settings = dict(
-        discriminator=mock.MagicMock(), predictions=None, buffer=None,
+        predictions=None, buffer=None,
         entropy_weight=lambda step: 1.25,
         learning_rate=lambda step: 0.2) | changes
     iteration = workers.PolicyWorker(
-        actor, policy, programs=programs, **settings).iterate(5)
+        actor, policy, programs, **settings).iterate(
+            workers.Parameters('theta', phi), 5)
+    actor.play.assert_called_once_with('theta')
     return (iteration, programs.policy_gradients.call_args.args,
             policy.apply.call_args)
 
@@ -103,8 +108,9 @@ class PolicyWorkerTest(parameterized.TestCase):
     policy = mock.MagicMock()
     rollout = _rollout(3, 3)._replace(mask=np.zeros([3, 3], np.float32))
     iteration = workers.PolicyWorker(
-        mock.Mock(**{'play.return_value': rollout}), policy, None, mock.Mock(),
-        None, None, lambda step: 1.25, lambda step: 0.2).iterate()
+        mock.Mock(**{'play.return_value': rollout}), policy, mock.Mock(),
+        None, None, lambda step: 1.25, lambda step: 0.2).iterate(
+            workers.Parameters('theta', 'phi'))
     self.assertEqual(iteration.metrics, {})
     policy.apply.assert_not_called()
 
@@ -112,7 +118,7 @@ class PolicyWorkerTest(parameterized.TestCase):
     truth = np.array([[0, 1, 0], [0, 0, 1], [0, 0, 1]], np.float32)
     iteration, (_, _, values, _, _), _ = self._iterate(
         self._partly_played()._replace(true_rewards=truth), ['b', 'c'],
-        discriminator=None)
+        phi=None)
     np.testing.assert_array_equal(values, 0.5 * truth)
     np.testing.assert_array_equal(iteration.decisions, truth > 0)
 

@@ -166,6 +166,6 @@ class BuilderTest(parameterized.TestCase):
       if equal:
         break
       trainer.schedule.begin('discriminator')
-      trainer.iterate_discriminator()
+      trainer.iterate_discriminator(trainer.read())
       trainer.schedule.end('discriminator')
     self.assertTrue(trainer.schedule.may('policy'))

@@ -30,10 +30,10 @@ class DevicesTest(absltest.TestCase):
         tiny.builder(policy_workers=6, policy_threads=3), devices=_CPUS)
     places = []
     for thread, worker in enumerate(trainer.policy_workers):
-      with mock.patch.object(worker, 'iterate', side_effect=lambda _: (
+      with mock.patch.object(worker, 'iterate', side_effect=lambda *_: (
           places.append(tf.random.uniform([]).device[-13:]),
           mock.Mock(rollout=mock.Mock(steps=0)))[1]):
-        trainer.iterate_policy(thread)
+        trainer.iterate_policy(thread, trainer.read())
     self.assertEqual(places, [_CPUS[0], _CPUS[1], _CPUS[0]])
 
   @pytest.mark.slow

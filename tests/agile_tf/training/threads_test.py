@@ -217,8 +217,9 @@ class ScheduleTest(parameterized.TestCase):
 
 def _drive(clock, iterate, tick=lambda: None, stalled=60.0, count=4):
   """Drives policy workers, which are numbers."""
-  threads.drive(clock, [functools.partial(iterate, i) for i in range(count)],
-                None, tick, stall_minutes=stalled / 60)
+  threads.drive(clock, lambda: None,
+                [lambda _, i=i: iterate(i) for i in range(count)], None, tick,
+                stall_minutes=stalled / 60)
 
 
 class DriveTest(parameterized.TestCase):
@@ -229,7 +230,7 @@ class DriveTest(parameterized.TestCase):
   def test_an_exception_in_a_thread_ends_the_run(self, where, count, error):
     calls, before = [], {*threading.enumerate()}
 
-    def iterate(who):
+    def iterate(who, *_):
       calls.append(who)
       if who == where and calls.count(who) == 3:
         raise error
@@ -240,8 +241,56 @@ class DriveTest(parameterized.TestCase):
         for who in ('policy', 'discriminator', 'main'))
     with self.assertRaisesRegex(RuntimeError, r'injected|called exit\(0\)'):
       threads.drive(
-          threads.Schedule(10**9, 10), count * [policy], discriminator, main)
+          threads.Schedule(10**9, 10), lambda: None, count * [policy],
+          discriminator, main)
     self.assertEmpty({*threading.enumerate()} - before)
+
+  @parameterized.parameters(0.0, 0.02)
+  def test_in_lockstep_the_result_does_not_depend_on_speed(self, seconds):
+    clock, log = threads.Schedule(30, 6), []
+    state = {'policy': 0, 'discriminator': 0}
+
+    def iterate(kind, read):
+      time.sleep(seconds if kind == 'policy' else 0.02 - seconds)
+      log.append((clock.steps, kind, read))
+      state[kind] += 1
+      return 4
+
+    threads.drive(
+        clock, lambda: tuple(state.values()),
+        [functools.partial(iterate, 'policy')],
+        functools.partial(iterate, 'discriminator'), lambda: None)
+    # Both read what was there before; at 4, 16 and 28 the policy may alone.
+    self.assertEqual(sorted(log), [
+        (0, 'discriminator', (0, 0)), (0, 'policy', (0, 0)),
+        (4, 'policy', (1, 1)),
+        (8, 'discriminator', (2, 1)), (8, 'policy', (2, 1)),
+        (12, 'discriminator', (3, 2)), (12, 'policy', (3, 2)),
+        (16, 'policy', (4, 3)),
+        (20, 'discriminator', (5, 3)), (20, 'policy', (5, 3)),
+        (24, 'discriminator', (6, 4)), (24, 'policy', (6, 4)),
+        (28, 'policy', (7, 5))])
+
+  @parameterized.parameters(True, False)
+  def test_in_lockstep_both_iterate_together_or_one_after_the_other(
+      self, together):
+    meeting, inside = threading.Barrier(2), set()
+
+    def iterate(kind, _):
+      inside.add(kind)
+      if together:
+        meeting.wait(_PATIENCE)
+      else:
+        time.sleep(0.01)
+        self.assertEqual(inside, {kind})
+        inside.discard(kind)
+      return 5
+
+    clock = threads.Schedule(15, 5)
+    threads.drive(
+        clock, lambda: None, [functools.partial(iterate, 'policy')],
+        functools.partial(iterate, 'discriminator'), lambda: None, together)
+    self.assertEqual((clock.steps, clock.iterations), (15, 3))
 
   @parameterized.parameters('save', 'stop', 'error')
   def test_a_worker_that_hangs_ends_a_run_that_needs_it(self, what):

@@ -83,10 +83,10 @@ class TrainingTest(parameterized.TestCase):
   @pytest.mark.slow
   def test_all_workers_may_write_to_the_replay_buffer(self):
     trainer = trainer_lib.Trainer(tiny.builder(all_workers_write=True))
-    trainer.iterate_discriminator()
+    trainer.iterate_discriminator(trainer.read())
     assert trainer.buffer is not None
     self.assertLen(trainer.buffer, 2)
-    steps = trainer.iterate_policy(0) + trainer.iterate_policy(0)
+    steps = sum(trainer.iterate_policy(0, trainer.read()) for _ in range(2))
     self.assertLen(trainer.buffer, 2 + steps)
 
   def test_rows_have_the_metrics_of_both_networks(self):
@@ -128,7 +128,7 @@ class TrainingTest(parameterized.TestCase):
               np.float32(mask), steps > 0, ('go',) * 4),
           {'loss': np.mean(losses[steps > 0])}, last & (decided > 0)))
     with mock.patch.object(worker, 'iterate', side_effect=iterations):
-      steps = [trainer.iterate_policy(0) for _ in played]
+      steps = [trainer.iterate_policy(0, trainer.read()) for _ in played]
     self.assertEqual(steps, [sum(part[0] for part in row) for row in played])
     return trainer.row()
 
@@ -152,9 +152,9 @@ class TrainingTest(parameterized.TestCase):
         rollout, {'discriminator_loss': 1.0}, None)) as iterate:
       for steps in 0, 70:
         trainer.schedule.steps = steps
-        trainer.iterate_discriminator()
+        trainer.iterate_discriminator(trainer.read())
     self.assertEqual(
-        [call.args for call in iterate.call_args_list], [(0,), (70,)])
+        [call.args[1:] for call in iterate.call_args_list], [(0,), (70,)])
     # The head start's iterations are not in the ratio.
     trainer.schedule.iterations = 3 + 10
     self.assertEqual(trainer.row()['steps_per_discriminator_update'], 7)
@@ -168,7 +168,7 @@ class TrainingTest(parameterized.TestCase):
       with mock.patch.object(of_thread, 'iterate', side_effect=error):
         with self.assertRaisesRegex(
             program.UserError, f'of policy worker {name} is nan'):
-          trainer.iterate_policy(worker)
+          trainer.iterate_policy(worker, trainer.read())
 
   def test_ground_truth_reward_needs_no_discriminator(self):
     row = self._recorded([[(3, 0.0, 1, 1)] * 4], reward='environment')
