@@ -62,7 +62,7 @@ class Programs:
     From observations uint8 [W, ...], codes int32 [W, slots] and noise float32
     [W, actions].
     """
-    output = self._policy(theta, self.world.images(observations), codes)
+    output = self._policy.at(theta)(self.world.images(observations), codes)
     return tf.argmax(output.logits + gumbel, axis=-1, output_type=tf.int32)
 
   @compiled
@@ -109,8 +109,8 @@ class Programs:
     """
     states = observations[1:]
     length, width = states.shape[:2]
-    logits = tf.reshape(self._discriminator(
-        phi, self.world.images(_flatten(states)), tf.tile(codes, [length, 1])),
+    logits = tf.reshape(self._discriminator.at(phi)(
+        self.world.images(_flatten(states)), tf.tile(codes, [length, 1])),
                         [length, width])
     return (rewards.modelled(logits, self._form, self.reward_scale),
             rewards.decisions(logits))

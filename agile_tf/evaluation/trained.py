@@ -40,7 +40,9 @@ class _Function:
     """
     self._world = world
     # AutoGraph would do nothing but warn, in a notebook.
-    self._compute = tf.function(network, autograph=False, reduce_retracing=True)
+    self._compute = tf.function(
+        lambda parameters, *inputs: network.at(parameters)(*inputs),
+        autograph=False, reduce_retracing=True)
     self._parameters = parameters
     self._result = result
     self._dtype = dtype

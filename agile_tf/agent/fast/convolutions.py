@@ -126,7 +126,7 @@ class Convolver:
     self._uses: list[Use] = []
     self._tape = tape
     self._evaluated = dict(zip([each.ref() for each in kernels], evaluated))
-    self._known = list(known)
+    self._known = iter(known)
     self._points: dict[Any, tf.Tensor] = {}
 
   def patches(self, images: tf.Tensor | Tiled, kernel: tf.Tensor) -> tf.Tensor:
@@ -146,7 +146,7 @@ class Convolver:
           images[:, :height * size, :width * size],
           [-1, height, size, width, size, inputs]), [0, 1, 3, 2, 4, 5]),
                         [-1, height, width, size * size * inputs])
-    return self._keep(_product(rows, kernel, self._next_known(), table))
+    return self._keep(_product(rows, kernel, next(self._known, None), table))
 
   def __call__(self, operands: Sequence[tf.Tensor | None], kernel: tf.Tensor,
                padding: str = 'SAME') -> tf.Tensor:
@@ -154,7 +154,7 @@ class Convolver:
 
     None stands for zeros, which cost nothing. The padding is 'SAME' or 'VALID'.
     """
-    known = self._next_known()
+    known = next(self._known, None)
     width = kernel.shape[-2] // len(operands)
     features = [x for x in operands if x is not None]
     # Their places among the kernel's inputs.
@@ -188,9 +188,6 @@ class Convolver:
         gradient if part.ref() not in met else
         gradient + _kernel_gradient(part, met[part.ref()])
         for part, gradient in zip(parameters, gradients)]
-
-  def _next_known(self) -> tf.Tensor | None:
-    return self._known.pop(0) if self._known else None
 
   def _keep(self, result: tf.Tensor) -> tf.Tensor:
     self.results.append(result)

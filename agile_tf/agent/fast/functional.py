@@ -55,11 +55,6 @@ class Network:
     """Takes [P], or [W, P] with a row for each worker (see `rows`)."""
     return Snapshot(self, tuple(self.layout.split(parameters).values()))
 
-  def __call__(self, parameters: tf.Tensor, images: tf.Tensor,
-               codes: tf.Tensor) -> Any:
-    """Applies the network with these parameters."""
-    return self.at(parameters)(images, codes)
-
   def apply(self, parts: Sequence[tf.Tensor], images: tf.Tensor,
             codes: tf.Tensor, convolver: convolutions.Convolver) -> Any:
     """Applies the module: calls it with its parameters set to `parts`."""

@@ -15,10 +15,7 @@ import tensorflow as tf
 def product(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
   """Multiplies rows [B, ..., in] with w [in, out], or [W, in, out]."""
   shape = tf.concat([tf.shape(x)[:-1], w.shape[-1:]], 0)
-  if w.shape.rank == 2:
-    result = tf.reshape(x, [-1, w.shape[0]]) @ w
-  else:
-    result = tf.reshape(x, [w.shape[0], -1, w.shape[1]]) @ w
+  result = tf.reshape(x, [*w.shape[:-2], -1, w.shape[-2]]) @ w
   result = tf.reshape(result, shape)
   return tf.ensure_shape(result, [*x.shape[:-1], w.shape[-1]])
 

@@ -140,8 +140,8 @@ class RolloutsTest(parameterized.TestCase):
     for greedy in True, False:
       (actor, _), theta = _gridlu_actors(greedy=greedy)
       rollout = actor.play(theta)
-      logits = policy(
-          theta, world.images(rollout.observations[:-1].reshape([-1, 27])),
+      logits = policy.at(theta)(
+          world.images(rollout.observations[:-1].reshape([-1, 27])),
           np.tile(rollout.codes, [_LENGTH, 1])).logits.numpy()
       likeliest = logits.argmax(axis=1).reshape([_LENGTH, _WIDTH])
       self.assertEqual((rollout.actions == likeliest).all(), greedy)

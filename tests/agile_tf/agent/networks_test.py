@@ -108,7 +108,7 @@ class NetworksTest(parameterized.TestCase):
         self._grammar.tokens, network_oracles.variables(network, parameters))
     tf.nest.map_structure(
         lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5),
-        tf.nest.flatten(network(parameters, self._images, self._codes)),
+        tf.nest.flatten(network.at(parameters)(self._images, self._codes)),
         tf.nest.flatten(expected))
 
   @parameterized.parameters(
@@ -169,12 +169,12 @@ class NetworksTest(parameterized.TestCase):
     network = _network('discriminator')
     arguments = tf.constant(self._images), tf.constant(self._codes)
     phis = [tf.constant(network.initial(seed)) for seed in range(4)]
-    expected = [network(phi, *arguments).numpy() for phi in phis]
+    expected = [network.at(phi)(*arguments).numpy() for phi in phis]
 
     def call(i):
       for _ in range(4):
         np.testing.assert_array_equal(
-            network(phis[i], *arguments), expected[i])
+            network.at(phis[i])(*arguments), expected[i])
 
     with futures.ThreadPoolExecutor(4) as pool:
       list(pool.map(call, range(4)))  # Raises their errors.
@@ -213,7 +213,8 @@ class AllInstructionsTest(parameterized.TestCase):
         [language.parse(text).tree for text in texts], world.grammar.tokens,
         network_oracles.variables(network, parameters)))
     compute = tf.function(
-        lambda states, codes: network(parameters, world.images(states), codes),
+        lambda states, codes: network.at(parameters)(
+            world.images(states), codes),
         autograph=False, jit_compile=True)
     # Batches of four are convolved as usual, larger ones by minimal filtering.
     few = 4 * (len(texts) // 4)

@@ -58,13 +58,17 @@ class RewardsTest(parameterized.TestCase):
     states = np.arange(10, dtype=np.uint8).reshape([5, 2, 1])
     codes = np.array([[1], [2]], np.int32)
 
-    def discriminator(phi, images, instructions):
-      self.assertEqual(instructions.shape, (8, 1))
-      return images[:, 0] + tf.cast(instructions[:, 0], tf.float32) + phi[0]
+    def at(phi):
+      def discriminator(images, instructions):
+        self.assertEqual(instructions.shape, (8, 1))
+        return images[:, 0] + tf.cast(instructions[:, 0], tf.float32) + phi[0]
+
+      return discriminator
 
     phi = tf.constant([-8.6])
     logits = states[1:, :, 0] + codes[:, 0] - np.float32(8.6)
-    made = programs.Programs(None, discriminator, world, reward_form=form)
+    made = programs.Programs(
+        None, mock.Mock(at=at), world, reward_form=form)
     values, decided = made.reward(phi, states, codes)
     np.testing.assert_allclose(
         values, rewards.modelled(tf.constant(logits), form, 0.1), rtol=1e-5)

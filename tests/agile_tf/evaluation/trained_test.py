@@ -37,10 +37,10 @@ class TrainedTest(tiny.SavedRunTest):
     loaded = trained.load(self.run_dir)
     inputs = (np.zeros([1, 56, 56, 3], np.float32),
               loaded.world.grammar.encode(texts[:1]))
-    accepted = loaded.discriminator(loaded.phi, *inputs)
+    accepted = loaded.discriminator.at(loaded.phi)(*inputs)
     np.testing.assert_allclose(
         probabilities, np.repeat(1 / (1 + np.exp(-accepted)), 3), rtol=1e-5)
-    logits = loaded.policy(loaded.theta, *inputs).logits.numpy()
+    logits = loaded.policy.at(loaded.theta)(*inputs).logits.numpy()
     self.assertEqual(policy(images, texts).tolist(), [logits.argmax()] * 3)
     # With a generator it samples the policy's distribution.
     sampled = policy(np.repeat(images[:1], 4000, 0), texts[:1] * 4000,
