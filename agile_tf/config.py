@@ -151,7 +151,7 @@ class Config:
   policy_threads: int = setting(
       15, 'Threads that share the policy workers equally; the number must '
       "divide --policy_workers. With 1, these workers and the discriminator's "
-      'take turns in one thread, and a run on a CPU is repeatable.', low=1,
+      'iterate in lockstep, and a run on a CPU is repeatable.', low=1,
       high=1000)
 
   # The discriminator.

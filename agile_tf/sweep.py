@@ -251,7 +251,7 @@ def define_flags() -> None:
       'status', False, 'Print the progress of each run, and run nothing.')
   flags.DEFINE_multi_string(
       'set', [], 'A flag of agile_tf.launch for every run, without its dashes, '
-      'such as --set=policy_threads=3')
+      'such as --set=policy_threads=1')
 
 
 def _selected(name: str, values: flags.FlagValues, runs: str

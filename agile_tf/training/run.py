@@ -191,9 +191,10 @@ def build(builder: building.Builder, check_lock: Callable[[], None],
       ' and a discriminator' if config.trains_discriminator else '',
       here.description)
   if num_threads > here.parallel:
-    others = here.parallel - config.trains_discriminator
-    enough = min(n for n in range(max(1, others), workers + 1)
-                 if not workers % n)
+    # The discriminator's worker takes a core of its own, but no GPU.
+    others = here.parallel - (
+        config.trains_discriminator and len(here.devices) == 1)
+    enough = max(n for n in range(1, max(1, others) + 1) if not workers % n)
     logging.info(
         '--policy_threads=%d is more than the %d threads that this machine can '
         'run at the same time. --policy_threads=%d trains the same %d workers '

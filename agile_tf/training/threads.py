@@ -6,7 +6,7 @@ after its last step. It can pause all workers between two iterations, so that a
 checkpoint is consistent.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent import futures
 import contextlib
 import math
@@ -59,8 +59,7 @@ class Schedule:
     self._ratio = ratio
     self._head_start = head_start
     self._changed = threading.Condition()
-    # By the thread that begins and ends it, and the kind.
-    self._turns: dict[tuple[int, str], Turn] = {}
+    self._turns: dict[int, Turn] = {}  # By thread.
     self._paused = False
     self._stopped = False
 
@@ -109,33 +108,18 @@ class Schedule:
           lambda: self.finished or not self._paused and self.may(kind))
       if self.finished:
         return False
-      thread = threading.current_thread()
-      in_main = thread is threading.main_thread()
-      self._begin(
-          kind, kind if in_main else thread.name, threading.get_ident())
+      self._enter(threading.current_thread().name)
       return True
 
-  def begin_together(self, threads: dict[str, int]) -> list[str]:
-    """Begins an iteration of each kind that may; of none if the run is over.
-
-    Takes the threads in which they will iterate.
-    """
-    with self._changed:
-      begun = [
-          kind for kind in threads if self.may(kind) and not self.finished]
-      for kind in begun:
-        self._begin(kind, kind, threads[kind])
-      return begun
-
-  def _begin(self, kind: str, worker: str, thread: int) -> None:
-    self._turns[threading.get_ident(), kind] = Turn(
-        worker, thread, time.monotonic())
+  def _enter(self, worker: str) -> None:
+    thread = threading.get_ident()
+    self._turns[thread] = Turn(worker, thread, time.monotonic())
 
   def end(self, kind: str, steps: int = 0, error: BaseException | None = None
          ) -> None:
-    """Ends this thread's iteration, or the run with its error."""
+    """Counts this thread's iteration, or ends the run with its error."""
     with self._changed:
-      del self._turns[threading.get_ident(), kind]
+      self._turns.pop(threading.get_ident(), None)
       if error is not None:
         self.error = self.error or error
         self._stopped = True
@@ -144,6 +128,20 @@ class Schedule:
       else:
         self.steps += steps
       self._changed.notify_all()
+
+  def due(self, kinds: Iterable[str]) -> list[str]:
+    """Returns which of these may iterate; none if the run is over."""
+    with self._changed:
+      return [] if self.finished else [kind for kind in kinds if self.may(kind)]
+
+  @contextlib.contextmanager
+  def turn(self, kind: str) -> Iterator[None]:
+    """Lasts for an iteration that was due, and that `end` counts later."""
+    with self._changed:
+      self._enter(kind)
+    yield
+    with self._changed:
+      del self._turns[threading.get_ident()]
 
   @contextlib.contextmanager
   def paused(self, seconds: float = math.inf) -> Iterator[None]:
@@ -228,28 +226,25 @@ def _in_lockstep(schedule: Schedule, read: Callable[[], Any],
                  policy: Callable[[Any], int],
                  discriminator: Callable[[Any], None] | None,
                  tick: Callable[[], None], together: bool) -> None:
-  """Iterates both workers in steps until the run is over.
+  """Iterates both workers in lockstep until the run is over.
 
-  If both may iterate, they do so from the same parameters, on two cores. Which
-  may depends only on the counts. So the result does not depend on their speed,
-  and a resumed run continues in the same order.
+  If both may, they iterate from the same parameters. Who may depends only on
+  the counts. So the result does not depend on their speed, and a resumed run
+  continues in the same order.
   """
-  with futures.ThreadPoolExecutor(1) as helper:
-    threads = {'policy': threading.get_ident()}
-    if discriminator is not None:
-      threads[_DISCRIMINATOR] = helper.submit(threading.get_ident).result()
-    while begun := schedule.begin_together(threads):
-      parameters, steps = read(), 0
-      if _DISCRIMINATOR in begun:
-        assert discriminator is not None
-        other = helper.submit(discriminator, parameters)
-        if not together:
-          futures.wait([other])
-      if 'policy' in begun:
-        steps = policy(parameters)
-      if _DISCRIMINATOR in begun:
-        other.result()
-      for kind in begun:
+  workers: dict[str, Callable[[Any], int | None]] = {'policy': policy}
+  if discriminator is not None:
+    workers[_DISCRIMINATOR] = discriminator
+
+  def iterate(kind: str) -> int:
+    with schedule.turn(kind):
+      return workers[kind](parameters) or 0
+
+  with futures.ThreadPoolExecutor(len(workers)) as pool:
+    while due := schedule.due(workers):
+      parameters = read()
+      for kind, steps in zip(due, list(
+          (pool.map if together else map)(iterate, due))):
         schedule.end(kind, steps)
       tick()
 

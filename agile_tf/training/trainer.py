@@ -67,13 +67,15 @@ class Trainer:
   def drive(self, tick: Callable[[], None], stall_minutes: float = 10.0
            ) -> None:
     """Iterates all workers until the run is over; see `threads.drive`."""
+    # An own world's environments may share something, as all writers share B.
+    together = (self.world.compiled is not None and
+                not self._builder.config.all_workers_write)
     threads.drive(
         self.schedule, self.read,
         [functools.partial(self.iterate_policy, i)
          for i in range(len(self.policy_workers))],
         self.iterate_discriminator if self.discriminator_worker else None,
-        tick, not self._builder.config.all_workers_write, len(self.devices),
-        stall_minutes)
+        tick, together, len(self.devices), stall_minutes)
 
   def read(self) -> workers.Parameters:
     """Returns what an iteration that begins now reads."""

@@ -215,11 +215,12 @@ class ScheduleTest(parameterized.TestCase):
       pass
 
 
-def _drive(clock, iterate, tick=lambda: None, stalled=60.0, count=4):
+def _drive(clock, iterate, tick=lambda: None, stalled=60.0, count=4,
+           discriminator=None):
   """Drives policy workers, which are numbers."""
   threads.drive(clock, lambda: None,
-                [lambda _, i=i: iterate(i) for i in range(count)], None, tick,
-                stall_minutes=stalled / 60)
+                [lambda _, i=i: iterate(i) for i in range(count)],
+                discriminator, tick, stall_minutes=stalled / 60)
 
 
 class DriveTest(parameterized.TestCase):
@@ -327,28 +328,30 @@ class DriveTest(parameterized.TestCase):
       self.assertIn('The run has ended. It was not saved', message)
       self.assertNotIn('policy-1 ', message)
 
-  @parameterized.parameters((1, 'policy'), (2, 'policy-1'))
+  @parameterized.parameters(
+      (1, 0, 'policy'), (2, 1, 'policy-1'), (1, 'D', 'discriminator'))
   def test_a_slow_worker_is_reported_again_and_again_and_goes_on(
-      self, count, name):
+      self, count, slow, name):
     clock, calls = threads.Schedule(10**9, 0), []
 
     def iterate(worker):
       calls.append(worker)
-      if worker == count - 1 and calls.count(worker) == 3:
+      if worker == slow and calls.count(worker) == 3:
         time.sleep(1.3)
       time.sleep(0.001)
       return 1
 
     def tick():
-      if calls.count(count - 1) > 3:
+      if calls.count(slow) > 3:
         clock.stop()
 
     with self.assertLogs('absl', 'WARNING') as logs:
-      _drive(clock, iterate, tick, 0.5, count)
-    reports = [text for text in logs.output if f'{name} has been in' in text]
-    self.assertLen(reports, 2, logs.output)
-    self.assertIn('time.sleep(1.3)', reports[0])
-    self.assertGreater(calls.count(count - 1), 3)
+      _drive(clock, iterate, tick, 0.5, count, lambda _: iterate('D'))
+    self.assertLen(logs.output, 2)
+    for report in logs.output:
+      self.assertIn(f'{name} has been in', report)
+      self.assertIn('time.sleep(1.3)', report)
+    self.assertGreater(calls.count(slow), 3)
 
   @pytest.mark.slow
   def test_a_suspended_process_is_not_a_hung_one(self):

@@ -14,6 +14,7 @@ from agile_tf.agent import rollouts
 from agile_tf.agent import workers
 from agile_tf.agent.fast import functional
 from agile_tf.training import checkpoints
+from agile_tf.training import threads
 from agile_tf.training import trainer as trainer_lib
 from gridlu import program
 from gridlu import tasks
@@ -79,6 +80,13 @@ class TrainingTest(parameterized.TestCase):
         'discriminator_updates': 7})
     # Only the discriminator's worker writes to B.
     self.assertLen(self.trainer.buffer, 8 * 2)
+
+  @parameterized.parameters(True, False)
+  def test_workers_that_share_b_iterate_one_after_the_other(self, shared):
+    with mock.patch.object(threads, 'drive') as drive:
+      trainer_lib.Trainer(
+          tiny.builder(all_workers_write=shared)).drive(_no_tick)
+    self.assertEqual(drive.call_args.args[5], not shared)
 
   @pytest.mark.slow
   def test_all_workers_may_write_to_the_replay_buffer(self):
