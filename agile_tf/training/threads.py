@@ -240,12 +240,16 @@ def _in_lockstep(schedule: Schedule, read: Callable[[], Any],
     with schedule.turn(kind):
       return workers[kind](parameters) or 0
 
+  # The first steps trace the policy's programs. The names under which compiled
+  # programs are kept depend on the order, so nothing else is traced meanwhile.
+  run: Callable[..., Iterable[int]] = map
   with futures.ThreadPoolExecutor(len(workers)) as pool:
     while due := schedule.due(workers):
       parameters = read()
-      for kind, steps in zip(due, list(
-          (pool.map if together else map)(iterate, due))):
+      for kind, steps in zip(due, list(run(iterate, due))):
         schedule.end(kind, steps)
+        if together and steps:
+          run = pool.map
       tick()
 
 
