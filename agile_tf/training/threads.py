@@ -139,9 +139,11 @@ class Schedule:
     """Lasts for an iteration that was due, and that `end` counts later."""
     with self._changed:
       self._enter(kind)
-    yield
-    with self._changed:
-      del self._turns[threading.get_ident()]
+    try:
+      yield
+    finally:
+      with self._changed:
+        del self._turns[threading.get_ident()]
 
   @contextlib.contextmanager
   def paused(self, seconds: float = math.inf) -> Iterator[None]:
