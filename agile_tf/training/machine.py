@@ -231,7 +231,8 @@ def prepare(config: config_lib.Config) -> Machine:
     return Machine(progress.counted(cores(), 'CPU core'), cores())
   details = tf.config.experimental.get_device_details
   description = ' and '.join(
-      f'GPU {gpu.name} ({details(gpu).get("device_name", "unknown")})'
+      f"{gpu.name.removeprefix('/physical_device:')} "
+      f"({details(gpu).get('device_name', 'unknown')})"
       for gpu in gpus)
   devices = tuple(f'/device:GPU:{i}' for i in range(len(gpus)))
   return Machine(description, len(gpus), devices if len(gpus) > 1 else ('',))

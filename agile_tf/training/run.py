@@ -196,9 +196,9 @@ def build(builder: building.Builder, check_lock: Callable[[], None],
         config.trains_discriminator and len(here.devices) == 1)
     enough = max(n for n in range(1, max(1, others) + 1) if not workers % n)
     logging.info(
-        '--policy_threads=%d is more than the %d threads that this machine can '
-        'run at the same time. --policy_threads=%d trains the same %d workers '
-        'and may be faster.', num_threads, here.parallel, enough, workers)
+        '--policy_threads=%d is more than can run at the same time here (%d). '
+        '--policy_threads=%d trains the same %d workers and may be faster.',
+        num_threads, here.parallel, enough, workers)
   return trainer, run_files
 
 
