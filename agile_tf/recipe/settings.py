@@ -1,4 +1,4 @@
-"""The settings of the recipe: fourteen that the paper does not have."""
+"""The settings of the recipe, which the paper does not have."""
 
 import dataclasses
 from typing import Any
