@@ -178,11 +178,16 @@ def measure(name: str, arguments: Sequence[str], checkout: str = _HERE
   return json.loads(made.stdout)[name]
 
 
-def _add_shares(results: dict[str, Result]) -> None:
-  """Adds the share reached of what the matrix product's rate allows."""
+def _add_shares(results: dict[str, Result], trains: bool) -> None:
+  """Adds the share reached of what the matrix product's rate allows.
+
+  `trains` says whether there is a discriminator to train.
+  """
   gflops = results['matrix product']['gflops']
   for name, result in results.items():
     if cost := MEASUREMENTS[name][1]:
+      if 'steps_per_second' in result and not trains:
+        cost -= _DISCRIMINATOR_MFLOP
       rate = (result['steps_per_second'] if 'steps_per_second' in result else
               1e3 / result['milliseconds'])
       result['share'] = 1e-3 * cost * rate / gflops
@@ -261,7 +266,7 @@ def define_flags() -> None:
   program.define_path('export', '', 'Measure nothing; write a round here.')
 
 
-@program.main(define_flags, expand=presets.expand)
+@program.main(define_flags, preset=presets.flagfile)
 def main(argv: Sequence[str]) -> None:
   """Measures and prints."""
   del argv
@@ -271,7 +276,8 @@ def main(argv: Sequence[str]) -> None:
     files.check_output('export', values.export)
     export(values.export, config)
     return
-  names = [name for name in MEASUREMENTS if values.only in name]
+  names = [name for name in MEASUREMENTS if values.only in name and (
+      config.trains_discriminator or name != 'discriminator iteration')]
   if not names:
     raise config_lib.ConfigError(
         f'--only={values.only} is found in none of: {", ".join(MEASUREMENTS)}.')
@@ -287,7 +293,7 @@ def main(argv: Sequence[str]) -> None:
     names = list(dict.fromkeys(['matrix product', *names]))
     results = {name: measure(name, arguments)
                for name in tqdm.tqdm(names, leave=False)}
-    _add_shares(results)
+    _add_shares(results, config.trains_discriminator)
   print(json.dumps(results, indent=2) if values.json else table(results))
 
 

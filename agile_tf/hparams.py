@@ -17,7 +17,7 @@ from gridlu import program
 from gridlu import tasks
 
 
-@program.main(settings.define_flags, expand=presets.expand)
+@program.main(settings.define_flags, preset=presets.flagfile)
 def main(argv: Sequence[str]) -> None:
   """Prints the tables for the settings that the flags give."""
   del argv

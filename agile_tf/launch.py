@@ -34,7 +34,7 @@ def train(config: config_lib.Config, recipe: settings.Recipe) -> None:
             comparison.table_markdown(config, recipe))
 
 
-@program.main(settings.define_flags, expand=presets.expand)
+@program.main(settings.define_flags, preset=presets.flagfile)
 def main(argv: Sequence[str]) -> None:
   """Reads the flags and trains."""
   del argv

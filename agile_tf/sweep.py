@@ -56,7 +56,7 @@ def _total(job: experiments.Job) -> int:
   values = flags.FlagValues()
   for kind in config_lib.Config, settings.Recipe:
     config_lib.define_flags(kind, values)
-  values(['launch', *presets.expand(job.launch)])
+  values(['launch', *program.expanded(job.launch, presets.flagfile)])
   config = config_lib.from_flags(values)
   recipe = config_lib.from_flags(values, settings.Recipe)
   with contextlib.suppress(config_lib.MissingError):
@@ -168,16 +168,13 @@ class Sweep:
     with pools.signals() as arrived:
       while self._running or _WAITING in self.states.values():
         for job in self._todo:
-          running = self._running.get(job.run_dir)
-          if running and (problem := running.poll()) is not None:
-            del self._running[job.run_dir]
-            self.states[job.run_dir] = _WAITING
-            if problem and arrived:
-              self.states[job.run_dir] = _STOPPED
-            elif problem:
-              self._fail(job.run_dir, problem)
-          if self.states[job.run_dir] == _WAITING:
-            self._advance(job, pool, bool(arrived))
+          try:
+            self._look(job, bool(arrived))
+            if self.states[job.run_dir] == _WAITING:
+              self._advance(job, pool, bool(arrived))
+          except (OSError, program.UserError) as error:
+            self._running.pop(job.run_dir, None)
+            self._fail(job.run_dir, str(error))
         if len(arrived) > told:  # A second signal ends them at once.
           told = len(arrived)
           for running in self._running.values():
@@ -190,6 +187,17 @@ class Sweep:
     self.show()
     if arrived:
       raise KeyboardInterrupt
+
+  def _look(self, job: experiments.Job, stopped: bool) -> None:
+    """Looks whether what was started of a run has ended."""
+    running = self._running.get(job.run_dir)
+    if running and (problem := running.poll()) is not None:
+      del self._running[job.run_dir]
+      self.states[job.run_dir] = _WAITING
+      if problem and stopped:
+        self.states[job.run_dir] = _STOPPED
+      elif problem:
+        self._fail(job.run_dir, problem)
 
   def _advance(self, job: experiments.Job, pool: pools.Pool, stopped: bool
               ) -> None:
@@ -312,6 +320,8 @@ def main(argv: Sequence[str]) -> None:
         sweep.carry_out(pool)
   except flags.Error as error:  # A flag of --set.
     raise program.UserError(str(error)) from error
+  except BrokenPipeError:  # Of `| head`, say.
+    raise
   except OSError as error:
     raise program.UserError(
         f'--runs={runs} cannot be used ({error}). Name another directory.'

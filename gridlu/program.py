@@ -23,6 +23,8 @@ class UserError(ValueError):
 
 
 Main = Callable[[Sequence[str]], None]
+# Returns the path of the flagfile of a preset's name, or raises UserError.
+Preset = Callable[[str], str]
 
 
 class _PathParser(flags.ArgumentParser):
@@ -40,11 +42,10 @@ def clean_path(path: str) -> str:
 
 
 def define_path(name: str, default: str | None, text: str,
-                flag_values: flags.FlagValues = flags.FLAGS,
                 required: bool = False) -> None:
   """Defines a flag whose value is the path of a file or a directory."""
-  flags.DEFINE(_PathParser(), name, default, text, flag_values=flag_values,
-               serializer=flags.ArgumentSerializer(), required=required)
+  flags.DEFINE(_PathParser(), name, default, text, required=required,
+               serializer=flags.ArgumentSerializer())
 
 
 class _Formatter(python_logging.Formatter):
@@ -58,8 +59,7 @@ class _Formatter(python_logging.Formatter):
 
 
 def main(define_flags: Callable[[], None] = lambda: None,
-         arguments: bool = False,
-         expand: Callable[[Sequence[str]], Sequence[str]] = tuple
+         arguments: bool = False, preset: Preset | None = None
         ) -> Callable[[Main], Callable[[], None]]:
   """Decorates a program's main function of `sys.argv`; calling it starts it.
 
@@ -72,8 +72,7 @@ def main(define_flags: Callable[[], None] = lambda: None,
     define_flags: Defines its flags, which --help lists. This is at the start
       and not on import, because flags of several programs have the same names.
     arguments: Whether it takes arguments that are not flags.
-    expand: Replaces some arguments of a command line (without the program's
-      name) or of a flagfile.
+    preset: What --preset=NAME stands for, if the program knows that flag.
   """
   def decorate(function: Main) -> Callable[[], None]:
     @functools.wraps(function)
@@ -89,7 +88,7 @@ def main(define_flags: Callable[[], None] = lambda: None,
       try:
         with _reported():
           app.run(functools.partial(_call, function, arguments),
-                  flags_parser=functools.partial(_parse, expand=expand))
+                  flags_parser=functools.partial(_parse, preset=preset))
       finally:  # A notebook runs several programs.
         for name in own:
           delattr(flags.FLAGS, name)
@@ -156,39 +155,45 @@ def printable(text: str) -> str:
       for x in text)
 
 
-def _expanded(arguments: Sequence[str],
-              expand: Callable[[Sequence[str]], Sequence[str]],
-              within: tuple[str, ...] = ()) -> Iterator[str]:
+def expanded(arguments: Sequence[str], preset: Preset | None,
+             within: tuple[str, ...] = ()) -> Iterator[str]:
   """Yields the arguments of a command line and of the flagfiles it names.
 
   Absl's own reader passes over a nested flagfile whose line is indented, and
-  does not know the mark with which some editors begin a file. `expand` is as in
-  `main`, and `within` has the flagfiles that are being read.
+  does not know the mark with which some editors begin a file. `within` has the
+  flagfiles that are being read.
   """
-  rest = iter(expand(arguments))
+  rest = iter(arguments)
   for argument in rest:
-    flag, is_set, path = argument.partition('=')
+    flag, is_set, value = argument.partition('=')
     if argument == '--':
       yield argument
       yield from rest
-    elif flag in ('--flagfile', '-flagfile'):
-      path = clean_path(path if is_set else next(rest, ''))
+    elif flag in ('--flagfile', '-flagfile') or (
+        preset is not None and flag in ('--preset', '-preset')):
+      value = value if is_set else next(rest, '')
+      path = (clean_path(value) if preset is None or flag.endswith('flagfile')
+              else preset(value))
       if path in within:
-        raise UserError(f'--flagfile={path} reads itself.')
-      yield from _expanded(_lines(path), expand, (*within, path))
+        raise UserError(f'{flag}={value} reads itself.')
+      yield from expanded(_lines(path, preset), preset, (*within, path))
     else:
       yield argument
 
 
-def _lines(path: str) -> list[str]:
+def _lines(path: str, preset: Preset | None) -> list[str]:
   """Returns the flags of a flagfile, without comments."""
   try:
     with open(path, encoding='utf-8-sig') as file:
       lines = [line.strip() for line in file]
   except (OSError, ValueError) as error:
+    hint, name = '', os.path.basename(path).removesuffix('.flags')
+    with contextlib.suppress(UserError):
+      if preset is not None and preset(name):
+        hint = f' --preset={name} has its flags in any directory.'
     raise UserError(
         f'--flagfile={path} cannot be read ({error}); expected a text in UTF-8 '
-        'with a flag on each line.') from error
+        f'with a flag on each line.{hint}') from error
   for i, line in enumerate(lines, 1):
     if line and not line.startswith(('-', '#', '//')):
       raise UserError(
@@ -199,11 +204,10 @@ def _lines(path: str) -> list[str]:
           for line in lines if line.startswith('-')]
 
 
-def _parse(arguments: Sequence[str],
-           expand: Callable[[Sequence[str]], Sequence[str]]) -> list[str]:
+def _parse(arguments: Sequence[str], preset: Preset | None) -> list[str]:
   """Reads the flags; returns the program's name and its other arguments."""
   try:
-    return flags.FLAGS([*arguments[:1], *_expanded(arguments[1:], expand)])
+    return flags.FLAGS([*arguments[:1], *expanded(arguments[1:], preset)])
   except UserError as error:
     sys.exit(f'Error: {printable(str(error))}')
   except (flags.Error, ValueError) as error:  # Absl raises both.

@@ -108,11 +108,12 @@ def local(count: int) -> Pool:
   def begin(task: Task) -> Running | None:
     if not free:
       return None
-    place = free.pop(0)
+    place = free[0]
     own = ({'CUDA_VISIBLE_DEVICES': ','.join(_share(gpus, place, count))}
            if len(gpus) > 1 else {})
     process = _begin(
         task, _share(cores, place, count), env=os.environ | own)
+    free.remove(place)
 
     def poll() -> str | None:
       if process.poll() is None:

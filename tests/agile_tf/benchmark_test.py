@@ -36,7 +36,7 @@ class BenchmarkTest(parameterized.TestCase):
     results = {
         name: benchmark.measure(name, ['--seconds=0.2', *tiny]) for name in (
             'matrix product', 'round of 15 workers', 'training, lockstep')}
-    benchmark._add_shares(results)
+    benchmark._add_shares(results, trains=True)
     self.assertGreater(
         results['round of 15 workers']['milliseconds'],
         results['round of 15 workers']['policy_gradients_milliseconds'])
@@ -61,12 +61,16 @@ class BenchmarkTest(parameterized.TestCase):
         'matrix product': {'gflops': 80.0},
         lockstep: {'steps_per_second': 500.0},
         'discriminator iteration': {'milliseconds': 95.0}}
-    benchmark._add_shares(results)
+    benchmark._add_shares(results, trains=True)
     # 80 GFLOP/s are 80,000 MFLOP/s.
     self.assertAlmostEqual(results[lockstep]['share'], 500 * cost / 80_000)
     # An iteration takes 3,800 MFLOP, 47.5 of 95 milliseconds.
     self.assertAlmostEqual(results['discriminator iteration']['share'], 0.5)
     self.assertNotIn('share', results['matrix product'])
+    # Without a discriminator to train a step costs 17 MFLOP less.
+    benchmark._add_shares(results, trains=False)
+    self.assertAlmostEqual(
+        results[lockstep]['share'], 500 * (cost - 17) / 80_000)
 
   @parameterized.parameters(
       ('training, lockstep', 'steps_per_second', 100., 180., 1.8),

@@ -16,25 +16,29 @@ class PresetsTest(absltest.TestCase):
       self.assertTrue(filecmp.cmp(
           presets.flagfile(name), f'launch/{name}.flags', shallow=False))
 
+  def _expanded(self, *arguments):
+    return list(program.expanded(arguments, presets.flagfile))
+
   def test_stand_for_a_flagfile_where_they_are_given(self):
-    path = f'--flagfile={presets.flagfile("relations")}'
+    flags = self._expanded('--flagfile=launch/relations.flags')
+    self.assertIn('--world=relations', flags)
     for preset in (['--preset=relations'], ['-preset', 'relations'],
                    ['--preset', 'relations']):
       self.assertEqual(
-          presets.expand(['launch', '--seed=1', *preset, '--steps=5', 'x']),
-          ['launch', '--seed=1', path, '--steps=5', 'x'])
-    line = ['sweep', '--set=preset=x', '--', '--preset=relations']
-    self.assertEqual(presets.expand(line), line)
+          self._expanded('--seed=1', *preset, '--steps=5', 'x'),
+          ['--seed=1', *flags, '--steps=5', 'x'])
+    line = ['--set=preset=x', '--', '--preset=relations']
+    self.assertEqual(self._expanded(*line), line)
 
   def test_unknown_names_are_refused(self):
     for arguments in (['--preset=relation'], ['--preset'], ['--preset=']):
       with self.assertRaisesRegex(
           program.UserError, '--preset=.*: expected one of .*, quickstart, '):
-        presets.expand(arguments)
+        self._expanded(*arguments)
 
   def test_a_flagfile_that_is_elsewhere_is_found_by_name(self):
-    line = ['--flagfile=launch/relations.flags', '--flagfile=own.flags']
-    self.assertEqual(presets.expand(line), line)
-    with self.assertRaisesRegex(
-        program.UserError, 'no elsewhere/relations.flags here. --preset=rel'):
-      presets.expand(['--flagfile=elsewhere/relations.flags'])
+    for name, words in (('relations', ' --preset=relations has'), ('own', '')):
+      with self.assertRaisesRegex(
+          program.UserError,
+          rf'elsewhere/{name}.flags cannot be read .*each line\.{words}'):
+        self._expanded(f'--flagfile=elsewhere/{name}.flags')

@@ -35,8 +35,9 @@ class _Pool:
     stops: How often a program was stopped.
   """
 
-  def __init__(self, room, bad='', signals=False):
+  def __init__(self, room, bad='', signals=False, lost=False):
     self._free, self._bad, self._signals = room, bad, signals
+    self._lost = lost
     self.started, self.before, self.stops = [], {}, 0
     self.over = []
 
@@ -58,6 +59,8 @@ class _Pool:
       if answer is not None:
         self._free += 1
         self.over.append(os.path.basename(task.name))
+      if answer and self._lost:
+        raise FileNotFoundError('sweep.log')
       return answer
 
     def stop():
@@ -187,12 +190,14 @@ class SweepTest(parameterized.TestCase):
     self.assertEqual(states, ['waiting', 'finished'])  # A row for each change.
 
   def test_a_failure_stops_only_the_runs_that_need_it(self):
-    made, _ = self._carry_out(_Pool(1, bad='relations_seed0'))
-    self.assertEqual(
-        list(made.states.values()), ['failed', 'failed'] + 2 * ['finished'])
-    one, other = made.problems.values()
-    self.assertEqual(one, 'broken')
-    self.assertIn('seed0, which it starts from, has failed', other)
+    # The second run's directory is removed while it runs.
+    for lost, problem in ((False, 'broken'), (True, 'sweep.log')):
+      made, _ = self._carry_out(_Pool(1, bad='relations_seed0', lost=lost))
+      self.assertEqual(
+          list(made.states.values()), ['failed', 'failed'] + 2 * ['finished'])
+      one, other = made.problems.values()
+      self.assertEqual(one, problem)
+      self.assertIn('seed0, which it starts from, has failed', other)
 
   def test_a_signal_lets_runs_end_and_starts_no_other(self):
     pool = _Pool(1, signals=True)

@@ -17,6 +17,7 @@ from agile_tf.training import building
 from agile_tf.training import checkpoints
 from agile_tf.training import run as run_lib
 from gridlu import files
+from gridlu import program
 
 
 def flags(**changes) -> list[str]:
@@ -61,7 +62,7 @@ def read_builder(arguments: list[str]) -> building.Builder:
   values = absl_flags.FlagValues()
   config_lib.define_flags(config_lib.Config, values)
   config_lib.define_flags(settings.Recipe, values)
-  values(presets.expand(['launch', *arguments]))
+  values(['launch', *program.expanded(arguments, presets.flagfile)])
   return builder_lib.make(
       config_lib.from_flags(values),
       config_lib.from_flags(values, settings.Recipe))

@@ -22,8 +22,7 @@ _PROGRAM = """
     flags.DEFINE_integer('number', None, 'The number.', required=True,
                          module_name='another')
 
-  @program.main(define_flags, expand=lambda line: [
-      word.replace('--seven', '--number=7') for word in line])
+  @program.main(define_flags, preset=lambda name: f'{name}.flags')
   def main(argv):
     if flags.FLAGS.number < 0:
       raise KeyboardInterrupt
@@ -150,8 +149,10 @@ class ProgramTest(absltest.TestCase):
     self.assertStartsWith(text.strip(), 'Says a number.')
     self.assertIn('--number: The number.', text)
 
-  def test_the_command_line_can_be_expanded(self):
-    self.assertEqual(self._run('--seven'), (0, '7 \n', ''))
+  def test_a_preset_is_the_flagfile_of_its_name(self):
+    path = self.create_tempfile('own.flags', '--number=7').full_path
+    self.assertEqual(self._run(f'--preset={path.removesuffix(".flags")}'),
+                     (0, '7 \n', ''))
 
   def test_arguments_are_refused_where_there_are_none(self):
     _plain(['name'])
