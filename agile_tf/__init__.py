@@ -41,6 +41,8 @@ __version__ = gridlu.__version__
 # prints as errors is, for example, that there is no GPU, or that a kept program
 # was compiled with options that no processor has.
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
+# Otherwise the first process on a GPU takes all of its memory.
+os.environ.setdefault('TF_FORCE_GPU_ALLOW_GROWTH', 'true')
 
 # The directory of the trained agent. An installed package has a copy.
 TRAINED = os.path.join(os.path.dirname(os.path.abspath(__file__)), 'trained')

@@ -99,7 +99,8 @@ def main(argv: Sequence[str]) -> None:
         'runs/arrangements_seed*.')
   values = flags.FLAGS
   machine.prepare(config_lib.Config())
-  rows = compare(argv[1:], values.episodes, values.seed, values.world)
+  rows = compare(list(map(program.clean_path, argv[1:])), values.episodes,
+                 values.seed, values.world)
   print("Share of states that the checkpoint's own reward model accepts "
         '(modelled).')
   print(table(rows))

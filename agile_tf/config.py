@@ -220,7 +220,7 @@ class Config:
 
   def __post_init__(self):
     check(self)
-    for name in _PATHS:
+    for name in marked('path'):
       object.__setattr__(self, name, program.clean_path(getattr(self, name)))
     if self.policy_workers % self.policy_threads:
       divisors = [str(i) for i in range(1, self.policy_workers + 1)
@@ -245,8 +245,6 @@ class Config:
     return self.reward == 'discriminator'
 
 
-_PATHS = tuple(field.name for field in dataclasses.fields(Config)
-               if field.metadata['path'])
 
 
 def check(settings: Any) -> None:
@@ -366,16 +364,10 @@ def load(path: str) -> Config:
     raise ConfigError(f'{path}: {error}') from error
 
 
-def of_gridlu() -> list[str]:
-  """Returns the settings that only GridLU has."""
+def marked(mark: str) -> list[str]:
+  """Returns the settings that have a mark: 'of_gridlu', 'of_run' or 'path'."""
   return [field.name for field in dataclasses.fields(Config)
-          if field.metadata['of_gridlu']]
-
-
-def of_run() -> list[str]:
-  """Returns the settings that only affect how a run is carried out."""
-  return [field.name for field in dataclasses.fields(Config)
-          if field.metadata['of_run']]
+          if field.metadata[mark]]
 
 
 def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
@@ -386,8 +378,8 @@ def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
   """
   there, here = (
       {**values, **values.get(RECIPE, {})} for values in (old, new))
-  same = {RECIPE, *of_run(), *(
-      name for name in _PATHS if there.get(name) and here.get(name) and
+  same = {RECIPE, *marked('of_run'), *(
+      name for name in marked('path') if there.get(name) and here.get(name) and
       os.path.realpath(there[name]) == os.path.realpath(here[name]))}
   if DATASET not in there or DATASET not in here:
     same.add(DATASET)

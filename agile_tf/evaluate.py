@@ -136,7 +136,7 @@ def table(report: dict[str, Any]) -> str:
 def picture(episodes: Sequence[played.Episode],
             world: 'worlds.World') -> np.ndarray:
   """Returns a picture of the final states with captions, uint8 [H, W, 3]."""
-  images = world.pixels(np.stack([episode.final for episode in episodes]))
+  images = world.pixels(np.stack([episode.states[-1] for episode in episodes]))
   return rendering.contact_sheet(images, [
       f'{episode.instruction}: ' + (
           'no ground truth' if episode.truth is None else

@@ -52,7 +52,7 @@ _CURVES = {
     'arrangements': ('arrangements', (_SUCCESS,)),
     'remarks': ('remarks', (_SUCCESS, _ACCURACY)),
     **{name: (name, (_SUCCESS, _ACCURACY))
-       for name in ('evening', 'arrangements_evening')},
+       for name in ('evening', 'arrangements_evening', 'crowded')},
 }
 
 # Each bar chart: its variant, the label of its axis, and its bars, by label:
@@ -146,8 +146,8 @@ def _curves(runs: _Runs, names: Collection[str], column: str
   for name in names:
     of_variant, published = runs[name], paper.curve(name, column)
     label = _label(name, of_variant[0])
-    if published is not None and (
-        not of_variant[0].has_papers_job or longest < published.steps[0]):
+    if published is not None and (longest < published.steps[0] or
+                                  not of_variant[0].on_papers_instructions):
       published = None
     edges = curves.intervals(
         max(run.curve['steps'][-1] for run in of_variant),
@@ -184,7 +184,7 @@ def _data_efficiency(runs: _Runs) -> Iterator[results.Line]:
     yield results.Line.of('AGILE', results.OURS, seed, _BEST, *zip(*(
         (size, curves.best(run.curve)) for size, name in sizes
         for run in runs[name] if run.seed == seed)))
-  if sizes and runs[sizes[0][1]][0].has_papers_job:
+  if sizes and runs[sizes[0][1]][0].on_papers_instructions:
     yield results.Line.of('AGILE', results.PAPER, '', _BEST,
                           *zip(*paper.data_efficiency().items()))
 
@@ -197,7 +197,7 @@ def _bars(runs: _Runs, name: str) -> Iterator[results.Line]:
       if found := run.evaluations.get(evaluation):
         yield results.Line.of(label, results.EVALUATED, run.seed, column, i,
                               *results.rate(found, group))
-    if measured and measured[0].has_papers_job:
+    if measured and measured[0].on_papers_instructions:
       yield results.Line.of(label, results.PAPER, '', column, i, published)
 
 
@@ -321,13 +321,15 @@ def _draw_curves(ax: axes.Axes, lines: Sequence[results.Line],
 def _draw_intervals(ax: axes.Axes, points: np.ndarray, color: str, marker: str
                    ) -> None:
   x, y, low, high = points.T
-  ax.errorbar(x, y, [y - low, high - y], color=color, marker=marker,
-              markersize=3.5, markeredgecolor='black', markeredgewidth=0.4,
-              linestyle='', capsize=2, elinewidth=0.7, clip_on=False)
+  # A bound can differ from a rate of 0 or 1 by a rounding error.
+  ax.errorbar(x, y, np.maximum(0, [y - low, high - y]), color=color,
+              marker=marker, markersize=3.5, markeredgecolor='black',
+              markeredgewidth=0.4, linestyle='', capsize=2, elinewidth=0.7,
+              clip_on=False)
 
 
 def _draw_bars(ax: axes.Axes, lines: Sequence[results.Line]) -> dict[str, Any]:
-  """Draws the mean of seeds with each seed's interval (figure 5)."""
+  """Draws the mean of seeds with each seed's interval."""
   handles: dict[str, Any] = {}
   for of_bar in _groups(lines, results.EVALUATED).values():
     points = np.concatenate([line.points for line in of_bar])

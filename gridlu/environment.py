@@ -146,6 +146,7 @@ class GridLU(dm_env.Environment):
     """
     self._setup = set_up(
         task, episode_length, instructions, physics, rewarded, solved_starts)
+    self.task = self._setup.task
     self.instructions = self._setup.instructions
     self.physics = self._setup.physics
     self.episode_length = self._setup.episode_length

@@ -83,6 +83,11 @@ class GoalDataset:
     name, row = ('images', [None, None, 3]) if self.states is None else (
         'states', [world.PACKED_SIZE])
     archives.expect(vars(self), name, np.uint8, [len(index), *row])
+    if self.states is not None:
+      most = [world.NUM_BLOCK_CODES] * world.NUM_CELLS + [world.NUM_CELLS, 2]
+      for i, j in np.argwhere(self.states >= most):
+        raise ValueError(f'states[{i}, {j}] is {self.states[i, j]}: expected '
+                         f'less than {most[j]}, as world.pack makes them')
     bad = np.flatnonzero((index < 0) | (index >= len(self.instructions)))
     if bad.size:
       raise ValueError(

@@ -185,9 +185,9 @@ class TokenInstruction(
     task = inner.task
     self.tokens = task.tokens
     self._rows = token_rows(task)
+    assert isinstance(env.observation_space, spaces.Dict)
     self.observation_space = spaces.Dict({
-        'image': inner.observation_space['image'],
-        'instruction': token_space(task)})
+        **env.observation_space, 'instruction': token_space(task)})
 
   def observation(self, observation: Observation) -> dict[str, np.ndarray]:
     return {**observation,

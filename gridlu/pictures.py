@@ -181,11 +181,8 @@ def main(argv: Sequence[str]) -> None:
   number, output = flags.FLAGS.figure, flags.FLAGS.output
   files.check_output('output', output, '.png')
   picture = FIGURES[number]()
-  try:
-    Image.fromarray(picture).save(output)
-  except OSError as error:
-    raise program.UserError(
-        f'--output={output} cannot be written: {error}.') from error
+  with files.replacing(output, 'wb') as file:
+    Image.fromarray(picture).save(file, 'png')
   print(f'{output}: figure {number}, {picture.shape[1]}x{picture.shape[0]} '
         'pixels')
 

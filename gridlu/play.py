@@ -84,7 +84,7 @@ class Game:
     state = environment.state
     reached = 'reached' if environment.success else 'not reached'
     panel = [
-        screen.line(tasks.find(environment.instruction.task).title),
+        screen.line(environment.task.title),
         screen.line(''),
         screen.line(f'Steps  {self._num_steps} taken, {self._left} left'),
         screen.line(f'Agent  {screen.agent_text(state)}'),
@@ -166,12 +166,11 @@ def main(argv: Sequence[str]) -> None:
         f'--instruction does not fit --task={values.task}: {error}') from error
   if not values.demonstrate:
     screen.check_terminal()
-  elif recording is not None:
-    print('\n'.join(demonstrate(environment, values.demonstrate, recording)))
-    print(recording.save(values.record))
-    return
   try:
-    screen.show(Game(environment, recording))
+    if values.demonstrate and recording is not None:
+      print('\n'.join(demonstrate(environment, values.demonstrate, recording)))
+    else:
+      screen.show(Game(environment, recording))
   finally:
     if recording is not None:
       print(recording.save(values.record))

@@ -77,12 +77,10 @@ def encode(instructions: Sequence[language.Instruction]) -> np.ndarray:
   A code has the relation (its index in `Relation.words`), then for the left
   and for the right operand its description (see `_FITS`).
   """
-  codes = np.zeros((len(instructions), CODE_SIZE), np.int32)
-  for i, instruction in enumerate(instructions):
-    codes[i] = [language.Relation.words.index(instruction.word),
-                _description(instruction.left),
-                _description(instruction.right)]
-  return codes
+  return np.array([
+      [language.Relation.words.index(each.word), _description(each.left),
+       _description(each.right)] for each in instructions], np.int32
+      ).reshape(-1, CODE_SIZE)
 
 
 def satisfied(codes: world.Array, states: world.State,

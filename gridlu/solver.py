@@ -98,8 +98,6 @@ class _Graph(NamedTuple):
   after: np.ndarray
 
 
-
-
 def _members(sets: np.ndarray) -> np.ndarray:
   """Returns which cells are in sets int32 [S], as bool [25, S]."""
   return (sets & _BITS[:, None]) != 0

@@ -50,6 +50,11 @@ class Actor:
     """Plays one rollout of each worker with these policy parameters."""
     raise NotImplementedError
 
+  def close(self) -> None:
+    """Closes the environments."""
+    for environment in self.environments:
+      environment.close()
+
   def _noise(self) -> np.ndarray:
     """Draws Gumbel noise, float32 [T, W, actions]; zeros if greedy.
 
@@ -219,6 +224,11 @@ class EnvironmentActor(Actor):
   def _load_episode(self, w: int, row: dict[str, Any]) -> None:
     self._timesteps[w] = None
     if row['environment'] is None:
+      if not hasattr(self.environments[w], 'get_state'):
+        # This one would draw the same episodes as after the run's start.
+        self.environments[w].close()
+        self.environments[w] = self._world.make_environment(
+            int(self.rngs[w].integers(2**32)))
       return
     try:
       timestep = self.environments[w].set_state(row['environment'])

@@ -132,7 +132,9 @@ class Programs:
     gradients, terms = self._policy_gradients(
         theta, rollout._replace(instructions=()), values,
         np.float32(entropy_weight), replayed)
-    return [gradients[w] for w in rollout.active], terms
+    if len(gradients) > 1:
+      gradients = [gradients[w] for w in rollout.active]
+    return gradients, terms
 
   @compiled
   def _policy_gradients(self, theta, rollout, values, entropy_weight, replayed):

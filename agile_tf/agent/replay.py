@@ -31,8 +31,6 @@ class ReplayBuffer:
 
   def __init__(self, capacity: int, num_slots: int,
                observation_shape: Sequence[int]):
-    if capacity < 1:
-      raise ValueError(f'capacity is {capacity}; expected at least 1.')
     self._capacity = capacity
     self._arrays: dict[str, np.ndarray] = {
         'codes': np.zeros([capacity, num_slots], np.int32),
@@ -62,7 +60,7 @@ class ReplayBuffer:
   def sample(self, rng: np.random.Generator, count: int) -> rollouts.Pairs:
     """Draws pairs uniformly with replacement; ValueError if there are none."""
     with self._lock:
-      rows = rng.integers(self._size(), size=count)
+      rows = rng.integers(len(self), size=count)
       codes, observations, _ = self._take(rows)
       return rollouts.Pairs(codes, observations)
 
@@ -71,10 +69,10 @@ class ReplayBuffer:
     """Draws triples with replacement, half of them with a positive reward.
 
     If `count` is odd, the larger part has zero reward. Until both kinds exist,
-    all entries are equally likely.
+    all entries are equally likely. ValueError if there are none.
     """
     with self._lock:
-      positive = self._arrays['positive'][:self._size()]
+      positive = self._arrays['positive'][:len(self)]
       kinds = [np.flatnonzero(~positive), np.flatnonzero(positive)]
       if not all(map(len, kinds)):
         kinds = [np.arange(len(positive))] * 2
@@ -84,11 +82,6 @@ class ReplayBuffer:
 
   def _take(self, rows: np.ndarray) -> tuple[np.ndarray, ...]:
     return tuple(array[rows] for array in self._arrays.values())
-
-  def _size(self) -> int:
-    if not self._added:
-      raise ValueError('The replay buffer is empty: nothing to draw from.')
-    return len(self)
 
   def state(self) -> dict[str, np.ndarray]:
     """Returns the contents, for a checkpoint."""

@@ -249,6 +249,7 @@ def from_environment(
   environment = make_environment(0)
   observation_spec = environment.observation_spec()
   action_spec = environment.action_spec()
+  environment.close()
   image = getattr(observation_spec, 'get', lambda _: None)('image')
   if (image is None or 'instruction' not in observation_spec or
       image.dtype != np.uint8 or len(image.shape) != 3 or

@@ -67,11 +67,11 @@ def make(episodes: Sequence[played.Episode], world: 'worlds.World'
   judge = 'ground truth' if world.has_ground_truth else 'checker'
   shown, cases = [], []
   for episode in episodes:
-    image, = world.pixels(episode.final[None])
+    image, = world.pixels(episode.states[-1:])
     shown.append({'instruction': episode.instruction, 'image': _png(image)})
     groups, verdicts = ['all'], {}
     if has_board:
-      count = np.count_nonzero(board.unpack(episode.final).blocks)
+      count = np.count_nonzero(board.unpack(episode.states[-1]).blocks)
       groups.append(f'{count} blocks')
     if episode.truth is not None:
       verdicts[judge] = episode.success

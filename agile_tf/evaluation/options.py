@@ -63,7 +63,8 @@ def define_episodes(episodes: int, seed: int = 1_000_003) -> None:
 def define_seed(seed: int | None) -> None:
   """Defines --seed with this default."""
   flags.DEFINE_integer(
-      'seed', seed, 'Seeds instances and actions; None: a random seed.',
+      'seed', seed, 'Seeds instances and actions' + (
+          '; default: a random seed.' if seed is None else '.'),
       lower_bound=0, upper_bound=2**63 - 1)
 
 

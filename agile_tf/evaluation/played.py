@@ -17,11 +17,6 @@ class Episode(NamedTuple):
   truth: np.ndarray | None = None
 
   @property
-  def final(self) -> np.ndarray:
-    """The observation of the last state, uint8."""
-    return self.states[-1]
-
-  @property
   def success(self) -> bool:
     """Whether the final state is a goal state; False if `truth` is None."""
     return self.truth is not None and bool(self.truth[-1])

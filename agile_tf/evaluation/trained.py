@@ -1,6 +1,7 @@
 """What a run has learned: plays its policy, and offers its networks."""
 
 from collections.abc import Callable, Iterator, Sequence
+import contextlib
 import dataclasses
 import os
 import pickle
@@ -104,29 +105,30 @@ class Trained(NamedTuple):
     missing = [count // width + (w < count % width) for w in range(width)]
     # By row, the arrays of each rollout of its episode, by their names.
     parts: list[list[dict[str, np.ndarray]]] = [[] for _ in range(width)]
-    while any(missing):
-      rollout = actor.play(self.theta)
-      arrays = {'states': rollout.observations,
-                'truth': self.world.truth(rollout), 'decisions': None}
-      if self.phi is not None:
-        _, decisions = self.programs.reward(
-            self.phi, rollout.observations, rollout.codes)
-        arrays['decisions'] = decisions.numpy()
-      for w in range(width):
-        steps = int(rollout.mask[:, w].sum())
-        parts[w].append({name: values[:steps, w]
-                         for name, values in arrays.items()
-                         if values is not None})
-        if not rollout.ended[w]:
-          continue
-        last = {'states': rollout.observations[None, steps, w]}
-        episode = {name: np.concatenate([part[name] for part in
-                                         (*parts[w], last) if name in part])
-                   for name in parts[w][0]}
-        parts[w] = []
-        if missing[w]:
-          missing[w] -= 1
-          yield played.Episode(rollout.instructions[w], **episode)
+    with contextlib.closing(actor):
+      while any(missing):
+        rollout = actor.play(self.theta)
+        arrays = {'states': rollout.observations,
+                  'truth': self.world.truth(rollout), 'decisions': None}
+        if self.phi is not None:
+          _, decisions = self.programs.reward(
+              self.phi, rollout.observations, rollout.codes)
+          arrays['decisions'] = decisions.numpy()
+        for w in range(width):
+          steps = int(rollout.mask[:, w].sum())
+          parts[w].append({name: values[:steps, w]
+                           for name, values in arrays.items()
+                           if values is not None})
+          if not rollout.ended[w]:
+            continue
+          last = {'states': rollout.observations[None, steps, w]}
+          episode = {name: np.concatenate([part[name] for part in
+                                           (*parts[w], last) if name in part])
+                     for name in parts[w][0]}
+          parts[w] = []
+          if missing[w]:
+            missing[w] -= 1
+            yield played.Episode(rollout.instructions[w], **episode)
 
   def as_reward_model(self) -> Callable[[Any, Sequence[str]], np.ndarray]:
     """Returns the discriminator as a function, see `load_reward_model`."""

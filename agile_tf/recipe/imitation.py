@@ -69,13 +69,9 @@ class Demonstrations:
   """Draws states and good actions there; `look` must come first."""
 
   def __init__(self, goals: worlds.GoalExamples):
-    """Takes goal examples, of which the first 20,000 are used; no images."""
-    dataset = goals.dataset
-    if dataset.states is None:
-      raise program.UserError(
-          'The goal examples are images; --imitation_cost needs GridLU states.')
-    self._states = dataset.states[:_EXAMPLES]
-    self._instruction = dataset.instruction[:_EXAMPLES]
+    """Takes goal examples, of which the first 20,000 are used."""
+    self._states = goals.observations[:_EXAMPLES]
+    self._instruction = goals.dataset.instruction[:_EXAMPLES]
     self._codes = goals.codes
     # bool [examples, 25]: the cells whose blocks matter.
     self._matters = np.zeros(

@@ -31,11 +31,13 @@ def require_several(goals: worlds.GoalExamples) -> None:
 
 def sample(goals: worlds.GoalExamples, rng: np.random.Generator, count: int
           ) -> rollouts.Pairs:
-  """Draws pairs whose instruction is never the state's own."""
+  """Draws pairs whose instruction is never the state's own.
+
+  Of goals that `require_several` lets pass; others have no such pair.
+  """
   instruction = goals.dataset.instruction
   rows, others = rng.integers(len(goals), size=[2, count])
   while len(same := np.flatnonzero(instruction[rows] == instruction[others])):
-    require_several(goals)
     others[same] = rng.integers(len(goals), size=len(same))
   return rollouts.Pairs(
       goals.codes[instruction[others]], goals.observations[rows])

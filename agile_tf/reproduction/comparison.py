@@ -18,10 +18,12 @@ _HEADERS = ('', 'setting', 'this run', 'paper', 'default',
 _MARK, _UNUSED = '*', 'unused'
 
 _OF_GENERATED_GOALS = ('dataset_size', 'dataset_seed')
+_OF_GOALS = ('dataset', *_OF_GENERATED_GOALS, 'dataset_carrying')
 # Settings that only a run that trains a discriminator uses.
 _OF_DISCRIMINATOR = (
-    'anticipated_negative_rate', 'all_workers_write',
-    'steps_per_discriminator_update', 'dataset', *_OF_GENERATED_GOALS,
+    'anticipated_negative_rate', 'anticipated_negative_rate_steps',
+    'all_workers_write', 'steps_per_discriminator_update', 'mismatched_share',
+    'discriminator_actors', 'discriminator_head_start',
     *(name for name, (_, place) in paper.HYPERPARAMETERS.items()
       if place.startswith('D:')))
 _OF_REWARD_PREDICTION = (
@@ -45,18 +47,18 @@ def _rows(config: config_lib.Config, recipe: Any) -> Iterator[list[str]]:
     yield [_MARK if is_used and value != expected else '', name,
            _text(value) if is_used else _UNUSED, published,
            _text(field.default), place]
-  for field in dataclasses.fields(recipe) if recipe is not None else ():
+  for field in dataclasses.fields(recipe):
     value = getattr(recipe, field.name)
     if value != field.default and field.name not in unused:
       yield [_MARK, field.name, _text(value), '-', _text(field.default), '']
 
 
-def differences(config: config_lib.Config, recipe: Any = None) -> list[str]:
+def differences(config: config_lib.Config, recipe: Any) -> list[str]:
   """Returns the settings that the table marks."""
   return [row[1] for row in _rows(config, recipe) if row[0]]
 
 
-def table_text(config: config_lib.Config, recipe: Any = None) -> str:
+def table_text(config: config_lib.Config, recipe: Any) -> str:
   """Returns the table; `recipe` is a dataclass of settings beyond the paper."""
   rows = list(_rows(config, recipe))
   return '\n'.join([
@@ -66,7 +68,7 @@ def table_text(config: config_lib.Config, recipe: Any = None) -> str:
       'Nothing differs from the paper and the defaults.'])
 
 
-def table_markdown(config: config_lib.Config, recipe: Any = None) -> str:
+def table_markdown(config: config_lib.Config, recipe: Any) -> str:
   """Returns the same as a block of Markdown, for TensorBoard."""
   return textwrap.indent(table_text(config, recipe), '    ', lambda _: True)
 
@@ -77,18 +79,16 @@ def _unused(config: config_lib.Config, recipe: Any) -> set[str]:
       tasks.find(config.world).has_ground_truth)
   groups: list[tuple[bool, Sequence[str]]] = [
       (not config.trains_discriminator, _OF_DISCRIMINATOR),
+      (not config.trains_discriminator and not recipe.reward_prediction_goals,
+       _OF_GOALS),
       (config.reward == 'environment', ['reward_form']),
       (not config.reward_prediction, _OF_REWARD_PREDICTION),
-      (config.world not in tasks.TASKS, config_lib.of_gridlu()),
+      (config.world not in tasks.TASKS, config_lib.marked('of_gridlu')),
       (not has_truth, ['solved_starts']),
       (config.held_out == 'none', ['held_out_share', 'held_out_seed']),
-      (bool(config.dataset), _OF_GENERATED_GOALS)]
-  if recipe is not None:
-    groups += [
-        (not recipe.policy_learning_rate_steps, ['first_policy_learning_rate']),
-        (not recipe.entropy_weight_steps, ['first_entropy_weight']),
-        (not config.trains_discriminator, ['anticipated_negative_rate_steps']),
-        (bool(config.dataset), ['dataset_carrying'])]
+      (bool(config.dataset), [*_OF_GENERATED_GOALS, 'dataset_carrying']),
+      (not recipe.policy_learning_rate_steps, ['first_policy_learning_rate']),
+      (not recipe.entropy_weight_steps, ['first_entropy_weight'])]
   return {name for is_unused, names in groups if is_unused for name in names}
 
 

@@ -27,7 +27,7 @@ class Run(NamedTuple):
   config: config_lib.Config
 
   @property
-  def has_papers_job(self) -> bool:
+  def on_papers_instructions(self) -> bool:
     """Whether its instructions are those of the paper."""
     return self.config.instructions in experiments.PAPERS_INSTRUCTIONS
 
@@ -63,8 +63,10 @@ def _evaluations(run_dir: str, variant: experiments.Variant
     path = os.path.join(run_dir, f'{name}.json')
     try:
       with open(path, encoding='utf-8') as file:
-        found[name] = json.load(file)
-      float(found[name]['success']['all']['rate'])
+        report = json.load(file)
+      if 'success' in report:  # Else the world has no ground truth.
+        float(report['success']['all']['rate'])
+        found[name] = report
     except FileNotFoundError:
       continue
     except (OSError, ValueError, TypeError, KeyError) as error:

@@ -50,7 +50,7 @@ def make_world(config: config_lib.Config, held_out: bool = False,
         board.PHYSICS[config.physics], config.episode_length, config.truncate,
         known, config.solved_starts)
   default = config_lib.Config()
-  for name in config_lib.of_gridlu():
+  for name in config_lib.marked('of_gridlu'):
     if getattr(config, name) != getattr(default, name):
       raise config_lib.ConfigError(
           f'--{name}={getattr(config, name)} is a setting of GridLU, but '
@@ -112,8 +112,7 @@ def make_goal_examples(config: config_lib.Config, world: worlds.World,
     dataset = goal_dataset.load(config.dataset, world.observation_shape)
     if config.world in tasks.TASKS:
       dataset = _of_this_run(config, dataset)
-      if dataset.states is not None and (
-          wrong := goal_dataset.violations(dataset)):
+      if wrong := goal_dataset.violations(dataset):
         logging.warning(
             '%s: %d of %d goal states do not satisfy their instruction by the '
             'ground truth.', config.dataset, wrong, len(dataset))
@@ -147,12 +146,12 @@ def _of_this_run(config: config_lib.Config, dataset: goal_dataset.GoalDataset
         '%s: %d of %d examples are of instructions that --instructions or '
         '--held_out exclude, and are not used.',
         config.dataset, len(dataset) - len(keep), len(dataset))
-  states, images = dataset.states, dataset.images
+  # Imitation takes the first ones, and a file may be sorted by instruction.
+  keep = np.random.default_rng(0).permutation(keep)
   used, index = np.unique(dataset.instruction[keep], return_inverse=True)
   return goal_dataset.GoalDataset(
-      tuple(dataset.instructions[i] for i in used), index.astype(np.int32),
-      None if states is None else states[keep],
-      None if images is None else images[keep])
+      tuple(dataset.instructions[i] for i in used), index,
+      dataset.observations[keep])
 
 
 def make_networks(config: config_lib.Config, world: worlds.World,
@@ -281,12 +280,11 @@ class Builder:
         buffer, self.config.batch_size // 2,
         self.config.anticipated_negative_rate)
 
-  def predictions(self, world: worlds.World,
-                  goals: worlds.GoalExamples | None) -> Any:
+  def predictions(self, goals: worlds.GoalExamples | None) -> Any:
     """Returns the buffer of reward prediction, if there is one."""
     if not self.config.reward_prediction:
       return None
-    return _buffer(self.config.reward_prediction_replay_size, world)
+    return _buffer(self.config.reward_prediction_replay_size, self.world)
 
   def prediction(self, buffer: Any, rng: np.random.Generator,
                  goals: worlds.GoalExamples | None) -> replay.RewardPrediction:
@@ -357,7 +355,7 @@ class Builder:
           discriminator, programs, goals, buffer,
           self.negatives(buffer, goals), config.batch_size,
           np.random.default_rng(draw_seed))
-    predictions = self.predictions(world, goals)
+    predictions = self.predictions(goals)
     width = config.policy_workers // config.policy_threads
     seeds = policy_seed.spawn(config.policy_workers)
     policy_workers = []
@@ -398,8 +396,7 @@ class Builder:
     if config.trains_discriminator and drawn > config.replay_size:
       raise config_lib.ConfigError(
           f'--replay_size={config.replay_size} is less than one draw from B '
-          f'({drawn} pairs = batch_size / (2 * anticipated_negative_rate)); '
-          'make it or --anticipated_negative_rate larger.')
+          f'({drawn} pairs); make it or --anticipated_negative_rate larger.')
     resources.check(
         config, world, drawn, self.needs_goal_examples(), machine.memory())
 

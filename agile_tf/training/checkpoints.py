@@ -122,7 +122,7 @@ def _write(folder: str, checkpoint: Checkpoint) -> None:
         arrays: dict[str, Any] = checkpoint.arrays
         np.savez(file, allow_pickle=False, **arrays)
       elif name == _STATE:
-        file.write(json.dumps(checkpoint.values).encode())
+        file.write(json.dumps(checkpoint.values, sort_keys=True).encode())
       else:
         file.write(_manifest(digests))
       file.flush()
@@ -157,6 +157,8 @@ def load(run_dir: str, step: int | None = None) -> Checkpoint:
     raise CheckpointError(
         f'{run_dir!r} has no checkpoints; expected the --run_dir of a run '
         'that has saved one.')
+  advice = (' Move it away to use the checkpoint before it.'
+            if step is None and len(known) > 1 else '')
   step = known[-1] if step is None else step
   if step not in known:
     raise CheckpointError(
@@ -171,8 +173,6 @@ def load(run_dir: str, step: int | None = None) -> Checkpoint:
     return checkpoint
   except (FileNotFoundError, NotADirectoryError, IsADirectoryError,
           ValueError) as error:
-    advice = (' Move it away to use the checkpoint before it.'
-              if step > known[0] else '')
     raise DamagedError(f'{path} is damaged ({error}).{advice}') from error
   except (OSError, MemoryError, ImportError) as error:
     raise CheckpointError(

@@ -219,8 +219,6 @@ def prepare(config: config_lib.Config) -> Machine:
   tf.config.experimental.enable_tensor_float_32_execution(False)
   try:
     tf.config.set_visible_devices(gpus, 'GPU')
-    for gpu in gpus:
-      tf.config.experimental.set_memory_growth(gpu, True)
     tf.config.threading.set_intra_op_parallelism_threads(intra_op)
     tf.config.threading.set_inter_op_parallelism_threads(inter_op)
   except RuntimeError:

@@ -81,6 +81,6 @@ def check(config: config_lib.Config, world: worlds.World,
   settings = ' or '.join(
       f'--{name}={getattr(config, name)}' for name in most.flags)
   raise config_lib.ConfigError(
-      f'This run needs at least {total:,} bytes of memory, but only '
-      f'{available:,} are available. The largest part, {most.size:,} bytes, is '
+      f'This run needs at least {total:,} bytes of memory, but may '
+      f'use at most {available:,}. The largest part, {most.size:,} bytes, is '
       f'for {most.what}: change {settings}.')

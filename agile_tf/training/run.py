@@ -29,8 +29,8 @@ _COMPARED = (
     'entropy_weight', 'discriminator_learning_rate', 'batch_size',
     'anticipated_negative_rate', 'dataset_size', 'optimizer', 'initialization')
 _IMAGE_MINUTES = 5.0  # From one episode in TensorBoard to the next.
-# Minutes in one iteration after which a worker is reported. A run that must
-# save or end waits this long for it, and then ends with an error.
+# Minutes in one iteration after which a worker is reported. With several
+# threads a run that must save or end then ends with an error.
 STALL_MINUTES = 10.0
 
 
@@ -140,7 +140,7 @@ class RunFiles:
     """Saves a checkpoint, unless a worker has failed.
 
     Raises:
-      StalledError: if a worker does not finish its iteration in time.
+      StalledError: if a worker of several threads does not finish in time.
     """
     with self._schedule.paused(60 * STALL_MINUTES):
       if self._schedule.error is not None:
@@ -214,7 +214,7 @@ def train(builder: building.Builder, table: str = '') -> None:
       logging.info('Stopped before the run began; there is nothing to save.')
       return
     signals.stop_instead(trainer.schedule)
-    with contextlib.closing(run_files):
+    with contextlib.closing(run_files), contextlib.closing(trainer):
       run_files.tick()
       trainer.drive(run_files.tick, STALL_MINUTES)
       run_files.tick()

@@ -184,7 +184,7 @@ def drive(schedule: Schedule, read: Callable[[], Any],
   of its own, and these are dealt over the devices. A single one iterates in
   lockstep with the discriminator's: `together`, or one after the other. `tick`
   is called repeatedly in this thread. After `stall_minutes` in one iteration a
-  worker is reported; the end of the run waits as long for it.
+  worker is reported; with several threads the end of the run waits as long.
 
   Raises:
     StalledError: if it still has not ended its iteration.

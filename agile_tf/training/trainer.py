@@ -77,6 +77,11 @@ class Trainer:
         self.iterate_discriminator if self.discriminator_worker else None,
         tick, together, len(self.devices), stall_minutes)
 
+  def close(self) -> None:
+    """Closes the environments."""
+    for actor in self._actors:
+      actor.close()
+
   def read(self) -> workers.Parameters:
     """Returns what an iteration that begins now reads."""
     return workers.Parameters(self.policy.snapshot(), (

@@ -199,6 +199,6 @@ class DifferencesTest(parameterized.TestCase):
         checkpoints_kept=1, devices='CPU:0'))
     default = dataclasses.asdict(config.Config())
     self.assertCountEqual(
-        config.of_run(),
+        config.marked('of_run'),
         [name for name in default if default[name] != changed[name]])
     self.assertEmpty(config.differences(default, changed))

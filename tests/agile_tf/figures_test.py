@@ -10,6 +10,7 @@ import numpy as np
 
 from agile_tf import config as config_lib
 from agile_tf import figures
+from agile_tf.evaluation import played
 from agile_tf.reproduction import paper
 from agile_tf.reproduction import results
 from gridlu import program
@@ -230,6 +231,13 @@ class DrawTest(parameterized.TestCase):
         [segment[:, 1] for segment in dots.lines[2][0].get_segments()],
         [[.4, .6], [.6, .8]])
     self.assertLen(_legend(drawing), 2)
+
+  def test_bounds_that_miss_a_rate_by_rounding_are_drawn(self):
+    for successes, count in (0, 1000), (200, 200):
+      low, high = played.interval(successes, count)
+      figures.draw([results.Line.of(
+          'AGILE', results.EVALUATED, 0, 'success_rate', 1, successes / count,
+          low, high)])
 
   def test_table(self):
     window = paper.curve('relations', 'success_rate').window

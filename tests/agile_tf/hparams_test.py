@@ -5,6 +5,7 @@ from absl.testing import absltest
 
 from agile_tf import config as config_lib
 from agile_tf import hparams
+from agile_tf.recipe import settings
 from agile_tf.reproduction import comparison
 from tests.gridlu import programs
 
@@ -22,5 +23,6 @@ class ProgramTest(absltest.TestCase):
     self.assertEqual(result.returncode, 0, result.stderr)
     self.assertEqual(
         result.stdout, comparison.table_text(config_lib.Config(
-            policy_epsilon=1e-5, reward_prediction=True)) + '\n')
+            policy_epsilon=1e-5, reward_prediction=True),
+            settings.Recipe()) + '\n')
     self.assertEmpty(result.stderr)

@@ -120,6 +120,10 @@ class FileTest(parameterized.TestCase):
        r'images is float32 .*; expected uint8 \[3, None, None, 3\]'),
       ('state_shape', dict(images=None, states=np.zeros((3, 26), np.uint8)),
        r'states is uint8 \[3, 26\]; expected uint8 \[3, 27\]'),
+      ('block', dict(images=None, states=np.eye(3, 27, 4, np.uint8) * 10),
+       r'states\[0, 4\] is 10: expected less than 10'),
+      ('agent', dict(images=None, states=np.eye(3, 27, 23, np.uint8) * 25),
+       r'states\[0, 23\] is 25'),
   )
   def test_bad_content(self, changes, message):
     np.savez(self._path, **_arrays(**changes))

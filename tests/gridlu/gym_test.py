@@ -199,7 +199,9 @@ class GridLUEnvTest(parameterized.TestCase):
 
   @parameterized.parameters(*_NAMES.values())
   def test_tokens_for_other_learners(self, name):
-    environment = gridlu.gym.TokenInstruction(gymnasium.make(name))
+    environment = gridlu.gym.TokenInstruction(
+        gymnasium.wrappers.TimeAwareObservation(
+            gymnasium.make(name), flatten=False))
     with warnings.catch_warnings():
       warnings.simplefilter('error')
       # It warns of every wrapper.

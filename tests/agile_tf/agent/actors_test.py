@@ -189,6 +189,23 @@ class RolloutsTest(parameterized.TestCase):
       restored.load(saved)
       self._assert_equal(rollout, restored.play(theta))
 
+  def test_without_a_state_a_resumed_run_draws_other_episodes(self):
+    programs, theta = _countdown()
+    actor, _ = _countdown_actor(Countdown([5, 2, 1]))
+    actor.play(theta)
+    saved = actor.state()
+    seeds = []
+    with mock.patch.object(
+        programs.world, '_make_environment',
+        lambda seed: seeds.append(seed) or Countdown([1])):
+      for _ in range(2):
+        restored, _ = _countdown_actor(closed := Countdown([5, 2, 1]))
+        with mock.patch.object(closed, 'close') as close:
+          restored.load(saved)
+        close.assert_called_once_with()
+    self.assertEqual(seeds[0], seeds[1])
+    self.assertNotEqual(seeds[0], 0)
+
   @parameterized.parameters('nothing', 'truth')
   def test_wrong_time_steps_are_named(self, knows):
     image = np.zeros([24, 24, 3], np.uint8)

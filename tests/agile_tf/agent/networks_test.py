@@ -12,7 +12,7 @@ from agile_tf.agent import instructions
 from agile_tf.agent import modules
 from agile_tf.agent import networks
 from agile_tf.agent import worlds
-from agile_tf.recipe import initialization
+from agile_tf.recipe import builder
 from gridlu import language
 from gridlu import tasks
 from tests.agile_tf.agent import network_oracles
@@ -146,7 +146,7 @@ class NetworksTest(parameterized.TestCase):
         _initial(networks.policy(model, self._grammar, _SHAPE, 5, name)
                  if kind == 'policy' else
                  networks.discriminator(model, self._grammar, _SHAPE, name), 5)
-        for name in (initialization.HE, modules.Initialization()))
+        for name in (builder.HE, modules.Initialization()))
     for name, value in he.items():
       is_relu = name.endswith('/w') and not any(
           part in name for part in (

@@ -246,7 +246,7 @@ class ProgramsTest(parameterized.TestCase):
             terms[name][w], value, rtol=1e-3, atol=1e-5, err_msg=name)
 
     # Averaged, there is one gradient: of the mean of the active workers.
-    mean, _ = run(rollout, programs=averaging.AveragedPrograms(
+    (mean,), _ = run(rollout, programs=averaging.AveragedPrograms(
         policy, None, world, loss))
     self._assert_close(
         policy, mean, network_oracles.variables(

@@ -202,6 +202,9 @@ class _Actor:
   def __init__(self):
     self._episodes, self._steps = [0, 0], [0, 0]
 
+  def close(self):
+    pass
+
   def play(self, theta):
     assert theta == 'theta'
     observations = np.full([3, 2, 1], 99, np.uint8)

@@ -1,7 +1,6 @@
 """Tests for displaced goal examples and for what the policy imitates."""
 
 import dataclasses
-from unittest import mock
 
 from absl.testing import absltest
 from absl.testing import parameterized
@@ -103,11 +102,6 @@ class DemonstrationsTest(parameterized.TestCase):
       imitation.Demonstrations(self.goals).look(
           lambda codes, states: np.ones([len(states)], bool),
           np.random.default_rng(0))
-
-  def test_images_have_no_blocks(self):
-    goals = mock.Mock(dataset=mock.Mock(states=None))
-    with self.assertRaisesRegex(program.UserError, 'needs GridLU states'):
-      imitation.Demonstrations(goals)
 
   def test_labels_are_steps_towards_a_goal(self):
     """By the exact solver: a good action leaves one step less, mostly."""

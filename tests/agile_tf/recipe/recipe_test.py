@@ -64,8 +64,6 @@ class MismatchedTest(parameterized.TestCase):
         'relations', 20, seed=1,
         instructions=language.relations_instructions()[:1]), self.world)
     with self.assertRaisesRegex(worlds.WorldError, '--mismatched_share'):
-      mismatched.sample(one, np.random.default_rng(0), 2)
-    with self.assertRaisesRegex(worlds.WorldError, '--mismatched_share'):
       mismatched.require_several(one)
 
   def _buffer(self, count):

@@ -12,6 +12,8 @@ from agile_tf.recipe import settings
 from agile_tf.reproduction import comparison
 from agile_tf.reproduction import paper
 
+_PLAIN = settings.Recipe()
+
 
 class PaperTest(parameterized.TestCase):
 
@@ -45,7 +47,7 @@ class DifferencesTest(parameterized.TestCase):
             episode_length=9), ['world', 'dataset']))
   def test_what_differs_and_is_used(self, changes, expected):
     self.assertEqual(
-        comparison.differences(config_lib.Config(**changes)), expected)
+        comparison.differences(config_lib.Config(**changes), _PLAIN), expected)
 
   def test_every_setting_of_the_table_shows(self):
     for name, (value, _) in paper.HYPERPARAMETERS.items():
@@ -55,14 +57,15 @@ class DifferencesTest(parameterized.TestCase):
       if name in ('policy_decay', 'discriminator_decay', 'discount'):
         changed = 0.5
       self.assertContainsSubset([name], comparison.differences(
-          config_lib.Config(**{'reward_prediction': True, name: changed})))
+          config_lib.Config(**{'reward_prediction': True, name: changed}),
+          _PLAIN))
 
 
 class TableTest(parameterized.TestCase):
 
   def _row(self, name, **changes):
     """Returns the cells of a setting's row."""
-    text = comparison.table_text(config_lib.Config(**changes))
+    text = comparison.table_text(config_lib.Config(**changes), _PLAIN)
     row, = [line for line in text.splitlines()
             if re.match(rf'[* ] +{name} ', line)]
     return re.split('  +', row.strip())
@@ -86,7 +89,7 @@ class TableTest(parameterized.TestCase):
       line, = [line for line in text.splitlines() if 'optimizer ' in line]
       self.assertIn('adam', line)
       self.assertNotIn('mismatched_share', text)
-      self.assertIn('Nothing differs', make(config_lib.Config()))
+      self.assertIn('Nothing differs', make(config_lib.Config(), _PLAIN))
 
   def test_of_the_recipe_what_is_switched_off(self):
     off = dict(first_policy_learning_rate=1., first_entropy_weight=1.)
@@ -95,15 +98,28 @@ class TableTest(parameterized.TestCase):
       self.assertCountEqual(comparison.differences(
           config_lib.Config(), settings.Recipe(**recipe)), names)
 
+  def test_without_a_discriminator_only_predicted_goals_need_goals(self):
+    config = config_lib.Config(reward='environment', reward_prediction=True,
+                               dataset_size=512)
+    for goals, names in ((0, []), (2, [
+        'dataset_size', 'reward_prediction_goals', 'dataset_carrying'])):
+      recipe = settings.Recipe(
+          reward_prediction_goals=goals, mismatched_share=0.5,
+          discriminator_actors=15, dataset_carrying=0.5)
+      self.assertCountEqual(
+          comparison.differences(config, recipe),
+          ['reward', 'reward_prediction', *names])
+
   def test_every_setting_of_the_algorithm_has_a_row(self):
-    lines = comparison.table_text(config_lib.Config()).splitlines()[4:-2]
+    text = comparison.table_text(config_lib.Config(), _PLAIN)
+    lines = text.splitlines()[4:-2]
     self.assertEqual([line.split()[0] for line in lines], [
         field.name for field in dataclasses.fields(config_lib.Config)
         if not field.metadata['of_run']])
 
   def test_tensorboard_shows_the_same_as_it_stands(self):
     config = config_lib.Config(batch_size=64, dataset='a_b|c_d.npz')
-    page = markdown.markdown(comparison.table_markdown(config))
+    page = markdown.markdown(comparison.table_markdown(config, _PLAIN))
     self.assertEqual(
         html.unescape(page),
-        f'<pre><code>{comparison.table_text(config)}\n</code></pre>')
+        f'<pre><code>{comparison.table_text(config, _PLAIN)}\n</code></pre>')

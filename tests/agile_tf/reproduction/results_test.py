@@ -65,13 +65,20 @@ class LoadTest(absltest.TestCase):
 
   def test_refuses_what_is_no_evaluation(self):
     for seed, text in enumerate((
-        '{', '[]', '{"success": {}}', '{"success": {"all": {"rate": null}}}')):
+        '{', '{"success": {}}', '{"success": {"all": {"rate": null}}}')):
       run_dir = self._run(f'immovable_seed{seed}')
       with open(os.path.join(run_dir, 'tuned.json'), 'w') as file:
         file.write(text)
       with self.assertRaisesRegex(
           program.UserError, 'tuned.json has no success rate'):
         results.load([run_dir])
+
+  def test_a_world_without_ground_truth_has_no_success(self):
+    run_dir = self._run('relations_seed0')
+    with open(os.path.join(run_dir, 'evaluation.json'), 'w') as file:
+      file.write('{"steps": 10}')
+    (run,), = results.load([run_dir]).values()
+    self.assertEmpty(run.evaluations)
 
 
 class LinesTest(absltest.TestCase):

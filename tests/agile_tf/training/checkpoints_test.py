@@ -262,6 +262,7 @@ class RecoverTest(CheckpointsTest):
       for step in 3, 4:
         self.assertIn(f'{self._path(step)} is damaged', text)
         self.assertTrue(os.path.exists(f'{self._path(step)}.damaged'))
+      self.assertNotIn('Move it away', text)
       self.assertEqual(checkpoints.steps(self._dir), [1, 2])
       self._save(3, 4)
 

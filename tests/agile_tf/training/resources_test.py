@@ -59,6 +59,7 @@ class ResourcesTest(parameterized.TestCase):
     builder = building.Builder(tiny.config(**{name: value}, **others))
     with self.assertRaisesRegex(
         config_lib.ConfigError,
-        f'needs at least .*bytes of memory, but only .* part, .*{what}.*: '
+        'needs at least .*bytes of memory, but may use at most .* part, '
+        f'.*{what}.*: '
         f'change .*--{name}={value}'):
       trainer_lib.Trainer(builder)
