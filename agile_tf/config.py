@@ -245,8 +245,6 @@ class Config:
     return self.reward == 'discriminator'
 
 
-
-
 def check(settings: Any) -> None:
   """Raises ConfigError for a setting of another type or out of its range."""
   for field in dataclasses.fields(settings):
