@@ -276,11 +276,12 @@ def main(argv: Sequence[str]) -> None:
     files.check_output('export', values.export)
     export(values.export, config)
     return
-  names = [name for name in MEASUREMENTS if values.only in name and (
-      config.trains_discriminator or name != 'discriminator iteration')]
+  known = [name for name in MEASUREMENTS if config.trains_discriminator or
+           name != 'discriminator iteration']
+  names = [name for name in known if values.only in name]
   if not names:
     raise config_lib.ConfigError(
-        f'--only={values.only} is found in none of: {", ".join(MEASUREMENTS)}.')
+        f'--only={values.only} is found in none of: {", ".join(known)}.')
   arguments = [f'--seconds={values.seconds}'] + [
       f'--{field.name}={getattr(values, field.name)}'
       for kind in (config_lib.Config, settings.Recipe)

@@ -85,7 +85,9 @@ class GoalDataset:
     archives.expect(vars(self), name, np.uint8, [len(index), *row])
     if self.states is not None:
       most = [world.NUM_BLOCK_CODES] * world.NUM_CELLS + [world.NUM_CELLS, 2]
-      for i, j in np.argwhere(self.states >= most):
+      wrong = np.argwhere(self.states >= most)
+      if wrong.size:
+        i, j = wrong[0]
         raise ValueError(f'states[{i}, {j}] is {self.states[i, j]}: expected '
                          f'less than {most[j]}, as world.pack makes them')
     bad = np.flatnonzero((index < 0) | (index >= len(self.instructions)))

@@ -163,17 +163,17 @@ def expanded(arguments: Sequence[str], preset: Preset | None,
   does not know the mark with which some editors begin a file. `within` has the
   flagfiles that are being read.
   """
+  paths = {'--flagfile': clean_path, '-flagfile': clean_path,
+           '--preset': preset, '-preset': preset}
   rest = iter(arguments)
   for argument in rest:
     flag, is_set, value = argument.partition('=')
     if argument == '--':
       yield argument
       yield from rest
-    elif flag in ('--flagfile', '-flagfile') or (
-        preset is not None and flag in ('--preset', '-preset')):
+    elif (path_of := paths.get(flag)) is not None:
       value = value if is_set else next(rest, '')
-      path = (clean_path(value) if preset is None or flag.endswith('flagfile')
-              else preset(value))
+      path = path_of(value)
       if path in within:
         raise UserError(f'{flag}={value} reads itself.')
       yield from expanded(_lines(path, preset), preset, (*within, path))

@@ -132,7 +132,7 @@ class Programs:
     gradients, terms = self._policy_gradients(
         theta, rollout._replace(instructions=()), values,
         np.float32(entropy_weight), replayed)
-    if len(gradients) > 1:
+    if len(gradients) > 1:  # Otherwise it is of one worker, or the mean.
       gradients = [gradients[w] for w in rollout.active]
     return gradients, terms
 

@@ -17,8 +17,8 @@ _HEADERS = ('', 'setting', 'this run', 'paper', 'default',
             "in the paper's table (appendix C)")
 _MARK, _UNUSED = '*', 'unused'
 
-_OF_GENERATED_GOALS = ('dataset_size', 'dataset_seed')
-_OF_GOALS = ('dataset', *_OF_GENERATED_GOALS, 'dataset_carrying')
+_OF_GENERATED_GOALS = ('dataset_size', 'dataset_seed', 'dataset_carrying')
+_OF_GOALS = ('dataset', *_OF_GENERATED_GOALS)
 # Settings that only a run that trains a discriminator uses.
 _OF_DISCRIMINATOR = (
     'anticipated_negative_rate', 'anticipated_negative_rate_steps',
@@ -86,7 +86,7 @@ def _unused(config: config_lib.Config, recipe: Any) -> set[str]:
       (config.world not in tasks.TASKS, config_lib.marked('of_gridlu')),
       (not has_truth, ['solved_starts']),
       (config.held_out == 'none', ['held_out_share', 'held_out_seed']),
-      (bool(config.dataset), [*_OF_GENERATED_GOALS, 'dataset_carrying']),
+      (bool(config.dataset), _OF_GENERATED_GOALS),
       (not recipe.policy_learning_rate_steps, ['first_policy_learning_rate']),
       (not recipe.entropy_weight_steps, ['first_entropy_weight'])]
   return {name for is_unused, names in groups if is_unused for name in names}

@@ -64,9 +64,10 @@ def _evaluations(run_dir: str, variant: experiments.Variant
     try:
       with open(path, encoding='utf-8') as file:
         report = json.load(file)
-      if 'success' in report:  # Else the world has no ground truth.
-        float(report['success']['all']['rate'])
-        found[name] = report
+      if isinstance(report, dict) and 'success' not in report:
+        continue  # The world has no ground truth.
+      float(report['success']['all']['rate'])
+      found[name] = report
     except FileNotFoundError:
       continue
     except (OSError, ValueError, TypeError, KeyError) as error:

@@ -65,7 +65,7 @@ class LoadTest(absltest.TestCase):
 
   def test_refuses_what_is_no_evaluation(self):
     for seed, text in enumerate((
-        '{', '{"success": {}}', '{"success": {"all": {"rate": null}}}')):
+        '{', '[]', '{"success": {}}', '{"success": {"all": {"rate": null}}}')):
       run_dir = self._run(f'immovable_seed{seed}')
       with open(os.path.join(run_dir, 'tuned.json'), 'w') as file:
         file.write(text)
