@@ -23,8 +23,7 @@ class LearnedReward(gymnasium.Wrapper, gymnasium.utils.RecordConstructorArgs):
   if it is the ground truth. Other wrappers may be inside and outside.
 
   A reward model knows only what it was trained on. The trained agent's knows
-  the instructions of GridLU-Relations on boards with 2 or 3 blocks; on others
-  it is often wrong: with 8 blocks it accepts 39 % of the goal states. What a
+  the instructions of GridLU-Relations on boards with 2 to 6 blocks. What a
   policy learns from it may satisfy the reward model alone, so compare the true
   rewards.
 
