@@ -47,7 +47,7 @@ class BenchmarkTest(parameterized.TestCase):
         check=True)
     self.assertGreater(os.path.getsize(path), 10_000)
 
-  def test_the_costs_are_of_the_arithmetic_that_is_done(self):
+  def test_the_costs_know_which_layouts_filter(self):
     for name, threads in (('15 threads', 15), ('5 threads', 5),
                           ('3 threads', 3), ('lockstep', 1)):
       alone = 15 // threads < convolutions._MIN_ROWS

@@ -11,8 +11,12 @@ from PIL import Image
 
 from agile_tf import config as config_lib
 from agile_tf import evaluate
+from agile_tf.agent import worlds
 from agile_tf.evaluation import played
+from agile_tf.evaluation import trained
 import gridlu
+from gridlu import goal_dataset
+from gridlu import program
 from gridlu import tasks
 from tests.agile_tf import tiny
 from tests.gridlu import corners
@@ -57,6 +61,32 @@ class EvaluateTest(tiny.SavedRunTest):
     self.assertStartsWith(
         result.stderr,
         'Error: --nosolved_starts: --world=arrangements has no ground truth')
+
+  def test_flags_reach_the_episodes(self):
+    with (mock.patch.object(evaluate.options.machine, 'prepare'),
+          mock.patch.object(trained, 'load') as load):
+      load.return_value.play.side_effect = program.UserError('enough')
+      programs.call(evaluate, '--run_dir=a', '--held_out', '--greedy',
+                    '--seed=7', '--episodes=3', '--nosolved_starts',
+                    '--physics=normal')
+    self.assertEqual(load.call_args.kwargs, dict(
+        world='', only='', held_out=True, physics='normal',
+        solved_starts=False))
+    load.return_value.play.assert_called_once_with(3, 7, True)
+
+  def test_a_picture_shows_final_states_and_verdicts(self):
+    world = worlds.GridLUWorld()
+    states = goal_dataset.generate('relations', 6, seed=1).states
+    episodes = [
+        played.Episode('go', states[i:i + 2], np.zeros([1], bool), truth)
+        for i, truth in ((0, np.array([True])), (2, np.array([False])),
+                         (4, None))]
+    with mock.patch.object(evaluate.rendering, 'contact_sheet') as sheet:
+      evaluate.picture(episodes, world)
+    (images, captions), _ = sheet.call_args
+    np.testing.assert_array_equal(images, world.pixels(states[1::2]))
+    self.assertEqual(
+        captions, ['go: reached', 'go: not reached', 'go: no ground truth'])
 
   def test_files_that_cannot_be_written_are_named_first(self):
     for flag in ('--picture=final.jpg', '--picture=.gif',

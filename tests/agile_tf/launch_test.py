@@ -95,7 +95,6 @@ class LaunchTest(parameterized.TestCase):
     changes = dict(policy_workers=6, policy_threads=3)
     _train(run_dir, steps=24, **changes)
     before = checkpoints.steps(run_dir)
-    # Nothing overflows but at once: a step of this size leaves no number.
     with self.assertRaisesRegex(
         program.UserError,
         r'of policy worker [0-5] is nan at step \d+'):
@@ -222,6 +221,22 @@ class LaunchTest(parameterized.TestCase):
     # The first as soon as an episode has ended, then once a minute.
     self.assertEqual(shown, [20, 80, 140, 200, 260, 320, 380, 440])
     self.assertEqual(saved, [190, 380])
+
+  def test_as_many_checkpoints_are_kept_as_the_settings_say(self):
+    trainer, run = self._begin(tiny.config(
+        run_dir=self.create_tempdir().full_path, checkpoints_kept=2))
+    for trainer.schedule.steps in range(4):
+      run.save()
+    self.assertEqual(checkpoints.steps(run._config.run_dir), [2, 3])
+
+  def test_no_checkpoint_where_another_process_has_the_directory(self):
+    config = tiny.config(run_dir=self.create_tempdir().full_path)
+    _, run = self._begin(config)
+    lost = program.UserError('moved')
+    with (mock.patch.object(run, '_check_lock', side_effect=lost),
+          self.assertRaisesRegex(program.UserError, 'moved')):
+      run.save()
+    self.assertEmpty(checkpoints.steps(config.run_dir))
 
   def test_a_checkpoint_comes_after_the_row_that_is_due(self):
     config = tiny.config(run_dir=self.create_tempdir().full_path,

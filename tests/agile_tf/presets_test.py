@@ -1,6 +1,6 @@
 """Tests for agile_tf.presets."""
 
-import filecmp
+import os
 
 from absl.testing import absltest
 
@@ -13,8 +13,8 @@ class PresetsTest(absltest.TestCase):
   def test_are_the_flagfiles_of_launch(self):
     self.assertContainsSubset({'quickstart', 'relations'}, presets.names())
     for name in presets.names():
-      self.assertTrue(filecmp.cmp(
-          presets.flagfile(name), f'launch/{name}.flags', shallow=False))
+      self.assertTrue(os.path.samefile(
+          presets.flagfile(name), f'launch/{name}.flags'))
 
   def _expanded(self, *arguments):
     return list(program.expanded(arguments, presets.flagfile))

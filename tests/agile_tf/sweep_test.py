@@ -171,6 +171,7 @@ class SweepTest(parameterized.TestCase):
           mock.patch.object(time, 'sleep')):
       try:
         made.carry_out(pool)
+        self.assertFalse(pool.stops)
       except KeyboardInterrupt:
         self.assertGreater(pool.stops, 0)
     return made, output.getvalue()

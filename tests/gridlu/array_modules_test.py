@@ -4,6 +4,7 @@ from absl.testing import parameterized
 import numpy as np
 import tensorflow as tf
 
+from gridlu import arrangements
 from gridlu import language
 from gridlu import relations
 from gridlu import rendering
@@ -51,6 +52,18 @@ class ArrayModulesTest(parameterized.TestCase):
   @parameterized.parameters(((),), ((4,),), ((2, 3),))
   def test_same_in_compiled_tensorflow(self, batch):
     self._check(None, batch)
+
+  def test_arrangements(self):
+    rng = np.random.default_rng(0)
+    instructions = language.arrangements_instructions()
+    chosen, states = arrangements.goal_states(rng, 300, instructions)
+    codes = arrangements.encode([instructions[i] for i in chosen])
+    codes[::2] = codes[rng.permutation(300)[::2]]
+    expected = arrangements.satisfied(codes, states)
+    self.assertBetween(expected.mean(), .5, .8)
+    np.testing.assert_array_equal(tf.function(
+        lambda *args: arrangements.satisfied(*args, xp=tf.experimental.numpy),
+        jit_compile=True)(codes, states), expected)
 
   def test_batch_of_unknown_size(self):
     self._check([

@@ -111,6 +111,14 @@ class VectorGridLUTest(parameterized.TestCase):
         for a, b in zip(many.states, drawn.state):
           np.testing.assert_array_equal(a, b[chosen])
 
+  def test_boards_are_packed_states(self):
+    many = vectorized.VectorGridLU(300, images=False)
+    found = [many.reset(seed=0)[0]['board']]
+    np.testing.assert_array_equal(found[0], world.pack(many.states))
+    found = many.step([world.Action.INTERACT] * 300)[0]['board']
+    self.assertTrue(many.states.carrying.any())
+    np.testing.assert_array_equal(found, world.pack(many.states))
+
   def test_seeds(self):
     def starts(seed):
       many = vectorized.VectorGridLU(3, images=False)

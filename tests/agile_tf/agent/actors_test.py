@@ -146,6 +146,23 @@ class RolloutsTest(parameterized.TestCase):
       likeliest = logits.argmax(axis=1).reshape([_LENGTH, _WIDTH])
       self.assertEqual((rollout.actions == likeliest).all(), greedy)
 
+  def test_noise_is_gumbel(self):
+    (actor, _), _ = _gridlu_actors()
+    noise = np.stack([actor._noise() for _ in range(2000)])
+    self.assertAlmostEqual(noise.mean(), np.euler_gamma, delta=.02)
+    self.assertAlmostEqual(noise.std(), np.pi / 6**.5, delta=.02)
+
+  def test_the_gradient_gets_what_acting_computed(self):
+    world, policy, _ = _gridlu()
+    (actor, _), theta = _gridlu_actors()
+    rollout = actor.play(theta)
+    for t in range(_LENGTH):
+      _, results = policy.at(theta).record(
+          world.images(tf.constant(rollout.observations[t])),
+          tf.constant(rollout.codes))
+      for one, other in zip(rollout.results, results, strict=True):
+        np.testing.assert_allclose(one[t], other, rtol=1e-3, atol=1e-4)
+
   def test_reward_of_step_t_is_of_the_state_that_action_t_leads_to(self):
     (compiled, _), theta = _gridlu_actors()
     rewards = []

@@ -139,8 +139,7 @@ class NetworksTest(parameterized.TestCase):
 
   @parameterized.product(
       kind=('policy', 'discriminator'), model=('nmn', 'lstm'))
-  def test_he_initialization_keeps_the_mean_square_of_features(
-      self, kind, model):
+  def test_he_initialization(self, kind, model):
     """Before a ReLU weights are larger; all others start as in the paper."""
     he, paper = (
         _initial(networks.policy(model, self._grammar, _SHAPE, 5, name)

@@ -219,7 +219,7 @@ class ProgramsTest(parameterized.TestCase):
       these = {name: value[:, workers] for name, value in rollout.items()}
       return programs._policy_gradients(
           theta, _as_rollout(these, codes[workers], results),
-          these['rewards'], _ENTROPY, replayed and replay.Replayed(
+          these['rewards'], np.float32(_ENTROPY), replayed and replay.Replayed(
               *(x[workers] for x in replayed)))
 
     p = network_oracles.variables(policy, theta)
@@ -244,6 +244,13 @@ class ProgramsTest(parameterized.TestCase):
       for name, value in expected_terms.items():
         np.testing.assert_allclose(
             terms[name][w], value, rtol=1e-3, atol=1e-5, err_msg=name)
+
+    # A run has those of the workers that played.
+    active, _ = programs.policy_gradients(
+        theta, _as_rollout(rollout, codes), rollout['rewards'], _ENTROPY,
+        replayed)
+    for one, two in zip(active, computed[:3], strict=True):
+      np.testing.assert_array_equal(one, two)
 
     # Averaged, there is one gradient: of the mean of the active workers.
     (mean,), _ = run(rollout, programs=averaging.AveragedPrograms(

@@ -7,6 +7,7 @@ from absl.testing import parameterized
 import numpy as np
 import tensorflow as tf
 
+from agile_tf.agent import numerics
 from agile_tf.agent import replay
 from agile_tf.agent import rollouts
 from agile_tf.agent import workers
@@ -37,24 +38,30 @@ class DiscriminatorWorkerTest(absltest.TestCase):
   def test_waits_until_b_has_enough_and_draws_as_much_as_rho_forgives(self):
     actor = mock.Mock(**{'play.return_value': _rollout(5, 1)})
     shared, programs = mock.Mock(), mock.Mock()
-    programs.discriminator_gradients.return_value = tf.zeros([1]), {}
+    programs.discriminator_gradients.return_value = 'gradient', {}
     shared.apply.return_value = tf.ones([1])
     buffer = replay.ReplayBuffer(100, 1, [1])
+    negatives = workers.AnticipatedNegatives(buffer, 4, 0.4)
     worker = workers.DiscriminatorWorker(
-        actor, shared, programs, _GoalExamples(), buffer,
-        workers.AnticipatedNegatives(buffer, 4, 0.4), 8,
+        actor, shared, programs, _GoalExamples(), buffer, negatives, 8,
         np.random.default_rng(0))
     parameters = workers.Parameters('theta', 'phi')
     self.assertEqual(worker.iterate(parameters).metrics, {})
     programs.discriminator_gradients.assert_not_called()
-    worker.iterate(parameters)
+    with mock.patch.object(negatives, 'draw', wraps=negatives.draw) as draw:
+      worker.iterate(parameters, 7)
+    draw.assert_called_once_with(worker.rng, 7)  # A recipe's rho may fall.
     actor.play.assert_called_with('theta')
+    shared.apply.assert_called_once_with('gradient')
     (phi, goals, candidates), _ = programs.discriminator_gradients.call_args
     self.assertEqual(phi, 'phi')
     self.assertLen(goals.codes, 4)
     self.assertLen(candidates.codes, 10)  # 8 / (2 * 0.4)
     self.assertTrue((goals.codes >= 200).all())
     self.assertTrue((candidates.codes < 200).all())
+    programs.discriminator_gradients.return_value = 'gradient', {'loss': np.nan}
+    with self.assertRaises(numerics.NumericsError):
+      worker.iterate(parameters)
 
 
 class PolicyWorkerTest(parameterized.TestCase):
@@ -121,6 +128,17 @@ class PolicyWorkerTest(parameterized.TestCase):
         phi=None)
     np.testing.assert_array_equal(values, 0.5 * truth)
     np.testing.assert_array_equal(iteration.decisions, truth > 0)
+
+  def test_reward_prediction_learns_what_d_decides(self):
+    predictions = mock.Mock()
+    rollout = self._partly_played()
+    iteration, (*_, replayed), _ = self._iterate(
+        rollout, ['b', 'c'], predictions=predictions)
+    (exchanged, decisions), _ = predictions.exchange.call_args
+    self.assertIs(exchanged, rollout)
+    np.testing.assert_array_equal(decisions, rollout.observations[1:, :, 0] > 6)
+    np.testing.assert_array_equal(iteration.decisions, decisions)
+    self.assertIs(replayed, predictions.exchange.return_value)
 
   def test_what_changes_knows_the_step(self):
     changing = dict(entropy_weight=mock.Mock(return_value=1.25),

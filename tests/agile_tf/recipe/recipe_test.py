@@ -1,13 +1,16 @@
 """Tests for the recipe: each trick by itself, and a run with all of them."""
 
 import itertools
+from unittest import mock
 
 from absl.testing import parameterized
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from agile_tf import config as config_lib
 from agile_tf.agent import replay
+from agile_tf.agent import rollouts
 from agile_tf.agent import worlds
 from agile_tf.recipe import adam
 from agile_tf.recipe import annealing
@@ -72,6 +75,19 @@ class MismatchedTest(parameterized.TestCase):
                np.full([count, 27], 77, np.uint8))
     return buffer
 
+  def test_displaced_goals_are_among_the_mismatched_ones(self):
+    buffer, boards = self._buffer(8), np.full([3, 27], 55, np.uint8)
+    negatives = mismatched.Negatives(
+        buffer, self.goals, annealing.Linear(1.0, 1.0, 1), 8, 4, .75)
+    with mock.patch.object(
+        mismatched.displaced, 'sample', return_value=rollouts.Pairs(
+            self.goals.codes[:3], boards)) as sample:
+      made = negatives.draw(np.random.default_rng(0), 0)
+    sample.assert_called_once_with(self.goals, mock.ANY, 3)
+    self.assertEqual(
+        (made.mismatched.observations == 55).all(1).tolist(),
+        [False] + [True] * 3)
+
   @parameterized.parameters((0, 8), (50, 13), (100, 32), (1000, 32))
   def test_draws_as_many_as_rho_forgives(self, step, drawn):
     """rho falls from 1 to 1/4; 8 of 16 negatives are from B."""
@@ -118,7 +134,8 @@ class BuilderTest(parameterized.TestCase):
         policy_learning_rate_steps=10, entropy_weight=.1,
         first_entropy_weight=.3, entropy_weight_steps=20,
         discriminator_actors=3, discriminator_head_start=2,
-        dataset_carrying=.25)
+        dataset_carrying=.25, batch_size=16, mismatched_share=.25,
+        anticipated_negative_rate_steps=30)
     self.assertIs(made.parameters, adam.AdamParameters)
     self.assertIs(made.programs, builder._AveragedPrograms)
     rate = made.learning_rate()
@@ -127,10 +144,31 @@ class BuilderTest(parameterized.TestCase):
     self.assertAlmostEqual(made.entropy_weight()(10), .2)
     self.assertEqual(made.carrying, .25)
     parts = made.make()
+    negatives = parts.discriminator_worker._negatives
+    self.assertEqual((negatives._kept, negatives._count), (6, 2))
+    self.assertEqual(
+        [negatives._rho(step) for step in (0, 15, 30)], [1, .75, .5])
     self.assertLen(parts.discriminator_worker.actor.environments, 3)
     self.assertEqual(
         made.saved()[config_lib.RECIPE]['discriminator_head_start'], 2)
     self.assertEqual(made.restored(made.saved()), made.saved())
+
+  def test_d_says_which_blocks_matter(self):
+    made = tiny.builder(
+        world='arrangements', instructions='', imitation_cost=2.0,
+        reward_prediction=False, mismatched_share=.5, batch_size=32,
+        discriminator_head_start=1)
+    self.assertEqual(made.loss().auxiliary_cost, 2)
+    parts = made.make()
+    worker = parts.discriminator_worker
+    self.assertGreater(worker._negatives._displaced, 0)
+    with mock.patch.object(parts.predictions, 'look') as look:
+      made.after_head_start(parts)
+    (accepts, _), _ = look.call_args
+    codes, states = worker._goal_examples.sample(np.random.default_rng(0), 32)
+    logits = parts.programs._discriminator.at(parts.discriminator.snapshot())(
+        parts.world.images(tf.constant(states)), tf.constant(codes))
+    np.testing.assert_array_equal(accepts(codes, states), logits > 0)
 
   @parameterized.parameters(
       (dict(mismatched_share=.9), 'leaves none of the 2 negatives'),

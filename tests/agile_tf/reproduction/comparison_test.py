@@ -51,8 +51,6 @@ class DifferencesTest(parameterized.TestCase):
 
   def test_every_setting_of_the_table_shows(self):
     for name, (value, _) in paper.HYPERPARAMETERS.items():
-      if name == 'policy_workers':
-        continue
       changed = type(getattr(config_lib.Config(), name))(value * 2)
       if name in ('policy_decay', 'discriminator_decay', 'discount'):
         changed = 0.5

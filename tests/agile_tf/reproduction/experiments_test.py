@@ -63,6 +63,8 @@ class ExperimentsTest(parameterized.TestCase):
              for path in glob.glob('launch/*.flags')}
     used = {variant.flagfile for variant in experiments.VARIANTS.values()}
     self.assertEqual(files, used | _OTHERS)
+    for name in _OTHERS:
+      tiny.read_builder([f'--flagfile=launch/{name}.flags'])
     named = {
         name for experiment in experiments.EXPERIMENTS.values()
         for recipe in (False, True) for name in experiment.names(recipe)}

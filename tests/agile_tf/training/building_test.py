@@ -30,6 +30,17 @@ class BuildingTest(parameterized.TestCase):
             world='my.world:make')).saved()[config_lib.DATASET])
     self.assertLen(digests, 2)
 
+  def test_a_changed_file_of_goal_examples_is_another_setting(self):
+    path = self.create_tempfile('goals.npz', 'one').full_path
+    one = tiny.builder(dataset=path)
+    saved = one.restored(one.saved())
+    self.assertFalse(config_lib.differences(saved, tiny.builder(
+        dataset=path).saved()))
+    with open(path, 'a', encoding='utf-8') as file:
+      file.write('more')
+    self.assertTrue(config_lib.differences(saved, tiny.builder(
+        dataset=path).saved()))
+
   @parameterized.parameters(
       ('SameLocation.*AGENT', 'meanings'),
       (r"^SameLocation\(AGENT, Color\('\w+', SCENE\)", 'none'))

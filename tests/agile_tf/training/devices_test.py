@@ -79,16 +79,19 @@ class SelectTest(parameterized.TestCase):
 class PrepareTest(parameterized.TestCase):
 
   @parameterized.parameters(
-      ('auto', 0, ('',)), ('auto', 1, ('',)),
-      ('auto', 2, ('/device:GPU:0', '/device:GPU:1')), ('GPU:1', 2, ('',)))
-  def test_devices_of_policy_threads(self, devices, gpus, expected):
+      ('auto', 0, [], ('',)), ('auto', 1, [0], ('',)),
+      ('auto', 2, [0, 1], ('/device:GPU:0', '/device:GPU:1')),
+      ('GPU:1', 2, [1], ('',)), ('CPU:0', 2, [], ('',)))
+  def test_devices_of_policy_threads(self, devices, gpus, chosen, expected):
     with (mock.patch.object(machine, 'import_tensorflow') as imported,
           mock.patch.object(machine, 'keep_programs')):
       config = imported.return_value.config
-      config.list_physical_devices.return_value = [
-          mock.Mock() for _ in range(gpus)]
+      there = [mock.Mock() for _ in range(gpus)]
+      config.list_physical_devices.return_value = there
       prepared = machine.prepare(config_lib.Config(devices=devices))
     self.assertEqual(prepared.devices, expected)
+    config.set_visible_devices.assert_called_once_with(
+        [there[i] for i in chosen], 'GPU')
     # Multiplication with 10 bits of mantissa is no float32.
     enable = config.experimental.enable_tensor_float_32_execution
     enable.assert_called_once_with(False)

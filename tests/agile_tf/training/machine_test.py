@@ -1,4 +1,4 @@
-"""Tests for agile_tf.training.machine, without TensorFlow."""
+"""Tests for agile_tf.training.machine."""
 
 import io
 import os

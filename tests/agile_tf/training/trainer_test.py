@@ -152,7 +152,7 @@ class TrainingTest(parameterized.TestCase):
     self.assertAlmostEqual(row['false_positives'], 2 / 14)
     self.assertAlmostEqual(row['false_negatives'], 2 / 14)
 
-  def test_rho_follows_the_steps(self):
+  def test_the_discriminators_worker_knows_the_steps(self):
     trainer = trainer_lib.Trainer(tiny.builder(discriminator_head_start=3))
     worker = trainer.discriminator_worker
     rollout = mock.Mock(steps=2)
@@ -269,6 +269,19 @@ class TrainingTest(parameterized.TestCase):
     name = 'policy/hidden/w'
     np.testing.assert_array_equal(parameters[0][name], parameters[1][name])
     self.assertFalse(np.array_equal(parameters[0][name], parameters[2][name]))
+
+  def test_each_worker_of_each_seed_plays_episodes_of_its_own(self):
+    trainers = [trainer_lib.Trainer(tiny.builder(
+        seed=seed, policy_workers=4, policy_threads=2)) for seed in (0, 1)]
+    generators = [
+        str(row['generator']) for trainer in trainers
+        for worker in (*trainer.policy_workers, trainer.discriminator_worker)
+        for row in worker.actor.state()]
+    self.assertLen(set(generators), 2 * 5)
+    self.assertLen({
+        str(environment.get_state()) for trainer in trainers
+        for worker in (*trainer.policy_workers, trainer.discriminator_worker)
+        for environment in worker.actor.environments}, 2 * 5)
 
   @pytest.mark.slow
   def test_the_checker_of_arrangements_only_watches(self):
