@@ -105,9 +105,6 @@ VARIANTS: dict[str, Variant] = {
     'remark_all_workers': Variant('all workers write', 'remark_all_workers'),
     'remark_no_column_norms': Variant(
         'no column norms', 'remark_no_column_norms'),
-    # The recipe limits no column norms, so this is its other side.
-    'remark_column_norms': Variant(
-        'column norms', 'relations', ('--max_column_norm=1',)),
     'remark_probability': Variant('reward D', 'remark_probability'),
     'remark_log': Variant('reward log D', 'remark_log'),
     'remark_gail': Variant('reward -log(1 - D)', 'remark_gail'),
@@ -147,8 +144,6 @@ EXPERIMENTS: dict[str, Experiment] = {
     'remarks': Experiment(
         "The paper's side remarks, and other rewards from D",
         ('relations', 'remark_all_workers', 'remark_no_column_norms',
-         'remark_probability', 'remark_log', 'remark_gail'),
-        ('relations', 'remark_all_workers', 'remark_column_norms',
          'remark_probability', 'remark_log', 'remark_gail')),
     'crowded': Experiment(
         'Ours: goal examples and episodes with 0 to 3 distractors',

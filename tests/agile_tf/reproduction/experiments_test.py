@@ -152,7 +152,7 @@ class ExperimentsTest(parameterized.TestCase):
     changes = {name: {**changed} for name, changed in (_CHANGES | {
         f'data_{size}': dict(dataset_size=size)
         for size in (2048, 8192, 32768, 131_072, 524_288)} | {
-            'remark_column_norms': dict(max_column_norm=1.0),
+            'remark_no_column_norms': dict(max_column_norm=0.0),
             'crowded': dict(world='crowded')}).items()}
     for name in ('relations_a3c', 'relations_a3c_rp', 'relations_lstm_a3c_rp',
                  'immovable'):
