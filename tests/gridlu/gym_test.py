@@ -127,6 +127,13 @@ class GridLUEnvTest(parameterized.TestCase):
       environment.reset(seed=0)
       self.assertEqual(environment.step(0)[0]['time'], 1)
 
+  def test_pictures_are_of_the_board(self):
+    environment = gridlu.gym.GridLUEnv(render_mode='rgb_array')
+    observation, _ = environment.reset(seed=0)
+    picture = environment.render()
+    observation['image'][:] = 0
+    np.testing.assert_array_equal(environment.render(), picture)
+
   def test_space_has_every_instruction(self):
     for task, instructions in (
         ('relations', language.relations_instructions()),

@@ -113,8 +113,8 @@ class VectorGridLUTest(parameterized.TestCase):
 
   def test_boards_are_packed_states(self):
     many = vectorized.VectorGridLU(300, images=False)
-    found = [many.reset(seed=0)[0]['board']]
-    np.testing.assert_array_equal(found[0], world.pack(many.states))
+    found = many.reset(seed=0)[0]['board']
+    np.testing.assert_array_equal(found, world.pack(many.states))
     found = many.step([world.Action.INTERACT] * 300)[0]['board']
     self.assertTrue(many.states.carrying.any())
     np.testing.assert_array_equal(found, world.pack(many.states))

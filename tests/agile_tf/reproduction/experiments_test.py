@@ -38,6 +38,7 @@ _CHANGES: dict[str, dict[str, Any]] = {
         reward='frozen', physics='immovable_red_rects',
         instructions=r"Color\('red', Shape\('rect', SCENE\)\)"),
     'remark_all_workers': dict(all_workers_write=True),
+    'remark_no_column_norms': dict(max_column_norm=0.0),
     'remark_probability': dict(reward_form='probability'),
     'remark_log': dict(reward_form='log'),
     'remark_gail': dict(reward_form='gail'),
@@ -129,8 +130,7 @@ class ExperimentsTest(parameterized.TestCase):
         'arrangements': dict(
             world='arrangements', episode_length=45, rollout_length=30,
             dataset_size=100_000, steps=100_000_000, checkpoint_minutes=30.0,
-            checkpoints_kept=100),
-        'remark_no_column_norms': dict(max_column_norm=0.0)}
+            checkpoints_kept=100)}
     changes['immovable'] = changes['immovable'] | dict(
         reward_model='runs/relations', initial_policy='runs/relations')
     self.assertEqual(
@@ -152,7 +152,6 @@ class ExperimentsTest(parameterized.TestCase):
     changes = {name: {**changed} for name, changed in (_CHANGES | {
         f'data_{size}': dict(dataset_size=size)
         for size in (2048, 8192, 32768, 131_072, 524_288)} | {
-            'remark_no_column_norms': dict(max_column_norm=0.0),
             'crowded': dict(world='crowded')}).items()}
     for name in ('relations_a3c', 'relations_a3c_rp', 'relations_lstm_a3c_rp',
                  'immovable'):

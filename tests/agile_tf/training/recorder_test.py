@@ -102,6 +102,9 @@ class PicturesTest(parameterized.TestCase):
     for image in images:
       self.assertTrue(any(np.array_equal(state, image) for state in states))
     self.assertLen(_corners(sheet), 7)
+    other = recorder.sheet(
+        episode._replace(decisions=~episode.decisions), images, 'nobody')
+    self.assertLen(_corners(other), 23)
     # The texts say the same.
     with mock.patch.object(recorder.rendering, 'contact_sheet') as drawn:
       recorder.sheet(episode, images, 'the reward model')

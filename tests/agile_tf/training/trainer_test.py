@@ -273,15 +273,13 @@ class TrainingTest(parameterized.TestCase):
   def test_each_worker_of_each_seed_plays_episodes_of_its_own(self):
     trainers = [trainer_lib.Trainer(tiny.builder(
         seed=seed, policy_workers=4, policy_threads=2)) for seed in (0, 1)]
-    generators = [
-        str(row['generator']) for trainer in trainers
-        for worker in (*trainer.policy_workers, trainer.discriminator_worker)
-        for row in worker.actor.state()]
-    self.assertLen(set(generators), 2 * 5)
-    self.assertLen({
-        str(environment.get_state()) for trainer in trainers
-        for worker in (*trainer.policy_workers, trainer.discriminator_worker)
-        for environment in worker.actor.environments}, 2 * 5)
+    actors = [
+        worker.actor for trainer in trainers
+        for worker in (*trainer.policy_workers, trainer.discriminator_worker)]
+    self.assertLen({str(row['generator']) for actor in actors
+                    for row in actor.state()}, 2 * 5)
+    self.assertLen({str(environment.get_state()) for actor in actors
+                    for environment in actor.environments}, 2 * 5)
 
   @pytest.mark.slow
   def test_the_checker_of_arrangements_only_watches(self):
