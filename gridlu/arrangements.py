@@ -116,7 +116,7 @@ def groups(instruction: language.Instruction,
 
 def _propose(rng: np.random.Generator, count: int, codes: np.ndarray
             ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-  """Draws instructions, target blocks and distractors, int32 [N] each.
+  """Draws instructions (int32), target blocks and distractors, each [N].
 
   The codes of distractors are 0 where there are none (see `instances`).
   """

@@ -16,7 +16,7 @@ from gridlu import world
 
 # How many instances are drawn at a time. They are served one by one.
 _BLOCK = 256
-# Blocks that are drawn at most for one of unsolved starts.
+# The most blocks to draw to fill one with unsolved starts.
 _ROUNDS = 1000
 
 
@@ -42,8 +42,9 @@ def set_up(
   if episode_length is None:
     episode_length = found.episode_length
   if not hasattr(episode_length, '__index__') or episode_length < 1:
-    raise ValueError(f'episode_length is {episode_length!r}: expected a '
-                     "whole number from 1 up, or None for the paper's.")
+    raise ValueError(
+        f'the number of steps of an episode is {episode_length!r}: expected a '
+        "whole number from 1 up, or None for the task's.")
   parsed = language.chosen(instructions, found.instructions())
   return Setup(
       found, parsed, tuple(str(i) for i in parsed), found.encode(parsed),
@@ -147,6 +148,7 @@ class GridLU(dm_env.Environment):
     self._setup = set_up(
         task, episode_length, instructions, physics, rewarded, solved_starts)
     self.task = self._setup.task
+    self.rewarded = self._setup.rewarded
     self.instructions = self._setup.instructions
     self.physics = self._setup.physics
     self.episode_length = self._setup.episode_length
@@ -203,7 +205,7 @@ class GridLU(dm_env.Environment):
     setup = self._setup
     self._state = world.step(self._current_state(), number, setup.physics)
     self._num_steps += 1
-    self._ended = self._num_steps == setup.episode_length
+    self._ended = self._num_steps >= setup.episode_length
     return self._time_step(float(setup.rewarded and self.success))
 
   def _time_step(self, reward: float) -> dm_env.TimeStep:

@@ -181,8 +181,9 @@ def generate(
 ) -> GoalDataset:
   """Draws a data set of packed GridLU goal states.
 
-  It has those of the instructions that occur. Relations needs about 131,072
-  examples (figure 7); the paper uses 100,000 for Arrangements (section 3.4).
+  Its `instructions` are those that were drawn at least once. Relations needs
+  about 131,072 examples (figure 7); the paper uses 100,000 for Arrangements
+  (section 3.4).
 
   `carrying` is the share, of the goal states where the agent is on a block, in
   which it carries that block. In the paper it never does in Arrangements; for

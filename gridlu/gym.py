@@ -102,9 +102,9 @@ class GridLUEnv(gymnasium.Env[Observation, Any]):
         physics=physics, rewarded=rewarded, solved_starts=solved_starts)
     self._environment = environment.GridLU(**self._arguments)
     self.render_mode = render_mode
-    self.task = tasks.find(task)
-    self.rewarded = (  # Whether the reward is the ground truth.
-        self.task.has_ground_truth if rewarded is None else rewarded)
+    self.task = self._environment.task
+    # Whether the reward is the ground truth.
+    self.rewarded = self._environment.rewarded
     self.observation_space = spaces.Dict({
         'image': image_space(), 'instruction': text_space(self.task)})
     self.action_space = spaces.Discrete(len(world.Action))

@@ -42,7 +42,7 @@ _LONGEST = 1000  # Characters of a text that `parse` reads.
 class InstructionError(ValueError):
   """An instruction that is not in the language.
 
-  `expected` says what was expected, and `operand` as which one, 0 or 1.
+  `expected` says what was expected, and `operand` in which operand, 0 or 1.
   """
 
   def __init__(self, expected: str, operand: int = 0, place: str = ''):
@@ -188,15 +188,17 @@ class Relation(Instruction):
     return self.twin if turned else self
 
   def problem(self) -> tuple[int, str] | None:
-    left, right = (isinstance(operand, Blocks) and operand != SCENE
-                   for operand in (self.left, self.right))
-    if self.left != AGENT and not left:
+    left_is_object, right_is_object = (
+        isinstance(operand, Blocks) and operand != SCENE
+        for operand in (self.left, self.right))
+    if self.left != AGENT and not left_is_object:
       return 0, f'AGENT or {_EXPECTED_OBJECT}'
-    if self.left == AGENT and not right:
+    if self.left == AGENT and not right_is_object:
       return 1, f'{_EXPECTED_OBJECT} beside AGENT'
-    if self.word == 'SameLocation' and left and self.right != AGENT:
+    if (self.word == 'SameLocation' and left_is_object
+        and self.right != AGENT):
       return 1, 'AGENT (SameLocation relates an object to AGENT alone)'
-    if self.right != AGENT and not right:
+    if self.right != AGENT and not right_is_object:
       return 1, f'AGENT or {_EXPECTED_OBJECT}'
     if self.right == self.left:
       return 1, f'an object other than {self.left}'
@@ -328,7 +330,7 @@ def parse(text: str) -> Instruction:
     node = ast.parse(source, mode='eval').body
   except SyntaxError as problem:
     raise error(
-        f"an instruction such as NorthFrom(AGENT, Color('red', SCENE)) "
+        "an instruction such as NorthFrom(AGENT, Color('red', SCENE)) "
         f'({problem.msg})',
         min(max(0, (problem.offset or 1) - 1), len(source))) from None
   except (MemoryError, RecursionError):
@@ -349,7 +351,8 @@ def _read(instruction: Any) -> Any:
   if isinstance(instruction, str):
     return parse(instruction)
   if isinstance(instruction, Mapping) and (
-      instruction.keys() == {'word', 'left', 'right'}):
+      instruction.keys() == {'word', 'left', 'right'} and
+      instruction['word'] in _INSTRUCTIONS):
     operands = (instruction[side] for side in ('left', 'right'))
     return _INSTRUCTIONS[instruction['word']](
         instruction['word'],

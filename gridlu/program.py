@@ -28,7 +28,7 @@ Preset = Callable[[str], str]
 
 
 class _PathParser(flags.ArgumentParser):
-  """Replaces ~ and $VARIABLES, as a shell does only at the start of a word."""
+  """Replaces ~ and $VARIABLES, as no shell does within a flagfile."""
 
   def parse(self, argument: str) -> str:
     return clean_path(argument)

@@ -31,7 +31,8 @@ CODE_SIZE = 3  # Numbers in an encoded instruction.
 # 15 %.)
 GO_TO_PROPOSAL = .2551
 
-# What a cell holds: a block's code, plus 10 if the agent is there.
+# How many contents a cell can have: a block's code or 0 for none, plus 10 if
+# the agent is there.
 _NUM_CONTENTS = 2 * world.NUM_BLOCK_CODES
 
 
@@ -218,11 +219,11 @@ def instances(
     distractors: tuple[int, int] = (1, 1)) -> instances_lib.Instances:
   """Draws task instances: instructions and states to start from (F.1).
 
-  A quarter are go-to instructions (see `GO_TO_PROPOSAL`), unless the given ones
-  are of one kind. Within go-to and bring-to, instructions are uniform. The
-  attributes of the named blocks that the instruction leaves open are uniform,
-  and so are distractors, of which the fewest and the most are given; the paper
-  has one. All blocks and the free agent are placed uniformly over the 25 cells.
+  With one distractor a quarter are go-to instructions (see `GO_TO_PROPOSAL`),
+  unless the given ones are of one kind. Within go-to and bring-to, instructions
+  are uniform. The attributes of the named blocks that the instruction leaves
+  open are uniform, and so are distractors, of which the fewest and the most are
+  given; the paper has one. All blocks and the free agent are placed uniformly over the 25 cells.
   An instance is rejected as a whole if two blocks share a cell or all blocks
   are identical. A start may satisfy its instruction (see `solved_starts` of
   `gridlu.GridLU`).

@@ -59,21 +59,22 @@ def _tiles() -> np.ndarray:
 # same with a free agent, from 20 with a carrying one, at 30 the wall.
 TILES = _tiles()
 
-# The tiles as rows of pixels, [8 * 31, 8, 3]: first all tiles' first rows, then
-# their second rows, and so on. Of each of the image's 56 rows of pixels, the
-# row of cells that it is in, [56], and where the rows of tiles that it shows
-# begin in that table, [56, 1].
+# [8 * 31, 8, 3]: the first pixel rows of all tiles, then their second rows, and
+# so on.
 _TILE_ROWS = np.ascontiguousarray(TILES.swapaxes(0, 1)).reshape(
     -1, TILE_SIZE, 3)
+# [56]: the row of cells in which each pixel row of the image lies.
 _CELL_ROW = np.arange(IMAGE_SIZE, dtype=np.int32) // TILE_SIZE
+# [56, 1]: where the tiles' pixel rows that it shows begin in `_TILE_ROWS`.
 _FIRST_TILE_ROW = len(TILES) * (
     np.arange(IMAGE_SIZE, dtype=np.int32)[:, None] % TILE_SIZE)
 
-# For each row or column of the grid the board's row or column, [7] (for the
-# wall that of its neighbour); 1 on the board and 0 in the wall, [7, 7]; the
-# wall's tiles, and 0 on the board, [7, 7].
+# [7]: the board's row or column at each of the grid's; the wall takes its
+# neighbour.
 _INSIDE = np.clip(np.arange(GRID_SIZE, dtype=np.int32) - 1, 0, world.SIZE - 1)
+# [7, 7]: 1 on the board, 0 in the wall.
 _BOARD = np.pad(np.ones((world.SIZE, world.SIZE), np.int32), 1)
+# [7, 7]: the wall's tiles, 0 on the board.
 _WALL = WALL_TILE * (1 - _BOARD)
 
 
@@ -121,10 +122,10 @@ def contact_sheet(images: np.ndarray, captions: Sequence[str] | None = None,
                   lines: int = 1) -> np.ndarray:
   """Arranges images, uint8 [N, H, W, 3], in rows on one, [height, width, 3].
 
-  Captions below the images, such as their instructions, are wrapped to their
-  width, and have space for at least so many lines; without captions there is
-  none. The title stands above all images. The scale enlarges each pixel to a
-  square.
+  Captions, such as instructions, stand below the images and are wrapped to an
+  image's width. Each has the space of the longest, and of `lines` lines at
+  least; without captions no space is left. The title stands above all images.
+  The scale enlarges each pixel to a square.
   """
   if images.ndim != 4 or images.dtype != np.uint8 or not len(images):
     raise ValueError(

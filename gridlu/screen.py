@@ -284,8 +284,8 @@ def _loop(window: Any, view: View) -> None:
   with contextlib.suppress(curses.error):  # If it cannot hide its cursor.
     curses.curs_set(0)
   painter = _Painter(window)
-  delay = view.delay
-  due = time.monotonic() + (delay or 0)
+  delay: float | None = None
+  due = 0.
   while True:
     fits = painter.paint(view.lines())
     if view.delay != delay:

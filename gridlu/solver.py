@@ -9,8 +9,9 @@ steps can succeed exactly if the shortest solution has at most T.
 Two things matter of a block: which of the operands it fits, and whether it can
 be picked up. They are its role, and blocks of one role are interchangeable.
 Instances of Relations, and those of Arrangements with four blocks, are read
-from a table, which all with equivalent instructions and roles share. More
-blocks need a search for each instance (see `_search`), which may be given up.
+from a table that instances with equivalent instructions and the same roles
+share. More blocks need a search for each instance (see `_search`), which may be
+given up.
 
 Instances of another task can be solved if its ground truth looks at positions
 only, and if its grammar allows Shape('circle', SCENE) on the left and
@@ -50,8 +51,8 @@ _BITS = 2**_CELLS  # Sets of cells in the bits of an int32, as in `relations`.
 # one, plus 1 if it can be picked up.
 _NUM_ROLES = 8
 _LIFTABLE = 1
-# Blocks that fit neither, the right, the left and both of the operands of a
-# `_Problem`'s instruction, which are circles and red things.
+# By role // 2: a block that fits neither operand, the right one, the left one,
+# both. In a `_Problem` the left operand is circles, the right one red things.
 _EXAMPLES = (world.block('rect', 'green'), world.block('rect', 'red'),
              world.block('circle', 'green'), world.block('circle', 'red'))
 

@@ -31,7 +31,7 @@ class VectorGridLU(vector.VectorEnv[Observations, np.ndarray, np.ndarray]):
 
   Attributes:
     instructions: The instructions that episodes are drawn from.
-    instruction: int32 [N], the index of each board's.
+    instruction: int32 [N], each board's index in `instructions`.
   """
 
   def __init__(
@@ -107,14 +107,18 @@ class VectorGridLU(vector.VectorEnv[Observations, np.ndarray, np.ndarray]):
       seed: Of the generator that draws the episodes of all boards.
       options: 'reset_mask', bool [N], says on which boards; default: all.
     """
+    mask = np.asarray((options or {}).get(
+        'reset_mask', np.ones(self.num_envs, bool)))
+    if mask.shape != (self.num_envs,) or mask.dtype != bool or not mask.any():
+      raise ValueError(f'reset_mask is {mask!r}: expected bool '
+                       f'[{self.num_envs}] that is not all False.')
+    if self._supply is None and not mask.all():
+      raise RuntimeError('The other boards would have no episode: call reset() '
+                         'without a reset_mask first.')
     super().reset(seed=seed)
     if self._supply is None or seed is not None:
       self._supply = environment.Supply(
           self._setup, seed, self.num_envs * max(1, _BLOCK // self.num_envs))
-    mask = (options or {}).get('reset_mask', np.ones(self.num_envs, bool))
-    if mask.shape != (self.num_envs,) or mask.dtype != bool or not mask.any():
-      raise ValueError(f'reset_mask is {mask!r}: expected bool '
-                       f'[{self.num_envs}] that is not all False.')
     self._start(mask)
     return self._observations(), self._info(
         'is_success', self._satisfied() & mask, mask)

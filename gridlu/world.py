@@ -11,7 +11,7 @@ a compiled TensorFlow program. Hence the masks and arithmetic with explicit
 dtypes, without assignment, fancy indexing or reshaping of unknown dimensions.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 import dataclasses
 import enum
 from typing import Any, NamedTuple
@@ -86,6 +86,9 @@ class Physics:
   immovable: tuple[int, ...] = ()
 
   def __post_init__(self):
+    if not isinstance(self.immovable, Iterable):
+      raise ValueError(f'Physics.immovable is {self.immovable!r}: expected a '
+                       'tuple of block codes; put a single one into one.')
     for code in self.immovable:
       if isinstance(code, bool) or code not in range(1, NUM_BLOCK_CODES):
         raise ValueError(
@@ -104,7 +107,8 @@ PHYSICS = {'normal': NORMAL, 'immovable_red_rects': IMMOVABLE_RED_RECTS}
 
 def find_physics(physics: str | Mapping[str, Any] | Physics) -> Physics:
   """Returns physics, also by its name in `PHYSICS` or as its attributes."""
-  if isinstance(physics, Mapping):  # Of JSON.
+  if isinstance(physics, Mapping) and (
+      physics.keys() == {'immovable'}):  # Of JSON.
     return Physics(**physics)
   found = PHYSICS.get(physics) if isinstance(physics, str) else physics
   if not isinstance(found, Physics):

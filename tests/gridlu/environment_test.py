@@ -111,7 +111,7 @@ class GridLUTest(parameterized.TestCase):
                 ValueError, 'too few of 768 starts .* solved_starts=True')):
         gridlu.GridLU(seed=0)
 
-  def test_only_a_tasks_own_starts_with_a_ground_truth_are_left_out(self):
+  def test_solved_starts_of_arrangements_stay(self):
     arrangements = [
         gridlu.GridLU('arrangements', seed=3, solved_starts=solved)
         for solved in (True, False)]
@@ -127,10 +127,10 @@ class GridLUTest(parameterized.TestCase):
     kwargs = dict(instructions=language.relations_instructions()[:20],
                   solved_starts=solved_starts)
     environment = gridlu.GridLU(seed=2, **kwargs)
-    if num_steps > 1000:  # As if so many had been played.
-      for _ in range(num_steps // 31):
+    if num_steps:  # Resets stand for the episodes before the last.
+      for _ in range(-(-num_steps // 31)):
         environment.reset()
-    _play(environment, num_steps % 1000)
+      _play(environment, (num_steps - 1) % 31)
     saved = json.loads(json.dumps(environment.get_state()))
     restored = gridlu.GridLU(seed=3, **kwargs)
     _play(restored, 10)
@@ -184,7 +184,7 @@ class GridLUTest(parameterized.TestCase):
   @parameterized.named_parameters(
       ('task', dict(task='chess'),
        r"'chess': expected one of \('relations', 'arrangements'"),
-      ('length', dict(episode_length=0), 'episode_length is 0'),
+      ('length', dict(episode_length=0), 'steps of an episode is 0'),
       ('empty', dict(instructions=[]), 'instructions is empty'),
       ('string', dict(instructions='NorthFrom'), 'put it into one'),
       ('no_list', dict(instructions=3), 'instructions is 3: expected a list'),
@@ -194,6 +194,10 @@ class GridLUTest(parameterized.TestCase):
       ('other_task', dict(instructions=['Snake(AGENT, SCENE)']),
        'expected an instruction of relations'),
       ('physics', dict(physics='immovable'), "physics is 'immovable'"),
+      ('physics_word', dict(physics={'imovable': [4]}), 'physics is {'),
+      ('physics_code', dict(physics={'immovable': 4}), 'immovable is 4: .*tup'),
+      ('word', dict(instructions=[{'word': 'Nort', 'left': 0, 'right': 0}]),
+       r"instructions\[0\] is \{'word': 'Nort'.*expected a"),
   )
   def test_bad_arguments_are_named(self, kwargs, message):
     with self.assertRaisesRegex(ValueError, message):

@@ -122,8 +122,10 @@ class FileTest(parameterized.TestCase):
        r'states is uint8 \[3, 26\]; expected uint8 \[3, 27\]'),
       ('block', dict(images=None, states=np.eye(3, 27, 4, np.uint8) * 10),
        r'states\[0, 4\] is 10: expected less than 10'),
-      ('agent', dict(images=None, states=np.eye(3, 27, 23, np.uint8) * 25),
-       r'states\[0, 23\] is 25'),
+      ('agent', dict(images=None, states=np.eye(3, 27, 25, np.uint8) * 25),
+       r'states\[0, 25\] is 25: expected less than 25'),
+      ('carrying', dict(images=None, states=np.eye(3, 27, 26, np.uint8) * 2),
+       r'states\[0, 26\] is 2: expected less than 2'),
   )
   def test_bad_content(self, changes, message):
     np.savez(self._path, **_arrays(**changes))

@@ -10,6 +10,7 @@ import tempfile
 from absl.testing import absltest
 import hypothesis
 from hypothesis import strategies as st
+import numpy as np
 
 from gridlu import goal_dataset
 from gridlu import language
@@ -58,6 +59,7 @@ class GoalDatasetTest(absltest.TestCase):
     goal_dataset.save(
         cls._path, goal_dataset.generate('relations', 20, seed=0))
     cls._whole = pathlib.Path(cls._path).read_bytes()
+    cls._dataset = goal_dataset.load(cls._path)
 
   def _load(self, content):
     """Loads a file; returns None if it is refused."""
@@ -84,8 +86,10 @@ class GoalDatasetTest(absltest.TestCase):
     changed[place] = byte
     dataset = self._load(bytes(changed))
     if dataset is not None:  # The byte is one that says nothing, or the same.
-      self.assertEqual(
-          dataset.instructions, goal_dataset.load(self._path).instructions)
+      self.assertEqual(dataset.instructions, self._dataset.instructions)
+      for name in ('instruction', 'states'):
+        np.testing.assert_array_equal(
+            getattr(dataset, name), getattr(self._dataset, name))
 
   @_settings
   @hypothesis.given(st.binary(max_size=200))

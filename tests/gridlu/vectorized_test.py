@@ -141,7 +141,7 @@ class VectorGridLUTest(parameterized.TestCase):
   @parameterized.named_parameters(
       ('none', dict(num_envs=0), 'num_envs is 0'),
       ('task', dict(task='chess'), "task is 'chess'"),
-      ('length', dict(max_episode_steps=0), 'episode_length is 0'),
+      ('length', dict(max_episode_steps=0), 'steps of an episode is 0'),
       ('mode', dict(autoreset_mode='Never'), "'Never' is not a valid"),
       ('render', dict(render_mode='human'), "render_mode is 'human'"),
   )
@@ -168,6 +168,8 @@ class VectorGridLUTest(parameterized.TestCase):
   def test_boards_that_start_are_named(self):
     many = vectorized.VectorGridLU(
         2, max_episode_steps=1, autoreset_mode='Disabled')
+    with self.assertRaisesRegex(RuntimeError, 'other boards .* no episode'):
+      many.reset(options={'reset_mask': [True, False]})
     many.reset(seed=0)
     with self.assertRaisesRegex(ValueError, 'reset_mask is .*not all False'):
       many.reset(options={'reset_mask': np.zeros(2, bool)})
