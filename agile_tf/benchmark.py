@@ -4,7 +4,7 @@
   python -m agile_tf.benchmark --only='training' --against=../before
 
 It takes the flags of agile_tf.launch; --reward=frozen --reward_model=itself
-leaves the policy's side alone. Each line is measured in a process of its own.
+measures the policy's side only. Each line is measured in a process of its own.
 The share of the ceiling is the share of the machine's rate of matrix products
 that a path reaches in the arithmetic that it does. --against measures another
 checkout in turn with this one: only such ratios mean much on a busy machine.
@@ -31,6 +31,7 @@ from agile_tf.recipe import settings
 from agile_tf.training import machine
 from gridlu import files
 from gridlu import program
+from gridlu import tasks
 
 Result = dict[str, float]
 
@@ -63,7 +64,9 @@ def _repeat(function: Callable[[], Any], seconds: float) -> float:
 def _trainer(config: config_lib.Config, threads: int) -> Any:
   recipe = config_lib.from_flags(flags.FLAGS, settings.Recipe)
   config = dataclasses.replace(
-      config, run_dir='unused', dataset_size=4096, policy_threads=threads)
+      config, run_dir='unused', policy_threads=threads)
+  if config.world in tasks.TASKS:
+    config = dataclasses.replace(config, dataset_size=4096)
   machine.prepare(config)
   from agile_tf.recipe import builder
   from agile_tf.training import trainer
@@ -230,8 +233,8 @@ def export(path: str, config: config_lib.Config) -> None:
   programs, world = worker._programs, trainer.world
   rollout = worker.actor.play(trainer.policy.snapshot())
   replayed = None
-  if worker.predictions is not None:
-    replayed = worker.predictions.exchange(rollout, rollout.true_rewards > 0)
+  if worker.auxiliary is not None:
+    replayed = worker.auxiliary.exchange(rollout, rollout.true_rewards > 0)
   inputs = (
       trainer.policy.snapshot(), trainer.discriminator.snapshot(),
       rollout._replace(instructions=(), results=()),
@@ -273,6 +276,10 @@ def main(argv: Sequence[str]) -> None:
   values = flags.FLAGS
   config = config_lib.from_flags(values)
   if values.export:
+    if config.world not in tasks.TASKS or config.reward == 'environment':
+      raise config_lib.ConfigError(
+          '--export needs a reward model and a GridLU task as --world; '
+          f'these are --reward={config.reward} --world={config.world}.')
     files.check_output('export', values.export)
     export(values.export, config)
     return
@@ -282,6 +289,11 @@ def main(argv: Sequence[str]) -> None:
   if not names:
     raise config_lib.ConfigError(
         f'--only={values.only} is found in none of: {", ".join(known)}.')
+  if (config_lib.from_flags(values, settings.Recipe).imitation_cost and
+      any(name.startswith('round') for name in names)):
+    raise config_lib.ConfigError(
+        'A round with --imitation_cost needs what the head start finds out: '
+        'measure --only=training.')
   arguments = [f'--seconds={values.seconds}'] + [
       f'--{field.name}={getattr(values, field.name)}'
       for kind in (config_lib.Config, settings.Recipe)

@@ -354,7 +354,7 @@ def read(path: str) -> dict[str, Any]:
 
 
 def load(path: str) -> Config:
-  """Returns what `read` and then `restored` return, without the recipe."""
+  """Reads a run's settings from its config.json, without the recipe's."""
   values = read(path)
   try:
     return restored(values)

@@ -125,9 +125,9 @@ def lines_of(runs: _Runs) -> dict[str, list[results.Line]]:
                  for line in lines)}
 
 
-def _label(name: str, run: results.Run) -> str:
+def _label(label: str, run: results.Run) -> str:
   """Returns an agent's name: AGILE-RP if AGILE learns to predict its reward."""
-  label, config = experiments.variant(name).label, run.config
+  config = run.config
   if config.reward_prediction and config.reward == 'discriminator':
     return re.sub(r'^AGILE\b', 'AGILE-RP', label)
   return label
@@ -145,7 +145,7 @@ def _curves(runs: _Runs, names: Collection[str], column: str
       default=0)
   for name in names:
     of_variant, published = runs[name], paper.curve(name, column)
-    label = _label(name, of_variant[0])
+    label = _label(experiments.variant(name).label, of_variant[0])
     if published is not None and (longest < published.steps[0] or
                                   not of_variant[0].on_papers_instructions):
       published = None
@@ -180,12 +180,16 @@ def _data_efficiency(runs: _Runs) -> Iterator[results.Line]:
   sizes = sorted(
       (int(match[1]), name) for name in runs
       if (match := re.fullmatch(r'data_(\d+)', name)))
+  if not sizes:
+    return
+  first = runs[sizes[0][1]][0]
+  label = _label('AGILE', first)
   for seed in sorted({run.seed for _, name in sizes for run in runs[name]}):
-    yield results.Line.of('AGILE', results.OURS, seed, _BEST, *zip(*(
+    yield results.Line.of(label, results.OURS, seed, _BEST, *zip(*(
         (size, curves.best(run.curve)) for size, name in sizes
         for run in runs[name] if run.seed == seed)))
-  if sizes and runs[sizes[0][1]][0].on_papers_instructions:
-    yield results.Line.of('AGILE', results.PAPER, '', _BEST,
+  if first.on_papers_instructions:
+    yield results.Line.of(label, results.PAPER, '', _BEST,
                           *zip(*paper.data_efficiency().items()))
 
 
@@ -220,8 +224,8 @@ def draw(lines: Sequence[results.Line], known: dict[str, str] | None = None
       shown = [line for line in lines if line.column == column]
       handles |= (_draw_curves(ax, shown, looks) if column in _LABELS else
                   _draw_bars(ax, shown))
-      ax.set_ylim(0, min(1.03, 1.15 * max(
-          np.nanmax(line.points[:, 1:]) for line in shown)))
+      highest = max(np.nanmax(line.points[:, 1:]) for line in shown)
+      ax.set_ylim(0, min(1.03, max(.01, 1.15 * highest)))
       ax.set_ylabel(_LABELS.get(column, column), parse_math=False)
       ax.yaxis.set_major_formatter(lambda y, _: f'{100 * y:g} %')
       ax.grid(alpha=0.3, linewidth=0.4)
@@ -296,8 +300,10 @@ def _draw_curves(ax: axes.Axes, lines: Sequence[results.Line],
         seeds = f' ({len(of_agent)} seeds)' if len(of_agent) > 1 else ''
         handles[f'{agent}{seeds}'], = ax.plot([], [], **look)
       x, y = results.stack(of_agent)
-      for line in of_agent[1:] and of_agent:
-        ax.plot(*line.points.T[:2], **(look | {'linewidth': 0.3, 'marker': ''}))
+      if len(of_agent) > 1:
+        thin = look | {'linewidth': 0.3, 'marker': ''}
+        for line in of_agent:
+          ax.plot(*line.points.T[:2], **thin)
       complete = np.isfinite(y).all(axis=0)
       ax.plot(x[complete], y[:, complete].mean(axis=0), **look)
       if source == results.PAPER:
@@ -417,9 +423,14 @@ def main(argv: Sequence[str]) -> None:
   paths = list(map(program.clean_path, argv[1:]))
   drawn = [path for path in paths if path.endswith('.csv')]
   figures = lines_of(results.load(
-      [path for path in paths if path not in drawn])) | {
-          os.path.basename(path).removesuffix('.csv'): results.read(path)
-          for path in drawn}
+      [path for path in paths if path not in drawn]))
+  for path in drawn:
+    name = os.path.basename(path).removesuffix('.csv')
+    if name in figures:
+      raise program.UserError(
+          f'{path}: there is a figure {name} already. Draw the file alone, '
+          'with another --out.')
+    figures[name] = results.read(path)
   save(flags.FLAGS.out, figures)
   print(program.printable(table(figures)))
   print(f'{", ".join(figures) or "No figure"}: in {flags.FLAGS.out}.')

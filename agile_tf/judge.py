@@ -109,10 +109,11 @@ def main(argv: Sequence[str]) -> None:
     return
   config_lib.load(os.path.join(values.run_dir, 'config.json'))
   files.check_output('output', output, '.html')
-  if os.path.exists(output):
-    raise program.UserError(
-        f'--output={output} exists, and people may be answering it. Name '
-        'another file, or remove it.')
+  for path in output, beside:
+    if os.path.exists(path):
+      raise program.UserError(
+          f'{path} exists, and people may be answering its page. Name another '
+          '--output, or remove it.')
   trained = options.load(values)
   episodes = options.play(trained, values)
   page, cases = judge_page.make(episodes, trained.world)

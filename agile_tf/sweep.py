@@ -36,7 +36,7 @@ def _steps(run_dir: str) -> int:
 
 
 def is_trained(run_dir: str) -> bool:
-  """Returns whether a run has made all the steps that it was started with."""
+  """Returns whether a run has made all the steps that its settings ask for."""
   path = os.path.join(run_dir, 'config.json')
   return os.path.exists(path) and (
       _steps(run_dir) >= config_lib.load(path).steps)
@@ -181,7 +181,9 @@ class Sweep:
             running.stop()
         begun = time.monotonic()
         if begun >= due:  # Reading long runs takes a twentieth of the time.
-          self.show()
+          # A closed terminal, or a disk that does not answer, ends no run.
+          with contextlib.suppress(OSError, program.UserError):
+            self.show()
           due = begun + max(2, 20 * (time.monotonic() - begun))
         time.sleep(0.5)
     self.show()
@@ -229,7 +231,7 @@ def define_flags() -> None:
   flags.DEFINE_bool(
       'recipe', False, 'Add our recipe, the settings of '
       f"{experiments.RECIPE}.flags; a variant's own settings come after it. "
-      'Evaluations have 1,000 episodes, of which none begins in a goal state.')
+      'No episode of an evaluation begins in a goal state.')
   flags.DEFINE_integer(
       'jobs', 1, 'How many runs to make at a time, each on its share of this '
       "machine's cores and GPUs.", lower_bound=1)
@@ -305,6 +307,7 @@ def main(argv: Sequence[str]) -> None:
   values = flags.FLAGS
   runs = values.runs or ('runs/recipe' if values.recipe else 'runs')
   todo = _selected(argv[1], values, runs)
+  sweep, stopped = None, False
   try:
     sweep = Sweep(todo)
     if values.status:
@@ -327,11 +330,14 @@ def main(argv: Sequence[str]) -> None:
         f'--runs={runs} cannot be used ({error}). Name another directory.'
         ) from error
   except KeyboardInterrupt:
-    sys.exit('Stopped; the same command resumes.')
-  for run_dir, problem in sweep.problems.items():
+    stopped = True
+  problems = sweep.problems if sweep else {}
+  for run_dir, problem in problems.items():
     print(program.printable(f'Error: {run_dir}: {problem}'),
           file=sys.stderr)
-  if sweep.problems:
+  if stopped:
+    sys.exit('Stopped; the same command resumes.')
+  if problems:
     sys.exit(1)
 
 

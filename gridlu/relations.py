@@ -223,10 +223,10 @@ def instances(
   unless the given ones are of one kind. Within go-to and bring-to, instructions
   are uniform. The attributes of the named blocks that the instruction leaves
   open are uniform, and so are distractors, of which the fewest and the most are
-  given; the paper has one. All blocks and the free agent are placed uniformly over the 25 cells.
-  An instance is rejected as a whole if two blocks share a cell or all blocks
-  are identical. A start may satisfy its instruction (see `solved_starts` of
-  `gridlu.GridLU`).
+  given; the paper has one. All blocks and the free agent are placed uniformly
+  over the 25 cells. An instance is rejected as a whole if two blocks share a
+  cell or all blocks are identical. A start may satisfy its instruction (see
+  `solved_starts` of `gridlu.GridLU`).
   """
   drawn = _draw(
       rng, count, encode(language.chosen(instructions, all_instructions())),

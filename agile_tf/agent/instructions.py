@@ -148,8 +148,8 @@ class Grammar:
           f'{", ".join(self.tokens)}.')
     if not set(trees) <= set(self._paths):
       raise ValueError(
-          f'Instruction {text!r} is deeper than every instruction that the '
-          'grammar was made from; add one of this form to them.')
+          f'Instruction {text!r} has an operand where no instruction that the '
+          'grammar was made from has one; add one of this form to them.')
     return tuple(self._code(path, trees) for path in self._paths)
 
   def _code(self, path: str, trees: dict[str, Tree]) -> int:

@@ -270,11 +270,9 @@ class LstmFeatures(snt.Module):
         for film in (self._gamma, self._beta))
     patches, *kernels = (tf.convert_to_tensor(w) for w in self._kernels)
     x = convolve.patches(images, patches)
-    h = [tf.nn.relu(rows.film(x, gammas[0], betas[0]))]
-    for layer, (kernel, (_, padding)) in enumerate(
-        zip(kernels, _LSTM_LAYERS), 1):
-      x = convolve([h[-1]], kernel, padding)
-      x = rows.film(x, gammas[layer], betas[layer])
-      is_last = layer == len(_LSTM_LAYERS)
-      h.append(tf.nn.relu(x + h[2] if is_last else x))
-    return h[-1]
+    h = {1: tf.nn.relu(rows.film(x, gammas[0], betas[0]))}
+    for k, (kernel, (_, padding)) in enumerate(zip(kernels, _LSTM_LAYERS), 2):
+      x = convolve([h[k - 1]], kernel, padding)
+      x = rows.film(x, gammas[k - 1], betas[k - 1])
+      h[k] = tf.nn.relu(x + h[3] if k == 5 else x)
+    return h[5]

@@ -56,8 +56,8 @@ def clip_columns(weight: tf.Tensor, max_norm: float) -> tf.Tensor:
 
 
 # The last part of a parameter's name. A weight matrix or a convolution kernel
-# has columns, each with the incoming weights of one unit; so has what computes
-# the FiLM-LSTM's gamma and beta. The FiLM-NMN's own are tables.
+# has columns, each with the incoming weights of one unit. The FiLM-LSTM
+# computes gamma and beta by such matrices; the FiLM-NMN's are tables.
 _WITH_COLUMNS = ('w',)
 _WITHOUT_COLUMNS = ('b', 'gamma', 'beta', 'embeddings')
 

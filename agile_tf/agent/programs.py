@@ -1,9 +1,8 @@
 """The compiled programs: all that the algorithms compute in TensorFlow.
 
 Each is a pure function of a snapshot of parameters and of arrays. It may return
-gradients; `optimizers` then updates the shared parameters. T is the number of
-steps of a rollout, W that of workers, and P that of a network's parameters:
-theta and phi are float32 [P].
+gradients; `optimizers` then updates the shared parameters. A rollout has T
+steps of W workers. A network has P parameters: theta and phi are float32 [P].
 """
 
 import functools
@@ -127,7 +126,8 @@ class Programs:
 
     Returns:
       The gradients, float32 [P] each, of the workers `rollout.active`; and the
-      terms of the loss by name, float32 [W], each a mean over steps.
+      terms of the loss by name, float32 [W], each a mean over its steps or its
+      replayed samples.
     """
     gradients, terms = self._policy_gradients(
         theta, rollout._replace(instructions=()), values,
@@ -243,7 +243,8 @@ class Programs:
     """Rejects all but `count` of the candidates: line 9.
 
     Returns:
-      The others, and what D's convolutions made of them.
+      The `count` that stay, and the results of D's convolutions on them; none
+      if nothing was rejected.
     """
     if candidates.codes.shape[0] == count:  # With rho = 1 nothing is rejected.
       return rollouts.Pairs(candidates.codes, candidates.observations), []

@@ -8,7 +8,7 @@ from agile_tf.agent import rollouts
 # AGILE uses 'decision'; the paper mentions the others. `modelled` defines them.
 FORMS = ('decision', 'probability', 'log', 'gail')
 
-# The largest absolute value of a reward with a logarithm.
+# The largest |f(D)| of the forms with a logarithm.
 _LOG_LIMIT = 10.0
 
 
@@ -39,7 +39,7 @@ def modelled(logits: tf.Tensor, form: str, scale: float) -> tf.Tensor:
     reward = tf.minimum(tf.nn.softplus(logits), _LOG_LIMIT)
   else:
     raise ValueError(
-        f'The form of the reward is {form!r}, which has no formula here.')
+        f'The form of the reward is {form!r}: expected one of {FORMS}.')
   return scale * reward
 
 

@@ -3,9 +3,9 @@
 Each `iterate` is one pass of its algorithm's inner loop; a run calls it again
 and again (line 1), from one thread or from sixteen. Comments give the line
 numbers of the paper's boxes. The actor knows how many steps of its episode are
-left (lines 3, 4 and the last). T is the length of a rollout, the boxes' R. Here
-D is the discriminator only: the data set that the paper writes as a
-calligraphic D is called the goal examples.
+left (lines 3, 4 and 13; in Algorithm 2, 9). T is the length of a rollout, the
+boxes' R. Here D is the discriminator only: the data set that the paper writes
+as a calligraphic D is called the goal examples.
 
 A worker object may play several of the paper's workers as rows of one batch.
 Each row is a separate worker: it has its own episodes and random generator, and
@@ -117,17 +117,18 @@ class PolicyWorker:
 
   def __init__(self, actor: actors.Actor, policy: optimizers.SharedParameters,
                programs: programs_lib.Programs,
-               predictions: replay.RewardPrediction | None,
+               auxiliary: replay.RewardPrediction | None,
                buffer: replay.ReplayBuffer | None,
                entropy_weight: Callable[[int], float],
                learning_rate: Callable[[int], float]):
     """Takes the theta that it updates as `policy`.
 
-    The buffer is B if policy workers write to it, and otherwise None. alpha and
-    the rate of theta's updates may change with the policy steps.
+    `auxiliary` draws the samples of its auxiliary loss. The buffer is B if
+    policy workers write to it, and otherwise None. alpha and the rate of
+    theta's updates may change with the policy steps.
     """
     self.actor = actor
-    self.predictions = predictions
+    self.auxiliary = auxiliary
     self._policy = policy
     self._programs = programs
     self._buffer = buffer
@@ -155,8 +156,8 @@ class PolicyWorker:
           phi, rollout.observations, rollout.codes))
     # 7: Compute the gradient of the RL objective, at the theta that acted.
     replayed = None
-    if self.predictions is not None:
-      replayed = self.predictions.exchange(rollout, decisions)
+    if self.auxiliary is not None:
+      replayed = self.auxiliary.exchange(rollout, decisions)
     gradients, terms = self._programs.policy_gradients(
         theta, rollout, rewards * rollout.mask,
         self._entropy_weight(step), replayed)

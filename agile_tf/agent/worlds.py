@@ -101,8 +101,8 @@ class World:
                         ) -> goal_dataset.GoalDataset:
     """Reads the file of goal examples; GridLU generates `size` of them.
 
-    `carrying` is the share of those with the agent on a block in which it
-    carries that block.
+    `carrying` is the share of the generated states with the agent on a block in
+    which it carries that block.
     """
     del size, seed, carrying
     return goal_dataset.load(self.goal_examples, self.image_shape)
@@ -114,10 +114,10 @@ class World:
 
   def checked(self, environment: Any, timestep: Any, place: str,
               instruction: str | None = None) -> np.ndarray:
-    """Returns what `observe` does of a time step, or raises a WorldError.
+    """Checks a time step, or raises a WorldError; returns its observation.
 
-    `place` says which method returned it, and where in an episode of this
-    `instruction` if it was `step`.
+    `place` is the method that returned it; for `step` also where in the
+    episode, whose `instruction` must stay the same.
     """
     def require(right: bool, name: str, value: Any, expected: str) -> None:
       if not right:
@@ -228,7 +228,7 @@ def from_environment(
   """Returns a world made of any dm_env environment.
 
   Args:
-    make_environment: From a seed to an environment, H and W at least 24.
+    make_environment: Makes one from a seed; its images are at least 24 x 24.
     goal_examples: The path of a file of instructions and images.
     instructions: See `instructions.Grammar`.
     parse: From an instruction to its tree. By default an instruction is a plain
@@ -306,7 +306,7 @@ class GridLUWorld(World):
             [str(instruction) for instruction in known or instructions],
             lambda text: language.parse(text).tree, kind.tokens),
         (rendering.IMAGE_SIZE, rendering.IMAGE_SIZE, 3),
-        num_actions=len(board.Action) - 1,  # Without NOOP (appendix G).
+        num_actions=len(board.Action) - 1,  # Without NOOP (appendix H).
         goal_examples='', has_ground_truth=kind.has_ground_truth)
     self.observation_shape = (board.PACKED_SIZE,)
     self.compiled = self
@@ -343,7 +343,7 @@ class GridLUWorld(World):
     return self._kind.encode([_parse(text) for text in texts])
 
   def satisfied(self, codes: tf.Tensor, observations: tf.Tensor) -> tf.Tensor:
-    """Returns the ground truth, bool [..., W]; all False without a reward."""
+    """Returns the ground truth, bool [..., W]; False in a task without one."""
     if not self.has_ground_truth:
       return tf.zeros(observations.shape[:-1], tf.bool)
     return self._kind.satisfied(

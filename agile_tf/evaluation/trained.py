@@ -35,7 +35,7 @@ class _Function:
   def __init__(self, world: worlds.World, network: functional.Network,
                parameters: tf.Tensor | None, result: Callable[..., np.ndarray],
                dtype: type):
-    """Takes the network and what makes the result, of this type, of its output.
+    """Takes a network; `result` turns its output into an array of this type.
 
     Further arguments of a call go to `result`.
     """
@@ -186,8 +186,8 @@ def load(run_dir: str, step: int | None = None, held_out: bool = False,
 def _check_world(of_run: str, named: str, run_dir: str) -> None:
   """Raises ConfigError if a run's world is code that the user has not named.
 
-  A run may come from others. So its config.json alone decides of no import,
-  and no module is looked for in its directory.
+  A run may come from others. So nothing is imported only because a config.json
+  names it, and no module is looked for in the run's directory.
   """
   if of_run in tasks.TASKS and (not named or named in tasks.TASKS and (
       tasks.find(named).encode == tasks.find(of_run).encode)):

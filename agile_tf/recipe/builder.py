@@ -94,18 +94,18 @@ class Builder(building.Builder):
     loss, cost = super().loss(), self._recipe.imitation_cost
     return loss._replace(auxiliary_cost=cost) if cost else loss
 
-  def predictions(self, goals: worlds.GoalExamples | None) -> Any:
+  def auxiliary_data(self, goals: worlds.GoalExamples | None) -> Any:
     if not self._recipe.imitation_cost:
-      return super().predictions(goals)
+      return super().auxiliary_data(goals)
     assert goals is not None
     return imitation.Demonstrations(goals)
 
-  def prediction(self, buffer: Any, rng: np.random.Generator,
-                 goals: worlds.GoalExamples | None) -> Any:
+  def auxiliary(self, buffer: Any, rng: np.random.Generator,
+                goals: worlds.GoalExamples | None) -> Any:
     if self._recipe.imitation_cost:
       return imitation.Imitation(buffer, rng)
     if not self._recipe.reward_prediction_goals:
-      return super().prediction(buffer, rng, goals)
+      return super().auxiliary(buffer, rng, goals)
     assert goals is not None
     mismatched.require_several(goals)
     return mismatched.Prediction(
@@ -140,4 +140,5 @@ class Builder(building.Builder):
             phi, np.stack([states, states]), codes)
         return decisions[0].numpy()
 
-      parts.predictions.look(accepts, np.random.default_rng(self.config.seed))
+      parts.auxiliary_data.look(
+          accepts, np.random.default_rng(self.config.seed))

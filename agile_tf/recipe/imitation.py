@@ -3,10 +3,10 @@
 Where the blocks of goal examples are put elsewhere, a good way back is known
 (as in Nair et al. 2018, "Time reversal as self-supervision"). Other goal
 examples of the same instruction may be nearer. So the policy imitates the way
-to the nearest one, which makes an action of a state a matter of that state
-alone. Which blocks matter is D's decision: those without which a goal example
-is no goal state. The ground truth has no part in this. It is for GridLU, and
-for goals that are about blocks of one kind alone, as those of Arrangements.
+to the nearest one: the right action then depends on the state alone. D decides
+which blocks matter: those whose displacement alone makes D reject the goal
+example. The ground truth has no part in this. It is for GridLU, and for goals
+that are about blocks of one kind alone, as those of Arrangements.
 """
 
 from collections.abc import Callable
@@ -25,25 +25,26 @@ from gridlu import archives
 from gridlu import program
 from gridlu import world
 
-_EXAMPLES = 20_000  # Of which D says what matters; it takes seconds.
+_EXAMPLES = 20_000  # Goal examples that D is asked about; this takes seconds.
 _CHUNK = 1000  # States that D rates at a time.
 _MOST_BLOCKS = 4  # Of a goal, for which all assignments are tried.
-_ALONE = 3  # What a block to carry costs, in steps, besides its way.
-_ENCLOSED = np.int16(6)  # What it costs more to clear the way first.
+_LIFTING = 3  # Steps that moving a block costs besides its way.
+# What a cell with blocks on all sides costs more, for a block not beside it.
+_ENCLOSED = np.int16(6)
 _FAR = np.int16(99)
-_EACH = 16  # States for each rollout of a worker.
+_STATES_PER_ROLLOUT = 16  # Of a worker.
 
 # How often the agent is anywhere, carries a block that is out of place, stands
 # on such a block, stands on one that is in place, and carries one to its place.
 _KINDS = np.cumsum([.30, .30, .10, .12, .18])
-_NONE = 0.05  # How often no block is out of place.
+_NONE = 0.05  # How often no block is out of place at first.
 _ANYWHERE, _CARRYING, _ON_DISPLACED, _ON_PLACED, _AT_PLACE = range(5)
 
 _CELLS = np.arange(world.NUM_CELLS)
 _ROWS, _COLUMNS = np.divmod(_CELLS, world.SIZE)
 # [25, 25]: between two cells.
 _DISTANCE = abs(_ROWS[:, None] - _ROWS) + abs(_COLUMNS[:, None] - _COLUMNS)
-_COST = (_DISTANCE + _ALONE * (_DISTANCE > 0)).astype(np.int16)
+_COST = (_DISTANCE + _LIFTING * (_DISTANCE > 0)).astype(np.int16)
 
 
 class Demonstrated(NamedTuple):
@@ -104,17 +105,17 @@ class Demonstrations:
     numbers = self._matters.sum(axis=1)
     counts = np.bincount(numbers, minlength=_MOST_BLOCKS + 1)
     number = 1 + int(np.argmax(counts[1:_MOST_BLOCKS + 1]))
-    self._rows = np.flatnonzero(numbers == number)
-    if not len(self._rows):
+    self._usable = np.flatnonzero(numbers == number)
+    if not len(self._usable):
       raise program.UserError(
           'The reward model cannot tell which blocks of goal examples matter; '
           'imitation needs this. Give it a longer --discriminator_head_start.')
     # int [examples, blocks]: the cells of the blocks that matter.
     self._homes = np.zeros([len(numbers), number], np.int64)
-    self._homes[self._rows] = np.nonzero(
-        self._matters[self._rows])[1].reshape(-1, number)
-    forms = [np.unique(self._homes[self._rows[
-        self._instruction[self._rows] == i]], axis=0)
+    self._homes[self._usable] = np.nonzero(
+        self._matters[self._usable])[1].reshape(-1, number)
+    forms = [np.unique(self._homes[self._usable[
+        self._instruction[self._usable] == i]], axis=0)
              for i in range(len(self._codes))]
     # int [instructions, forms, blocks]: where there are fewer, some twice.
     most = max(map(len, forms))
@@ -125,7 +126,7 @@ class Demonstrations:
   def batch(self, rng: np.random.Generator, count: int
            ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Draws codes [N, slots], states [N, 27] and labels [N, actions]."""
-    rows = self._rows[rng.integers(len(self._rows), size=count)]
+    rows = self._usable[rng.integers(len(self._usable), size=count)]
     instruction = self._instruction[rows]
     homes = rng.permuted(self._homes[rows], axis=1)
     states, places = _draw(rng, self._states[rows], homes)
@@ -190,6 +191,7 @@ def _draw(rng: np.random.Generator, states: np.ndarray, homes: np.ndarray
   count, most = homes.shape
   n, before = np.arange(count), states[:, :world.NUM_CELLS]
   kind = np.searchsorted(_KINDS, rng.random(count) * _KINDS[-1])
+  # All of them are twice as often out of place as any other number.
   number = np.minimum(rng.integers(1, most + 2, size=count), most)
   number[rng.random(count) < _NONE] = 0
   # One block more is back in its place, and the agent still carries it.
@@ -201,9 +203,11 @@ def _draw(rng: np.random.Generator, states: np.ndarray, homes: np.ndarray
   out = places[n, (rng.random(count) * number).astype(np.int64)]
   cells = states[:, :world.NUM_CELLS]
   here = rng.random(cells.shape) * ((cells > 0) & (cells == before))
+  # Where no block is in its place, a free agent is anywhere.
   states[:, world.NUM_CELLS] = np.select(
-      [(kind == _CARRYING) | (kind == _ON_DISPLACED), kind == _ON_PLACED,
-       kind == _AT_PLACE], [out, np.argmax(here, axis=1), places[:, -1]],
+      [(kind == _CARRYING) | (kind == _ON_DISPLACED),
+       (kind == _ON_PLACED) & here.any(axis=1), kind == _AT_PLACE],
+      [out, np.argmax(here, axis=1), places[:, -1]],
       rng.integers(world.NUM_CELLS, size=count))
   states[:, world.NUM_CELLS + 1] = (
       (kind == _CARRYING) & (number > 0) | (kind == _AT_PLACE))
@@ -263,6 +267,7 @@ class Imitation:
     """Returns a batch for each of the rollout's W workers."""
     del decisions
     width = len(rollout.codes)
-    batch = self._demonstrations.batch(self.rng, width * _EACH)
+    batch = self._demonstrations.batch(self.rng, width * _STATES_PER_ROLLOUT)
     return Demonstrated(*(
-        part.reshape(width, _EACH, *part.shape[1:]) for part in batch))
+        part.reshape(width, _STATES_PER_ROLLOUT, *part.shape[1:])
+        for part in batch))

@@ -77,10 +77,10 @@ class Negatives(workers.AnticipatedNegatives):
   def __init__(self, buffer: replay.ReplayBuffer, goals: worlds.GoalExamples,
                rho: annealing.Linear, kept: int, count: int,
                displaced_share: float = 0.0):
-    """Takes B, the goal examples, a rho that falls, and two numbers.
+    """Takes B, the goal examples and a rho that falls.
 
-    `kept` negatives are from B, and `count` are mismatched. A share of these
-    are displaced goal examples instead, with their own instruction.
+    `kept` negatives are from B. Of `count` others, `displaced_share` are
+    displaced goal examples with their own instruction, the rest mismatched.
     """
     super().__init__(buffer, kept, rho.last)
     self._goals = goals
@@ -119,8 +119,6 @@ class Prediction(replay.RewardPrediction):
     replayed = super().batch()
     goals = self._goals.sample(self.rng, self._count)
     others = sample(self._goals, self.rng, self._count)
-    labels = np.repeat([True, False], self._count)
-    return tuple(
-        np.concatenate(parts) for parts in zip(
-            replayed, (*goals, labels[:self._count]),
-            (*others, labels[self._count:])))
+    rewarded = np.ones([self._count], np.bool_)
+    return tuple(map(np.concatenate, zip(
+        replayed, (*goals, rewarded), (*others, ~rewarded))))

@@ -5,6 +5,7 @@ from typing import Any
 
 from agile_tf import config as config_lib
 from agile_tf import presets
+from gridlu import tasks
 
 setting = config_lib.setting
 
@@ -90,6 +91,15 @@ class Recipe:
           f'--mismatched_share={self.mismatched_share} leaves none of the '
           f'{config.batch_size // 2} negatives of a batch for states from B; '
           'make it smaller.')
+    if self.mismatched_share and not self.mismatched(config):
+      raise config_lib.ConfigError(
+          f'--mismatched_share={self.mismatched_share} gives none of the '
+          f'{config.batch_size // 2} negatives of a batch another instruction; '
+          'make it larger.')
+    if self.dataset_carrying and config.world not in tasks.TASKS:
+      raise config_lib.ConfigError(
+          f'--dataset_carrying={self.dataset_carrying} is a setting of GridLU, '
+          f'and --world={config.world} is none of its tasks. Remove this flag.')
     if self.reward_prediction_goals and not config.reward_prediction:
       raise config_lib.ConfigError(
           f'--reward_prediction_goals={self.reward_prediction_goals} needs '

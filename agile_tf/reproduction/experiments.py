@@ -186,9 +186,9 @@ def _job(name: str, seed: int, runs: str, recipe: bool, extra: Sequence[str]
   after = made.after and os.path.join(runs, f'{made.after}_seed{seed}')
   launch = [f'--preset={made.flagfile}', *made.flags]
   evaluate = [f'--run_dir={run_dir}']
-  if recipe:  # Its episodes may begin solved.
+  if recipe:  # The recipe's own episodes may begin solved.
     launch = [f'--preset={RECIPE}', *launch, *made.recipe]
-    evaluate += ['--episodes=1000', '--nosolved_starts']
+    evaluate.append('--nosolved_starts')
 
   def filled(*arguments: str) -> list[str]:
     return [argument.replace('{after}', after) for argument in arguments]

@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 
 from gridlu import program
 
-# Starts a program on the cores of its first argument, which ends with its
-# parent, however that ends. Otherwise it would hold the lock of a run.
+# Starts a program on the cores that its first argument lists. It is killed when
+# its parent ends, however that ends; otherwise it would hold the lock of a run.
 _STARTER = """
 import ctypes, os, sys
 ctypes.CDLL(None).prctl(1, 9)  # PR_SET_PDEATHSIG, SIGKILL

@@ -139,7 +139,7 @@ def stack(lines: Sequence[Line]) -> tuple[np.ndarray, np.ndarray]:
 
 def write(path: str, lines: Sequence[Line]) -> None:
   """Writes the lines of a figure as CSV, a row for each point."""
-  with open(path, 'w', encoding='utf-8', newline='') as file:
+  with files.replacing(path) as file:
     writer = csv.writer(file, lineterminator='\n')
     writer.writerow(_FIELDS)
     for line in lines:

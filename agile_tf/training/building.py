@@ -105,8 +105,8 @@ def make_goal_examples(config: config_lib.Config, world: worlds.World,
                        carrying: float = 0.0) -> worlds.GoalExamples:
   """Loads or generates the goal examples of a run.
 
-  Of generated states with the agent on a block, it carries that block in the
-  share `carrying`.
+  `carrying` is the share of the generated states with the agent on a block in
+  which it carries that block.
   """
   if config.dataset:
     dataset = goal_dataset.load(config.dataset, world.observation_shape)
@@ -217,7 +217,7 @@ class Parts(NamedTuple):
   policy: optimizers.SharedParameters  # theta
   discriminator: optimizers.SharedParameters | None  # phi
   buffer: replay.ReplayBuffer | None  # B
-  predictions: Any  # For reward prediction, the buffer; None without it.
+  auxiliary_data: Any  # For reward prediction, the buffer; None without it.
   policy_workers: tuple[workers.PolicyWorker, ...]  # One for each thread.
   discriminator_worker: workers.DiscriminatorWorker | None
 
@@ -261,8 +261,7 @@ class Builder:
 
   def restored(self, values: dict[str, Any]) -> dict[str, Any]:
     """Returns what `saved` returned, or raises ConfigError."""
-    return dataclasses.asdict(config_lib.restored(values)) | {
-        name: values[name] for name in (config_lib.DATASET,) if name in values}
+    return values | dataclasses.asdict(config_lib.restored(values))
 
   def needs_goal_examples(self) -> bool:
     """Returns whether the run needs goal examples."""
@@ -280,14 +279,14 @@ class Builder:
         buffer, self.config.batch_size // 2,
         self.config.anticipated_negative_rate)
 
-  def predictions(self, goals: worlds.GoalExamples | None) -> Any:
+  def auxiliary_data(self, goals: worlds.GoalExamples | None) -> Any:
     """Returns the buffer of reward prediction, if there is one."""
     if not self.config.reward_prediction:
       return None
     return _buffer(self.config.reward_prediction_replay_size, self.world)
 
-  def prediction(self, buffer: Any, rng: np.random.Generator,
-                 goals: worlds.GoalExamples | None) -> replay.RewardPrediction:
+  def auxiliary(self, buffer: Any, rng: np.random.Generator,
+                goals: worlds.GoalExamples | None) -> replay.RewardPrediction:
     """Returns what draws the samples of reward prediction."""
     return replay.RewardPrediction(
         buffer, self.config.reward_prediction_batch_size, rng)
@@ -303,7 +302,7 @@ class Builder:
     return lambda step: self.config.entropy_weight
 
   def learning_rate(self) -> Callable[[int], float]:
-    """Returns the rate of theta's updates, likewise."""
+    """Returns the policy's learning rate, likewise constant in the paper."""
     return lambda step: self.config.policy_learning_rate
 
   def after_head_start(self, parts: Parts) -> None:
@@ -355,7 +354,7 @@ class Builder:
           discriminator, programs, goals, buffer,
           self.negatives(buffer, goals), config.batch_size,
           np.random.default_rng(draw_seed))
-    predictions = self.predictions(goals)
+    auxiliary_data = self.auxiliary_data(goals)
     width = config.policy_workers // config.policy_threads
     seeds = policy_seed.spawn(config.policy_workers)
     policy_workers = []
@@ -365,11 +364,11 @@ class Builder:
       actor = self._actor(programs, [seeds[w] for w in numbers], numbers)
       policy_workers.append(workers.PolicyWorker(
           actor, policy, programs,
-          None if predictions is None else self.prediction(
-              predictions, np.random.default_rng(draw_seed), goals),
+          None if auxiliary_data is None else self.auxiliary(
+              auxiliary_data, np.random.default_rng(draw_seed), goals),
           buffer if config.all_workers_write else None,
           self.entropy_weight(), self.learning_rate()))
-    return Parts(world, programs, policy, discriminator, buffer, predictions,
+    return Parts(world, programs, policy, discriminator, buffer, auxiliary_data,
                  tuple(policy_workers), discriminator_worker)
 
   def _actor(self, programs: programs_lib.Programs,

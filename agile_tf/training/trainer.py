@@ -54,12 +54,12 @@ class Trainer:
     # What a checkpoint contains, besides the metrics.
     self._with_arrays = {name: part for name, part in (
         ('policy', parts.policy), ('discriminator', parts.discriminator),
-        ('buffer', parts.buffer), ('predictions', parts.predictions)
+        ('buffer', parts.buffer), ('predictions', parts.auxiliary_data)
         ) if part is not None}
     self._actors = [worker.actor for worker in parts.policy_workers]
     self._generators = [
-        worker.predictions.rng for worker in parts.policy_workers
-        if worker.predictions is not None]
+        worker.auxiliary.rng for worker in parts.policy_workers
+        if worker.auxiliary is not None]
     if parts.discriminator_worker is not None:
       self._actors.append(parts.discriminator_worker.actor)
       self._generators.append(parts.discriminator_worker.rng)

@@ -91,9 +91,12 @@ class BenchmarkTest(parameterized.TestCase):
                      5 * [True, False])
 
   def test_wrong_flags_are_named(self):
-    for flag, message in (('--only=nonsense', 'is found in none of'),
-                          (f'--against={self.create_tempdir().full_path}',
-                           'has no agile_tf/benchmark.py')):
-      result = programs.call(benchmark, flag)
+    for arguments, message in (
+        (['--only=nonsense'], 'is found in none of'),
+        ([f'--against={self.create_tempdir().full_path}'],
+         'has no agile_tf/benchmark.py'),
+        (['--preset=arrangements_evening'], '--only=training'),
+        (['--export=round.hlo', '--reward=environment'], 'a reward model')):
+      result = programs.call(benchmark, *arguments)
       self.assertEqual(result.returncode, 1)
       self.assertIn(message, result.stderr)

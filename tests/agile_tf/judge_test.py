@@ -43,7 +43,7 @@ class JudgeTest(tiny.SavedRunTest):
 
     again = self._call(run)
     self.assertEqual(again.returncode, 1)
-    self.assertStartsWith(again.stderr, f'Error: --output={page} exists')
+    self.assertStartsWith(again.stderr, f'Error: {page} exists')
 
     answers = os.path.join(self.create_tempdir().full_path, 'answers.json')
     with open(answers, 'w', encoding='utf-8') as file:

@@ -309,7 +309,6 @@ class LaunchTest(parameterized.TestCase):
         imitation.Demonstrations, 'look', lambda own, accepts, rng: look(
             own, lambda codes, states: np.zeros([len(states)], bool), rng)))
     changes = dict(
-        # As many as act by minimal filtering.
         policy_workers=6, initialization='he', policy_update='averaged',
         optimizer='adam', policy_epsilon=1e-8, discriminator_epsilon=1e-8,
         batch_size=8, mismatched_share=0.5, discriminator_actors=2,

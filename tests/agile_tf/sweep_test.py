@@ -207,6 +207,19 @@ class SweepTest(parameterized.TestCase):
     self.assertLen(pool.started, 1)
     self.assertEqual(set(made.states.values()), {'stopped'})
 
+  def test_a_terminal_that_is_gone_ends_no_run(self):
+    made = sweep.Sweep(experiments.jobs('figure5', self._runs, [0], False))
+    pool = _Pool(1)
+
+    def show():
+      if made._running:
+        raise OSError(5, 'Input/output error')
+
+    with (mock.patch.object(made, 'show', show),
+          mock.patch.object(time, 'sleep')):
+      made.carry_out(pool)
+    self.assertEqual(pool.over, ['relations_seed0'])
+
   def test_a_run_that_something_else_stops_is_not_made_forever(self):
     job, _ = experiments.jobs('figure5', self._runs, [0], False)
     made = sweep.Sweep([job])

@@ -1,4 +1,4 @@
-"""What the rows of a batch and parameters are combined by.
+"""Combines the rows of a batch with parameters, shared or one copy a worker.
 
 A thread plays several of the paper's workers as one batch, and yet each needs
 a gradient of its own. For that the parameters have a leading axis of W equal

@@ -1,4 +1,4 @@
-"""Tests for rollouts: what index t means, and two actors that do the same."""
+"""Tests for actors: what index t means, and two actors that do the same."""
 
 import functools
 import json
@@ -109,7 +109,7 @@ def _countdown_actor(environment):
       [False]), theta
 
 
-class RolloutsTest(parameterized.TestCase):
+class ActorsTest(parameterized.TestCase):
 
   def _assert_equal(self, one, other):
     self.assertEqual(one.instructions, other.instructions)

@@ -132,7 +132,7 @@ class GrammarTest(parameterized.TestCase):
 
   @parameterized.parameters(
       ('go to mars', r"has the tokens \['mars'\]; the grammar knows go, red, "),
-      ('go go to red', "'go go to red' is deeper than"),
+      ('go go to red', "'go go to red' has an operand where no"),
       ('', 'no words'))
   def test_instructions_that_a_grammar_lacks(self, text, message):
     grammar = instructions.Grammar(['go to red'])

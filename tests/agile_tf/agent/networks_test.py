@@ -142,10 +142,11 @@ class NetworksTest(parameterized.TestCase):
   def test_he_initialization(self, kind, model):
     """Before a ReLU weights are larger; all others start as in the paper."""
     he, paper = (
-        _initial(networks.policy(model, self._grammar, _SHAPE, 5, name)
-                 if kind == 'policy' else
-                 networks.discriminator(model, self._grammar, _SHAPE, name), 5)
-        for name in (builder.HE, modules.Initialization()))
+        _initial(
+            networks.policy(model, self._grammar, _SHAPE, 5, initialization)
+            if kind == 'policy' else networks.discriminator(
+                model, self._grammar, _SHAPE, initialization), 5)
+        for initialization in (builder.HE, modules.Initialization()))
     for name, value in he.items():
       is_relu = name.endswith('/w') and not any(
           part in name for part in (
@@ -215,9 +216,8 @@ class AllInstructionsTest(parameterized.TestCase):
         lambda states, codes: network.at(parameters)(
             world.images(states), codes),
         autograph=False, jit_compile=True)
-    # Batches of four are convolved as usual, larger ones by minimal filtering.
-    few = 4 * (len(texts) // 4)
-    for count, size in ((len(texts), len(texts)), (few, 4)):
+    # A single state is convolved as usual, a batch by minimal filtering.
+    for count, size in ((len(texts), len(texts)), (36, 1)):
       batches = [
           tf.nest.flatten(compute(
               examples.states[i:i + size], codes[i:i + size]))

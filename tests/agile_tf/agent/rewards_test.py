@@ -48,7 +48,7 @@ class RewardsTest(parameterized.TestCase):
         atol=1e-5)
 
   def test_form_that_is_none(self):
-    with self.assertRaisesRegex(ValueError, "'wgan', which has no formula"):
+    with self.assertRaisesRegex(ValueError, "'wgan': expected one of .*'gail'"):
       rewards.modelled(tf.constant([0.]), 'wgan', 0.1)
 
   @parameterized.parameters(*rewards.FORMS)

@@ -80,7 +80,7 @@ class PolicyWorkerTest(parameterized.TestCase):
     programs.policy_gradients.return_value = gradients, {'loss': losses}
     actor = mock.Mock(**{'play.return_value': rollout})
     settings = dict(
-        predictions=None, buffer=None,
+        auxiliary=None, buffer=None,
         entropy_weight=lambda step: 1.25,
         learning_rate=lambda step: 0.2) | changes
     iteration = workers.PolicyWorker(
@@ -133,7 +133,7 @@ class PolicyWorkerTest(parameterized.TestCase):
     predictions = mock.Mock()
     rollout = self._partly_played()
     iteration, (*_, replayed), _ = self._iterate(
-        rollout, ['b', 'c'], predictions=predictions)
+        rollout, ['b', 'c'], auxiliary=predictions)
     (exchanged, decisions), _ = predictions.exchange.call_args
     self.assertIs(exchanged, rollout)
     np.testing.assert_array_equal(decisions, rollout.observations[1:, :, 0] > 6)

@@ -103,6 +103,15 @@ class DemonstrationsTest(parameterized.TestCase):
           lambda codes, states: np.ones([len(states)], bool),
           np.random.default_rng(0))
 
+  def test_the_agent_is_no_more_often_in_one_corner(self):
+    _, states, _ = self.made.batch(np.random.default_rng(5), 40_000)
+    few = np.count_nonzero(states[:, :25], axis=1) == 4
+    agent = states[few, 25]
+    empty = agent[states[few, agent] == 0]
+    corners = np.bincount(empty, minlength=25)[[0, 4, 20, 24]]
+    self.assertGreater(corners.min(), 100)
+    self.assertLess(corners.max(), 1.5 * corners.min())
+
   def test_labels_are_steps_towards_a_goal(self):
     """By the exact solver: a good action leaves one step less, mostly."""
     codes, states, labels = self.made.batch(np.random.default_rng(5), 800)
@@ -188,7 +197,3 @@ class SettingsTest(parameterized.TestCase):
     tiny.builder(**fits)
     with self.assertRaisesRegex(config_lib.ConfigError, message):
       tiny.builder(**fits | change)
-
-
-if __name__ == '__main__':
-  absltest.main()

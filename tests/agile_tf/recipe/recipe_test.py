@@ -1,6 +1,7 @@
-"""Tests for the recipe: each trick by itself, and a run with all of them."""
+"""Tests for the recipe: each trick by itself."""
 
 import itertools
+import os
 from unittest import mock
 
 from absl.testing import parameterized
@@ -17,6 +18,7 @@ from agile_tf.recipe import annealing
 from agile_tf.recipe import builder
 from agile_tf.recipe import mismatched
 from agile_tf.training import building
+from agile_tf.training import run as run_lib
 from agile_tf.training import trainer as trainer_lib
 from gridlu import goal_dataset
 from gridlu import language
@@ -153,6 +155,18 @@ class BuilderTest(parameterized.TestCase):
         made.saved()[config_lib.RECIPE]['discriminator_head_start'], 2)
     self.assertEqual(made.restored(made.saved()), made.saved())
 
+  def test_a_run_goes_on_with_its_recipe_alone(self):
+    run_dir = self.create_tempdir().full_path
+    path = os.path.join(run_dir, 'config.json')
+    both = [tiny.builder(run_dir=run_dir, **tricks)
+            for tricks in ({}, {'policy_update': 'averaged'})]
+    for made, other in itertools.permutations(both):
+      config_lib.save(made.saved(), path)
+      self.assertEqual(run_lib.check_same_run(made), path)
+      with self.assertRaisesRegex(
+          config_lib.ConfigError, '(?s)other settings.*--policy_update: '):
+        run_lib.check_same_run(other)
+
   def test_d_says_which_blocks_matter(self):
     made = tiny.builder(
         world='arrangements', instructions='', imitation_cost=2.0,
@@ -162,7 +176,7 @@ class BuilderTest(parameterized.TestCase):
     parts = made.make()
     worker = parts.discriminator_worker
     self.assertGreater(worker._negatives._displaced, 0)
-    with mock.patch.object(parts.predictions, 'look') as look:
+    with mock.patch.object(parts.auxiliary_data, 'look') as look:
       made.after_head_start(parts)
     (accepts, _), _ = look.call_args
     codes, states = worker._goal_examples.sample(np.random.default_rng(0), 32)
@@ -172,6 +186,10 @@ class BuilderTest(parameterized.TestCase):
 
   @parameterized.parameters(
       (dict(mismatched_share=.9), 'leaves none of the 2 negatives'),
+      (dict(mismatched_share=.1), 'gives none of the 2 negatives'),
+      (dict(dataset_carrying=.5, world='my.world:make', dataset='goals.npz',
+            dataset_size=131072, instructions=''),
+       'dataset_carrying=0.5 is a setting of GridLU'),
       (dict(reward_prediction=False, reward_prediction_goals=1),
        'needs --reward_prediction'),
       (dict(discriminator_head_start=1, reward='environment'),

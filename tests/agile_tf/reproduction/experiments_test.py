@@ -96,7 +96,6 @@ class ExperimentsTest(parameterized.TestCase):
               if job.name == name)
       for arguments in job.evaluations.values():
         self.assertEqual('--nosolved_starts' in arguments, recipe)
-        self.assertEqual('--episodes=1000' in arguments, recipe)
       return job.run_dir, {
           os.path.basename(path).removesuffix('.json'): _last(arguments)
           for path, arguments in job.evaluations.items()}

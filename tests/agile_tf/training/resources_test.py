@@ -23,8 +23,9 @@ class ResourcesTest(parameterized.TestCase):
     parts = building.Builder(config).make()
     found = {need.flags[-1]: need.size
              for need in resources.needs(config, parts.world, 4, True)}
-    for buffer, name in ((parts.buffer, 'replay_size'),
-                         (parts.predictions, 'reward_prediction_replay_size')):
+    for buffer, name in (
+        (parts.buffer, 'replay_size'),
+        (parts.auxiliary_data, 'reward_prediction_replay_size')):
       arrays = sum(buffer._arrays[each].nbytes
                    for each in ('codes', 'observations'))
       self.assertEqual(found[name], 2 * arrays)
