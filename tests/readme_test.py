@@ -1,21 +1,56 @@
-"""Tests that the agent that comes with the code does what README.md says."""
+"""Tests that the agents and commands of the READMEs do what these say."""
 
 import contextlib
+import importlib
 import io
-import os
 import pathlib
 import re
+from unittest import mock
 
+from absl import flags
 from absl.testing import parameterized
 import numpy as np
 import pytest
 
 from agile_tf.evaluation import trained
+from gridlu import program
 
 _ROOT = pathlib.Path(__file__).parent.parent
 
 
+def _flags(module):
+  """Returns the names of a program's flags."""
+  known = set()
+
+  def run(function, flags_parser):
+    del function, flags_parser
+    known.update(flags.FLAGS)
+
+  with mock.patch.object(program.app, 'run', run):
+    importlib.import_module(module).main()
+  return known
+
+
 class ReadmeTest(parameterized.TestCase):
+
+  def test_commands_have_flags_that_exist(self):
+    seen = 0
+    for path in [_ROOT / 'README.md', *_ROOT.glob('*/README.md'),
+                 *_ROOT.glob('launch/*.md'), *_ROOT.glob('launch/*.flags')]:
+      text = path.read_text('utf-8').replace('\\\n', ' ')
+      for module, arguments in re.findall(
+          r'((?:agile_tf|gridlu)\.[a-z_]+)((?:\s+-?-[^\s`|)]+)+)', text):
+        known = _flags(module) | {'flagfile', 'help'}
+        for name in re.findall(r'\s--?([a-z_]+)', arguments):
+          seen += 1
+          self.assertIn(name if name in known else name.removeprefix('no'),
+                        known, f'{path}: {module}{arguments}')
+    self.assertGreater(seen, 60)
+
+  def test_gridlu_examples_run(self):
+    text = (_ROOT / 'gridlu/README.md').read_text('utf-8')
+    for example in re.findall(r'```python\n(.*?)```', text, re.DOTALL)[:2]:
+      exec(example, {})  # The third needs Stable-Baselines3.
 
   @pytest.mark.slow
   def test_reward_model_answers(self):
@@ -23,10 +58,7 @@ class ReadmeTest(parameterized.TestCase):
         r'```python\n(.*?)```', (_ROOT / 'README.md').read_text('utf-8'),
         re.DOTALL)
     printed = io.StringIO()
-    before = os.getcwd()
-    os.chdir(_ROOT)
-    self.addCleanup(os.chdir, before)
-    with contextlib.redirect_stdout(printed):
+    with contextlib.chdir(_ROOT), contextlib.redirect_stdout(printed):
       exec(example, {})
     red, green, blue = np.array(
         printed.getvalue().strip('[]\n').split(), float)

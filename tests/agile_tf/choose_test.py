@@ -11,6 +11,7 @@ from agile_tf import config as config_lib
 from agile_tf.evaluation import trained
 from agile_tf.training import checkpoints
 from tests.agile_tf import tiny
+from tests.gridlu import programs
 
 
 class ChooseTest(tiny.SavedRunTest):
@@ -45,6 +46,12 @@ class ChooseTest(tiny.SavedRunTest):
           f'{100 * row.success["rate"]:.1f} %   ')
     with self.assertRaisesRegex(config_lib.ConfigError, 'nowhere'):
       choose.compare([self.run_dir, 'nowhere'], 8, 0)
+    with mock.patch.object(choose.machine, 'prepare'):
+      printed = programs.call(
+          choose, self.run_dir, '--episodes=8', '--seed=0').stdout
+    self.assertIn(choose.table(rows), printed)
+    self.assertIn(f'--checkpoint={rows[0].step}', printed)
+    self.assertEqual(programs.call(choose).returncode, 1)
 
   def test_a_checkpoint_that_cannot_be_loaded_is_left_out(self):
     path, = glob.glob(os.path.join(self.run_dir, 'checkpoints', '*8*'))
@@ -53,7 +60,7 @@ class ChooseTest(tiny.SavedRunTest):
     os.rename(path, f'{path}.away')
     self.addCleanup(os.rename, f'{path}.away', path)
     with self.assertLogs(level='WARNING') as logs:
-      rows = choose.compare([self.run_dir], 2, 0)
+      rows = choose.compare([self.run_dir], 8, 0)
     self.assertCountEqual([row.step for row in rows], [0, 16])
     self.assertIn('Left out: ', '\n'.join(logs.output))
 

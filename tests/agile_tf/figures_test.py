@@ -236,9 +236,11 @@ class DrawTest(parameterized.TestCase):
   def test_bounds_that_miss_a_rate_by_rounding_are_drawn(self):
     for successes, count in (0, 1000), (200, 200):
       low, high = played.interval(successes, count)
-      figures.draw([results.Line.of(
+      dot, = figures.draw([results.Line.of(
           'AGILE', results.EVALUATED, 0, 'success_rate', 1, successes / count,
-          low, high)])
+          low, high)]).axes[0].containers
+      np.testing.assert_allclose(
+          dot.lines[2][0].get_segments(), [[[1, low], [1, high]]], atol=1e-6)
 
   def test_table(self):
     window = paper.curve('relations', 'success_rate').window

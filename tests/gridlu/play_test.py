@@ -60,8 +60,10 @@ class DemonstrationTest(absltest.TestCase):
     run = programs.call(play, *arguments)
     self.assertEqual(run.returncode, 1)
     self.assertIn('give --record=expert.gif', run.stderr)
-    run = programs.call(play, *arguments, f'--record={path}')
-    self.assertEqual(run.stdout.count('solved in'), 2)
+    run = programs.call(
+        play, *arguments, f'--record={path}', '--task=arrangements',
+        '--instruction=Square(AGENT, SCENE)')
+    self.assertEqual(run.stdout.count('Square(AGENT, SCENE): solved in'), 2)
     with Image.open(path) as image:
       self.assertGreater(image.n_frames, 1)
 

@@ -69,17 +69,6 @@ class SatisfiedTest(parameterized.TestCase):
     self.assertEqual(actual.dtype, np.bool_)
     self.assertBetween(np.mean(actual), .1, .9)
 
-  def test_encoding(self):
-    codes = relations.encode([
-        language.parse(f'WestFrom({_GREEN_TRIANGLE}, AGENT)'),
-        language.parse("NorthFrom(Shape('rect', SCENE), Color('blue', SCENE))"),
-    ])
-    np.testing.assert_array_equal(
-        codes, [[3, 4 * 3 + 2, 16], [0, 4 * 2, 3]])
-    self.assertEqual(codes.dtype, np.int32)
-    everything = relations.encode(language.relations_instructions())
-    self.assertLen(np.unique(everything, axis=0), 990)
-
 
 class InstancesTest(parameterized.TestCase):
 

@@ -1,7 +1,6 @@
 """Tests for networks: heads, initial values, and functions of parameters."""
 
 from concurrent import futures
-import itertools
 
 from absl.testing import parameterized
 import numpy as np
@@ -184,20 +183,18 @@ class AllInstructionsTest(parameterized.TestCase):
   """Every instruction of GridLU, on a random state of its own."""
 
   def test_outputs_are_the_formulas(self):
-    self._test_outputs('relations', 'policy', 'nmn')
+    self._test_outputs('relations', 'policy', 'nmn', every=9)
 
-  @parameterized.parameters(
-      ('relations', 'discriminator', 'nmn'), ('arrangements', 'policy', 'nmn'),
-      ('arrangements', 'discriminator', 'nmn'), *itertools.product(
-          ('relations', 'arrangements'), ('policy', 'discriminator'), ['lstm']))
+  @parameterized.product(
+      task=('relations', 'arrangements'), kind=('policy', 'discriminator'),
+      model=('nmn', 'lstm'))
   @pytest.mark.slow
-  def test_others_are_the_formulas(self, task, kind, model):
+  def test_all_outputs_are_the_formulas(self, task, kind, model):
     self._test_outputs(task, kind, model)
 
-  def _test_outputs(self, task, kind, model):
+  def _test_outputs(self, task, kind, model, every=1):
     world = worlds.GridLUWorld(task)
-    texts = [str(text) for text in tasks.find(task).instructions()]
-    self.assertLen(texts, {'relations': 990, 'arrangements': 36}[task])
+    texts = [str(text) for text in tasks.find(task).instructions()][::every]
     examples = world.load_goal_examples(len(texts), 0, 0.5)
     pixels = world.pixels(examples.states) / 255
     codes = tf.constant(world.grammar.encode(texts))

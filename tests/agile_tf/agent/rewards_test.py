@@ -74,10 +74,3 @@ class RewardsTest(parameterized.TestCase):
         values, rewards.modelled(tf.constant(logits), form, 0.1), rtol=1e-5)
     # The threshold is D's and not its logit's: 9 is accepted.
     np.testing.assert_array_equal(decided, states[1:, :, 0] + codes[:, 0] > 8)
-
-  def test_ground_truth(self):
-    rollout = mock.Mock(true_rewards=np.array([[0, 1]], np.float32))
-    values, decisions = rewards.ground_truth(rollout, 0.1)
-    self.assertEqual(values.dtype, np.float32)
-    np.testing.assert_array_equal(values, np.array([[0, .1]], np.float32))
-    np.testing.assert_array_equal(decisions, [[False, True]])

@@ -126,7 +126,7 @@ class PolicyWorkerTest(parameterized.TestCase):
     iteration, (_, _, values, _, _), _ = self._iterate(
         self._partly_played()._replace(true_rewards=truth), ['b', 'c'],
         phi=None)
-    np.testing.assert_array_equal(values, 0.5 * truth)
+    np.testing.assert_array_equal(values, 0.5 * truth, strict=True)
     np.testing.assert_array_equal(iteration.decisions, truth > 0)
 
   def test_reward_prediction_learns_what_d_decides(self):

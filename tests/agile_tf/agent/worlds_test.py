@@ -1,5 +1,6 @@
 """Tests for worlds: GridLU's, and AGILE on a world of one's own."""
 
+import contextlib
 import os
 import sys
 import types
@@ -23,6 +24,7 @@ from gridlu import relations
 from gridlu import rendering
 from gridlu import world as board
 from tests.agile_tf import tiny
+from tests.gridlu import programs
 
 
 class Odd(dm_env.Environment):
@@ -134,7 +136,10 @@ class WorldsTest(parameterized.TestCase):
     self.assertNotIn('', (values['success_rate'], values['modelled_reward']))
 
   def test_goals_of_the_example_are_goals(self):
-    dataset = own_world.goal_examples(count=40)
+    path = os.path.join(self.create_tempdir().full_path, 'runs', 'goals.npz')
+    with mock.patch.object(own_world, 'GOALS', path):
+      self.assertIn(path, programs.call(own_world).stdout)
+    dataset = goal_dataset.load(path)
     for index, image in zip(dataset.instruction, dataset.images):
       name = dataset.instructions[index].split()[3]
       color, (row, column) = own_world.CORNERS[name]
@@ -209,9 +214,7 @@ class WorldsTest(parameterized.TestCase):
     folder.create_file('broken_world.py', 'def make():\n  pass\n1 / 0\n')
     folder.create_file('needy_world.py', 'import no_such_package\n')
     self.enter_context(mock.patch.object(sys, 'path', [*sys.path]))
-    before = os.getcwd()
-    self.addCleanup(os.chdir, before)
-    os.chdir(folder.full_path)
+    self.enter_context(contextlib.chdir(folder.full_path))
     with self.assertRaises(ZeroDivisionError):  # With the file's traceback.
       worlds.load('broken_world:make')
     with self.assertRaisesRegex(ModuleNotFoundError, 'no_such_package'):

@@ -15,18 +15,11 @@ from agile_tf.reproduction import paper
 _PLAIN = settings.Recipe()
 
 
-class PaperTest(parameterized.TestCase):
-
-  @parameterized.parameters(
-      (name, value) for name, (value, _) in paper.HYPERPARAMETERS.items())
-  def test_default_is_the_papers(self, name, value):
-    self.assertEqual(getattr(config_lib.Config(), name), value)
-
-
 class DifferencesTest(parameterized.TestCase):
 
   @parameterized.parameters(
       ({}, []),
+      (dict(reward_prediction=True), ['reward_prediction']),
       (dict(policy_epsilon=1e-5), ['policy_epsilon']),
       (dict(anticipated_negative_rate=.75), ['anticipated_negative_rate']),
       (dict(run_dir='/elsewhere', policy_threads=15), []),

@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import io
 import os
+import pathlib
 
 from absl.testing import absltest
 import numpy as np
@@ -11,6 +12,16 @@ import numpy as np
 from agile_tf import config as config_lib
 from agile_tf.reproduction import results
 from gridlu import program
+
+
+class PublishedTest(absltest.TestCase):
+
+  def test_figures_can_be_drawn_again(self):
+    figures = pathlib.Path(__file__).parents[3].glob('launch/results/figures/*')
+    paths = [path for path in figures if path.suffix == '.csv']
+    self.assertNotEmpty(paths)
+    for path in paths:
+      self.assertNotEmpty(results.read(str(path)))
 
 
 class LoadTest(absltest.TestCase):

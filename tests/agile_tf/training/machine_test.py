@@ -11,6 +11,7 @@ from unittest import mock
 
 from absl.testing import absltest
 from absl.testing import parameterized
+import pytest
 
 from agile_tf.training import machine
 
@@ -73,6 +74,7 @@ class LimitsTest(parameterized.TestCase):
 
 class MemoryTest(absltest.TestCase):
 
+  @pytest.mark.slow
   def test_a_program_gets_the_same_memory_again(self):
     # Pages of 4 kB that the system gives the process, for a product of 80 MB.
     code = """

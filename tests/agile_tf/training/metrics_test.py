@@ -5,6 +5,7 @@ import errno
 import glob
 import os
 import pathlib
+import re
 from unittest import mock
 
 from absl.testing import absltest
@@ -256,6 +257,14 @@ class WriterTest(parameterized.TestCase):
         for event in tf.compat.v1.train.summary_iterator(
             os.path.join(self._dir, events))
         for value in event.summary.value}
+
+  def test_every_column_is_described(self):
+    text = pathlib.Path(
+        __file__).parents[3].joinpath('launch/RUNS.md').read_text('utf-8')
+    table = text.partition('## Every metric')[2].partition('\n## ')[0]
+    self.assertCountEqual(metrics.COLUMNS, [
+        name for row in re.findall(r'^\| (`.*?) \|', table, re.MULTILINE)
+        for name in re.findall('`([a-z_]+)`', row)])
 
   def test_tensorboard(self):
     writer = metrics.Writer(self._dir, 0)
