@@ -48,6 +48,9 @@ _DISCRIMINATOR_MFLOP, _ITERATION_MFLOP = 17, 3800
 
 _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _PAIRS = 5  # How often a checkout and this one are measured in turn.
+_NO_HEAD_START = (
+    'A round with --imitation_cost needs what the head start finds out: give '
+    '--only=training or --only=discriminator.')
 
 
 def _repeat(function: Callable[[], Any], seconds: float) -> float:
@@ -275,11 +278,14 @@ def main(argv: Sequence[str]) -> None:
   del argv
   values = flags.FLAGS
   config = config_lib.from_flags(values)
+  imitates = config_lib.from_flags(values, settings.Recipe).imitation_cost
   if values.export:
     if config.world not in tasks.TASKS or config.reward == 'environment':
       raise config_lib.ConfigError(
           '--export needs a reward model and a GridLU task as --world; '
           f'these are --reward={config.reward} --world={config.world}.')
+    if imitates:
+      raise config_lib.ConfigError(_NO_HEAD_START)
     files.check_output('export', values.export)
     export(values.export, config)
     return
@@ -289,11 +295,8 @@ def main(argv: Sequence[str]) -> None:
   if not names:
     raise config_lib.ConfigError(
         f'--only={values.only} is found in none of: {", ".join(known)}.')
-  if (config_lib.from_flags(values, settings.Recipe).imitation_cost and
-      any(name.startswith('round') for name in names)):
-    raise config_lib.ConfigError(
-        'A round with --imitation_cost needs what the head start finds out: '
-        'measure --only=training.')
+  if imitates and any(name.startswith('round') for name in names):
+    raise config_lib.ConfigError(_NO_HEAD_START)
   arguments = [f'--seconds={values.seconds}'] + [
       f'--{field.name}={getattr(values, field.name)}'
       for kind in (config_lib.Config, settings.Recipe)

@@ -319,8 +319,8 @@ def restored(values: Any, kind: type = Config) -> Any:
   if unknown:
     raise ConfigError(
         f'This version has no setting {", ".join(unknown)}: the run is of '
-        'another version. Commit ad1cf9b reads the runs from release 0.1.0 to '
-        'its own.')
+        'another version. Commit ad1cf9b reads those of release 0.1.0, and of '
+        'all commits up to itself.')
   made = kind(**values)
   if missing := sorted(dataclasses.asdict(made).keys() - values.keys()):
     raise ConfigError(

@@ -126,7 +126,10 @@ def lines_of(runs: _Runs) -> dict[str, list[results.Line]]:
 
 
 def _label(label: str, run: results.Run) -> str:
-  """Returns an agent's name: AGILE-RP if AGILE learns to predict its reward."""
+  """Returns an agent's name: AGILE-RP if AGILE learns to predict its reward.
+
+  The paper's curve has the name, and so the colour, of the agent beside it.
+  """
   config = run.config
   if config.reward_prediction and config.reward == 'discriminator':
     return re.sub(r'^AGILE\b', 'AGILE-RP', label)

@@ -112,7 +112,7 @@ def main(argv: Sequence[str]) -> None:
   for path in output, beside:
     if os.path.exists(path):
       raise program.UserError(
-          f'{path} exists, and people may be answering its page. Name another '
+          f'{path} exists, and people may be answering this page. Name another '
           '--output, or remove it.')
   trained = options.load(values)
   episodes = options.play(trained, values)

@@ -164,6 +164,12 @@ class Sweep:
 
     A signal stops them, and raises KeyboardInterrupt when all have ended.
     """
+    def show() -> None:
+      # Output that cannot be written, or a disk that does not answer, ends no
+      # run.
+      with contextlib.suppress(OSError, program.UserError):
+        self.show()
+
     told, due = 0, 0.0
     with pools.signals() as arrived:
       while self._running or _WAITING in self.states.values():
@@ -181,12 +187,10 @@ class Sweep:
             running.stop()
         begun = time.monotonic()
         if begun >= due:  # Reading long runs takes a twentieth of the time.
-          # A closed terminal, or a disk that does not answer, ends no run.
-          with contextlib.suppress(OSError, program.UserError):
-            self.show()
+          show()
           due = begun + max(2, 20 * (time.monotonic() - begun))
         time.sleep(0.5)
-    self.show()
+    show()
     if arrived:
       raise KeyboardInterrupt
 

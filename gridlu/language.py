@@ -195,8 +195,8 @@ class Relation(Instruction):
       return 0, f'AGENT or {_EXPECTED_OBJECT}'
     if self.left == AGENT and not right_is_object:
       return 1, f'{_EXPECTED_OBJECT} beside AGENT'
-    if (self.word == 'SameLocation' and left_is_object
-        and self.right != AGENT):
+    if (self.word == 'SameLocation' and left_is_object and
+        self.right != AGENT):
       return 1, 'AGENT (SameLocation relates an object to AGENT alone)'
     if self.right != AGENT and not right_is_object:
       return 1, f'AGENT or {_EXPECTED_OBJECT}'

@@ -28,7 +28,7 @@ Preset = Callable[[str], str]
 
 
 class _PathParser(flags.ArgumentParser):
-  """Replaces ~ and $VARIABLES, as no shell does within a flagfile."""
+  """Replaces ~ and $VARIABLES: in a flagfile no shell does."""
 
   def parse(self, argument: str) -> str:
     return clean_path(argument)

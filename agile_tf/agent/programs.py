@@ -243,8 +243,8 @@ class Programs:
     """Rejects all but `count` of the candidates: line 9.
 
     Returns:
-      The `count` that stay, and the results of D's convolutions on them; none
-      if nothing was rejected.
+      The `count` that stay, and the results of D's convolutions on them: an
+      empty list if nothing was rejected.
     """
     if candidates.codes.shape[0] == count:  # With rho = 1 nothing is rejected.
       return rollouts.Pairs(candidates.codes, candidates.observations), []

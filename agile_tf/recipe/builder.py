@@ -40,7 +40,7 @@ class _AveragedPrograms(averaging.AveragedPrograms, imitation.Programs):
 # by that alone. With a small gain it is uniform.
 HE = modules.Initialization(2**0.5 / 0.87962566, 0.01, modules.CHANNELS)
 
-# The share of mismatched negatives that are displaced, if the policy imitates.
+# Of --mismatched_share, the share of displaced examples if the policy imitates.
 _DISPLACED_SHARE = 0.75
 
 

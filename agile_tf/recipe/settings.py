@@ -52,7 +52,7 @@ class Recipe:
   imitation_cost: float = setting(
       0.0, 'The weight of imitating the shortest way to the nearest known goal '
       'from goal examples with displaced blocks, for --world=arrangements. '
-      'These are then three quarters of the mismatched negatives. Which blocks '
+      'These are then three quarters of the --mismatched_share. Which blocks '
       "matter is the discriminator's decision at the end of its head start.",
       low=0)
 

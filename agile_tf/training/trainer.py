@@ -54,6 +54,7 @@ class Trainer:
     # What a checkpoint contains, besides the metrics.
     self._with_arrays = {name: part for name, part in (
         ('policy', parts.policy), ('discriminator', parts.discriminator),
+        # Checkpoints keep the old name of the second.
         ('buffer', parts.buffer), ('predictions', parts.auxiliary_data)
         ) if part is not None}
     self._actors = [worker.actor for worker in parts.policy_workers]

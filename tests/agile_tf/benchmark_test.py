@@ -95,6 +95,8 @@ class BenchmarkTest(parameterized.TestCase):
         ([f'--against={self.create_tempdir().full_path}'],
          'has no agile_tf/benchmark.py'),
         (['--preset=arrangements_evening'], '--only=training'),
+        (['--export=round.hlo', '--preset=arrangements_evening'],
+         '--only=training'),
         (['--export=round.hlo', '--reward=environment'], 'a reward model')):
       result = programs.call(benchmark, *arguments)
       self.assertEqual(result.returncode, 1)

@@ -123,9 +123,10 @@ class LinesTest(parameterized.TestCase):
         name: [_run(name, changes={'reward_prediction': True, **changes})]
         for name, changes in (
             ('relations_a3c_rp', {'reward': 'environment'}),
-            ('relations_rho50', {}))})['figure4_left']
-    self.assertEqual(
-        [line.agent for line in lines], ['A3C-RP', 'AGILE-RP, rho 50 %'])
+            ('relations_rho50', {}), ('data_512', {}))})
+    self.assertEqual([line.agent for line in lines['figure4_left']],
+                     ['A3C-RP', 'AGILE-RP, rho 50 %'])
+    self.assertEqual({line.agent for line in lines['figure7']}, {'AGILE-RP'})
 
 
 class CurvesTest(absltest.TestCase):
@@ -234,6 +235,9 @@ class DrawTest(parameterized.TestCase):
     self.assertLen(_legend(drawing), 2)
 
   def test_bounds_that_miss_a_rate_by_rounding_are_drawn(self):
+    zero, = figures.draw([results.Line.of(
+        'AGILE', results.OURS, 0, 'success_rate', [1, 2], [0., 0.])]).axes
+    self.assertEqual(zero.get_ylim(), (0, .01))
     for successes, count in (0, 1000), (200, 200):
       low, high = played.interval(successes, count)
       dot, = figures.draw([results.Line.of(

@@ -44,6 +44,10 @@ class JudgeTest(tiny.SavedRunTest):
     again = self._call(run)
     self.assertEqual(again.returncode, 1)
     self.assertStartsWith(again.stderr, f'Error: {page} exists')
+    os.rename(page, f'{page}.away')  # The cases are needed for its answers.
+    self.assertStartsWith(
+        self._call(run).stderr, f'Error: {cases_path} exists')
+    os.rename(f'{page}.away', page)
 
     answers = os.path.join(self.create_tempdir().full_path, 'answers.json')
     with open(answers, 'w', encoding='utf-8') as file:

@@ -207,18 +207,20 @@ class SweepTest(parameterized.TestCase):
     self.assertLen(pool.started, 1)
     self.assertEqual(set(made.states.values()), {'stopped'})
 
-  def test_a_terminal_that_is_gone_ends_no_run(self):
-    made = sweep.Sweep(experiments.jobs('figure5', self._runs, [0], False))
-    pool = _Pool(1)
+  def test_output_that_is_lost_ends_no_run(self):
+    with mock.patch.object(sweep.Sweep, 'show', side_effect=OSError(5, 'lost')):
+      made, _ = self._carry_out(_Pool(1))
+    self.assertEqual(set(made.states.values()), {'finished'})
 
-    def show():
-      if made._running:
-        raise OSError(5, 'Input/output error')
+  def test_after_a_signal_failures_are_still_explained(self):
+    def carry_out(made, pool):
+      made.problems['runs/relations_seed0'] = 'broken'
+      raise KeyboardInterrupt
 
-    with (mock.patch.object(made, 'show', show),
-          mock.patch.object(time, 'sleep')):
-      made.carry_out(pool)
-    self.assertEqual(pool.over, ['relations_seed0'])
+    with mock.patch.object(sweep.Sweep, 'carry_out', carry_out):
+      result = self._call('figure5')
+    self.assertEqual(result.stderr, 'Error: runs/relations_seed0: broken\n'
+                     'Stopped; the same command resumes.\n')
 
   def test_a_run_that_something_else_stops_is_not_made_forever(self):
     job, _ = experiments.jobs('figure5', self._runs, [0], False)

@@ -203,6 +203,12 @@ class GridLUTest(parameterized.TestCase):
     with self.assertRaisesRegex(ValueError, message):
       gridlu.GridLU(**kwargs)
 
+  def test_a_state_beyond_the_end_of_an_episode_ends_it(self):
+    long, short = (gridlu.GridLU(seed=0, episode_length=n) for n in (30, 10))
+    _play(long, 20)
+    short.set_state(long.get_state())
+    self.assertTrue(short.step(0).last())
+
   @parameterized.parameters(-1, 6, 1.5, 'UP', None)
   def test_bad_actions_are_named(self, action):
     environment = gridlu.GridLU(seed=0)

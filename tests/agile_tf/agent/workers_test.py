@@ -130,15 +130,15 @@ class PolicyWorkerTest(parameterized.TestCase):
     np.testing.assert_array_equal(iteration.decisions, truth > 0)
 
   def test_reward_prediction_learns_what_d_decides(self):
-    predictions = mock.Mock()
+    auxiliary = mock.Mock()
     rollout = self._partly_played()
     iteration, (*_, replayed), _ = self._iterate(
-        rollout, ['b', 'c'], auxiliary=predictions)
-    (exchanged, decisions), _ = predictions.exchange.call_args
+        rollout, ['b', 'c'], auxiliary=auxiliary)
+    (exchanged, decisions), _ = auxiliary.exchange.call_args
     self.assertIs(exchanged, rollout)
     np.testing.assert_array_equal(decisions, rollout.observations[1:, :, 0] > 6)
     np.testing.assert_array_equal(iteration.decisions, decisions)
-    self.assertIs(replayed, predictions.exchange.return_value)
+    self.assertIs(replayed, auxiliary.exchange.return_value)
 
   def test_what_changes_knows_the_step(self):
     changing = dict(entropy_weight=mock.Mock(return_value=1.25),

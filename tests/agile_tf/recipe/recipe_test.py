@@ -166,6 +166,10 @@ class BuilderTest(parameterized.TestCase):
       with self.assertRaisesRegex(
           config_lib.ConfigError, '(?s)other settings.*--policy_update: '):
         run_lib.check_same_run(other)
+    config_lib.save({'sede': 3}, path)
+    with self.assertRaisesRegex(
+        config_lib.ConfigError, f'{path}: .* has no setting sede'):
+      run_lib.check_same_run(made)
 
   def test_d_says_which_blocks_matter(self):
     made = tiny.builder(
