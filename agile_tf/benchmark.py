@@ -137,7 +137,7 @@ def training(num_threads: int, config: config_lib.Config, seconds: float
     now = time.perf_counter(), schedule.steps
     warm = schedule.steps >= 900 and (
         trainer.discriminator_worker is None or
-        trainer.discriminator_updates > 1)
+        trainer._tally.counts['discriminator_updates'] > 1)
     if (len(seen) == 1 and now[0] - seen[0][0] > seconds or
         not seen and warm):
       seen.append(now)
@@ -261,8 +261,7 @@ def export(path: str, config: config_lib.Config) -> None:
         stage='hlo_serialized'))
 
 
-def define_flags() -> None:
-  """Defines the program's flags."""
+def _define_flags() -> None:
   settings.define_flags()
   flags.DEFINE_string('only', '', 'Measure only what has this in its name.')
   flags.DEFINE_float('seconds', 10.0, 'Seconds of each, once it is compiled.',
@@ -272,10 +271,9 @@ def define_flags() -> None:
   program.define_path('export', '', 'Measure nothing; write a round here.')
 
 
-@program.main(define_flags, preset=presets.flagfile)
-def main(argv: Sequence[str]) -> None:
+@program.main(_define_flags, preset=presets.flagfile)
+def main() -> None:
   """Measures and prints."""
-  del argv
   values = flags.FLAGS
   config = config_lib.from_flags(values)
   imitates = config_lib.from_flags(values, settings.Recipe).imitation_cost

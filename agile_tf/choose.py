@@ -84,22 +84,21 @@ def table(rows: Sequence[Row]) -> str:
   return '\n'.join(lines)
 
 
-def define_flags() -> None:
-  """Defines the program's flags."""
+def _define_flags() -> None:
   options.define_world()
   options.define_episodes(200, seed=2_000_003)
 
 
-@program.main(define_flags, arguments=True)
-def main(argv: Sequence[str]) -> None:
+@program.main(_define_flags, arguments=True)
+def main(run_dirs: Sequence[str]) -> None:
   """Compares the runs given as arguments and prints the table."""
-  if len(argv) < 2:
+  if not run_dirs:
     raise program.UserError(
         'Name the directories of one or more AGILE runs, such as '
         'runs/arrangements_seed*.')
   values = flags.FLAGS
   machine.prepare(config_lib.Config())
-  rows = compare(list(map(program.clean_path, argv[1:])), values.episodes,
+  rows = compare(list(map(program.clean_path, run_dirs)), values.episodes,
                  values.seed, values.world)
   print("Share of states that the checkpoint's own reward model accepts "
         '(modelled).')

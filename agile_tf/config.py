@@ -19,9 +19,6 @@ from gridlu import files
 from gridlu import program
 from gridlu import tasks
 
-# Flags count as those of the program that defines them, for its --help.
-flags.disclaim_key_flags()
-
 
 class ConfigError(program.UserError):
   """An invalid setting. The message names it, what was expected and the fix."""
@@ -241,7 +238,6 @@ class Config:
 
   @property
   def trains_discriminator(self) -> bool:
-    """Whether the run trains a discriminator."""
     return self.reward == 'discriminator'
 
 

@@ -170,8 +170,7 @@ def animate(episodes: Sequence[played.Episode],
     yield rendering.contact_sheet(images, captions, columns=3, scale=4)
 
 
-def define_flags() -> None:
-  """Defines the program's flags."""
+def _define_flags() -> None:
   options.define_run()
   options.define_episodes(1000)
   options.define_play()
@@ -191,10 +190,9 @@ def define_flags() -> None:
       f'to this PNG file, or animate {_ANIMATED} episodes in this GIF file.')
 
 
-@program.main(define_flags)
-def main(argv: Sequence[str]) -> None:
+@program.main(_define_flags)
+def main() -> None:
   """Evaluates a run."""
-  del argv
   values = flags.FLAGS
   if values.output:
     files.check_output('output', values.output)

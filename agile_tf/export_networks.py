@@ -9,7 +9,6 @@ buffers and the episodes. All programs that play or judge a run take it, and so
 do --initial_policy and --reward_model. agile_tf.launch cannot resume it.
 """
 
-from collections.abc import Sequence
 import csv
 import os
 
@@ -67,18 +66,16 @@ def export(run_dir: str, output: str, step: int | None = None,
   return trained.steps
 
 
-def define_flags() -> None:
-  """Defines the program's flags."""
+def _define_flags() -> None:
   options.define_run()
   program.define_path(
       'output', None, 'The directory to make. It must be empty if it exists.',
       required=True)
 
 
-@program.main(define_flags)
-def main(argv: Sequence[str]) -> None:
+@program.main(_define_flags)
+def main() -> None:
   """Exports the networks of a run."""
-  del argv
   values = flags.FLAGS
   machine.prepare(config_lib.Config())
   steps = export(

@@ -91,8 +91,9 @@ _STYLES: dict[str, tuple[str, dict[str, Any]]] = {
     results.EVALUATED: ('evaluated, 95 % interval', {
         'linestyle': '', 'marker': 'o', 'markersize': 3.5,
         'markeredgecolor': 'black', 'markeredgewidth': 0.4})}
-_FONT: Any = {
-    'font.size': 7, 'axes.linewidth': 0.6, 'legend.handlelength': 2.4,
+_FONT: Any = {  # A name such as $x$ is drawn as it is.
+    'text.parse_math': False, 'font.size': 7, 'axes.linewidth': 0.6,
+    'legend.handlelength': 2.4,
     'legend.labelspacing': 0.25, 'legend.columnspacing': 1}
 _WIDTH, _HEIGHT = 3.3, 2.1  # Inches: a paper's column, and a panel.
 
@@ -229,7 +230,7 @@ def draw(lines: Sequence[results.Line], known: dict[str, str] | None = None
                   _draw_bars(ax, shown))
       highest = max(np.nanmax(line.points[:, 1:]) for line in shown)
       ax.set_ylim(0, min(1.03, max(.01, 1.15 * highest)))
-      ax.set_ylabel(_LABELS.get(column, column), parse_math=False)
+      ax.set_ylabel(_LABELS.get(column, column))
       ax.yaxis.set_major_formatter(lambda y, _: f'{100 * y:g} %')
       ax.grid(alpha=0.3, linewidth=0.4)
     if columns[0] in _LABELS:
@@ -252,11 +253,8 @@ def _add_legend(drawing: figure.Figure, handles: Mapping[str, Any]) -> float:
   parts = [part for part in (texts[:half], texts[half:]) if part]
   if sum(max(map(len, part)) for part in parts) > 46:
     parts = [texts]
-  # Matplotlib takes a name such as _old or $x$ as it is only afterwards.
-  legend = drawing.legend(handles.values(), map(str, range(len(texts))),
-                          loc='outside upper left', ncols=len(parts))
-  for entry, text in zip(legend.get_texts(), texts, strict=True):
-    entry.set(text=text, parse_math=False)
+  drawing.legend(handles.values(), texts, loc='outside upper left',
+                 ncols=len(parts))
   return 0.15 + 0.142 * max(
       sum(text.count('\n') + 1 for text in part) for part in parts)
 
@@ -351,7 +349,7 @@ def _draw_bars(ax: axes.Axes, lines: Sequence[results.Line]) -> dict[str, Any]:
     handles['the paper'] = ax.bar(
         x + 0.2, y, 0.38, color='none', edgecolor='black', linestyle='--')
   labels = {line.agent: line.points[0, 0] for line in lines}
-  ax.set_xticks(list(labels.values()), list(labels), parse_math=False)
+  ax.set_xticks(list(labels.values()), list(labels))
   return handles
 
 
@@ -411,19 +409,18 @@ def save(out: str, figures: Mapping[str, Sequence[results.Line]]) -> None:
         'be written.') from error
 
 
-def define_flags() -> None:
-  """Defines the program's flags."""
+def _define_flags() -> None:
   program.define_path(
       'out', None, 'The directory for the figures and the table.',
       required=True)
 
 
-@program.main(define_flags, arguments=True)
-def main(argv: Sequence[str]) -> None:
+@program.main(_define_flags, arguments=True)
+def main(arguments: Sequence[str]) -> None:
   """Draws the figures of the runs, or CSV files, given as arguments."""
-  if len(argv) < 2:
+  if not arguments:
     raise program.UserError('Name the runs, such as runs/*_seed*.')
-  paths = list(map(program.clean_path, argv[1:]))
+  paths = list(map(program.clean_path, arguments))
   drawn = [path for path in paths if path.endswith('.csv')]
   figures = lines_of(results.load(
       [path for path in paths if path not in drawn]))

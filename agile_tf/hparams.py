@@ -5,8 +5,6 @@
 It takes the flags of agile_tf.launch.
 """
 
-from collections.abc import Sequence
-
 from absl import flags
 
 from agile_tf import config as config_lib
@@ -18,9 +16,8 @@ from gridlu import tasks
 
 
 @program.main(settings.define_flags, preset=presets.flagfile)
-def main(argv: Sequence[str]) -> None:
+def main() -> None:
   """Prints the tables for the settings that the flags give."""
-  del argv
   config = config_lib.from_flags(flags.FLAGS)
   if config.world not in tasks.TASKS and ':' not in config.world:
     raise config_lib.ConfigError(

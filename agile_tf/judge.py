@@ -84,8 +84,7 @@ def report(cases_path: str, paths: Sequence[str]) -> str:
   return '\n'.join(lines)
 
 
-def define_flags() -> None:
-  """Defines the program's flags."""
+def _define_flags() -> None:
   options.define_run()
   options.define_episodes(200)
   options.define_play()
@@ -96,10 +95,9 @@ def define_flags() -> None:
       'answers', [], 'Report on these files of answers to the page.')
 
 
-@program.main(define_flags)
-def main(argv: Sequence[str]) -> None:
+@program.main(_define_flags)
+def main() -> None:
   """Writes the page of a run, or reports on answers."""
-  del argv
   values = flags.FLAGS
   output = values.output or os.path.join(values.run_dir, 'judge.html')
   beside = output.removesuffix('.html') + '_cases.json'

@@ -6,8 +6,6 @@ The same command resumes a run. Ctrl-C, SIGTERM, SIGHUP (sent when a terminal
 closes), SIGUSR1 and SIGUSR2 save and end it.
 """
 
-from collections.abc import Sequence
-
 from absl import flags
 from absl import logging
 
@@ -19,28 +17,18 @@ from agile_tf.training import machine
 from gridlu import program
 
 
-def train(config: config_lib.Config, recipe: settings.Recipe) -> None:
-  """Carries out a run, from its start or from its newest checkpoint.
-
-  Raises:
-    program.UserError: if the run cannot be set up, its files can no longer be
-      written, or a number in it is not finite.
-  """
+@program.main(settings.define_flags, preset=presets.flagfile)
+def main() -> None:
+  """Carries out a run, from its start or from its newest checkpoint."""
+  logging.set_verbosity(logging.INFO)
+  config = config_lib.from_flags(flags.FLAGS)
+  recipe = config_lib.from_flags(flags.FLAGS, settings.Recipe)
   machine.prepare(config)  # Before the first import of TensorFlow.
   machine.check_compiler()
   from agile_tf.recipe import builder
   from agile_tf.training import run
   run.train(builder.make(config, recipe),
             comparison.table_markdown(config, recipe))
-
-
-@program.main(settings.define_flags, preset=presets.flagfile)
-def main(argv: Sequence[str]) -> None:
-  """Reads the flags and trains."""
-  del argv
-  logging.set_verbosity(logging.INFO)
-  train(config_lib.from_flags(flags.FLAGS),
-        config_lib.from_flags(flags.FLAGS, settings.Recipe))
 
 
 if __name__ == '__main__':

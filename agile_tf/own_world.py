@@ -101,9 +101,8 @@ def make_world():
 
 
 @program.main()
-def main(argv):
+def main():
   """Writes the goal examples of the example."""
-  del argv
   try:
     os.makedirs(os.path.dirname(GOALS), exist_ok=True)
     goal_dataset.save(GOALS, goal_examples())

@@ -230,8 +230,7 @@ class Sweep:
         self.states[run_dir] = _STARTED
 
 
-def define_flags() -> None:
-  """Defines the program's flags."""
+def _define_flags() -> None:
   flags.DEFINE_bool(
       'recipe', False, 'Add our recipe, the settings of '
       f"{experiments.RECIPE}.flags; a variant's own settings come after it. "
@@ -298,10 +297,10 @@ def _selected(name: str, values: flags.FlagValues, runs: str
       if values.only in (None, job.name)]
 
 
-@program.main(define_flags, arguments=True)
-def main(argv: Sequence[str]) -> None:
+@program.main(_define_flags, arguments=True)
+def main(names: Sequence[str]) -> None:
   """Makes the runs of an experiment."""
-  if len(argv) != 2 or argv[1] not in experiments.EXPERIMENTS:
+  if len(names) != 1 or names[0] not in experiments.EXPERIMENTS:
     known = '\n'.join(
         f'  {name:18} {experiment.title}'
         for name, experiment in experiments.EXPERIMENTS.items())
@@ -310,7 +309,7 @@ def main(argv: Sequence[str]) -> None:
         f'The experiments are:\n{known}')
   values = flags.FLAGS
   runs = values.runs or ('runs/recipe' if values.recipe else 'runs')
-  todo = _selected(argv[1], values, runs)
+  todo = _selected(names[0], values, runs)
   sweep, stopped = None, False
   try:
     sweep = Sweep(todo)

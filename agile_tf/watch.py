@@ -8,7 +8,6 @@ makes a step, p plays and pauses, + and - change the speed, n starts the next
 episode and q quits. `gridlu.screen` explains how to read the board.
 """
 
-from collections.abc import Sequence
 import os
 from typing import NamedTuple, TYPE_CHECKING
 
@@ -91,7 +90,6 @@ class Show:
 
   @property
   def over(self) -> bool:
-    """Whether the episode has ended."""
     return len(self.steps) > self._environment.episode_length
 
   @property
@@ -129,7 +127,6 @@ class Show:
     return True
 
   def lines(self) -> list[screen.Line]:
-    """Returns the lines of the screen."""
     now = self.steps[-1]
     length = self._environment.episode_length
     reward_model, bar = 'this run has no reward model', ''
@@ -163,17 +160,15 @@ class Show:
         str(self._environment.instruction), now.state, panel, _KEYS)
 
 
-def define_flags() -> None:
-  """Defines the program's flags."""
+def _define_flags() -> None:
   options.define_run()
   options.define_seed(None)
   options.define_play()
 
 
-@program.main(define_flags)
-def main(argv: Sequence[str]) -> None:
+@program.main(_define_flags)
+def main() -> None:
   """Shows the policy of a run."""
-  del argv
   values = flags.FLAGS
   config = config_lib.load(os.path.join(values.run_dir, 'config.json'))
   if config.world not in tasks.TASKS:

@@ -14,7 +14,7 @@ from gridlu import rendering
 from gridlu import tasks
 from gridlu import world
 
-# How many instances are drawn at a time. They are served one by one.
+# About how many instances are drawn at a time.
 _BLOCK = 256
 # The most blocks to draw to fill one with unsolved starts.
 _ROUNDS = 1000
@@ -54,12 +54,12 @@ def set_up(
 
 
 class Supply:
-  """Draws instances a block at a time and serves them in order."""
+  """Draws instances a block at a time and serves `count` of them at a time."""
 
-  def __init__(self, setup: Setup, seed: int | None, block: int):
-    """Takes the size of a block."""
+  def __init__(self, setup: Setup, seed: int | None, count: int):
     self._setup = setup
-    self._size = block
+    self._count = count
+    self._size = count * max(1, _BLOCK // count)
     self._rng = instances.generator(seed)
     self._draw()
 
@@ -90,12 +90,12 @@ class Supply:
     self._block = self._draw_instances()
     self._served = 0
 
-  def take(self, count: int) -> instances.Instances:
-    """Returns the next instances; `count` always divides a block's size."""
+  def take(self) -> instances.Instances:
+    """Returns the next instances."""
     if self._served == self._size:
       self._draw()
-    chosen = slice(self._served, self._served + count)
-    self._served += count
+    chosen = slice(self._served, self._served + self._count)
+    self._served += self._count
     return instances.Instances(
         self._block.instruction[chosen],
         world.State(*(x[chosen] for x in self._block.state)))
@@ -153,7 +153,7 @@ class GridLU(dm_env.Environment):
     self.physics = self._setup.physics
     self.episode_length = self._setup.episode_length
     self._truncate = truncate
-    self._supply = Supply(self._setup, seed, _BLOCK)
+    self._supply = Supply(self._setup, seed, 1)
     # The current episode; there is no state before the first reset.
     self._state: world.State | None = None
     self._index = 0
@@ -167,7 +167,6 @@ class GridLU(dm_env.Environment):
 
   @property
   def instruction(self) -> language.Instruction:
-    """The episode's instruction."""
     self._current_state()
     return self._setup.instructions[self._index]
 
@@ -184,7 +183,7 @@ class GridLU(dm_env.Environment):
 
   def reset(self) -> dm_env.TimeStep:
     """Starts an episode with the next instance; see the base class."""
-    instruction, state = self._supply.take(1)
+    instruction, state = self._supply.take()
     self._index = int(instruction[0])
     self._state = world.State(*(x[0] for x in state))
     self._num_steps = 0

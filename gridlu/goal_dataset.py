@@ -217,8 +217,7 @@ def violations(dataset: GoalDataset) -> int:
       task.encode(parsed)[dataset.instruction], world.unpack(dataset.states))))
 
 
-def define_flags() -> None:
-  """Defines the program's flags."""
+def _define_flags() -> None:
   flags.DEFINE_enum(
       'task', 'relations', tuple(tasks.TASKS),
       'The task whose goal states to draw.')
@@ -237,10 +236,9 @@ def define_flags() -> None:
       'exist yet.', required=True)
 
 
-@program.main(define_flags)
-def main(argv: Sequence[str]) -> None:
+@program.main(_define_flags)
+def main() -> None:
   """Draws goal states and saves them."""
-  del argv
   values = flags.FLAGS
   output = values.output
   if os.path.exists(output) and not os.path.isdir(output):

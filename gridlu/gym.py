@@ -111,7 +111,6 @@ class GridLUEnv(gymnasium.Env[Observation, Any]):
 
   @property
   def instruction(self) -> language.Instruction:
-    """The episode's instruction."""
     return self._environment.instruction
 
   @property

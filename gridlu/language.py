@@ -148,11 +148,6 @@ class Instruction(abc.ABC):
     return False
 
   @property
-  def twin(self) -> 'Instruction | None':
-    """WestFrom(b, a) for EastFrom(a, b); None if no other means the same."""
-    return None
-
-  @property
   def canonical(self) -> 'Instruction':
     """This instruction or its twin: the same one for both."""
     return self
@@ -178,6 +173,7 @@ class Relation(Instruction):
 
   @property
   def twin(self) -> 'Relation':
+    """The other one that means the same: WestFrom(b, a) for EastFrom(a, b)."""
     return Relation(_OPPOSITES[self.word], self.right, self.left)
 
   @property

@@ -164,8 +164,7 @@ def _figure_6() -> np.ndarray:
 FIGURES = {'1': _figure_1, '3': _figure_3, '6': _figure_6}
 
 
-def define_flags() -> None:
-  """Defines the program's flags."""
+def _define_flags() -> None:
   flags.DEFINE_enum(
       'figure', None, tuple(FIGURES), "Which of the paper's figures to draw.",
       required=True)
@@ -174,10 +173,9 @@ def define_flags() -> None:
       required=True)
 
 
-@program.main(define_flags)
-def main(argv: Sequence[str]) -> None:
+@program.main(_define_flags)
+def main() -> None:
   """Draws a figure."""
-  del argv
   number, output = flags.FLAGS.figure, flags.FLAGS.output
   files.check_output('output', output, '.png')
   picture = FIGURES[number]()

@@ -8,8 +8,6 @@ starts a new instance and q quits. `gridlu.screen` explains how to read the
 board. With --demonstrate no terminal is needed.
 """
 
-from collections.abc import Sequence
-
 from absl import flags
 
 from gridlu import environment as environment_lib
@@ -79,7 +77,6 @@ class Game:
     """Does nothing: only keys change the game."""
 
   def lines(self) -> list[screen.Line]:
-    """Returns the screen."""
     environment = self._environment
     state = environment.state
     reached = 'reached' if environment.success else 'not reached'
@@ -123,8 +120,7 @@ def demonstrate(environment: environment_lib.GridLU, episodes: int,
   return sentences
 
 
-def define_flags() -> None:
-  """Defines the program's flags."""
+def _define_flags() -> None:
   flags.DEFINE_enum(
       'task', 'relations', tuple(tasks.TASKS), 'The task to play.')
   flags.DEFINE_string(
@@ -145,10 +141,9 @@ def define_flags() -> None:
       upper_bound=10**6)
 
 
-@program.main(define_flags)
-def main(argv: Sequence[str]) -> None:
+@program.main(_define_flags)
+def main() -> None:
   """Lets a person play, or records optimal solutions."""
-  del argv
   values = flags.FLAGS
   recording = None
   if values.record is not None:

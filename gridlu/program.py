@@ -14,15 +14,12 @@ from absl import app
 from absl import flags
 from absl import logging
 
-# The flags that `main` defines count as those of the program, for its --help.
-flags.disclaim_key_flags()
-
 
 class UserError(ValueError):
   """An error that the user can fix: a program prints only its message."""
 
 
-Main = Callable[[Sequence[str]], None]
+Main = Callable[..., None]
 # Returns the path of the flagfile of a preset's name, or raises UserError.
 Preset = Callable[[str], str]
 
@@ -61,7 +58,7 @@ class _Formatter(python_logging.Formatter):
 def main(define_flags: Callable[[], None] = lambda: None,
          arguments: bool = False, preset: Preset | None = None
         ) -> Callable[[Main], Callable[[], None]]:
-  """Decorates a program's main function of `sys.argv`; calling it starts it.
+  """Decorates a program's main function; calling it starts the program.
 
   The program refuses arguments that are not flags, unless it takes `arguments`.
   It exits with the message of a `UserError`. For a full disk it prints one
@@ -103,11 +100,14 @@ def main(define_flags: Callable[[], None] = lambda: None,
 def _call(function: Main, arguments: bool, argv: Sequence[str]) -> None:
   """Calls a main function."""
   logging.get_absl_handler().setFormatter(_Formatter())
-  if len(argv) > 1 and not arguments:
+  if arguments:
+    function(argv[1:])
+  elif argv[1:]:
     raise UserError(
         f'Unknown arguments: {" ".join(argv[1:])}. All options are flags; '
         '--help lists them.')
-  function(argv)
+  else:
+    function()
 
 
 @contextlib.contextmanager

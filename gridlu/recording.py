@@ -44,7 +44,6 @@ class Recording:
         collections.deque(maxlen=episodes))
 
   def begin(self) -> None:
-    """Begins an episode."""
     if self._episodes and len(self._episodes[-1]) < 2:
       self._episodes.pop()
     self._episodes.append([])

@@ -85,7 +85,6 @@ class _States(NamedTuple):
   carrying: np.ndarray  # bool [S]
 
   def take(self, index: np.ndarray) -> '_States':
-    """Returns some of the states."""
     return _States(*(x[index] for x in self))
 
 

@@ -16,9 +16,6 @@ from gridlu import gym
 from gridlu import rendering
 from gridlu import world
 
-# How many instances are drawn at a time, if that is more than a board each.
-_BLOCK = 256
-
 Observations = dict[str, Any]
 
 
@@ -117,8 +114,7 @@ class VectorGridLU(vector.VectorEnv[Observations, np.ndarray, np.ndarray]):
                          'without a reset_mask first.')
     super().reset(seed=seed)
     if self._supply is None or seed is not None:
-      self._supply = environment.Supply(
-          self._setup, seed, self.num_envs * max(1, _BLOCK // self.num_envs))
+      self._supply = environment.Supply(self._setup, seed, self.num_envs)
     self._start(mask)
     return self._observations(), self._info(
         'is_success', self._satisfied() & mask, mask)
@@ -126,7 +122,7 @@ class VectorGridLU(vector.VectorEnv[Observations, np.ndarray, np.ndarray]):
   def _start(self, mask: np.ndarray) -> None:
     """Starts episodes on the boards of a mask."""
     assert self._supply is not None
-    drawn = self._supply.take(self.num_envs)
+    drawn = self._supply.take()
     self.instruction = np.where(mask, drawn.instruction, self.instruction)
     self._states = world.State(*(
         np.where(mask.reshape(-1, *[1] * (new.ndim - 1)), new, old)

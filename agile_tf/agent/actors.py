@@ -51,7 +51,6 @@ class Actor:
     raise NotImplementedError
 
   def close(self) -> None:
-    """Closes the environments."""
     for environment in self.environments:
       environment.close()
 
@@ -233,8 +232,6 @@ class EnvironmentActor(Actor):
     try:
       timestep = self.environments[w].set_state(row['environment'])
     except Exception as error:
-      if self._world.compiled is not None:
-        raise  # GridLU's code is not edited, so the state is damaged.
       raise worlds.WorldError(
           "The environment's set_state() does not take what its get_state() "
           f'returned when the run was saved ({type(error).__name__}: {error}). '

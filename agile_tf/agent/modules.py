@@ -97,8 +97,8 @@ class Stem(snt.Module):
   VALID with bias and ReLU: GridLU's 56x56x3 becomes 7x7x16 and 5x5x64.
   """
 
-  def __init__(self, gain: float, name: str = 'stem'):
-    super().__init__(name=name)
+  def __init__(self, gain: float):
+    super().__init__()
     self._patches = Convolution(
         3, _PATCH_CHANNELS, _PATCH_SIZE, gain, name='patches')
     self._neighbours = Convolution(
@@ -126,8 +126,8 @@ class FilmNmn(snt.Module):
   """
 
   def __init__(self, grammar: instructions.Grammar,
-               initialization: Initialization, name: str = 'film_nmn'):
-    super().__init__(name=name)
+               initialization: Initialization):
+    super().__init__()
     self._slots = grammar.slots
     self._num_tokens = num_tokens = len(grammar.tokens)
     self._w = _kernel(
@@ -165,8 +165,8 @@ class FilmNmn(snt.Module):
 class Merge(snt.Module):
   """The policy's extra layer: ReLU(W_merge conv [h_nmn; h_stem] + b_merge)."""
 
-  def __init__(self, gain: float, name: str = 'merge'):
-    super().__init__(name=name)
+  def __init__(self, gain: float):
+    super().__init__()
     self._convolution = Convolution(2 * CHANNELS, CHANNELS, 3, gain)
 
   def __call__(self, h_nmn: tf.Tensor, h_stem: tf.Tensor,
@@ -179,8 +179,8 @@ class NmnFeatures(snt.Module):
   """The stem, the FiLM-NMN on it, and in the policy the merge layer."""
 
   def __init__(self, grammar: instructions.Grammar, merges: bool,
-               initialization: Initialization, name: str = 'features'):
-    super().__init__(name=name)
+               initialization: Initialization):
+    super().__init__(name='features')
     self._stem = Stem(initialization.gain)
     self._nmn = FilmNmn(grammar, initialization)
     self._merge = Merge(initialization.gain) if merges else None
@@ -210,9 +210,8 @@ class InstructionLstm(snt.Module):
   it, so that a unit's incoming weights are one column.
   """
 
-  def __init__(self, grammar: instructions.Grammar,
-               name: str = 'instruction_lstm'):
-    super().__init__(name=name)
+  def __init__(self, grammar: instructions.Grammar):
+    super().__init__()
     self._order = grammar.preorder
     self._num_tokens = num_tokens = len(grammar.tokens)
     width = round(6 * num_tokens**0.25)
@@ -248,8 +247,8 @@ class LstmFeatures(snt.Module):
   """
 
   def __init__(self, grammar: instructions.Grammar,
-               initialization: Initialization, name: str = 'features'):
-    super().__init__(name=name)
+               initialization: Initialization):
+    super().__init__(name='features')
     self._lstm = InstructionLstm(grammar)
     channels = [_PATCH_CHANNELS] + [n for n, _ in _LSTM_LAYERS]
     sizes = [_PATCH_SIZE] + [3] * len(_LSTM_LAYERS)

@@ -44,9 +44,8 @@ class PolicyNetwork(snt.Module):
   """
 
   def __init__(self, model: str, grammar: instructions.Grammar,
-               num_actions: int, initialization: modules.Initialization,
-               name: str = 'policy'):
-    super().__init__(name=name)
+               num_actions: int, initialization: modules.Initialization):
+    super().__init__(name='policy')
     self._features = _features(
         model, grammar, merges=True, initialization=initialization)
     self._hidden = modules.Linear(
@@ -72,9 +71,8 @@ class Discriminator(snt.Module):
   """D(c, s), the reward model, as logits [B]. Its last layer has no bias."""
 
   def __init__(self, model: str, grammar: instructions.Grammar,
-               initialization: modules.Initialization,
-               name: str = 'discriminator'):
-    super().__init__(name=name)
+               initialization: modules.Initialization):
+    super().__init__()
     self._features = _features(
         model, grammar, merges=False, initialization=initialization)
     self._hidden = modules.Linear(
@@ -88,21 +86,15 @@ class Discriminator(snt.Module):
     return tf.squeeze(self._logit(tf.nn.relu(self._hidden(h_maxpool))), -1)
 
 
-def policy(model: str, grammar: instructions.Grammar,
-           image_shape: Sequence[int], num_actions: int,
-           initialization: modules.Initialization = _PAPER
-          ) -> functional.Network:
-  """Makes pi, a function of theta, images [B, H, W, 3] and codes."""
-  return functional.Network(
-      lambda: PolicyNetwork(model, grammar, num_actions, initialization),
-      image_shape, len(grammar.slots))
-
-
-def discriminator(model: str, grammar: instructions.Grammar,
-                  image_shape: Sequence[int],
-                  initialization: modules.Initialization = _PAPER
-                 ) -> functional.Network:
-  """Makes D, a function of phi, images [B, H, W, 3] and codes."""
-  return functional.Network(
-      lambda: Discriminator(model, grammar, initialization),
-      image_shape, len(grammar.slots))
+def make(model: str, grammar: instructions.Grammar, image_shape: Sequence[int],
+         num_actions: int, initialization: modules.Initialization = _PAPER
+        ) -> tuple[functional.Network, functional.Network]:
+  """Makes pi and D, functions of parameters, images [B, H, W, 3] and codes."""
+  num_slots = len(grammar.slots)
+  return (
+      functional.Network(
+          lambda: PolicyNetwork(model, grammar, num_actions, initialization),
+          image_shape, num_slots),
+      functional.Network(
+          lambda: Discriminator(model, grammar, initialization),
+          image_shape, num_slots))

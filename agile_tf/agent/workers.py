@@ -12,18 +12,16 @@ Each row is a separate worker: it has its own episodes and random generator, and
 its gradient is clipped and applied separately.
 """
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from agile_tf.agent import actors
-from agile_tf.agent import numerics
 from agile_tf.agent import optimizers
 from agile_tf.agent import programs as programs_lib
 from agile_tf.agent import replay
-from agile_tf.agent import rewards as rewards_lib
 from agile_tf.agent import rollouts
 from agile_tf.agent import worlds
 
@@ -108,7 +106,7 @@ class DiscriminatorWorker:
     norms = self._discriminator.apply(gradient)
     values = {name: float(value) for name, value in metrics.items()}
     values['discriminator_gradient_norm'] = float(norms[0])
-    numerics.require_finite(values, rows=[0])
+    _require_finite(values, rows=[0])
     return Iteration(rollout, values)
 
 
@@ -149,8 +147,8 @@ class PolicyWorker:
       self._buffer.add(*rollout.pairs())
     # 6: Compute the rewards.
     if phi is None:
-      rewards, decisions = rewards_lib.ground_truth(
-          rollout, self._programs.reward_scale)
+      rewards = self._programs.reward_scale * rollout.true_rewards
+      decisions = rollout.true_rewards > 0
     else:
       rewards, decisions = (x.numpy() for x in self._programs.reward(
           phi, rollout.observations, rollout.codes))
@@ -167,7 +165,30 @@ class PolicyWorker:
     values = {
         name: value.numpy()[rollout.active] for name, value in terms.items()}
     values['policy_gradient_norm'] = norms.numpy()
-    numerics.require_finite(values, rows=rollout.active)
+    _require_finite(values, rows=rollout.active)
     return Iteration(rollout, {
         name: float(value.mean()) for name, value in values.items()},
         decisions)
+
+
+class NumericsError(ArithmeticError):
+  """A loss or a gradient norm that is not finite, and whose it is."""
+
+  def __init__(self, name: str, row: int, value: float):
+    super().__init__(f'{name} is {value}')
+    self.name = name
+    self.row = row  # Of its worker in the batch.
+    self.value = value
+
+
+def _require_finite(values: Mapping[str, Any], rows: Sequence[int] | np.ndarray
+                   ) -> None:
+  """Raises NumericsError for the first of named values that is not finite.
+
+  They are float32 [rows], where `rows` has the workers' indices.
+  """
+  for name, value in values.items():
+    value = np.atleast_1d(np.asarray(value))
+    bad = np.flatnonzero(~np.isfinite(value))
+    if len(bad):
+      raise NumericsError(name, int(rows[bad[0]]), float(value[bad[0]]))

@@ -80,8 +80,8 @@ class World:
     self.num_actions = num_actions
     self.has_ground_truth = has_ground_truth
     self.observation_shape = image_shape
+    self.goal_examples = goal_examples  # A path; '' where they are generated.
     self._make_environment = make_environment
-    self.goal_examples = goal_examples
     self._made: weakref.WeakValueDictionary[int, dm_env.Environment] = (
         weakref.WeakValueDictionary())  # Environments in use, by id().
 
@@ -96,16 +96,6 @@ class World:
           'each worker plays episodes of its own.')
     self._made[id(environment)] = environment
     return environment
-
-  def load_goal_examples(self, size: int, seed: int, carrying: float
-                        ) -> goal_dataset.GoalDataset:
-    """Reads the file of goal examples; GridLU generates `size` of them.
-
-    `carrying` is the share of the generated states with the agent on a block in
-    which it carries that block.
-    """
-    del size, seed, carrying
-    return goal_dataset.load(self.goal_examples, self.image_shape)
 
   def observe(self, environment: Any, timestep: dm_env.TimeStep) -> np.ndarray:
     """Returns the observation of an environment's last timestep."""
@@ -172,8 +162,7 @@ class World:
 
   def pixels(self, observations: np.ndarray) -> np.ndarray:
     """Renders uint8 [N, *observation_shape] as uint8 [N, H, W, 3]."""
-    images: Any = self.images(tf.constant(observations))
-    return np.round(255 * images.numpy()).astype(np.uint8)
+    return observations
 
   def truth(self, rollout: rollouts.Rollout) -> np.ndarray | None:
     """Returns which of s_1 ... s_T are goal states, bool [T, W].
@@ -312,15 +301,8 @@ class GridLUWorld(World):
     self.compiled = self
     self.episode_length = length
     self.final_discount = 1.0 if truncate else 0.0  # Of an episode's last step.
-    self._task = task
     self._kind = kind
-    self._instructions = instructions
     self._physics = physics
-
-  def load_goal_examples(self, size: int, seed: int, carrying: float
-                        ) -> goal_dataset.GoalDataset:
-    return goal_dataset.generate(
-        self._task, size, seed, self._instructions, carrying)
 
   def observe(self, environment: Any, timestep: dm_env.TimeStep) -> np.ndarray:
     return board.pack(environment.state)

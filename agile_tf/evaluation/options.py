@@ -19,9 +19,6 @@ if TYPE_CHECKING:
 
 PICTURED = 24  # The most episodes that a picture shows.
 
-# Lists the flags under the program that defines them, in its --help.
-flags.disclaim_key_flags()
-
 
 class _RunParser(flags.ArgumentParser):
   """Reads the path of a run; 'trained' is the agent of the package."""

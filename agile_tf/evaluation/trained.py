@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from agile_tf import config as config_lib
 from agile_tf.agent import actors
+from agile_tf.agent import networks
 from agile_tf.agent import programs as programs_lib
 from agile_tf.agent import worlds
 from agile_tf.agent.fast import functional
@@ -176,7 +177,8 @@ def load(run_dir: str, step: int | None = None, held_out: bool = False,
       solved_starts=(
           config.solved_starts if solved_starts is None else solved_starts))
   made = building.make_world(config, held_out, only)
-  policy, discriminator = building.make_networks(config, made)
+  policy, discriminator = networks.make(
+      config.model, made.grammar, made.image_shape, made.num_actions)
   return at(
       Trained(config, made, 0, policy, tf.zeros([0]), discriminator, None,
               programs_lib.Programs(policy, discriminator, made)),

@@ -130,17 +130,8 @@ class Demonstrations:
     instruction = self._instruction[rows]
     homes = rng.permuted(self._homes[rows], axis=1)
     states, places = _draw(rng, self._states[rows], homes)
-    return (self._codes[instruction], states,
-            self.advise(instruction, states, places))
-
-  def advise(self, instruction: np.ndarray, states: np.ndarray,
-             places: np.ndarray) -> np.ndarray:
-    """Returns the good actions, float32 [N, actions], with a sum of 1 or 0.
-
-    Takes the numbers of instructions, int [N], packed states, and the cells of
-    the blocks that matter, int [N, B].
-    """
-    return _labels(states, places, self._nearest(instruction, states, places))
+    return self._codes[instruction], states, _labels(
+        states, places, self._nearest(instruction, states, places))
 
   def _nearest(self, instruction: np.ndarray, states: np.ndarray,
                places: np.ndarray) -> np.ndarray:
@@ -217,6 +208,8 @@ def _draw(rng: np.random.Generator, states: np.ndarray, homes: np.ndarray
 def _labels(states: np.ndarray, places: np.ndarray, goal: np.ndarray
            ) -> np.ndarray:
   """Returns the good actions where blocks in `places` belong in cells `goal`.
+
+  They are float32 [N, actions], with a sum of 1 or 0.
 
   A free agent takes the way to the nearest block that can go to its cell, and
   picks it up; a carrying one takes it there, or puts it down if another block

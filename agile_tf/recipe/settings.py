@@ -96,33 +96,25 @@ class Recipe:
           f'--mismatched_share={self.mismatched_share} gives none of the '
           f'{config.batch_size // 2} negatives of a batch another instruction; '
           'make it larger.')
-    if self.dataset_carrying and config.world not in tasks.TASKS:
-      raise config_lib.ConfigError(
-          f'--dataset_carrying={self.dataset_carrying} is a setting of GridLU, '
-          f'and --world={config.world} is none of its tasks. Remove this flag.')
-    if self.reward_prediction_goals and not config.reward_prediction:
-      raise config_lib.ConfigError(
-          f'--reward_prediction_goals={self.reward_prediction_goals} needs '
-          '--reward_prediction.')
-    if self.imitation_cost:
-      for name, fits in (
-          ('world=arrangements', config.world == 'arrangements'),
-          ('noreward_prediction', not config.reward_prediction),
-          ('mismatched_share', self.mismatched_share),
-          ('discriminator_head_start', self.discriminator_head_start)):
-        if not fits:
-          raise config_lib.ConfigError(
-              f'--imitation_cost={self.imitation_cost} needs --{name}.')
-    if self.discriminator_head_start:
-      if not config.trains_discriminator:
-        raise config_lib.ConfigError(
-            f'--discriminator_head_start={self.discriminator_head_start} needs '
-            f'--reward=discriminator; it is --reward={config.reward}.')
-      if config.initial_policy:
-        raise config_lib.ConfigError(
-            f'--discriminator_head_start={self.discriminator_head_start} would '
-            f'replace a part of --initial_policy={config.initial_policy}: '
-            'leave one of them out.')
+    for name, fits, needed in (
+        ('dataset_carrying', config.world in tasks.TASKS,
+         'a GridLU task as --world'),
+        ('reward_prediction_goals', config.reward_prediction,
+         '--reward_prediction'),
+        ('discriminator_head_start', config.trains_discriminator,
+         '--reward=discriminator'),
+        ('discriminator_head_start', not config.initial_policy,
+         'an empty --initial_policy, of which it would replace a part'),
+        ('imitation_cost', config.world == 'arrangements',
+         '--world=arrangements'),
+        ('imitation_cost', not config.reward_prediction,
+         '--noreward_prediction'),
+        ('imitation_cost', self.mismatched_share, '--mismatched_share'),
+        ('imitation_cost', self.discriminator_head_start,
+         '--discriminator_head_start')):
+      value = getattr(self, name)
+      if value and not fits:
+        raise config_lib.ConfigError(f'--{name}={value} needs {needed}.')
 
   def mismatched(self, config: config_lib.Config) -> int:
     """Returns how many of a batch's negatives are mismatched goal examples."""

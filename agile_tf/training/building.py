@@ -108,17 +108,20 @@ def make_goal_examples(config: config_lib.Config, world: worlds.World,
   `carrying` is the share of the generated states with the agent on a block in
   which it carries that block.
   """
-  if config.dataset:
-    dataset = goal_dataset.load(config.dataset, world.observation_shape)
-    if config.world in tasks.TASKS:
-      dataset = _of_this_run(config, dataset)
-      if wrong := goal_dataset.violations(dataset):
-        logging.warning(
-            '%s: %d of %d goal states do not satisfy their instruction by the '
-            'ground truth.', config.dataset, wrong, len(dataset))
+  is_gridlu = config.world in tasks.TASKS
+  if is_gridlu and not config.dataset:
+    dataset = goal_dataset.generate(
+        config.world, config.dataset_size, config.dataset_seed,
+        _instructions(config)[1], carrying)
   else:
-    dataset = world.load_goal_examples(
-        config.dataset_size, config.dataset_seed, carrying)
+    dataset = goal_dataset.load(
+        config.dataset or world.goal_examples, world.observation_shape)
+  if is_gridlu and config.dataset:
+    dataset = _of_this_run(config, dataset)
+    if wrong := goal_dataset.violations(dataset):
+      logging.warning(
+          '%s: %d of %d goal states do not satisfy their instruction by the '
+          'ground truth.', config.dataset, wrong, len(dataset))
   try:
     return worlds.GoalExamples(dataset, world)
   except worlds.WorldError as error:
@@ -152,17 +155,6 @@ def _of_this_run(config: config_lib.Config, dataset: goal_dataset.GoalDataset
   return goal_dataset.GoalDataset(
       tuple(dataset.instructions[i] for i in used), index,
       dataset.observations[keep])
-
-
-def make_networks(config: config_lib.Config, world: worlds.World,
-                  initialization: modules.Initialization = _PAPER
-                 ) -> tuple[functional.Network, functional.Network]:
-  """Returns the policy network and the discriminator of a run."""
-  return (
-      networks.policy(config.model, world.grammar, world.image_shape,
-                      world.num_actions, initialization),
-      networks.discriminator(config.model, world.grammar, world.image_shape,
-                             initialization))
 
 
 def check_tokens(checkpoint: checkpoints.Checkpoint,
@@ -243,7 +235,6 @@ class Builder:
 
   @functools.cached_property
   def world(self) -> worlds.World:
-    """The run's world."""
     return make_world(self.config)
 
   @functools.cached_property
@@ -264,7 +255,6 @@ class Builder:
     return values | dataclasses.asdict(config_lib.restored(values))
 
   def needs_goal_examples(self) -> bool:
-    """Returns whether the run needs goal examples."""
     return self.config.trains_discriminator
 
   def num_candidates(self) -> int:
@@ -319,7 +309,9 @@ class Builder:
     self._check(world)
     networks_seed, policy_seed, discriminator_seed, prediction_seed = (
         np.random.SeedSequence(config.seed).spawn(4))
-    pi, d = make_networks(config, world, self.initialization)
+    pi, d = networks.make(
+        config.model, world.grammar, world.image_shape, world.num_actions,
+        self.initialization)
     theta, phi = (
         network.initial(int(seed)) for network, seed in zip(
             (pi, d), networks_seed.generate_state(2, np.uint32)))

@@ -79,15 +79,12 @@ class Tally:
 
   def add(self, values: Mapping[str, float], weight: float = 1.0) -> None:
     """Adds values, each with this weight in its mean."""
-    if weight <= 0:
-      return
     with self._lock:
       for name, value in values.items():
         self._sums[name] = self._sums.get(name, 0.0) + weight * value
         self._weights[name] = self._weights.get(name, 0.0) + weight
 
   def count(self, **counts: int) -> None:
-    """Increases counts by name."""
     with self._lock:
       for name, count in counts.items():
         self._counts[name] += count

@@ -29,9 +29,6 @@ _COMPARED = (
     'entropy_weight', 'discriminator_learning_rate', 'batch_size',
     'anticipated_negative_rate', 'dataset_size', 'optimizer', 'initialization')
 _IMAGE_MINUTES = 5.0  # From one episode in TensorBoard to the next.
-# Minutes in one iteration after which a worker is reported. With several
-# threads a run that must save or end then ends with an error.
-STALL_MINUTES = 10.0
 
 
 def check_same_run(builder: building.Builder) -> str:
@@ -146,7 +143,7 @@ class RunFiles:
     Raises:
       StalledError: if a worker of several threads does not finish in time.
     """
-    with self._schedule.paused(60 * STALL_MINUTES):
+    with self._schedule.paused():
       if self._schedule.error is not None:
         return
       # First, because a resumed run writes no row for earlier steps.
@@ -220,7 +217,7 @@ def train(builder: building.Builder, table: str = '') -> None:
     signals.stop_instead(trainer.schedule)
     with contextlib.closing(run_files), contextlib.closing(trainer):
       run_files.tick()
-      trainer.drive(run_files.tick, STALL_MINUTES)
+      trainer.drive(run_files.tick)
       run_files.tick()
       run_files.save()
   steps, total = trainer.schedule.steps, builder.config.steps

@@ -9,7 +9,6 @@ checkpoint is consistent.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent import futures
 import contextlib
-import math
 import sys
 import threading
 import time
@@ -21,6 +20,9 @@ from absl import logging
 from gridlu import program
 
 _DISCRIMINATOR = 'discriminator'
+# Seconds in one iteration after which a worker is reported. With several
+# threads a run that must save or end then ends with an error.
+STALL_SECONDS = 600.0
 
 
 class StalledError(program.UserError):
@@ -146,17 +148,17 @@ class Schedule:
         del self._turns[threading.get_ident()]
 
   @contextlib.contextmanager
-  def paused(self, seconds: float = math.inf) -> Iterator[None]:
+  def paused(self) -> Iterator[None]:
     """Pauses all workers between two iterations.
 
     Raises:
-      StalledError: if an iteration in progress takes longer than this.
+      StalledError: if an iteration in progress takes `STALL_SECONDS` more.
     """
     with self._changed:
       self._paused = True
     try:
       with self._changed:
-        left = seconds
+        left = STALL_SECONDS
         # A suspended process is not a hung one: it loses one of the seconds.
         while not self._changed.wait_for(
             lambda: not self._turns, min(left, 1.0)) and left > 0:
@@ -164,7 +166,7 @@ class Schedule:
         if self._turns:
           raise StalledError(
               f'{len(self._turns)} of the workers did not end their iterations '
-              f'in {seconds:.0f} seconds.')
+              f'in {STALL_SECONDS:.0f} seconds.')
       yield
     finally:
       with self._changed:
@@ -176,14 +178,14 @@ def drive(schedule: Schedule, read: Callable[[], Any],
           policy: Sequence[Callable[[Any], int]],
           discriminator: Callable[[Any], None] | None,
           tick: Callable[[], None], together: bool = True,
-          num_devices: int = 1, stall_minutes: float = 10.0) -> None:
+          num_devices: int = 1) -> None:
   """Iterates a run's workers until the run is over.
 
   Each iteration takes what `read` returned at its beginning. The policy's
   workers return the policy steps made. If there are several, each has a thread
   of its own, and these are dealt over the devices. A single one iterates in
   lockstep with the discriminator's: `together`, or one after the other. `tick`
-  is called repeatedly in this thread. After `stall_minutes` in one iteration a
+  is called repeatedly in this thread. After `STALL_SECONDS` in one iteration a
   worker is reported; with several threads the end of the run waits as long.
 
   Raises:
@@ -193,15 +195,13 @@ def drive(schedule: Schedule, read: Callable[[], Any],
   over = threading.Event()
   # A thread of its own also notices when the main thread hangs.
   watchdog = threading.Thread(
-      target=_watch, args=(schedule, 60 * stall_minutes, over),
-      name='watchdog', daemon=True)
+      target=_watch, args=(schedule, over), name='watchdog', daemon=True)
   watchdog.start()
   try:
     if len(policy) == 1:
       _in_lockstep(schedule, read, policy[0], discriminator, tick, together)
     else:
-      _in_threads(schedule, read, policy, discriminator, tick, num_devices,
-                  60 * stall_minutes)
+      _in_threads(schedule, read, policy, discriminator, tick, num_devices)
   except SystemExit as error:  # The program would seem to have succeeded.
     raise RuntimeError(
         f'Something in an iteration called exit({error.code!r}).') from error
@@ -210,17 +210,17 @@ def drive(schedule: Schedule, read: Callable[[], Any],
     watchdog.join()
 
 
-def _watch(schedule: Schedule, limit: float, over: threading.Event) -> None:
-  """Warns of an iteration each time that so many seconds have passed in it.
+def _watch(schedule: Schedule, over: threading.Event) -> None:
+  """Warns of an iteration each time that `STALL_SECONDS` have passed in it.
 
   They are counted, because a process that was suspended is not a hung one.
   """
-  second = min(1.0, limit / 4)
+  second = min(1.0, STALL_SECONDS / 4)
   spent: dict[Turn, float] = {}
   while not over.wait(second):
     spent = {turn: spent.get(turn, 0.0) + second for turn in schedule.turns}
     for turn, seconds in spent.items():
-      if seconds // limit > (seconds - second) // limit:
+      if seconds // STALL_SECONDS > (seconds - second) // STALL_SECONDS:
         logging.warning('%s', turn.describe())
 
 
@@ -258,8 +258,7 @@ def _in_lockstep(schedule: Schedule, read: Callable[[], Any],
 def _in_threads(schedule: Schedule, read: Callable[[], Any],
                 policy: Sequence[Callable[[Any], int]],
                 discriminator: Callable[[Any], None] | None,
-                tick: Callable[[], None], num_devices: int, limit: float
-               ) -> None:
+                tick: Callable[[], None], num_devices: int) -> None:
   """Iterates each worker in a thread of its own until the run is over."""
   def work(kind: str, iterate: Callable[[Any], int | None],
            alone: contextlib.AbstractContextManager) -> None:
@@ -293,7 +292,7 @@ def _in_threads(schedule: Schedule, read: Callable[[], Any],
     while not schedule.finished:
       tick()
       schedule.wait(0.2)
-    _end(schedule, workers, limit)
+    _end(schedule, workers)
   except StalledError as error:
     schedule.stop()
     stacks = '\n'.join(turn.describe() for turn in schedule.turns)
@@ -303,16 +302,15 @@ def _in_threads(schedule: Schedule, read: Callable[[], Any],
         'checkpoint.') from error
   except BaseException:
     with contextlib.suppress(StalledError):
-      _end(schedule, workers, limit)
+      _end(schedule, workers)
     raise
   if schedule.error is not None:
     raise schedule.error
 
 
-def _end(schedule: Schedule, threads: Sequence[threading.Thread],
-         seconds: float) -> None:
-  """Stops all threads; StalledError if a last iteration takes longer."""
+def _end(schedule: Schedule, threads: Sequence[threading.Thread]) -> None:
+  """Stops all threads; StalledError if a last iteration takes too long."""
   schedule.stop()
-  with schedule.paused(seconds):
+  with schedule.paused():
     for thread in threads:
       thread.join()

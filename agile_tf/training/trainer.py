@@ -10,7 +10,6 @@ import numpy as np
 import tensorflow as tf
 
 from agile_tf import config as config_lib
-from agile_tf.agent import numerics
 from agile_tf.agent import rollouts
 from agile_tf.agent import workers
 from agile_tf.training import building
@@ -65,8 +64,7 @@ class Trainer:
       self._actors.append(parts.discriminator_worker.actor)
       self._generators.append(parts.discriminator_worker.rng)
 
-  def drive(self, tick: Callable[[], None], stall_minutes: float = 10.0
-           ) -> None:
+  def drive(self, tick: Callable[[], None]) -> None:
     """Iterates all workers until the run is over; see `threads.drive`."""
     # An own world's environments may share something, as all writers share B.
     together = (self.world.compiled is not None and
@@ -76,10 +74,9 @@ class Trainer:
         [functools.partial(self.iterate_policy, i)
          for i in range(len(self.policy_workers))],
         self.iterate_discriminator if self.discriminator_worker else None,
-        tick, together, len(self.devices), stall_minutes)
+        tick, together, len(self.devices))
 
   def close(self) -> None:
-    """Closes the environments."""
     for actor in self._actors:
       actor.close()
 
@@ -95,7 +92,7 @@ class Trainer:
       with tf.device(device) if device else contextlib.nullcontext():
         iteration = self.policy_workers[thread].iterate(
             parameters, self.schedule.steps)
-    except numerics.NumericsError as error:
+    except workers.NumericsError as error:
       config = self._builder.config
       first = thread * (config.policy_workers // config.policy_threads)
       raise self._broken(
@@ -138,7 +135,7 @@ class Trainer:
     try:
       iteration = self.discriminator_worker.iterate(
           parameters, self.schedule.steps)
-    except numerics.NumericsError as error:
+    except workers.NumericsError as error:
       raise self._broken(error, "the discriminator's worker") from error
     self._tally.add(iteration.metrics)
     self._tally.count(discriminator_steps=iteration.rollout.steps,
@@ -147,7 +144,7 @@ class Trainer:
       # The last of the head start. No policy worker runs before its end.
       self._builder.after_head_start(self._parts)
 
-  def _broken(self, error: numerics.NumericsError, worker: str
+  def _broken(self, error: workers.NumericsError, worker: str
              ) -> program.UserError:
     return program.UserError(
         f'{error.name} of {worker} is {error.value} at step '
@@ -155,11 +152,6 @@ class Trainer:
         'from before. To continue with other settings, such as a smaller '
         'learning rate, start a run in another --run_dir with this one as its '
         '--initial_policy.')
-
-  @property
-  def discriminator_updates(self) -> int:
-    """The number of updates of the discriminator."""
-    return self._tally.counts['discriminator_updates']
 
   def num_compiled(self) -> int:
     """Returns how many programs TensorFlow has begun to compile."""
@@ -186,20 +178,15 @@ class Trainer:
         f'{name}:{key}': value
         for name, part in self._with_arrays.items()
         for key, value in part.state().items()}
-    try:
-      return checkpoints.Checkpoint(arrays, json.loads(json.dumps({
-          'config': self._builder.saved(),
-          'steps': self.schedule.steps,
-          'iterations': self.schedule.iterations,
-          'tokens': list(self.world.grammar.tokens),
-          'actors': [actor.state() for actor in self._actors],
-          'generators': [rng.bit_generator.state for rng in self._generators],
-          'tally': self._tally.state(),
-          'totals': self._tally.counts})))
-    except (TypeError, ValueError) as error:
-      raise checkpoints.CheckpointError(
-          f'The run cannot be saved: its state is not JSON ({error}).'
-          ) from error
+    return checkpoints.Checkpoint(arrays, json.loads(json.dumps({
+        'config': self._builder.saved(),
+        'steps': self.schedule.steps,
+        'iterations': self.schedule.iterations,
+        'tokens': list(self.world.grammar.tokens),
+        'actors': [actor.state() for actor in self._actors],
+        'generators': [rng.bit_generator.state for rng in self._generators],
+        'tally': self._tally.state(),
+        'totals': self._tally.counts})))
 
   def load(self, checkpoint: checkpoints.Checkpoint) -> None:
     """Restores what `checkpoint` returned, in a run with the same settings.

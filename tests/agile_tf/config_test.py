@@ -74,7 +74,8 @@ class ConfigTest(parameterized.TestCase):
 
   def test_choices_are_those_of_the_modules(self):
     self.assertEqual(_FIELDS['model'].metadata['choices'], networks.MODELS)
-    self.assertEqual(_FIELDS['reward_form'].metadata['choices'], rewards.FORMS)
+    self.assertEqual(
+        _FIELDS['reward_form'].metadata['choices'], tuple(rewards.FORMS))
     self.assertEqual(
         _FIELDS['physics'].metadata['choices'], tuple(world.PHYSICS))
     self._assert_refused('model', 'other', 'one of nmn, lstm')

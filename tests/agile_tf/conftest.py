@@ -44,7 +44,7 @@ def shared_programs():
   patch = pytest.MonkeyPatch()
   patch.setattr(building, 'make_world', _shared_worlds(building.make_world))
   for module, name in (
-      (networks, 'policy'), (networks, 'discriminator'),
+      (networks, 'make'),
       (programs, 'Programs'), (mismatched, 'Programs'),
       (averaging, 'AveragedPrograms'), (builder, '_AveragedPrograms')):
     patch.setattr(module, name, functools.cache(getattr(module, name)))

@@ -23,7 +23,7 @@ _PROGRAM = """
                          module_name='another')
 
   @program.main(define_flags, preset=lambda name: f'{name}.flags')
-  def main(argv):
+  def main():
     if flags.FLAGS.number < 0:
       raise KeyboardInterrupt
     print(flags.FLAGS.number, flags.FLAGS.file)
@@ -32,11 +32,11 @@ _PROGRAM = """
 """
 
 
-def _main(argv):
-  if argv[0] == 'broken':
+def _main(arguments=()):
+  if 'broken' in arguments:
     raise ValueError('a bug')
-  if argv != ['name']:
-    raise program.UserError(' '.join(argv))
+  if arguments:
+    raise program.UserError(' '.join(arguments))
 
 
 def _start(arguments, argv):
@@ -52,12 +52,12 @@ class ProgramTest(absltest.TestCase):
 
   def test_users_errors_are_one_line(self):
     with self.assertRaises(SystemExit) as caught:
-      _plain(['--x=1: expected 2.'])
+      _with_arguments(['name', '--x=1: expected 2.'])
     self.assertEqual(caught.exception.code, 'Error: --x=1: expected 2.')
 
   def test_bugs_keep_their_traceback(self):
     with self.assertRaisesRegex(ValueError, 'a bug'):
-      _plain(['broken'])
+      _with_arguments(['name', 'broken'])
 
   def _run(self, *arguments, **options):
     result = subprocess.run(
@@ -162,4 +162,4 @@ class ProgramTest(absltest.TestCase):
         caught.exception.code, 'Error: Unknown arguments: a b.')
     with self.assertRaises(SystemExit) as caught:
       _with_arguments(['name', 'a'])
-    self.assertEqual(caught.exception.code, 'Error: name a')
+    self.assertEqual(caught.exception.code, 'Error: a')

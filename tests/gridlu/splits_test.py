@@ -33,10 +33,6 @@ class TwinTest(absltest.TestCase):
     self.assertTrue(verdicts.any())
     np.testing.assert_array_equal(relations.satisfied(twins, states), verdicts)
 
-  def test_arrangements_have_none(self):
-    self.assertEqual(
-        {i.twin for i in language.arrangements_instructions()}, {None})
-
 
 class SplitTest(parameterized.TestCase):
 

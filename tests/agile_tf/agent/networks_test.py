@@ -12,6 +12,7 @@ from agile_tf.agent import modules
 from agile_tf.agent import networks
 from agile_tf.agent import worlds
 from agile_tf.recipe import builder
+from gridlu import goal_dataset
 from gridlu import language
 from gridlu import tasks
 from tests.agile_tf.agent import network_oracles
@@ -75,9 +76,8 @@ def _grammar():
 
 
 def _network(kind, model='nmn'):
-  if kind == 'policy':
-    return networks.policy(model, _grammar(), _SHAPE, num_actions=5)
-  return networks.discriminator(model, _grammar(), _SHAPE)
+  pi, d = networks.make(model, _grammar(), _SHAPE, num_actions=5)
+  return pi if kind == 'policy' else d
 
 
 def _initial(network, seed):
@@ -141,10 +141,9 @@ class NetworksTest(parameterized.TestCase):
   def test_he_initialization(self, kind, model):
     """Before a ReLU weights are larger; all others start as in the paper."""
     he, paper = (
-        _initial(
-            networks.policy(model, self._grammar, _SHAPE, 5, initialization)
-            if kind == 'policy' else networks.discriminator(
-                model, self._grammar, _SHAPE, initialization), 5)
+        _initial(networks.make(
+            model, self._grammar, _SHAPE, 5, initialization)[
+                kind == 'discriminator'], 5)
         for initialization in (builder.HE, modules.Initialization()))
     for name, value in he.items():
       is_relu = name.endswith('/w') and not any(
@@ -195,15 +194,12 @@ class AllInstructionsTest(parameterized.TestCase):
   def _test_outputs(self, task, kind, model, every=1):
     world = worlds.GridLUWorld(task)
     texts = [str(text) for text in tasks.find(task).instructions()][::every]
-    examples = world.load_goal_examples(len(texts), 0, 0.5)
+    examples = goal_dataset.generate(task, len(texts), 0, carrying=0.5)
     pixels = world.pixels(examples.states) / 255
     codes = tf.constant(world.grammar.encode(texts))
-    if kind == 'policy':
-      network = networks.policy(
-          model, world.grammar, world.image_shape, world.num_actions)
-    else:
-      network = networks.discriminator(
-          model, world.grammar, world.image_shape)
+    network = networks.make(
+        model, world.grammar, world.image_shape, world.num_actions)[
+            kind == 'discriminator']
     parameters = network_oracles.large(network, 1)
     expected = tf.nest.flatten(network_oracles.apply(
         getattr(network_oracles, kind), model, tf.constant(pixels),

@@ -18,6 +18,7 @@ from agile_tf.agent import rollouts
 from agile_tf.agent import worlds
 from agile_tf.recipe import averaging
 from agile_tf.recipe import mismatched as mismatched_lib
+from gridlu import goal_dataset
 from gridlu import language
 from tests.agile_tf.agent import network_oracles
 
@@ -55,7 +56,8 @@ class GridLU:
   def __init__(self, rng):
     self._rng = rng
     self.world = worlds.GridLUWorld('relations')
-    self._goals = self.world.load_goal_examples(64, 0, 0.5).states
+    self._goals = goal_dataset.generate(
+        'relations', 64, 0, carrying=0.5).states
 
   def tree(self, text):
     return language.parse(text).tree
@@ -196,7 +198,7 @@ class ProgramsTest(parameterized.TestCase):
     self._start(kind)
     length, width, samples = 4, 4, 2
     world, case = self._world, self._case
-    policy = networks.policy(
+    policy, _ = networks.make(
         model, world.grammar, world.image_shape, world.num_actions)
     theta = network_oracles.large(policy, 1)
     texts = case.texts(width)
@@ -316,8 +318,8 @@ class ProgramsTest(parameterized.TestCase):
     """Tests lines 9 and 10 of Algorithm 1."""
     self._start(kind)
     world = self._world
-    discriminator = networks.discriminator(
-        model, world.grammar, world.image_shape)
+    _, discriminator = networks.make(
+        model, world.grammar, world.image_shape, world.num_actions)
     phi = network_oracles.large(discriminator, 2)
     sizes = count, candidates, mismatched
     texts = self._case.texts(sum(sizes))

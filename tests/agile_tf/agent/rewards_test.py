@@ -30,7 +30,7 @@ class RewardsTest(parameterized.TestCase):
     formulas = {
         'decision': lambda d: d > .5, 'probability': lambda d: d,
         'log': np.log, 'gail': lambda d: -np.log(1 - d)}
-    self.assertEqual(tuple(formulas), rewards.FORMS)
+    self.assertEqual(tuple(formulas), tuple(rewards.FORMS))
     d = np.array([.001, .2, .49, .51, .8, .999])
     logits = tf.constant(np.log(d / (1 - d)), tf.float32)
     for form, formula in formulas.items():
@@ -46,10 +46,6 @@ class RewardsTest(parameterized.TestCase):
     np.testing.assert_allclose(
         rewards.modelled(logits, 'gail', 1.), [0, .000123, 9.00012, 10],
         atol=1e-5)
-
-  def test_form_that_is_none(self):
-    with self.assertRaisesRegex(ValueError, "'wgan': expected one of .*'gail'"):
-      rewards.modelled(tf.constant([0.]), 'wgan', 0.1)
 
   @parameterized.parameters(*rewards.FORMS)
   def test_programs_decide_alike_whatever_the_reward(self, form):

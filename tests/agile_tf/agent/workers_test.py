@@ -7,7 +7,6 @@ from absl.testing import parameterized
 import numpy as np
 import tensorflow as tf
 
-from agile_tf.agent import numerics
 from agile_tf.agent import replay
 from agile_tf.agent import rollouts
 from agile_tf.agent import workers
@@ -60,7 +59,7 @@ class DiscriminatorWorkerTest(absltest.TestCase):
     self.assertTrue((goals.codes >= 200).all())
     self.assertTrue((candidates.codes < 200).all())
     programs.discriminator_gradients.return_value = 'gradient', {'loss': np.nan}
-    with self.assertRaises(numerics.NumericsError):
+    with self.assertRaises(workers.NumericsError):
       worker.iterate(parameters)
 
 
@@ -120,6 +119,16 @@ class PolicyWorkerTest(parameterized.TestCase):
             workers.Parameters('theta', 'phi'))
     self.assertEqual(iteration.metrics, {})
     policy.apply.assert_not_called()
+
+  @parameterized.parameters(np.nan, np.inf, -np.inf)
+  def test_the_first_number_that_is_not_finite_is_named(self, bad):
+    workers._require_finite({'loss': np.ones(3), 'norm': 3.}, [4, 5, 7])
+    with self.assertRaises(workers.NumericsError) as caught:
+      workers._require_finite(
+          {'loss': np.ones(3), 'entropy': np.array([0, bad, bad])}, [4, 5, 7])
+    self.assertEqual((caught.exception.name, caught.exception.row),
+                     ('entropy', 5))
+    np.testing.assert_equal(caught.exception.value, bad)
 
   def test_a3c_is_rewarded_by_the_ground_truth(self):
     truth = np.array([[0, 1, 0], [0, 0, 1], [0, 0, 1]], np.float32)

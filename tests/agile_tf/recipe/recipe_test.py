@@ -193,13 +193,13 @@ class BuilderTest(parameterized.TestCase):
       (dict(mismatched_share=.1), 'gives none of the 2 negatives'),
       (dict(dataset_carrying=.5, world='my.world:make', dataset='goals.npz',
             dataset_size=131072, instructions=''),
-       'dataset_carrying=0.5 is a setting of GridLU'),
+       'dataset_carrying=0.5 needs a GridLU task as --world'),
       (dict(reward_prediction=False, reward_prediction_goals=1),
        'needs --reward_prediction'),
       (dict(discriminator_head_start=1, reward='environment'),
        'needs --reward=discriminator'),
       (dict(discriminator_head_start=1, initial_policy='x'),
-       'would replace a part of --initial_policy=x'),
+       'needs an empty --initial_policy'),
       (dict(dataset_carrying=-1), 'dataset_carrying=-1.0: expected at least 0'))
   def test_settings_that_do_not_fit(self, changes, message):
     with self.assertRaisesRegex(config_lib.ConfigError, message):

@@ -70,7 +70,8 @@ class BuildingTest(parameterized.TestCase):
   @parameterized.parameters(('nmn', 'film_nmn'), ('lstm', 'lstm'))
   def test_both_networks_are_of_the_model(self, model, part):
     config = tiny.config(model=model)
-    for network in building.make_networks(config, building.make_world(config)):
+    parts = building.Builder(config).make()
+    for network in parts.policy, parts.discriminator:
       self.assertIn(part, ' '.join(network.layout.names))
 
   def test_settings_of_losses_and_updates_reach_their_places(self):
@@ -121,7 +122,8 @@ class BuildingTest(parameterized.TestCase):
 
   def test_held_out_instructions(self):
     for way, count in (('strings', 3), ('meanings', 4)):
-      config = tiny.config(held_out=way)  # Of 30 instructions.
+      # Of 30 instructions.
+      config = tiny.config(held_out=way, dataset_size=500)
       seen, held_out = (
           {building.make_world(config, side).make_environment(
               seed).reset().observation['instruction'] for seed in range(300)}
@@ -130,7 +132,7 @@ class BuildingTest(parameterized.TestCase):
       self.assertLen(seen, 30 - count)
       self.assertEmpty(seen & held_out)
       world = building.make_world(config)
-      examples = world.load_goal_examples(500, 0, 0.0)
+      examples = building.make_goal_examples(config, world).dataset
       self.assertEqual(set(examples.instructions), seen)
       # The networks can read the instructions of both sides.
       self.assertLen(world.grammar.encode(sorted(seen | held_out)), 30)

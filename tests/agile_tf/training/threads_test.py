@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from unittest import mock
 
 from absl.testing import parameterized
 import pytest
@@ -153,9 +154,10 @@ class ScheduleTest(parameterized.TestCase):
   def test_a_pause_waits_for_a_running_iteration_but_not_for_ever(self):
     clock = threads.Schedule(1000, 0)
     self.assertTrue(clock.begin('policy'))
-    with self.assertRaisesRegex(threads.StalledError, '1 of the workers'):
-      with clock.paused(0.05):
-        self.fail('paused')
+    with mock.patch.object(threads, 'STALL_SECONDS', 0.05):
+      with self.assertRaisesRegex(threads.StalledError, '1 of the workers'):
+        with clock.paused():
+          self.fail('paused')
     paused = threading.Event()
 
     def pause():
@@ -214,12 +216,11 @@ class ScheduleTest(parameterized.TestCase):
       pass
 
 
-def _drive(clock, iterate, tick=lambda: None, stalled=60.0, count=4,
-           discriminator=None):
+def _drive(clock, iterate, tick=lambda: None, count=4, discriminator=None):
   """Drives policy workers, which are numbers."""
   threads.drive(clock, lambda: None,
                 [lambda _, i=i: iterate(i) for i in range(count)],
-                discriminator, tick, stall_minutes=stalled / 60)
+                discriminator, tick)
 
 
 class DriveTest(parameterized.TestCase):
@@ -311,14 +312,15 @@ class DriveTest(parameterized.TestCase):
         elif what == 'error':
           raise KeyError('injected')
         else:
-          with clock.paused(0.2):
+          with clock.paused():
             self.fail('paused')
 
     clock = threads.Schedule(10**9, 0)
     expected = KeyError if what == 'error' else threads.StalledError
     start = time.monotonic()
-    with self.assertRaises(expected) as caught:
-      _drive(clock, iterate, tick, 0.2)
+    with (mock.patch.object(threads, 'STALL_SECONDS', 0.2),
+          self.assertRaises(expected) as caught):
+      _drive(clock, iterate, tick)
     self.assertLess(time.monotonic() - start, 30)
     self.assertTrue(clock.finished)
     if what != 'error':
@@ -345,8 +347,9 @@ class DriveTest(parameterized.TestCase):
       if calls.count(slow) > 3:
         clock.stop()
 
-    with self.assertLogs('absl', 'WARNING') as logs:
-      _drive(clock, iterate, tick, 0.5, count, lambda _: iterate('D'))
+    with (mock.patch.object(threads, 'STALL_SECONDS', 0.5),
+          self.assertLogs('absl', 'WARNING') as logs):
+      _drive(clock, iterate, tick, count, lambda _: iterate('D'))
     self.assertLen(logs.output, 2)
     for report in logs.output:
       self.assertIn(f'{name} has been in', report)
@@ -370,7 +373,8 @@ clock = threads.Schedule(10, 0)
 threading.Thread(target=iterate).start()
 while not clock.turns:
   time.sleep(0.01)
-with clock.paused(2.0):
+threads.STALL_SECONDS = 2.0
+with clock.paused():
   pass
 """
     process = subprocess.Popen(

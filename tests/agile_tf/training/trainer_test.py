@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from agile_tf import config as config_lib
-from agile_tf.agent import numerics
 from agile_tf.agent import optimizers
 from agile_tf.agent import rollouts
 from agile_tf.agent import workers
@@ -164,7 +163,7 @@ class TrainingTest(parameterized.TestCase):
     trainer = trainer_lib.Trainer(
         tiny.builder(policy_workers=6, policy_threads=2))
     for worker, row, name in ((0, 2, 2), (1, 0, 3), (1, 1, 4)):
-      error = numerics.NumericsError('the loss', row, np.nan)
+      error = workers.NumericsError('the loss', row, np.nan)
       of_thread = trainer.policy_workers[worker]
       with mock.patch.object(of_thread, 'iterate', side_effect=error):
         with self.assertRaisesRegex(
