@@ -1,6 +1,7 @@
 """Tests that the agents and commands of the READMEs do what these say."""
 
 import contextlib
+import functools
 import importlib
 import io
 import pathlib
@@ -18,6 +19,7 @@ from gridlu import program
 _ROOT = pathlib.Path(__file__).parent.parent
 
 
+@functools.cache
 def _flags(module):
   """Returns the names of a program's flags."""
   known = set()

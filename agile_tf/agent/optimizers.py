@@ -88,6 +88,9 @@ class SharedParameters:
     """
     self.layout = layout
     self._settings = settings
+    if settings.max_column_norm is not None:
+      for name in layout.names:
+        has_columns(name)  # Raises for an unknown name.
     self._lock = threading.Lock()
     self._variable = tf.Variable(initial)
     self._mean_square = tf.Variable(tf.ones_like(initial))

@@ -178,15 +178,20 @@ class Trainer:
         f'{name}:{key}': value
         for name, part in self._with_arrays.items()
         for key, value in part.state().items()}
-    return checkpoints.Checkpoint(arrays, json.loads(json.dumps({
-        'config': self._builder.saved(),
-        'steps': self.schedule.steps,
-        'iterations': self.schedule.iterations,
-        'tokens': list(self.world.grammar.tokens),
-        'actors': [actor.state() for actor in self._actors],
-        'generators': [rng.bit_generator.state for rng in self._generators],
-        'tally': self._tally.state(),
-        'totals': self._tally.counts})))
+    try:
+      return checkpoints.Checkpoint(arrays, json.loads(json.dumps({
+          'config': self._builder.saved(),
+          'steps': self.schedule.steps,
+          'iterations': self.schedule.iterations,
+          'tokens': list(self.world.grammar.tokens),
+          'actors': [actor.state() for actor in self._actors],
+          'generators': [rng.bit_generator.state for rng in self._generators],
+          'tally': self._tally.state(),
+          'totals': self._tally.counts})))
+    except (TypeError, ValueError) as error:  # Of an own world, after a step.
+      raise checkpoints.CheckpointError(
+          f'The run cannot be saved: its state is not JSON ({error}).'
+          ) from error
 
   def load(self, checkpoint: checkpoints.Checkpoint) -> None:
     """Restores what `checkpoint` returned, in a run with the same settings.

@@ -103,7 +103,7 @@ class PicturesTest(parameterized.TestCase):
       self.assertTrue(any(np.array_equal(state, image) for state in states))
     self.assertLen(_corners(sheet), 7)
     other = recorder.sheet(
-        episode._replace(decisions=~episode.decisions), images, 'nobody')
+        episode._replace(decisions=~episode.decisions), images, 'the truth')
     self.assertLen(_corners(other), 23)
     # The texts say the same.
     with mock.patch.object(recorder.rendering, 'contact_sheet') as drawn:

@@ -254,6 +254,14 @@ class TrainingTest(parameterized.TestCase):
     self.assertEqual(restored.values, self.end.values)
     tiny.assert_equal_arrays(restored, self.end)
 
+  def test_a_state_that_is_no_longer_json_is_named(self):
+    trainer = trainer_lib.Trainer(tiny.builder())
+    with (mock.patch.object(trainer.policy_workers[0].actor, 'state',
+                            return_value=[{'steps': np.int64(3)}]),
+          self.assertRaisesRegex(
+              checkpoints.CheckpointError, 'cannot be saved: .*int64')):
+      trainer.checkpoint()
+
   def test_seeds_decide_the_initial_parameters(self):
     parameters = [
         trainer_lib.Trainer(tiny.builder(seed=seed)).policy.state()
