@@ -1,6 +1,5 @@
 """Tests of the program that prints the paper's table beside a run's."""
 
-
 from absl.testing import absltest
 
 from agile_tf import config as config_lib
@@ -10,16 +9,12 @@ from agile_tf.reproduction import comparison
 from tests.gridlu import programs
 
 
-def _run(*arguments: str) -> programs.Result:
-  return programs.call(hparams, *arguments)
-
-
 class ProgramTest(absltest.TestCase):
 
   def test_prints_the_tables_of_the_flags(self):
     flagfile = self.create_tempfile(content=(
         '# A comment.\n--policy_epsilon=1e-5\n--reward_prediction\n'))
-    result = _run(f'--flagfile={flagfile.full_path}')
+    result = programs.call(hparams, f'--flagfile={flagfile.full_path}')
     self.assertEqual(result.returncode, 0, result.stderr)
     self.assertEqual(
         result.stdout, comparison.table_text(config_lib.Config(

@@ -15,6 +15,12 @@ from agile_tf.training import checkpoints
 from tests.agile_tf import tiny
 
 
+def _environment(*without: str) -> dict[str, str]:
+  """Returns the environment, in which TensorFlow logs as it does for users."""
+  return {key: value for key, value in os.environ.items()
+          if key not in ('TF_CPP_MIN_LOG_LEVEL', *without)}
+
+
 class LaunchProcessTest(absltest.TestCase):
 
   def test_interrupt_saves_and_exits_with_zero(self):
@@ -22,12 +28,13 @@ class LaunchProcessTest(absltest.TestCase):
     process = subprocess.Popen(
         [sys.executable, '-m', 'agile_tf.launch',
          *tiny.flags(run_dir=run_dir, steps=10_000_000)],
-        stderr=subprocess.PIPE, text=True,
+        stderr=subprocess.PIPE, text=True, env=_environment(),
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
-    deadline = time.monotonic() + 120
+    self.addCleanup(process.kill)
+    deadline = time.monotonic() + 600
     path = os.path.join(run_dir, 'metrics.csv')
-    while time.monotonic() < deadline and not (
-        os.path.exists(path) and len(tiny.rows(run_dir)) > 2):
+    while (process.poll() is None and time.monotonic() < deadline and not (
+        os.path.exists(path) and len(tiny.rows(run_dir)) > 2)):
       time.sleep(.2)
     # Twice, as a wrapper does that also signals the process group.
     process.send_signal(signal.SIGINT)
@@ -70,8 +77,7 @@ class EqualRunsTest(absltest.TestCase):
     command = [sys.executable, '-m', 'agile_tf.launch',
                *tiny.flags(run_dir=run_dir)]
     # Nor can the compiler's cache, which is the tests' own, grow.
-    environment = {key: value for key, value in os.environ.items()
-                   if key != 'TF_XLA_FLAGS'}
+    environment = _environment('TF_XLA_FLAGS')
     for limit in (100, 3000):  # Bytes in a file.
       full = subprocess.run(
           command, stderr=subprocess.PIPE, text=True, check=False,
@@ -88,10 +94,8 @@ class EqualRunsTest(absltest.TestCase):
   @pytest.mark.slow
   def test_kept_programs_give_the_same_results(self):
     folder = pathlib.Path(self.create_tempdir().full_path)
-    environment = {
-        key: value for key, value in os.environ.items()
-        if key not in ('TF_XLA_FLAGS', 'TF_CPP_MIN_LOG_LEVEL')
-    } | {'XDG_CACHE_HOME': str(folder)}
+    environment = _environment('TF_XLA_FLAGS') | {
+        'XDG_CACHE_HOME': str(folder)}
     kept: dict[pathlib.Path, int] = {}  # When each was written.
     for name in ('cold', 'warm'):
       run_dir = str(folder / name)

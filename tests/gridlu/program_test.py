@@ -1,6 +1,5 @@
 """Tests for program."""
 
-import functools
 import os
 import pathlib
 import subprocess
@@ -32,32 +31,11 @@ _PROGRAM = """
 """
 
 
-def _main(arguments=()):
-  if 'broken' in arguments:
-    raise ValueError('a bug')
-  if arguments:
-    raise program.UserError(' '.join(arguments))
-
-
-def _start(arguments, argv):
-  with program._reported():
-    program._call(_main, arguments, argv)
-
-
-_plain, _with_arguments = (
-    functools.partial(_start, arguments) for arguments in (False, True))
-
-
 class ProgramTest(absltest.TestCase):
 
-  def test_users_errors_are_one_line(self):
-    with self.assertRaises(SystemExit) as caught:
-      _with_arguments(['name', '--x=1: expected 2.'])
-    self.assertEqual(caught.exception.code, 'Error: --x=1: expected 2.')
-
   def test_bugs_keep_their_traceback(self):
-    with self.assertRaisesRegex(ValueError, 'a bug'):
-      _with_arguments(['name', 'broken'])
+    with self.assertRaisesRegex(ValueError, 'a bug'), program._reported():
+      raise ValueError('a bug')
 
   def _run(self, *arguments, **options):
     result = subprocess.run(
@@ -153,13 +131,3 @@ class ProgramTest(absltest.TestCase):
     path = self.create_tempfile('own.flags', '--number=7').full_path
     self.assertEqual(self._run(f'--preset={path.removesuffix(".flags")}'),
                      (0, '7 \n', ''))
-
-  def test_arguments_are_refused_where_there_are_none(self):
-    _plain(['name'])
-    with self.assertRaises(SystemExit) as caught:
-      _plain(['name', 'a', 'b'])
-    self.assertStartsWith(
-        caught.exception.code, 'Error: Unknown arguments: a b.')
-    with self.assertRaises(SystemExit) as caught:
-      _with_arguments(['name', 'a'])
-    self.assertEqual(caught.exception.code, 'Error: a')

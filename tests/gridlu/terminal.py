@@ -20,7 +20,7 @@ class Terminal:
                  if name not in ('NO_COLOR', 'COLUMNS', 'LINES')}
     self._program = pexpect.spawn(
         sys.executable, ['-m', *arguments], encoding='utf-8',
-        timeout=60,  # On a busy machine too.
+        timeout=300,  # On a busy machine too.
         dimensions=(rows, columns),
         env=inherited | {'TERM': term} | environment,
         # Tests that a shell runs in the background ignore it.

@@ -151,6 +151,9 @@ class ActorsTest(parameterized.TestCase):
     noise = np.stack([actor._noise() for _ in range(2000)])
     self.assertAlmostEqual(noise.mean(), np.euler_gamma, delta=.02)
     self.assertAlmostEqual(noise.std(), np.pi / 6**.5, delta=.02)
+    np.testing.assert_allclose(  # Each number is drawn by itself.
+        np.corrcoef(noise.reshape(len(noise), -1).T), np.eye(noise[0].size),
+        atol=.12)
 
   def test_the_gradient_gets_what_acting_computed(self):
     world, policy, _ = _gridlu()

@@ -5,6 +5,7 @@ import numpy as np
 
 from agile_tf.agent import instructions
 from gridlu import language
+from gridlu import tasks
 
 # A tree for each text; between them, all that one or two operands can be.
 MIXED = {
@@ -31,19 +32,6 @@ def _decode(grammar, codes, slot=None):
   if right is None:
     return (token, left) if left else (token,)
   return (token, left, right)
-
-
-def _gridlu(task):
-  texts, tokens = {
-      'relations': (
-          language.relations_instructions(), language.RELATIONS_TOKENS),
-      'arrangements': (
-          language.arrangements_instructions(), language.ARRANGEMENTS_TOKENS),
-  }[task]
-  texts = [str(text) for text in texts]
-  grammar = instructions.Grammar(
-      texts, lambda text: language.parse(text).tree, tokens)
-  return grammar, texts
 
 
 class ChainTest(parameterized.TestCase):
@@ -74,7 +62,10 @@ class GrammarTest(parameterized.TestCase):
   @parameterized.parameters(
       ('relations', 990, 12, 5), ('arrangements', 36, 13, 3))
   def test_gridlu_is_decoded_as_it_was(self, task, count, tokens, slots):
-    grammar, texts = _gridlu(task)
+    task = tasks.find(task)
+    texts = [str(text) for text in task.instructions()]
+    grammar = instructions.Grammar(
+        texts, lambda text: language.parse(text).tree, task.tokens)
     self.assertLen(texts, count)
     self.assertLen(grammar.tokens, tokens)
     self.assertLen(grammar.slots, slots)

@@ -1,6 +1,7 @@
 """Tests for the replay buffer, against a list that forgets."""
 
 from concurrent import futures
+import sys
 
 from absl.testing import parameterized
 import numpy as np
@@ -116,6 +117,8 @@ class ReplayTest(parameterized.TestCase):
         draw(np.random.default_rng(0), 4)
 
   def test_many_threads(self):
+    self.addCleanup(sys.setswitchinterval, sys.getswitchinterval())
+    sys.setswitchinterval(1e-6)
     buffer = replay.ReplayBuffer(500, 2, [2, 3])
 
     def add(start):

@@ -7,7 +7,6 @@ from absl.testing import parameterized
 import numpy as np
 import tensorflow as tf
 
-from agile_tf import config as config_lib
 from agile_tf.agent import networks
 from agile_tf.agent import worlds
 from agile_tf.recipe import displaced
@@ -18,7 +17,6 @@ from gridlu import language
 from gridlu import program
 from gridlu import solver
 from gridlu import world as board
-from tests.agile_tf import tiny
 
 
 def _goals(count, seed=3):
@@ -182,19 +180,3 @@ class ProgramsTest(absltest.TestCase):
     np.testing.assert_allclose(loss, [
         -(log[0, 0, 1] + log[0, 1, 0] / 2 + log[0, 1, 2] / 2) / 3,
         -log[1, 2, 4] / 3], rtol=1e-5)
-
-
-class SettingsTest(parameterized.TestCase):
-
-  @parameterized.parameters(
-      (dict(world='relations'), 'needs --world=arrangements'),
-      (dict(reward_prediction=True), 'needs --noreward_prediction'),
-      (dict(mismatched_share=0.0), 'needs --mismatched_share'),
-      (dict(discriminator_head_start=0), 'needs --discriminator_head_start'))
-  def test_what_imitation_needs(self, change, message):
-    fits = dict(world='arrangements', instructions='', imitation_cost=1.0,
-                reward_prediction=False, mismatched_share=.5,
-                discriminator_head_start=2)
-    tiny.builder(**fits)
-    with self.assertRaisesRegex(config_lib.ConfigError, message):
-      tiny.builder(**fits | change)

@@ -123,6 +123,12 @@ class MismatchedTest(parameterized.TestCase):
                      [True] * 6 + [False] * 6)
 
 
+_IMITATION = dict(
+    world='arrangements', instructions='', imitation_cost=2.0,
+    reward_prediction=False, mismatched_share=.5, batch_size=32,
+    discriminator_head_start=1)
+
+
 class BuilderTest(parameterized.TestCase):
 
   def test_the_paper_needs_no_recipe(self):
@@ -146,6 +152,11 @@ class BuilderTest(parameterized.TestCase):
     self.assertAlmostEqual(made.entropy_weight()(10), .2)
     self.assertEqual(made.carrying, .25)
     parts = made.make()
+    # He's last layer begins near 0; the paper's sigma there is 0.1.
+    self.assertLess(
+        np.abs(parts.policy.state()['policy/logits/w']).max(), .01)
+    carried = parts.discriminator_worker._goal_examples.observations[:, 26]
+    self.assertTrue(carried.any())
     negatives = parts.discriminator_worker._negatives
     self.assertEqual((negatives._kept, negatives._count), (6, 2))
     self.assertEqual(
@@ -154,6 +165,14 @@ class BuilderTest(parameterized.TestCase):
     self.assertEqual(
         made.saved()[config_lib.RECIPE]['discriminator_head_start'], 2)
     self.assertEqual(made.restored(made.saved()), made.saved())
+
+  def test_goals_can_be_predicted_without_a_discriminator(self):
+    parts = tiny.builder(
+        reward='environment', reward_prediction_goals=2).make()
+    worker, = parts.policy_workers
+    self.assertIsInstance(worker.auxiliary, mismatched.Prediction)
+    self.assertEqual(worker.auxiliary._count, 2)
+    self.assertIsNone(parts.discriminator_worker)
 
   def test_a_run_goes_on_with_its_recipe_alone(self):
     run_dir = self.create_tempdir().full_path
@@ -172,10 +191,7 @@ class BuilderTest(parameterized.TestCase):
       run_lib.check_same_run(made)
 
   def test_d_says_which_blocks_matter(self):
-    made = tiny.builder(
-        world='arrangements', instructions='', imitation_cost=2.0,
-        reward_prediction=False, mismatched_share=.5, batch_size=32,
-        discriminator_head_start=1)
+    made = tiny.builder(**_IMITATION)
     self.assertEqual(made.loss().auxiliary_cost, 2)
     parts = made.make()
     worker = parts.discriminator_worker
@@ -200,7 +216,13 @@ class BuilderTest(parameterized.TestCase):
        'needs --reward=discriminator'),
       (dict(discriminator_head_start=1, initial_policy='x'),
        'needs an empty --initial_policy'),
-      (dict(dataset_carrying=-1), 'dataset_carrying=-1.0: expected at least 0'))
+      (dict(dataset_carrying=-1), 'dataset_carrying=-1.0: expected at least 0'),
+      (_IMITATION | dict(world='relations'), 'needs --world=arrangements'),
+      (_IMITATION | dict(reward_prediction=True),
+       'needs --noreward_prediction'),
+      (_IMITATION | dict(mismatched_share=0), 'needs --mismatched_share'),
+      (_IMITATION | dict(discriminator_head_start=0),
+       'needs --discriminator_head_start'))
   def test_settings_that_do_not_fit(self, changes, message):
     with self.assertRaisesRegex(config_lib.ConfigError, message):
       tiny.builder(**changes)
@@ -214,6 +236,7 @@ class BuilderTest(parameterized.TestCase):
              for name in trainer.discriminator.layout.names
              if 'features' in name]
     self.assertIn('features/stem/patches/w', names)
+    merge_layer = trainer.policy.state()['policy/hidden/w']
     for count in itertools.count():
       own = trainer.policy.layout.split(trainer.policy.snapshot())
       theirs = trainer.discriminator.layout.split(
@@ -227,4 +250,5 @@ class BuilderTest(parameterized.TestCase):
       trainer.schedule.begin('discriminator')
       trainer.iterate_discriminator(trainer.read())
       trainer.schedule.end('discriminator')
+    np.testing.assert_array_equal(own['policy/hidden/w'], merge_layer)
     self.assertTrue(trainer.schedule.may('policy'))

@@ -111,7 +111,8 @@ class LocalTest(_Case):
             'pools.local(1)(pools.Task("", ["-c", "import os, time\\n'
             'print(os.getpid(), flush=True)\\ntime.sleep(60)"],'
             ' sys.argv[1]))\n'
-            'time.sleep(1)\n'
+            'while not open(sys.argv[1]).read().splitlines()[-1].isdigit():\n'
+            '  time.sleep(.05)\n'
             'os.kill(os.getpid(), signal.SIGKILL)\n')
     subprocess.run(
         [sys.executable, '-c', code, self._path('it.log')], check=False)

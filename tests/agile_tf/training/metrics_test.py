@@ -6,6 +6,7 @@ import glob
 import os
 import pathlib
 import re
+import sys
 from unittest import mock
 
 from absl.testing import absltest
@@ -44,17 +45,19 @@ class TallyTest(absltest.TestCase):
         state, {'sums': {'a': 3.0, 'b': 15.0}, 'weights': {'a': 3.0, 'b': 3.0}})
 
   def test_many_threads(self):
+    self.addCleanup(sys.setswitchinterval, sys.getswitchinterval())
+    sys.setswitchinterval(1e-6)
     tally = metrics.Tally('steps')
 
     def add(value):
-      for _ in range(200):
+      for _ in range(2000):
         tally.add({'a': value}, 0.5)
         tally.count(steps=1)
 
     with futures.ThreadPoolExecutor(4) as pool:
       list(pool.map(add, map(float, range(4))))
-    self.assertEqual(tally.state()['weights'], {'a': 400.0})
-    self.assertEqual(tally.counts, {'steps': 800})
+    self.assertEqual(tally.state()['weights'], {'a': 4000.0})
+    self.assertEqual(tally.counts, {'steps': 8000})
     self.assertEqual(tally.take(), {'a': 1.5})
 
 

@@ -15,6 +15,7 @@ from agile_tf.agent.fast import functional
 from agile_tf.training import checkpoints
 from agile_tf.training import threads
 from agile_tf.training import trainer as trainer_lib
+import gridlu
 from gridlu import program
 from gridlu import tasks
 from tests.agile_tf import tiny
@@ -85,9 +86,20 @@ class TrainingTest(parameterized.TestCase):
     trainer = trainer_lib.Trainer(tiny.builder(all_workers_write=shared))
     with mock.patch.object(threads, 'drive') as drive:
       trainer.drive(_no_tick)
-    self.assertEqual(drive.call_args.args[5], not shared)
+      with mock.patch.object(trainer, 'world', mock.Mock(compiled=None)):
+        trainer.drive(_no_tick)
+    gridlu_run, own_world = (
+        call.args[5] for call in drive.call_args_list)
+    self.assertEqual(gridlu_run, not shared)
+    self.assertFalse(own_world)  # Its environments may share something.
     self.assertIs(trainer.policy_workers[0]._buffer,
                   trainer.buffer if shared else None)
+
+  def test_closes_its_environments(self):
+    trainer = trainer_lib.Trainer(tiny.builder())
+    with mock.patch.object(gridlu.GridLU, 'close') as close:
+      trainer.close()
+    self.assertEqual(close.call_count, 2 + 1)
 
   def test_rows_have_the_metrics_of_both_networks(self):
     trainer = trainer_lib.Trainer(tiny.builder())
@@ -144,7 +156,7 @@ class TrainingTest(parameterized.TestCase):
     self.assertAlmostEqual(row['false_positives'], 2 / 14)
     self.assertAlmostEqual(row['false_negatives'], 2 / 14)
 
-  def test_the_discriminators_worker_knows_the_steps(self):
+  def test_workers_know_the_steps(self):
     trainer = trainer_lib.Trainer(tiny.builder(discriminator_head_start=3))
     worker = trainer.discriminator_worker
     rollout = mock.Mock(steps=2)
@@ -155,6 +167,11 @@ class TrainingTest(parameterized.TestCase):
         trainer.iterate_discriminator(trainer.read())
     self.assertEqual(
         [call.args[1:] for call in iterate.call_args_list], [(0,), (70,)])
+    policy, = trainer.policy_workers
+    with mock.patch.object(policy, 'iterate', return_value=workers.Iteration(
+        mock.Mock(steps=0), {})) as iterate:
+      trainer.iterate_policy(0, trainer.read())
+    self.assertEqual(iterate.call_args.args[1:], (70,))
     # The head start's iterations are not in the ratio.
     trainer.schedule.iterations = 3 + 10
     self.assertEqual(trainer.row()['steps_per_discriminator_update'], 7)
