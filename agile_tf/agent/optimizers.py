@@ -24,7 +24,6 @@ from gridlu import archives
 
 class Updates(NamedTuple):
   """The settings of one network's updates (appendix C, table 1)."""
-  learning_rate: float
   decay: float
   epsilon: float
   gradient_norm: float  # Larger gradients are scaled down to this norm.
@@ -135,15 +134,11 @@ class SharedParameters:
     with self._lock:
       return tf.identity(self._variable)
 
-  def apply(self, *gradients: tf.Tensor,
-            learning_rate: float | None = None) -> tf.Tensor:
+  def apply(self, learning_rate: float, *gradients: tf.Tensor) -> tf.Tensor:
     """Updates once for each of N gradients, float32 [P]; returns their norms.
 
-    Each is clipped separately, and skipped if its norm is not finite. Without
-    a learning rate that of the settings is used.
+    Each is clipped separately, and skipped if its norm is not finite.
     """
-    if learning_rate is None:
-      learning_rate = self._settings.learning_rate
     with self._lock:
       return self._updates(np.float32(learning_rate), *gradients)
 

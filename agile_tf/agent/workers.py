@@ -75,7 +75,8 @@ class DiscriminatorWorker:
                programs: programs_lib.Programs,
                goal_examples: worlds.GoalExamples,
                buffer: replay.ReplayBuffer, negatives: AnticipatedNegatives,
-               batch_size: int, rng: np.random.Generator):
+               batch_size: int, learning_rate: float,
+               rng: np.random.Generator):
     """Takes the phi that it updates as `discriminator`."""
     self.actor = actor
     self.rng = rng
@@ -85,6 +86,7 @@ class DiscriminatorWorker:
     self._buffer = buffer  # B
     self._negatives = negatives
     self._batch_size = batch_size  # BS
+    self._learning_rate = learning_rate
 
   def iterate(self, parameters: Parameters, step: int = 0) -> Iteration:
     """Makes one pass of the inner loop, lines 4 to 13, after `step` steps."""
@@ -103,7 +105,7 @@ class DiscriminatorWorker:
     gradient, metrics = self._programs.discriminator_gradients(
         parameters.phi, goals, candidates)
     # 11, 12: Update phi, which all workers read.
-    norms = self._discriminator.apply(gradient)
+    norms = self._discriminator.apply(self._learning_rate, gradient)
     values = {name: float(value) for name, value in metrics.items()}
     values['discriminator_gradient_norm'] = float(norms[0])
     _require_finite(values, rows=[0])
@@ -160,8 +162,7 @@ class PolicyWorker:
         theta, rollout, rewards * rollout.mask,
         self._entropy_weight(step), replayed)
     # 7, 8: Update theta, which all workers read, once for each active row.
-    norms = self._policy.apply(
-        *gradients, learning_rate=self._learning_rate(step))
+    norms = self._policy.apply(self._learning_rate(step), *gradients)
     values = {
         name: value.numpy()[rollout.active] for name, value in terms.items()}
     values['policy_gradient_norm'] = norms.numpy()

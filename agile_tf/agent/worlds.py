@@ -336,9 +336,6 @@ class GridLUWorld(World):
         self.truth_codes(texts), board.unpack(observations))
 
 
-_LONGEST_NAME = 200  # Python imports nested packages by recursion.
-
-
 def load(name: str) -> World:
   """Returns the world that a user's 'package.module:function' makes.
 
@@ -348,7 +345,7 @@ def load(name: str) -> World:
     sys.path.insert(0, os.getcwd())
   module, colon, _ = name.partition(':')
   try:
-    if not colon or len(name) > _LONGEST_NAME:
+    if not colon:
       raise ValueError('that is not the name of a function in a module')
     with no_exit(f'module: {name!r}'):
       function = pkgutil.resolve_name(name)
@@ -358,7 +355,7 @@ def load(name: str) -> World:
         not f'{module}.'.startswith(f'{error.name}.')):
       raise
     raise WorldError(
-        f'World {name[:_LONGEST_NAME]!r} cannot be loaded ({error}). Expected '
+        f'World {name!r} cannot be loaded ({error}). Expected '
         f'a GridLU task ({", ".join(tasks.TASKS)}), or '
         '"package.module:function", a function that takes no arguments and '
         'returns an agile_tf.worlds.World, such as '

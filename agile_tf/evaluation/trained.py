@@ -220,7 +220,7 @@ def at(trained: Trained, run_dir: str, step: int | None = None) -> Trained:
   checkpoint = checkpoints.load(run_dir, step)
 
   def constant(network: functional.Network, group: str) -> tf.Tensor:
-    return tf.constant(building.parameters(
+    return tf.constant(building.saved_parameters(
         checkpoint, trained.world, network, group))
 
   has_discriminator = bool(checkpoint.group('discriminator'))

@@ -33,8 +33,6 @@ from gridlu import splits
 from gridlu import tasks
 from gridlu import world as board
 
-_PAPER = modules.Initialization()
-
 
 def make_world(config: config_lib.Config, held_out: bool = False,
                only: str = '') -> worlds.World:
@@ -167,8 +165,9 @@ def check_tokens(checkpoint: checkpoints.Checkpoint,
         f'world has {here}. Use a checkpoint from the same world.')
 
 
-def parameters(checkpoint: checkpoints.Checkpoint, world: worlds.World,
-               network: functional.Network, group: str) -> np.ndarray:
+def saved_parameters(
+    checkpoint: checkpoints.Checkpoint, world: worlds.World,
+    network: functional.Network, group: str) -> np.ndarray:
   """Returns the 'policy' or 'discriminator' of a checkpoint, float32 [P].
 
   Raises:
@@ -219,7 +218,7 @@ class Builder:
 
   `agile_tf.recipe.builder` overrides what our recipe changes.
   """
-  initialization = _PAPER
+  initialization = modules.Initialization()
   programs = programs_lib.Programs
   parameters = optimizers.SharedParameters
   discriminator_actors = 1  # Episodes that the discriminator's worker plays.
@@ -316,18 +315,17 @@ class Builder:
         network.initial(int(seed)) for network, seed in zip(
             (pi, d), networks_seed.generate_state(2, np.uint32)))
     if initial is not None:
-      theta = parameters(initial, world, pi, 'policy')
+      theta = saved_parameters(initial, world, pi, 'policy')
     if frozen is not None:
-      phi = parameters(frozen, world, d, 'discriminator')
+      phi = saved_parameters(frozen, world, d, 'discriminator')
     policy = self.parameters(pi.layout, theta, optimizers.Updates(
-        config.policy_learning_rate, config.policy_decay,
-        config.policy_epsilon, config.policy_gradient_norm))
+        config.policy_decay, config.policy_epsilon,
+        config.policy_gradient_norm))
     discriminator = None
     if config.reward != 'environment':
       discriminator = self.parameters(d.layout, phi, optimizers.Updates(
-          config.discriminator_learning_rate, config.discriminator_decay,
-          config.discriminator_epsilon, config.discriminator_gradient_norm,
-          config.max_column_norm or None))
+          config.discriminator_decay, config.discriminator_epsilon,
+          config.discriminator_gradient_norm, config.max_column_norm or None))
     programs = self.programs(
         pi, d, world, self.loss(), config.reward_form, config.reward_scale)
     goals = buffer = discriminator_worker = None
@@ -345,7 +343,7 @@ class Builder:
               range(count)),
           discriminator, programs, goals, buffer,
           self.negatives(buffer, goals), config.batch_size,
-          np.random.default_rng(draw_seed))
+          config.discriminator_learning_rate, np.random.default_rng(draw_seed))
     auxiliary_data = self.auxiliary_data(goals)
     width = config.policy_workers // config.policy_threads
     seeds = policy_seed.spawn(config.policy_workers)

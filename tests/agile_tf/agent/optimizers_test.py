@@ -9,8 +9,9 @@ import tensorflow as tf
 from agile_tf.agent import optimizers
 from agile_tf.agent import parameters as parameters_lib
 
-_POLICY = optimizers.Updates(3e-4, 0.99, 0.1, 40.0)
-_DISCRIMINATOR = optimizers.Updates(5e-4, 0.9, 1e-10, 25.0)
+_POLICY = optimizers.Updates(0.99, 0.1, 40.0)
+_DISCRIMINATOR = optimizers.Updates(0.9, 1e-10, 25.0)
+_RATE = 5e-4
 LAYOUT = parameters_lib.Layout(
     ('a/w', 'a/b', 'gamma'), ((4, 3), (3,), (2, 3)))
 
@@ -19,13 +20,8 @@ def draw(rng, scale=1.0):
   return rng.normal(scale=scale, size=LAYOUT.size).astype(np.float32)
 
 
-def _rmsprop(settings):
-  return tf.compat.v1.train.RMSPropOptimizer(
-      settings.learning_rate, settings.decay, epsilon=settings.epsilon)
-
-
-def tensorflow_1(layout, initial, gradients, settings, make=_rmsprop):
-  """Variables and norms after each step, in a graph and a session.
+def tensorflow_1(layout, initial, gradients, max_norm, make):
+  """Variables and norms after each step of the optimiser that `make` makes.
 
   There each parameter is a variable of its own.
   """
@@ -38,8 +34,8 @@ def tensorflow_1(layout, initial, gradients, settings, make=_rmsprop):
         v1.get_variable(f'v{i}', initializer=value)
         for i, value in enumerate(initial)]
     feeds = [v1.placeholder(tf.float32, value.shape) for value in initial]
-    clipped, norm = tf.clip_by_global_norm(feeds, settings.gradient_norm)
-    train = make(settings).apply_gradients(zip(clipped, variables))
+    clipped, norm = tf.clip_by_global_norm(feeds, max_norm)
+    train = make().apply_gradients(zip(clipped, variables))
     session.run(v1.global_variables_initializer())
     steps = []
     for step in gradients:
@@ -59,39 +55,30 @@ def _start(*functions):
 class UpdateTest(parameterized.TestCase):
 
   @parameterized.named_parameters(
-      ('policy', _POLICY, 1.0),
-      ('policy_clipped', _POLICY, 100.0),
-      ('discriminator', _DISCRIMINATOR, 1.0),
-      ('discriminator_clipped', _DISCRIMINATOR, 100.0),
-      ('small_gradients', _DISCRIMINATOR, 1e-5),
-      ('large_rate', optimizers.Updates(0.1, 0.5, 1e-3, 2.0), 1.0))
-  def test_equals_tensorflow_1(self, settings, scale):
+      ('policy', _POLICY, 3e-4, 1.0),
+      ('policy_clipped', _POLICY, 3e-4, 100.0),
+      ('discriminator', _DISCRIMINATOR, _RATE, 1.0),
+      ('discriminator_clipped', _DISCRIMINATOR, _RATE, 100.0),
+      ('small_gradients', _DISCRIMINATOR, _RATE, 1e-5),
+      ('large_rate', optimizers.Updates(0.5, 1e-3, 2.0), 0.1, 1.0))
+  def test_equals_tensorflow_1(self, settings, rate, scale):
     rng = np.random.default_rng(0)
     initial = draw(rng)
     gradients = [draw(rng, scale) for _ in range(5)]
     parameters = optimizers.SharedParameters(LAYOUT, initial, settings)
-    for gradient, (norm, expected) in zip(
-        gradients, tensorflow_1(LAYOUT, initial, gradients, settings),
-        strict=True):
-      actual, = parameters.apply(tf.constant(gradient))
+    steps = tensorflow_1(
+        LAYOUT, initial, gradients, settings.gradient_norm,
+        lambda: tf.compat.v1.train.RMSPropOptimizer(
+            rate, settings.decay, epsilon=settings.epsilon))
+    for gradient, (norm, expected) in zip(gradients, steps, strict=True):
+      actual, = parameters.apply(rate, tf.constant(gradient))
       np.testing.assert_allclose(actual, norm, rtol=1e-6)
       np.testing.assert_allclose(
           parameters.snapshot(), expected, rtol=1e-6, atol=1e-7)
     together = optimizers.SharedParameters(LAYOUT, initial, settings)
-    together.apply(*map(tf.constant, gradients))
+    together.apply(rate, *map(tf.constant, gradients))
     np.testing.assert_allclose(
         together.snapshot(), parameters.snapshot(), rtol=1e-6)
-
-  def test_a_learning_rate_may_be_given(self):
-    settings = _DISCRIMINATOR
-    rng = np.random.default_rng(0)
-    initial, gradient = draw(rng), tf.constant(draw(rng))
-    given = optimizers.SharedParameters(LAYOUT, initial, settings)
-    set_to = optimizers.SharedParameters(
-        LAYOUT, initial, settings._replace(learning_rate=0.07))
-    norm = given.apply(gradient, learning_rate=0.07)
-    np.testing.assert_array_equal(norm, set_to.apply(gradient))
-    np.testing.assert_array_equal(given.snapshot(), set_to.snapshot())
 
   @parameterized.parameters(1e-6, 0.5, 40.0, 1e30, 1e38, 3e38)
   def test_any_norm_clips_to_itself(self, max_norm):
@@ -135,7 +122,7 @@ class ColumnsTest(parameterized.TestCase):
             clipped[..., unit], limit * incoming / norm, rtol=1e-5)
 
   def test_clipped_after_each_update(self):
-    settings = optimizers.Updates(0.1, 0.9, 1e-10, 1e9, 1.0)
+    settings = optimizers.Updates(0.9, 1e-10, 1e9, 1.0)
     rng = np.random.default_rng(2)
     names = ['conv/w', 'linear/w', 'linear/b', 'film_nmn/gamma']
     shapes = [(3, 3, 2, 4), (5, 4), (4,), (5, 4)]
@@ -151,7 +138,7 @@ class ColumnsTest(parameterized.TestCase):
     for change in ({}, {'max_column_norm': None}):
       parameters = optimizers.SharedParameters(
           layout, start, settings._replace(**change))
-      parameters.apply(gradient)
+      parameters.apply(0.1, gradient)
       both.append(layout.split(parameters.snapshot()))
     for name in names:
       one, other = (parts[name] for parts in both)
@@ -159,6 +146,12 @@ class ColumnsTest(parameterized.TestCase):
       np.testing.assert_allclose(
           one, clipped if name.endswith('/w') else other, rtol=1e-6)
       self.assertFalse(np.array_equal(other, clipped), name)
+
+  def test_weights_have_columns_and_the_rest_has_none(self):
+    self.assertEqual(
+        [optimizers.has_columns(f'discriminator/{name}') for name in (
+            'w', 'gamma/w', 'b', 'gamma', 'beta', 'embeddings')],
+        [True, True, False, False, False, False])
 
 
 class SharedTest(parameterized.TestCase):
@@ -175,7 +168,7 @@ class SharedTest(parameterized.TestCase):
     snapshot = parameters.snapshot()
     before = snapshot.numpy().copy()
     loaded = self._make().state()
-    for change in (lambda: parameters.apply(self._gradient(1)),
+    for change in (lambda: parameters.apply(_RATE, self._gradient(1)),
                    lambda: parameters.load(
                        {name: value + 1 for name, value in loaded.items()})):
       change()
@@ -188,7 +181,7 @@ class SharedTest(parameterized.TestCase):
     settings = optimizers.Updates(*settings)
     parameters = self._make(settings)
     for seed in range(3):
-      parameters.apply(self._gradient(seed))
+      parameters.apply(_RATE, self._gradient(seed))
     state = parameters.state()
     self.assertEqual(
         {name: value.shape for name, value in state.items()},
@@ -201,7 +194,7 @@ class SharedTest(parameterized.TestCase):
     restored.load(state)
     for seed in range(3, 6):
       for each in (parameters, restored):
-        each.apply(self._gradient(seed))
+        each.apply(_RATE, self._gradient(seed))
     expected, actual = parameters.state(), restored.state()
     self.assertEqual(list(expected), list(actual))
     for name, value in expected.items():
@@ -217,8 +210,8 @@ class SharedTest(parameterized.TestCase):
     bad[13] = wrong
     one = optimizers.SharedParameters(LAYOUT, initial, _DISCRIMINATOR)
     other = optimizers.SharedParameters(LAYOUT, initial, _DISCRIMINATOR)
-    norms = one.apply(*map(tf.constant, (bad, good, bad))).numpy()
-    expected = other.apply(good).numpy()
+    norms = one.apply(_RATE, *map(tf.constant, (bad, good, bad))).numpy()
+    expected = other.apply(_RATE, good).numpy()
     np.testing.assert_array_equal(np.isfinite(norms), [False, True, False])
     self.assertEqual(norms[1], expected[0])
     for name, value in other.state().items():
@@ -234,15 +227,15 @@ class SharedTest(parameterized.TestCase):
     alone, parameters = (
         optimizers.SharedParameters(
             layout, np.zeros([layout.size], np.float32),
-            _POLICY._replace(max_column_norm=1.0, learning_rate=5e-4))
+            _POLICY._replace(max_column_norm=1.0))
         for _ in range(2))
     gradient = tf.ones([layout.size])
-    parameters.apply(gradient)
+    parameters.apply(_RATE, gradient)
     done = threading.Event()
 
     def apply():
       for _ in range(80):
-        parameters.apply(gradient)
+        parameters.apply(_RATE, gradient)
 
     def snapshot():
       return parameters.snapshot().numpy()
@@ -271,7 +264,7 @@ class SharedTest(parameterized.TestCase):
     for values in seen.values():  # Some were taken between updates.
       self.assertGreater(len(values), 2)
     for _ in range(241):
-      alone.apply(gradient)
+      alone.apply(_RATE, gradient)
     for name, value in alone.state().items():
       np.testing.assert_array_equal(parameters.state()[name], value, name)
     self.assertAlmostEqual(

@@ -42,7 +42,7 @@ class DiscriminatorWorkerTest(absltest.TestCase):
     buffer = replay.ReplayBuffer(100, 1, [1])
     negatives = workers.AnticipatedNegatives(buffer, 4, 0.4)
     worker = workers.DiscriminatorWorker(
-        actor, shared, programs, _GoalExamples(), buffer, negatives, 8,
+        actor, shared, programs, _GoalExamples(), buffer, negatives, 8, 0.3,
         np.random.default_rng(0))
     parameters = workers.Parameters('theta', 'phi')
     self.assertEqual(worker.iterate(parameters).metrics, {})
@@ -51,7 +51,7 @@ class DiscriminatorWorkerTest(absltest.TestCase):
       worker.iterate(parameters, 7)
     draw.assert_called_once_with(worker.rng, 7)  # A recipe's rho may fall.
     actor.play.assert_called_with('theta')
-    shared.apply.assert_called_once_with('gradient')
+    shared.apply.assert_called_once_with(0.3, 'gradient')
     (phi, goals, candidates), _ = programs.discriminator_gradients.call_args
     self.assertEqual(phi, 'phi')
     self.assertLen(goals.codes, 4)
@@ -65,14 +65,14 @@ class DiscriminatorWorkerTest(absltest.TestCase):
 
 class PolicyWorkerTest(parameterized.TestCase):
 
-  def _iterate(self, rollout, gradients, phi='phi', **changes):
+  def _iterate(self, rollout, gradients, phi='phi', norms=(1.,), **changes):
     """One iteration; returns it, and the arguments of the gradients and apply.
 
     Each state is rewarded with its number, whether it was played or not.
     """
     values = rollout.observations[1:, :, 0].astype(np.float32)
     policy = mock.Mock()
-    policy.apply.return_value = tf.ones([1])
+    policy.apply.return_value = tf.constant(norms)
     losses = tf.range(len(rollout.codes), dtype=tf.float32)
     programs = mock.Mock(reward_scale=0.5)
     programs.reward.return_value = map(tf.constant, (values, values > 6))
@@ -104,10 +104,9 @@ class PolicyWorkerTest(parameterized.TestCase):
     self.assertIsNone(replayed)
 
   def test_workers_that_sat_it_out_do_not_count(self):
-    iteration, _, (gradients, settings) = self._iterate(
+    iteration, _, (arguments, _) = self._iterate(
         self._partly_played(), ['b', 'c'])
-    self.assertEqual(gradients, ('b', 'c'))
-    self.assertEqual(settings, {'learning_rate': 0.2})
+    self.assertEqual(arguments, (0.2, 'b', 'c'))
     self.assertEqual(iteration.metrics['loss'], 1.5)  # Of 1 and 2.
 
   def test_a_rollout_in_which_nothing_was_played_changes_nothing(self):
@@ -129,6 +128,12 @@ class PolicyWorkerTest(parameterized.TestCase):
     self.assertEqual((caught.exception.name, caught.exception.row),
                      ('entropy', 5))
     np.testing.assert_equal(caught.exception.value, bad)
+
+  def test_a_gradient_that_is_not_finite_names_its_worker(self):
+    with self.assertRaises(workers.NumericsError) as caught:
+      self._iterate(self._partly_played(), ['b', 'c'], norms=(1., np.inf))
+    self.assertEqual((caught.exception.name, caught.exception.row),
+                     ('policy_gradient_norm', 2))
 
   def test_a3c_is_rewarded_by_the_ground_truth(self):
     truth = np.array([[0, 1, 0], [0, 0, 1], [0, 0, 1]], np.float32)
@@ -171,6 +176,7 @@ class RewardPredictionTest(absltest.TestCase):
     codes, observations, positive = predictions.exchange(
         rollout, rollout.observations[1:, :, 0] % 3 == 0)
     self.assertEqual(codes.shape, (3, 4, 1))
+    self.assertLen(np.unique(observations, axis=0), 3)  # Each worker's own.
     np.testing.assert_array_equal(positive.sum(1), [2] * 3)
     np.testing.assert_array_equal(positive, observations[..., 0] % 3 == 0)
     # Each state has its own instruction.

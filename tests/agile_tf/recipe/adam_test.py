@@ -8,7 +8,7 @@ from agile_tf.agent import optimizers
 from agile_tf.recipe import adam
 from tests.agile_tf.agent import optimizers_test
 
-_ADAM = optimizers.Updates(1e-3, 0.99, 1e-6, 2.0)
+_ADAM, _RATE = optimizers.Updates(0.99, 1e-6, 2.0), 1e-3
 _LAYOUT, _values = optimizers_test.LAYOUT, optimizers_test.draw
 
 
@@ -21,16 +21,15 @@ class AdamTest(parameterized.TestCase):
     gradients = [_values(rng, scale) for _ in range(6)]
     parameters = adam.AdamParameters(_LAYOUT, initial, _ADAM)
     expected = optimizers_test.tensorflow_1(
-        _LAYOUT, initial, gradients, _ADAM, lambda settings: (
-            tf.compat.v1.train.AdamOptimizer(
-                settings.learning_rate, 0.9, settings.decay,
-                settings.epsilon)))
-    actual = [parameters.apply(*map(tf.constant, gradients[:3]))]
+        _LAYOUT, initial, gradients, _ADAM.gradient_norm,
+        lambda: tf.compat.v1.train.AdamOptimizer(
+            _RATE, 0.9, _ADAM.decay, _ADAM.epsilon))
+    actual = [parameters.apply(_RATE, *map(tf.constant, gradients[:3]))]
     # The slots and the count of updates are part of the state.
     resumed = adam.AdamParameters(_LAYOUT, _values(rng), _ADAM)
     resumed.load(parameters.state())
     for gradient in gradients[3:]:
-      actual.append(resumed.apply(tf.constant(gradient)))
+      actual.append(resumed.apply(_RATE, tf.constant(gradient)))
     np.testing.assert_allclose(
         np.concatenate(actual), [norm for norm, _ in expected], rtol=1e-6)
     np.testing.assert_allclose(
