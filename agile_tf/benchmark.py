@@ -6,8 +6,10 @@
 It takes the flags of agile_tf.launch; --reward=frozen --reward_model=itself
 measures the policy's side only. Each line is measured in a process of its own.
 The share of the ceiling is the share of the machine's rate of matrix products
-that a path reaches in the arithmetic that it does. --against measures another
-checkout in turn with this one: only such ratios mean much on a busy machine.
+that a path reaches in the arithmetic of relations.flags (without D's updates if
+D does not learn); other networks and ratios need other arithmetic. --against
+measures another checkout in turn with this one: only such ratios mean much on a
+busy machine.
 """
 
 from collections.abc import Callable, Sequence
@@ -40,9 +42,10 @@ Result = dict[str, float]
 # So the policy's seven layers cost 4.2 forward, the reward model's five 3.2,
 # and backward 8.2 and 6.0. A policy step is acting, the reward and the
 # gradient, which takes acting's outputs and computes only the last of 16 states
-# forward. A worker alone in its thread acts by plain convolution. An
-# update of the discriminator rates 640 states and trains on 256 of them; one
-# every 225 steps, with the 15 steps that its worker makes, adds 17 to a step.
+# forward. A worker alone in its thread acts by plain convolution. An update of
+# the discriminator computes 640 states forward (512 that it rates and 128 goal
+# examples) and trains on 256; one every 225 steps, with the 15 steps that its
+# worker makes, adds 17 to a step.
 _POLICY_MFLOP, _ALONE_POLICY_MFLOP = 16, 26
 _DISCRIMINATOR_MFLOP, _ITERATION_MFLOP = 17, 3800
 
@@ -67,7 +70,7 @@ def _repeat(function: Callable[[], Any], seconds: float) -> float:
 def _trainer(config: config_lib.Config, threads: int) -> Any:
   recipe = config_lib.from_flags(flags.FLAGS, settings.Recipe)
   config = dataclasses.replace(
-      config, run_dir='unused', policy_threads=threads)
+      config, run_dir='unused', policy_threads=threads, steps=10**11)
   if config.world in tasks.TASKS:
     config = dataclasses.replace(config, dataset_size=4096)
   machine.prepare(config)

@@ -1,4 +1,4 @@
-"""Copies a run with its networks alone, to give to others.
+r"""Copies a run with its networks alone, to give to others.
 
   python -m agile_tf.export_networks --run_dir=runs/quickstart \
       --output=quickstart

@@ -38,7 +38,8 @@ def _read(path: str, keys: set[str]) -> dict[str, Any]:
   except (OSError, ValueError) as error:
     raise program.UserError(
         f'{path} cannot be read: {error}. Expected a file that agile_tf.judge '
-        'or its page has saved.') from error
+        'or its page has saved. The cases are beside the page, which --output '
+        'names.') from error
   return content
 
 

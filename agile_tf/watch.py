@@ -62,7 +62,7 @@ class Show:
         None if trained.phi is None else trained.as_reward_model())
     if len(name) > screen.PANEL_WIDTH:
       name = '...' + name[3 - screen.PANEL_WIDTH:]
-    self._title = (name, f'{trained.steps:,} steps of training, '
+    self._title = (name, f'{trained.steps:,} training steps, '
                    f'{"greedy" if greedy else "sampled"}')
     self._playing = False
     self._speed = _FIRST_SPEED
@@ -85,8 +85,8 @@ class Show:
     probability = None
     if self._reward_model is not None:
       probability = float(self._reward_model(*self._inputs())[0])
-    self.steps.append(Step(action, environment.state, probability, bool(
-        gridlu.satisfied(environment.instruction, environment.state))))
+    self.steps.append(Step(
+        action, environment.state, probability, environment.success))
 
   @property
   def over(self) -> bool:
@@ -129,7 +129,7 @@ class Show:
   def lines(self) -> list[screen.Line]:
     now = self.steps[-1]
     length = self._environment.episode_length
-    reward_model, bar = 'this run has no reward model', ''
+    reward_model, bar = 'no reward model in this run', ''
     if now.probability is not None:
       verdict = 'accepted' if now.probability > .5 else 'rejected'
       reward_model = f'{now.probability:.3f}, {verdict}'

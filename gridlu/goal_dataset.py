@@ -82,7 +82,9 @@ class GoalDataset:
           'images given: expected one of them')
     name, row = ('images', [None, None, 3]) if self.states is None else (
         'states', [world.PACKED_SIZE])
-    archives.expect(vars(self), name, np.uint8, [len(index), *row])
+    goals = archives.expect({name: np.asarray(getattr(self, name))}, name,
+                            np.uint8, [len(index), *row])
+    object.__setattr__(self, name, goals)
     if self.states is not None:
       most = [world.NUM_BLOCK_CODES] * world.NUM_CELLS + [world.NUM_CELLS, 2]
       wrong = np.argwhere(self.states >= most)

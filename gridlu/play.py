@@ -100,7 +100,7 @@ _KEY_OF = {chosen: key for key, chosen in ACTIONS.items()}
 
 
 def demonstrate(environment: environment_lib.GridLU, episodes: int,
-                recording: recording_lib.Recording) -> list[str]:
+                recording: recording_lib.Recording | None) -> list[str]:
   """Plays and records shortest solutions; returns a sentence about each."""
   game = Game(environment, recording)
   sentences = []
@@ -135,23 +135,20 @@ def _define_flags() -> None:
       f'{recording_lib.RECORDED_EPISODES} episodes with at least one step. It '
       'is written at the end and replaces an existing file.')
   flags.DEFINE_integer(
-      'demonstrate', 0, 'Instead of playing, print optimal solutions of this '
-      'many instances, and record them to --record, which has the last '
-      f'{recording_lib.RECORDED_EPISODES} of them.', lower_bound=0,
+      'demonstrate', 0, 'Instead of playing, solve this many instances: print '
+      'the length of a shortest solution of each, and record the last '
+      f'{recording_lib.RECORDED_EPISODES} to --record.', lower_bound=0,
       upper_bound=10**6)
 
 
 @program.main(_define_flags)
 def main() -> None:
-  """Lets a person play, or records optimal solutions."""
+  """Lets a person play, or solves instances."""
   values = flags.FLAGS
   recording = None
   if values.record is not None:
     files.check_output('record', values.record, '.gif')
     recording = recording_lib.Recording()
-  if values.demonstrate and recording is None:
-    raise program.UserError('--demonstrate needs a file to record to: give '
-                            '--record=expert.gif with it.')
   chosen = None if values.instruction is None else [values.instruction]
   try:
     environment = environment_lib.GridLU(
@@ -162,7 +159,7 @@ def main() -> None:
   if not values.demonstrate:
     screen.check_terminal()
   try:
-    if values.demonstrate and recording is not None:
+    if values.demonstrate:
       print('\n'.join(demonstrate(environment, values.demonstrate, recording)))
     else:
       screen.show(Game(environment, recording))

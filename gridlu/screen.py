@@ -312,8 +312,7 @@ def _stop(number: int, frame: Any) -> None:
 
 
 def show(view: View) -> None:
-  """Shows a view until a key or a signal quits it; restores the terminal."""
-  check_terminal()
+  """Shows a view until a key or a signal quits it; see `check_terminal`."""
   signals = (signal.SIGTERM, signal.SIGHUP)
   handlers = [signal.signal(number, _stop) for number in signals]
   try:

@@ -20,7 +20,7 @@ class Variant(NamedTuple):
   label: str  # Its name in figures.
   flagfile: str  # The name of a flagfile in launch/, without '.flags'.
   flags: tuple[str, ...] = ()  # Additional flags.
-  recipe: tuple[str, ...] = ()  # With the recipe: parts that do not apply.
+  not_of_recipe: tuple[str, ...] = ()  # Turn off parts of the recipe.
   # Another variant that must be run first; '{after}' in the flags stands for
   # the directory of its run with the same seed.
   after: str = ''
@@ -34,14 +34,14 @@ class Experiment(NamedTuple):
   title: str  # What it shows.
   variants: tuple[str, ...]  # The names of its variants.
   # Those with the recipe; None: the same ones.
-  recipe: tuple[str, ...] | None = None
+  recipe_variants: tuple[str, ...] | None = None
   seeds: int = 5  # As many as in the paper.
   recipe_seeds: int = 2  # From `FIRST_RECIPE_SEED`.
 
   def names(self, recipe: bool) -> tuple[str, ...]:
     """Returns the names of the variants, without or with the recipe."""
-    if recipe and self.recipe is not None:
-      return self.recipe
+    if recipe and self.recipe_variants is not None:
+      return self.recipe_variants
     return self.variants
 
 
@@ -74,9 +74,9 @@ _BOTH_SIDES: dict[str, tuple[str, ...]] = {
 VARIANTS: dict[str, Variant] = {
     'relations_a3c': Variant(
         'A3C', 'relations_a3c',
-        recipe=_WITHOUT_DISCRIMINATOR + _WITHOUT_PREDICTED_GOALS),
+        not_of_recipe=_WITHOUT_DISCRIMINATOR + _WITHOUT_PREDICTED_GOALS),
     'relations_a3c_rp': Variant(
-        'A3C-RP', 'relations_a3c_rp', recipe=_WITHOUT_DISCRIMINATOR),
+        'A3C-RP', 'relations_a3c_rp', not_of_recipe=_WITHOUT_DISCRIMINATOR),
     'relations': Variant(
         'AGILE, rho 25 %', 'relations',
         evaluations={'evaluation': (), 'crowded': ('--world=crowded',)}),
@@ -88,7 +88,8 @@ VARIANTS: dict[str, Variant] = {
     'relations_rho100': Variant('AGILE, rho 100 %', 'relations_rho100'),
     'relations_lstm': Variant('AGILE, LSTM', 'relations_lstm'),
     'relations_lstm_a3c_rp': Variant(
-        'A3C-RP, LSTM', 'relations_lstm_a3c_rp', recipe=_WITHOUT_DISCRIMINATOR),
+        'A3C-RP, LSTM', 'relations_lstm_a3c_rp',
+        not_of_recipe=_WITHOUT_DISCRIMINATOR),
     **{f'data_{size}': Variant(
         f'{size} goal examples', 'data_efficiency', (f'--dataset_size={size}',))
        for size in DATA_SIZES},
@@ -100,7 +101,7 @@ VARIANTS: dict[str, Variant] = {
         'immovable red rects', 'immovable',
         ('--reward_model={after}', '--initial_policy={after}'),
         # Fine-tuning needs no goal example.
-        recipe=_WITHOUT_DISCRIMINATOR + _WITHOUT_PREDICTED_GOALS,
+        not_of_recipe=_WITHOUT_DISCRIMINATOR + _WITHOUT_PREDICTED_GOALS,
         after='relations', evaluations=_AROUND_FINE_TUNING),
     'arrangements': Variant('Arrangements', 'arrangements'),
     'remark_all_workers': Variant('all workers write', 'remark_all_workers'),
@@ -187,7 +188,7 @@ def _job(name: str, seed: int, runs: str, recipe: bool, extra: Sequence[str]
   launch = [f'--preset={made.flagfile}', *made.flags]
   evaluate = [f'--run_dir={run_dir}']
   if recipe:  # The recipe's own episodes may begin solved.
-    launch = [f'--preset={RECIPE}', *launch, *made.recipe]
+    launch = [f'--preset={RECIPE}', *launch, *made.not_of_recipe]
     evaluate.append('--nosolved_starts')
 
   def filled(*arguments: str) -> list[str]:

@@ -9,14 +9,12 @@ from typing import NamedTuple
 import zipfile
 
 from agile_tf import config as config_lib
+from agile_tf.agent import modules
 from agile_tf.agent import worlds
 
 _FLOAT = 4  # Bytes of a float32 or an int32.
 # Bytes of a goal state while it is generated: the boards are then int32.
 _GENERATED = 200
-# The networks' features have 64 channels (appendix H). The stem divides height
-# and width by 8 and then subtracts 2.
-_CHANNELS = 64
 
 
 class Need(NamedTuple):
@@ -35,7 +33,8 @@ def needs(config: config_lib.Config, world: worlds.World,
   slots = len(world.grammar.slots)
   pair = _FLOAT * slots + math.prod(world.observation_shape)
   height, width, _ = world.image_shape
-  features = _CHANNELS * (height // 8 - 2) * (width // 8 - 2)
+  # The stem divides height and width by 8 and then subtracts 2.
+  features = modules.CHANNELS * (height // 8 - 2) * (width // 8 - 2)
   # An image in float32, and the output of each module.
   seen = _FLOAT * (math.prod(world.image_shape) + (1 + slots) * features)
   num_workers = config.policy_workers

@@ -67,7 +67,6 @@ class RunFiles:
     `table` has the hyperparameters beside the paper's, in Markdown.
     """
     self._config = config = builder.config
-    self._settings = builder.saved()
     self._check_lock = check_lock
     self._trainer = trainer
     self._schedule = trainer.schedule
@@ -77,7 +76,7 @@ class RunFiles:
     self._writer = metrics.Writer(
         config.run_dir, steps, not trainer.world.has_ground_truth,
         trainer.num_compiled)
-    settings = dict(self._settings)
+    settings = builder.saved()
     settings |= settings.pop(config_lib.RECIPE, {})
     settings.pop(config_lib.DATASET, None)
     self._writer.settings(
@@ -151,10 +150,6 @@ class RunFiles:
       checkpoint = self._trainer.checkpoint()
     step = checkpoint.values['steps']
     self._check_lock()
-    path = os.path.join(self._config.run_dir, 'config.json')
-    if not os.path.exists(path):
-      config_lib.save(self._settings, path)
-      logging.warning('%s: It was removed. It was written anew.', path)
     # In the discriminator's head start only its iterations are counted.
     now = step, checkpoint.values['iterations']
     if now > self._saved or not checkpoints.steps(self._config.run_dir):

@@ -188,15 +188,6 @@ class LaunchTest(parameterized.TestCase):
     self.assertEqual([call.args[1] for call in warning.call_args_list],
                      [32, 80])
 
-  def test_settings_that_vanish_are_written_anew(self):
-    config = tiny.config(run_dir=self.create_tempdir().full_path)
-    _, run = self._begin(config)
-    with self.assertLogs('absl', 'WARNING') as logs:
-      run.save()
-    self.assertIn('config.json: It was removed.', logs.output[0])
-    self.assertEqual(
-        config_lib.load(os.path.join(config.run_dir, 'config.json')), config)
-
   def test_pictures_and_checkpoints_come_when_their_time_has_passed(self):
     config = tiny.config(run_dir=self.create_tempdir().full_path,
                          checkpoint_minutes=3.0)

@@ -104,9 +104,11 @@ class WatchTest(tiny.SavedRunTest):
     self.assertFalse(show.press('q'))
 
   def test_a_run_without_a_reward_model(self):
-    show = watch.Show(self.trained._replace(phi=None), 'a run', 1)
+    show = watch.Show(self.trained._replace(
+        phi=None, steps=500_000_000), 'a run', 1)
     show.press('space')
-    self.assertIn('this run has no reward model', self._text(show))
+    self.assertIn('no reward model in this run', self._text(show))
+    self.assertEqual(screen.size(show.lines()), (76, 23))
     self.assertIsNone(show.steps[-1].probability)
 
   def test_at_a_terminal(self):

@@ -198,9 +198,7 @@ class Convolver:
 
     `known`, [5, 5, groups, K, out], has the first K rows of each group.
     """
-    evaluated = self._evaluated.get(kernel.ref())
-    if evaluated is None:
-      evaluated = _evaluate(kernel)
+    evaluated = self._evaluated[kernel.ref()]
     count, outputs = features[0].shape[2], kernel.shape[-1]
     parts = [
         tf.reshape(evaluated[:, :, block], [_POINTS**2, -1, outputs])
