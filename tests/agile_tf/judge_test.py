@@ -132,7 +132,7 @@ class ReportTest(parameterized.TestCase):
 
   @parameterized.parameters(
       ('cases.json', 'a.json', 'answers of one person'),
-      ('cases.json', 'c.json', 'c.json cannot be read'),
+      ('cases.json', 'c.json', 'c.json cannot be read: .* --output names'),
       ('a.json', 'b.json', 'cases, page'))
   def test_files_that_do_not_belong(self, cases, other, message):
     self._answer('a.json', 'yyyyy')

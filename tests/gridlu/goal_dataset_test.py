@@ -70,6 +70,8 @@ class GenerateTest(parameterized.TestCase):
       goal_dataset.generate('relations', 1, 0, carrying=1.5)
     with self.assertRaisesRegex(ValueError, 'count is 0'):
       goal_dataset.generate('relations', 0, 0)
+    with self.assertRaisesRegex(ValueError, 'images is float64'):
+      goal_dataset.GoalDataset(('a',), [0], images=[np.zeros((4, 6, 3))])
 
 
 class FileTest(parameterized.TestCase):
