@@ -12,6 +12,10 @@ def load(file: IO[bytes]) -> dict[str, np.ndarray]:
 
   A `ValueError` says that it is damaged or has other contents.
   """
+  magic = file.read(2)
+  file.seek(0)
+  if magic != b'PK':
+    raise ValueError('it is no NumPy archive (.npz)')
   try:
     with np.load(file, allow_pickle=False) as loaded:
       # NumPy alone stops before the checksum where a damaged header says so.

@@ -59,6 +59,10 @@ class GoalDataset:
   images: np.ndarray | None = None
 
   def __post_init__(self):
+    if isinstance(self.instructions, str):
+      raise ValueError(f'instructions is {self.instructions!r}: expected a '
+                       'tuple of strings')
+    object.__setattr__(self, 'instructions', tuple(self.instructions))
     seen: set[str] = set()
     for i, text in enumerate(self.instructions):
       if not isinstance(text, str) or not text.strip():
@@ -252,7 +256,7 @@ def main() -> None:
     dataset = generate(
         values.task, values.size, values.seed, carrying=values.carrying)
     save(output, dataset)
-  except (ValueError, OSError) as error:
+  except (ValueError, OSError, MemoryError) as error:
     raise program.UserError(f'{output} was not written: {error}') from error
   print(f'{output}: {len(dataset):,} goal states for '
         f'{len(dataset.instructions)} instructions, '

@@ -101,6 +101,8 @@ class GridLUEnv(gymnasium.Env[Observation, Any]):
         task=task, episode_length=sys.maxsize, instructions=instructions,
         physics=physics, rewarded=rewarded, solved_starts=solved_starts)
     self._environment = environment.GridLU(**self._arguments)
+    # What was given can be an iterator.
+    self._arguments['instructions'] = self._environment.instructions
     self.render_mode = render_mode
     self.task = self._environment.task
     # Whether the reward is the ground truth.

@@ -302,12 +302,10 @@ def parse(text: str) -> Instruction:
   def build(node: ast.expr, makers: Mapping[str, Callable[..., Any]]) -> Any:
     """Returns what a part of the text means, or itself if it means nothing."""
     match node:
-      case ast.Name('AGENT'):
-        return AGENT
-      case ast.Name('SCENE'):
-        return SCENE
       case ast.Name(str(word)) | ast.Constant(str(word)):
-        return 'rect' if word.strip() == 'square' else word.strip()
+        word = word.strip()
+        return {'AGENT': AGENT, 'SCENE': SCENE, 'square': 'rect'}.get(
+            word, word)
       case ast.Call(ast.Name(str(name)), arguments) if name in makers:
         if len(arguments) != 2:
           raise error(f'two operands in {name}(...)', node.col_offset)

@@ -8,6 +8,8 @@ starts a new instance and q quits. `gridlu.screen` explains how to read the
 board. With --demonstrate no terminal is needed.
 """
 
+from collections.abc import Iterator
+
 from absl import flags
 
 from gridlu import environment as environment_lib
@@ -100,10 +102,9 @@ _KEY_OF = {chosen: key for key, chosen in ACTIONS.items()}
 
 
 def demonstrate(environment: environment_lib.GridLU, episodes: int,
-                recording: recording_lib.Recording | None) -> list[str]:
-  """Plays and records shortest solutions; returns a sentence about each."""
+                recording: recording_lib.Recording | None) -> Iterator[str]:
+  """Plays and records shortest solutions; yields a sentence about each."""
   game = Game(environment, recording)
-  sentences = []
   for i in range(episodes):
     if i:
       game.press('r')
@@ -116,8 +117,7 @@ def demonstrate(environment: environment_lib.GridLU, episodes: int,
         solver.UNSOLVABLE: 'no solution within an episode',
         solver.UNKNOWN: 'no solution was found'}.get(
             solution.steps, f'solved in {solution.steps} steps')
-    sentences.append(f'{environment.instruction}: {result}')
-  return sentences
+    yield f'{environment.instruction}: {result}'
 
 
 def _define_flags() -> None:
@@ -160,7 +160,8 @@ def main() -> None:
     screen.check_terminal()
   try:
     if values.demonstrate:
-      print('\n'.join(demonstrate(environment, values.demonstrate, recording)))
+      for text in demonstrate(environment, values.demonstrate, recording):
+        print(text, flush=True)
     else:
       screen.show(Game(environment, recording))
   finally:

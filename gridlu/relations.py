@@ -157,14 +157,10 @@ def _propose_blocks(rng: np.random.Generator, count: int, codes: np.ndarray,
   share = GO_TO_PROPOSAL if len(go_to) and len(bring_to) else float(
       len(go_to) > 0)
   is_go_to = rng.random(count) < share
-  uniform = rng.random(count)
-  instruction = np.where(
-      is_go_to,
-      np.take(go_to if len(go_to) else bring_to,
-              (uniform * len(go_to)).astype(np.int32), mode='clip'),
-      np.take(bring_to if len(bring_to) else go_to,
-              (uniform * len(bring_to)).astype(np.int32), mode='clip'),
-  ).astype(np.int32)
+  lengths = np.where(is_go_to, len(go_to), len(bring_to))
+  instruction = np.concatenate([go_to, bring_to])[
+      (rng.random(count) * lengths).astype(np.int32) +
+      np.where(is_go_to, 0, len(go_to))].astype(np.int32)
 
   # The objects fit their descriptions; distractors may be anything.
   descriptions = codes[instruction, 1:]

@@ -89,13 +89,14 @@ class Physics:
     if not isinstance(self.immovable, Iterable):
       raise ValueError(f'Physics.immovable is {self.immovable!r}: expected a '
                        'tuple of block codes; put a single one into one.')
-    for code in self.immovable:
+    codes = tuple(self.immovable)
+    for code in codes:
       if isinstance(code, bool) or code not in range(1, NUM_BLOCK_CODES):
         raise ValueError(
             f'Physics.immovable has {code!r}: expected block codes from 1 to '
             f"{NUM_BLOCK_CODES - 1}, such as world.block('rect', 'red').")
     object.__setattr__(
-        self, 'immovable', tuple(sorted({int(c) for c in self.immovable})))
+        self, 'immovable', tuple(sorted({int(code) for code in codes})))
 
 
 NORMAL = Physics()
@@ -143,7 +144,7 @@ def cell_mask(cell: Array, xp: ArrayModule = np) -> Array:
 
 def block_at(blocks: Array, cell: Array, xp: ArrayModule = np) -> Array:
   """Returns the code of the block in one cell (an index) of each board."""
-  if cell.ndim == 0:  # One board: this takes a fifth of the time.
+  if cell.ndim == 0 and blocks.ndim == 2:  # This takes a fifth of the time.
     return xp.reshape(blocks, NUM_CELLS)[cell]
   return xp.max(blocks * cell_mask(cell, xp), axis=(-2, -1))
 

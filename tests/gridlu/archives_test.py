@@ -71,10 +71,10 @@ class ArchivesTest(parameterized.TestCase):
   def test_what_is_not_plain_is_refused(self):
     single = io.BytesIO()
     np.save(single, np.zeros([2]))
+    none = 'it is no NumPy archive'
     for content, problem in (
         (_content({'weights': np.array([{}], object)}), 'Object arrays'),
-        (single.getvalue(), 'ndarray'),
-        (pickle.dumps({}), 'pickle')):
+        (single.getvalue(), none), (pickle.dumps({}), none), (b'text', none)):
       with self.assertRaisesRegex(ValueError, problem):
         _load(content)
 

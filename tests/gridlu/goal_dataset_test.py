@@ -95,6 +95,15 @@ class FileTest(parameterized.TestCase):
           getattr(loaded, name), getattr(dataset, name))
     self.assertEqual(loaded.instruction.dtype, np.int32)
 
+  def test_instructions_are_a_tuple(self):
+    images = np.zeros((2, 5, 7, 3), np.uint8)
+    index = np.array([1, 0])
+    dataset = goal_dataset.GoalDataset(
+        iter(['open', 'close']), index, images=images)
+    self.assertEqual(dataset.instructions, ('open', 'close'))
+    with self.assertRaisesRegex(ValueError, "instructions is 'open'"):
+      goal_dataset.GoalDataset('open', index, images=images)
+
   @parameterized.named_parameters(
       ('no_format', dict(format=None), 'it has images, inst.*: expected form'),
       ('unknown_array', dict(labels=np.zeros(3)),

@@ -212,6 +212,13 @@ class GridLUEnvTest(parameterized.TestCase):
     self.assertIn(observation, flat.observation_space)
     self.assertLen(flat.observation_space.shape, 1)
 
+  def test_instructions_of_an_iterator_stay(self):
+    environment = gridlu.gym.GridLUEnv(
+        instructions=iter(["NorthFrom(AGENT, Color('red', SCENE))"]))
+    for seed in None, 0:
+      environment.reset(seed=seed)
+      self.assertIn('NorthFrom(AGENT', str(environment.instruction))
+
   def test_misuse_is_named(self):
     environment = gridlu.gym.GridLUEnv(render_mode='rgb_array')
     with self.assertRaisesRegex(RuntimeError, r'call reset\(\) first'):

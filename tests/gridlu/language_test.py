@@ -37,6 +37,7 @@ class SurfaceTest(parameterized.TestCase):
   @parameterized.parameters(
       'NorthFrom(Color("red", Shape("rect", SCENE)), AGENT)',
       'NorthFrom(Color(red,Shape(rect,SCENE)),AGENT)',
+      "NorthFrom(Color('red', Shape('rect', 'SCENE')), 'AGENT')",
       "  NorthFrom ( Color(\u2018red\u2019 , Shape(`rect',SCENE) )\n,AGENT )\t",
       'NorthFrom(Color(\u201cred\u201d, Shape(square, SCENE)), AGENT)')
   def test_quotes_spaces_and_square(self, text):

@@ -32,7 +32,7 @@ class DemonstrationTest(absltest.TestCase):
   def test_shortest_solutions(self):
     environment = gridlu.GridLU(seed=3)
     recording = mock.create_autospec(recording_lib.Recording, instance=True)
-    sentences = play.demonstrate(environment, 5, recording)
+    sentences = list(play.demonstrate(environment, 5, recording))
     again = gridlu.GridLU(seed=3)
     calls = [call.args[1] for call in recording.add.call_args_list]
     for sentence in sentences:

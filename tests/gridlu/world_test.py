@@ -38,6 +38,7 @@ class PhysicsTest(parameterized.TestCase):
 
   def test_is_a_value(self):
     self.assertEqual(world.Physics((9, 4, 4)), world.Physics((4, 9)))
+    self.assertEqual(world.Physics(iter((9, 4))), world.Physics((4, 9)))
     self.assertLen({world.Physics((9, 4)), world.Physics((4, 9))}, 1)
 
   @parameterized.parameters(0, 10, -1, True, 1.5, 'rect')
@@ -88,6 +89,17 @@ class StepTest(parameterized.TestCase):
       boards.assert_equal(actual, world.State(
           *(np.stack(field) for field in zip(*expected, strict=True))))
       state = actual
+
+  def test_one_agent_on_several_boards(self):
+    state = boards.random_states(np.random.default_rng(0), 9)
+    one = state._replace(agent=np.array([1, 2]), carrying=np.array(False))
+    each = state._replace(
+        agent=np.tile([1, 2], [9, 1]), carrying=np.zeros(9, np.bool_))
+    for action in _ACTIONS:
+      expected = world.step(each, action)
+      for actual, wanted in zip(world.step(one, action), expected):
+        np.testing.assert_array_equal(
+            np.broadcast_to(actual, wanted.shape), wanted)
 
   def test_leaves_its_argument_alone(self):
     state = boards.draw('rc! .')
