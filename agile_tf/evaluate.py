@@ -211,6 +211,7 @@ def main() -> None:
   episodes = options.play(trained, values)
   report = {
       'run_dir': values.run_dir, 'steps': trained.steps,
+      'world': trained.config.world,
       'greedy': values.greedy, 'seed': values.seed,
       'held_out': values.held_out, 'instructions': values.instructions,
       'physics': trained.config.physics,

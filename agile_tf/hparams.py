@@ -19,12 +19,13 @@ from gridlu import tasks
 def main() -> None:
   """Prints the tables for the settings that the flags give."""
   config = config_lib.from_flags(flags.FLAGS)
+  recipe = config_lib.from_flags(flags.FLAGS, settings.Recipe)
+  recipe.check(config)
   if config.world not in tasks.TASKS and ':' not in config.world:
     raise config_lib.ConfigError(
         f'--world={config.world}: expected a GridLU task '
         f'({", ".join(tasks.TASKS)}), or "package.module:function".')
-  print(program.printable(comparison.table_text(
-      config, config_lib.from_flags(flags.FLAGS, settings.Recipe))))
+  print(program.printable(comparison.table_text(config, recipe)))
 
 
 if __name__ == '__main__':

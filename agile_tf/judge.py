@@ -70,14 +70,15 @@ def report(cases_path: str, paths: Sequence[str]) -> str:
     judges[path] = [answer == 'y' for answer in answers]
   for name in cases[0]['verdicts']:
     judges[name] = [case['verdicts'][name] for case in cases]
-  lines = ['judge                 episodes    success   95 % interval']
+  width = max(18, *map(len, judges))
+  lines = [f'{"judge":{width}}    episodes    success   95 % interval']
   for name, verdicts in judges.items():
     for group in sorted({group for case in cases for group in case['groups']}):
       row = played.rate([verdict for verdict, case in zip(verdicts, cases)
                          if group in case['groups']])
       lines.append(
-          f'{name:18} {group:>8} {row["episodes"]:4} {100 * row["rate"]:7.1f} '
-          f'%   {played.between(row["interval"])}')
+          f'{name:{width}} {group:>8} {row["episodes"]:4} '
+          f'{100 * row["rate"]:7.1f} %   {played.between(row["interval"])}')
   for one, other in itertools.combinations(judges, 2):
     row = played.rate([a == b for a, b in zip(judges[one], judges[other])])
     lines.append(f'{one} and {other} agree in {100 * row["rate"]:.1f} % '

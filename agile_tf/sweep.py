@@ -59,6 +59,7 @@ def _total(job: experiments.Job) -> int:
   values(['launch', *program.expanded(job.launch, presets.flagfile)])
   config = config_lib.from_flags(values)
   recipe = config_lib.from_flags(values, settings.Recipe)
+  recipe.check(config)
   with contextlib.suppress(config_lib.MissingError):
     there = config_lib.read(os.path.join(job.run_dir, 'config.json'))
     if differences := config_lib.differences(

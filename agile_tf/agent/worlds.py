@@ -10,6 +10,7 @@ states of 27 bytes instead of images, and TensorFlow compiles its rules.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 import contextlib
 import functools
+import importlib
 import inspect
 import os
 import pkgutil
@@ -343,24 +344,31 @@ def load(name: str) -> World:
   """
   if os.getcwd() not in sys.path:  # As it is for `python -m`.
     sys.path.insert(0, os.getcwd())
-  module, colon, _ = name.partition(':')
-  try:
-    if not colon:
-      raise ValueError('that is not the name of a function in a module')
-    with no_exit(f'module: {name!r}'):
-      function = pkgutil.resolve_name(name)
-    inspect.signature(function).bind()
-  except (AttributeError, ModuleNotFoundError, TypeError, ValueError) as error:
-    if isinstance(error, ModuleNotFoundError) and (
-        not f'{module}.'.startswith(f'{error.name}.')):
-      raise
-    raise WorldError(
-        f'World {name!r} cannot be loaded ({error}). Expected '
+  module, _, path = name.partition(':')
+
+  def wrong(problem: Any) -> WorldError:
+    return WorldError(
+        f'World {name!r} cannot be loaded ({problem}). Expected '
         f'a GridLU task ({", ".join(tasks.TASKS)}), or '
         '"package.module:function", a function that takes no arguments and '
         'returns an agile_tf.worlds.World, such as '
         'agile_tf.worlds.from_environment makes. Its module is in this '
-        'directory, installed, or on PYTHONPATH.') from error
+        'directory, installed, or on PYTHONPATH.')
+
+  if not all(map(str.isidentifier, f'{module}.{path}'.split('.'))):
+    raise wrong('that is not the name of a function in a module')
+  try:
+    with no_exit(f'module: {name!r}'):
+      importlib.import_module(module)
+  except ModuleNotFoundError as error:
+    if not f'{module}.'.startswith(f'{error.name}.'):
+      raise
+    raise wrong(error) from error
+  try:
+    function = pkgutil.resolve_name(name)
+    inspect.signature(function).bind()
+  except (AttributeError, TypeError, ValueError) as error:
+    raise wrong(error) from error
   with no_exit(f'function: {name!r}'):
     world = function()
   if not isinstance(world, World):

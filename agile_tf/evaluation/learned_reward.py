@@ -19,11 +19,11 @@ class LearnedReward(gymnasium.Wrapper, gymnasium.utils.RecordConstructorArgs):
                              agile_tf.TRAINED)
 
   The reward is 1.0 if D(c, s) > 0.5 for the instruction c and the state s after
-  the action, else 0.0. `info['true_reward']` is the environment's own reward,
-  if it is the ground truth. Other wrappers may be inside and outside.
+  the action, else 0.0. `info['true_reward']` is the ground truth's, if there is
+  one. Other wrappers may be inside and outside.
 
   A reward model knows only what it was trained on. The trained agent's knows
-  the instructions of GridLU-Relations on boards with 2 to 6 blocks. What a
+  the instructions of GridLU-Relations on boards with 1 to 5 blocks. What a
   policy learns from it may satisfy the reward model alone, so compare the true
   rewards.
 
@@ -52,9 +52,9 @@ class LearnedReward(gymnasium.Wrapper, gymnasium.utils.RecordConstructorArgs):
 
   def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
     """Takes an action; the reward is the reward model's."""
-    observation, reward, terminated, truncated, info = self.env.step(action)
+    observation, _, terminated, truncated, info = self.env.step(action)
     if self._board.rewarded:
-      info = info | {'true_reward': reward}
+      info = info | {'true_reward': float(info['is_success'])}
     accepted = self._reward_model(
         rendering.render(self._board.state)[None],
         [str(self._board.instruction)])[0] > 0.5

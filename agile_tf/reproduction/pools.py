@@ -92,8 +92,8 @@ def _gpus() -> list[str]:
 
 def _share(items: Sequence[Any], i: int, count: int) -> Sequence[Any]:
   """Returns the i-th of equal shares; one item each if they are too few."""
-  share = items[i * len(items) // count:(i + 1) * len(items) // count]
-  return share or items[i % len(items):][:1]
+  begin = i * len(items) // count
+  return items[begin:max(begin + 1, (i + 1) * len(items) // count)]
 
 
 def local(count: int) -> Pool:

@@ -38,7 +38,8 @@ class EvaluateTest(tiny.SavedRunTest):
     with open(path, encoding='utf-8') as file:
       report = json.load(file)
     self.assertEqual(report['steps'], 0)
-    self.assertEqual(report['physics'], 'immovable_red_rects')
+    self.assertEqual((report['world'], report['physics']),
+                     ('relations', 'immovable_red_rects'))
     self.assertEqual(report['instructions'], 'red')
     self.assertTrue(report['solved_starts'])
     self.assertEqual(report['success']['all']['episodes'], 10)

@@ -21,3 +21,8 @@ class ProgramTest(absltest.TestCase):
             policy_epsilon=1e-5, reward_prediction=True),
             settings.Recipe()) + '\n')
     self.assertEmpty(result.stderr)
+
+  def test_refuses_what_launch_refuses(self):
+    result = programs.call(hparams, '--imitation_cost=2')
+    self.assertIn('--imitation_cost=2.0 needs', result.stderr)
+    self.assertEqual((result.returncode, result.stdout), (1, ''))

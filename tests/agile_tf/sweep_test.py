@@ -284,7 +284,8 @@ class SweepTest(parameterized.TestCase):
       (['figure5', '--only=relation'], '--only=relation is not a variant of'),
       (['figure5', '--set=seed=3'], '--set=seed=3: .* Give --first_seed'),
       (['figure5', '--set=--run_dir=a'], '--set=--run_dir=a: .* Give --runs'),
-      (['figure5', '--set=sede=3'], 'Unknown command line flag .sede'))
+      (['figure5', '--set=sede=3'], 'Unknown command line flag .sede'),
+      (['figure5', '--set=imitation_cost=2'], '--imitation_cost=2.0 needs '))
   def test_bad_flags_are_explained(self, arguments, message):
     result = self._call(*arguments, '--commands')
     self.assertEqual(result.returncode, 1)

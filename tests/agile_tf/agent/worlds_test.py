@@ -212,10 +212,13 @@ class WorldsTest(parameterized.TestCase):
   def test_worlds_of_the_current_directory(self):
     folder = self.create_tempdir()
     folder.create_file('broken_world.py', 'def make():\n  pass\n1 / 0\n')
+    folder.create_file('wrong_world.py', 'def make():\n  pass\nint("a")\n')
     folder.create_file('needy_world.py', 'import no_such_package\n')
     self.enter_context(mock.patch.object(sys, 'path', [*sys.path]))
     self.enter_context(contextlib.chdir(folder.full_path))
     with self.assertRaises(ZeroDivisionError):  # With the file's traceback.
       worlds.load('broken_world:make')
+    with self.assertRaisesRegex(ValueError, 'invalid literal for int'):
+      worlds.load('wrong_world:make')
     with self.assertRaisesRegex(ModuleNotFoundError, 'no_such_package'):
       worlds.load('needy_world:make')

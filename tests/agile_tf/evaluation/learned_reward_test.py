@@ -26,8 +26,10 @@ class LearnedRewardTest(absltest.TestCase):
   def test_rewards_are_decisions_on_the_state_after_the_action(self):
     model = _Model([0.2, 0.5, 0.51, 1.0] * 10)
     environment = gymnasium.wrappers.FlattenObservation(
-        agile_tf.LearnedReward(gridlu_gym.TokenInstruction(gymnasium.make(
-            'GridLU-Relations-v0', solved_starts=True)), model))
+        agile_tf.LearnedReward(gymnasium.wrappers.TransformReward(
+            gridlu_gym.TokenInstruction(gymnasium.make(
+                'GridLU-Relations-v0', solved_starts=True)),
+            lambda reward: reward - 0.1), model))
     plain = gymnasium.make('GridLU-Relations-v0', solved_starts=True)
     true_rewards = []
     for seed, reward in enumerate([0.0, 0.0, 1.0, 1.0] * 10):

@@ -2,6 +2,7 @@
 
 import glob
 import importlib.util
+import itertools
 import os
 import re
 import signal
@@ -146,6 +147,13 @@ class LocalTest(_Case):
     shares = ('3', '5,8') if len(cores) > 1 else ('3,5,8',)
     for name, core, gpus in zip(names, cores, shares):
       self.assertEqual(self._printed(name), f'[{core}] {gpus}')
+
+  def test_shares_are_equal_within_one(self):
+    for gpus, jobs in itertools.product(range(1, 9), range(1, 20)):
+      shares = [pools._share(range(gpus), i, jobs) for i in range(jobs)]
+      tasks = [sum(gpu in share for share in shares) for gpu in range(gpus)]
+      for counts in tasks, list(map(len, shares)):
+        self.assertBetween(min(counts), max(1, max(counts) - 1), max(counts))
 
   def test_more_runs_than_cores_are_refused(self):
     with self.assertRaisesRegex(program.UserError, '--jobs=9999: this program'):
