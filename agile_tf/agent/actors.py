@@ -175,6 +175,10 @@ class EnvironmentActor(Actor):
     rewards, mask = np.zeros([2, length, width], np.float32)
     discounts = np.ones([length, width], np.float32)
     for t in range(length):
+      if all(timestep.last() or late
+             for timestep, late in zip(timesteps, self._delayed)):
+        observations[t + 1:] = self._observations
+        break
       actions[t] = self._programs.act(theta, observations[t], codes, gumbel[t])
       for w in range(width):
         if timesteps[w].last() or self._delayed[w]:

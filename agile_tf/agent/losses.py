@@ -25,13 +25,13 @@ def returns(rewards: tf.Tensor, discounts: tf.Tensor, values: tf.Tensor,
     values: float32 [T, ...], V(s_1) ... V(s_T).
     td_lambda: lambda, between 0 and 1.
   """
-  following = values[-1]
-  results = []
-  for t in reversed(range(rewards.shape[0])):
-    following = rewards[t] + discounts[t] * (
-        (1 - td_lambda) * values[t] + td_lambda * following)
-    results.append(following)
-  return tf.stop_gradient(tf.stack(results[::-1]))
+  def step(following, inputs):
+    reward, discount, value = inputs
+    return reward + discount * (
+        (1 - td_lambda) * value + td_lambda * following)
+
+  inputs = tuple(map(tf.stop_gradient, (rewards, discounts, values)))
+  return tf.scan(step, inputs, inputs[-1][-1], reverse=True)
 
 
 class ActorCritic(NamedTuple):

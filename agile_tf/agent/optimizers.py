@@ -32,13 +32,13 @@ class Updates(NamedTuple):
 
 def clip_gradient(gradient: tf.Tensor, max_norm: float
                  ) -> tuple[tf.Tensor, tf.Tensor]:
-  """Returns g * max_norm / max(|g|, max_norm), and the norm |g|.
+  """Returns g * min(1, max_norm / |g|), and the norm |g|.
 
-  tf.clip_by_global_norm computes 1 / max_norm, which becomes 0 in float32 if
-  `max_norm` is very large.
+  Unlike tf.clip_by_global_norm, for any `max_norm`, also one that is infinite
+  in float32.
   """
   norm = tf.linalg.global_norm([gradient])
-  return gradient * (max_norm / tf.maximum(norm, max_norm)), norm
+  return gradient * tf.minimum(1.0, max_norm / tf.maximum(norm, 1e-30)), norm
 
 
 def clip_columns(weight: tf.Tensor, max_norm: float) -> tf.Tensor:

@@ -186,21 +186,6 @@ def saved_parameters(
         'had another --model or other actions.') from error
 
 
-def steps_per_discriminator_update(config: config_lib.Config) -> int:
-  """Returns the ratio of a run's schedule; 0 lets threads run free."""
-  if not config.trains_discriminator:
-    return 0
-  if config.steps_per_discriminator_update or config.policy_threads > 1:
-    return config.steps_per_discriminator_update
-  # One thread cannot run free, so all its workers iterate equally often. This
-  # needs the mean length of a rollout: the last one of a GridLU episode is
-  # shorter where T does not divide the episode.
-  length: float = config.rollout_length
-  if config.world in tasks.TASKS:
-    length = config.episode_length / -(-config.episode_length // length)
-  return round(config.policy_workers * length)
-
-
 class Parts(NamedTuple):
   """The parts of a run."""
   world: worlds.World

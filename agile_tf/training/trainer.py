@@ -45,8 +45,8 @@ class Trainer:
     self.devices = tuple(devices)
     self.schedule = threads.Schedule(
         builder.config.steps,
-        building.steps_per_discriminator_update(builder.config),
-        builder.head_start)
+        builder.config.steps_per_discriminator_update
+        if builder.config.trains_discriminator else 0, builder.head_start)
     self._tally = metrics.Tally(
         'episodes', 'discriminator_steps', 'discriminator_updates')
     self.recorder = recorder.Recorder()

@@ -113,8 +113,10 @@ class ActorsTest(parameterized.TestCase):
 
   def _assert_equal(self, one, other):
     self.assertEqual(one.instructions, other.instructions)
+    np.testing.assert_array_equal(*(
+        rollout.played(rollout.actions) for rollout in (one, other)))
     for name in one._fields:
-      if name not in ('instructions', 'results'):
+      if name not in ('instructions', 'results', 'actions'):
         np.testing.assert_array_equal(
             getattr(one, name), getattr(other, name), name)
 
@@ -358,6 +360,8 @@ class ActorsTest(parameterized.TestCase):
   def test_a_rollout_ends_with_an_episode_of_any_length(self):
     actor, theta = _countdown_actor(Countdown([2, 5, 1]))
     steps, lefts, discounts, rewards = [], [], [], []
+    act = self.enter_context(mock.patch.object(
+        actor._programs, 'act', wraps=actor._programs.act))
     for _ in range(4):
       rollout = actor.play(theta)
       steps.append(rollout.steps)
@@ -365,6 +369,7 @@ class ActorsTest(parameterized.TestCase):
       discounts.append(rollout.discounts[:, 0].tolist())
       rewards.append(rollout.true_rewards[:, 0].tolist())
     self.assertEqual(steps, [2, 3, 2, 1])
+    self.assertEqual(act.call_count, 8)
     self.assertEqual(lefts, [[2, 1, 0, 0], [5, 4, 3, 2], [2, 1, 0, 0],
                              [1, 0, 0, 0]])
     self.assertEqual(discounts, [[.5, 0, 1], [.5, .5, .5], [.5, 0, 1],

@@ -80,7 +80,7 @@ class UpdateTest(parameterized.TestCase):
     np.testing.assert_allclose(
         together.snapshot(), parameters.snapshot(), rtol=1e-6)
 
-  @parameterized.parameters(1e-6, 0.5, 40.0, 1e30, 1e38, 3e38)
+  @parameterized.parameters(1e-6, 0.5, 40.0, 1e30, 1e38, 3e38, 1e100)
   def test_any_norm_clips_to_itself(self, max_norm):
     """Also where 1 / max_norm has no place in float32."""
     for gradient in ([3., 4.], [0., 0.], [3e-9, 4e-9], [3e15, 4e15]):

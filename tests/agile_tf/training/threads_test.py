@@ -272,6 +272,12 @@ class DriveTest(parameterized.TestCase):
         (24, 'discriminator', (6, 4)), (24, 'policy', (6, 4)),
         (28, 'policy', (7, 5))])
 
+  def test_without_a_ratio_one_thread_iterates_both_equally_often(self):
+    clock = threads.Schedule(30, 0)
+    threads.drive(clock, lambda: None, [lambda _: 3], lambda _: None,
+                  lambda: None)
+    self.assertEqual((clock.steps, clock.iterations), (30, 10))
+
   @parameterized.parameters(True, False)
   def test_in_lockstep_both_iterate_together_or_one_after_the_other(
       self, together):

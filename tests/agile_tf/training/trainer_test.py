@@ -220,19 +220,6 @@ class TrainingTest(parameterized.TestCase):
         checkpoints.CheckpointError, 'another --model'):
       trainer_lib.Trainer(tiny.builder(model='lstm'), initial=self.end)
 
-  @parameterized.parameters(
-      (dict(), 4), (dict(episode_length=5), 3),  # Of 2, 2 and 1 steps.
-      (dict(world='arrangements', instructions='', policy_workers=15,
-            episode_length=45, rollout_length=30), 338))
-  def test_lockstep_updates_as_often_as_other_workers_iterate(
-      self, changes, expected):
-    trainer = trainer_lib.Trainer(
-        tiny.builder(**changes, steps_per_discriminator_update=0))
-    trainer.schedule.iterations = 9
-    while trainer.schedule.may('policy'):
-      trainer.schedule.steps += 1
-    self.assertEqual(trainer.schedule.steps, 10 * expected)
-
   def test_checkpoints_of_another_world_are_refused(self):
     tokens = self.end.values['tokens'][::-1]
     other = self.end._replace(values={**self.end.values, 'tokens': tokens})
