@@ -1,7 +1,8 @@
 """The settings of a run: the name, default, help and limits of each.
 
-The defaults are the paper's for AGILE on GridLU-Relations, except for lambda,
-or our choices where it states none; launch/DIFFERENCES.md lists these.
+The defaults are the paper's for AGILE on GridLU-Relations, except for lambda
+and solved_starts, or our choices where it states none; launch/DIFFERENCES.md
+lists these.
 """
 
 from collections.abc import Callable
@@ -205,8 +206,9 @@ class Config:
       'resumed.', of_run=True, path=True)
   devices: str = setting(
       'auto', 'The devices that policy threads are dealt over: "auto" (every '
-      'GPU of the machine, or its CPU), or a list such as GPU:0,GPU:2. The '
-      'first also keeps the parameters and trains the discriminator.',
+      'GPU of the machine, or its CPU), or a list such as GPU:0,GPU:2, or '
+      'CPU:0. The first also keeps the parameters and trains the '
+      'discriminator.',
       of_run=True)
   log_steps: int = setting(
       10_000, 'Steps from one row of metrics to the next.', low=1, of_run=True)

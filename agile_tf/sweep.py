@@ -65,9 +65,8 @@ def _total(job: experiments.Job) -> int:
     if differences := config_lib.differences(
         there, settings.saved(config, recipe)):
       raise program.UserError(
-          f'{job.run_dir} has a run with other settings ('
-          f'{"; ".join(differences)}). Choose another --runs, or give the '
-          'settings that it has.')
+          f'it has other settings ({"; ".join(differences)}). Choose another '
+          '--runs, or give the settings that it has.')
   return config.steps
 
 
@@ -111,13 +110,14 @@ class Sweep:
   def _fail(self, run_dir: str, problem: str) -> None:
     self.states[run_dir], self.problems[run_dir] = _FAILED, problem
 
-  def table(self) -> list[str]:
+  def table(self, waiting: str = _WAITING) -> list[str]:
     """Returns the table's lines: its header, and a row for each run."""
     width = max(map(len, self.states))
     return [f'{"run":{width}} {"steps":>12} {"of":>12} {"success":>8}  state',
             *(f'{program.printable(run_dir):{width}} {_steps(run_dir):12} '
               f'{self._totals.get(run_dir, "?"):>12} {_success(run_dir):>8}  '
-              f'{state}' for run_dir, state in self.states.items())]
+              f'{waiting if state == _WAITING else state}'
+              for run_dir, state in self.states.items())]
 
   def show(self) -> None:
     """Prints the table in a terminal; elsewhere the rows of new states."""
@@ -224,6 +224,7 @@ class Sweep:
       self._fail(run_dir, 'it was stopped; the same command resumes it.')
     elif before in (None, _FINISHED):
       log = os.path.abspath(os.path.join(run_dir, 'sweep.log'))
+      os.makedirs(run_dir, exist_ok=True)
       running = pool(pools.Task(run_dir, arguments, log))
       if running is not None:
         self._running[run_dir] = running
@@ -315,12 +316,12 @@ def main(names: Sequence[str]) -> None:
   try:
     sweep = Sweep(todo)
     if values.status:
-      print('\n'.join(sweep.table()))
+      # Another process may carry them out now.
+      print('\n'.join(sweep.table('unfinished')))
     elif values.commands:
       print('\n'.join(sweep.commands()))
     else:
-      for job in todo:
-        os.makedirs(job.run_dir, exist_ok=True)
+      os.makedirs(runs, exist_ok=True)
       with (contextlib.nullcontext(pools.local(values.jobs))
             if values.ray is None else pools.cluster(
                 values.ray, values.cpus, values.gpus, runs)) as pool:

@@ -38,7 +38,7 @@ class Progress:
     """Takes what counts the programs that TensorFlow has begun to compile."""
     self.note = ''  # A text behind the progress.
     self._compiled = compiled
-    self._now = (0, 0, 'steps')  # What `update` was told last.
+    self._now = (0, 1, 'steps')  # What `update` was told last.
     self._what, self._before = '', 0
     self._start = time.monotonic()
     # Times and counts, one a second, once something has been done: the time
@@ -79,7 +79,7 @@ class Progress:
     count, of = (
         str(each) if each < 1000 else tqdm.tqdm.format_sizeof(each)
         for each in (done, total))
-    if done == self._before:
+    if done == self._before and done < total:
       text = (f'compiling program {max(1, self._compiled())} before the next '
               f'of {of} {what}')
       seconds = now - self._start

@@ -193,7 +193,8 @@ def build(builder: building.Builder, check_lock: Callable[[], None],
     enough = max(n for n in range(1, max(1, others) + 1) if not workers % n)
     logging.info(
         '--policy_threads=%d is more than can run at the same time here (%d). '
-        '--policy_threads=%d trains the same %d workers and may be faster.',
+        '--policy_threads=%d trains the same %d workers and may be faster, in '
+        'a new --run_dir.',
         num_threads, here.parallel, enough, workers)
   return trainer, run_files
 

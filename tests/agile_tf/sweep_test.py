@@ -119,7 +119,7 @@ class SweepTest(parameterized.TestCase):
     for text in ('', '{"steps": 66', '{"steps": 60}'):
       pathlib.Path(path).write_text(text, 'utf-8')
       status = self._call('figure5', '--seeds=1', '--status').stdout
-      self.assertIn('waiting', status)
+      self.assertIn('unfinished', status)
 
   def _pretend(self, name, changes=None):
     """Writes a finished run of a variant."""

@@ -57,6 +57,15 @@ class ProgressTest(parameterized.TestCase):
     self.assertIn('10.0 %, 10 of 100 steps',
                   ''.join(lines[lines.index(line):]))
 
+  def test_a_finished_run_compiles_nothing(self):
+    with (mock.patch.object(sys, 'stderr', io.StringIO()),
+          self.assertLogs('absl', 'INFO') as logs):
+      progress = progress_lib.Progress()
+      self._watch(progress, (400, 400))
+      progress.close()
+    self.assertEqual({record.getMessage() for record in logs.records},
+                     {'100.0 %, 400 of 400 steps'})
+
   def test_in_a_file_there_is_a_line_a_minute(self):
     what = 'iterations of the head start'
     with (mock.patch.object(sys, 'stderr', io.StringIO()),
