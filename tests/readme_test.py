@@ -41,8 +41,9 @@ class ReadmeTest(parameterized.TestCase):
                  *_ROOT.glob('launch/*.flags')]:
       text = path.read_text('utf-8').replace('\\\n', ' ')
       for module, arguments in re.findall(
-          r'((?:agile_tf|gridlu)\.[a-z_]+)((?: +[^\s`|)#]+)+)', text):
-        if ' -' not in arguments:
+          r'((?:agile_tf|gridlu)\.[a-z_]+)((?:(?: +|\s+(?=-))[^\s`|)#]+)+)',
+          text):
+        if not re.search(r'\s-', arguments):
           continue
         known = _flags(module) | {'flagfile', 'help'}
         for name in re.findall(r'\s--?([a-z_]+)', arguments):

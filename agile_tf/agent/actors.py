@@ -175,14 +175,13 @@ class EnvironmentActor(Actor):
     rewards, mask = np.zeros([2, length, width], np.float32)
     discounts = np.ones([length, width], np.float32)
     for t in range(length):
-      if all(timestep.last() or late
-             for timestep, late in zip(timesteps, self._delayed)):
+      playing = [w for w in range(width)
+                 if not (timesteps[w].last() or self._delayed[w])]
+      if not playing:
         observations[t + 1:] = self._observations
         break
       actions[t] = self._programs.act(theta, observations[t], codes, gumbel[t])
-      for w in range(width):
-        if timesteps[w].last() or self._delayed[w]:
-          continue
+      for w in playing:
         timesteps[w] = self._step(w, actions[t, w], instructions[w])
         rewards[t, w] = timesteps[w].reward or 0.0
         discounts[t, w] = timesteps[w].discount
