@@ -306,27 +306,6 @@ def save(settings: dict[str, Any], path: str) -> None:
 RECIPE, DATASET = 'recipe', 'dataset_sha256'
 
 
-def restored(values: Any, kind: type = Config) -> Any:
-  """Returns the settings of a dataclass that a run saved by name."""
-  if not isinstance(values, dict):
-    raise ConfigError('Expected settings by name.')
-  values = {name: value for name, value in values.items()
-            if name not in (RECIPE, DATASET)}
-  unknown = sorted(
-      values.keys() - {field.name for field in dataclasses.fields(kind)})
-  if unknown:
-    raise ConfigError(
-        f'This version has no setting {", ".join(unknown)}: the run is of '
-        'another version. Commit ad1cf9b reads those of release 0.1.0, and of '
-        'all commits up to itself.')
-  made = kind(**values)
-  if missing := sorted(dataclasses.asdict(made).keys() - values.keys()):
-    raise ConfigError(
-        f'It lacks the settings {", ".join(missing)}. A checkpoint of the run '
-        "has all of them, as 'config' in its state.json.")
-  return made
-
-
 def read(path: str) -> dict[str, Any]:
   """Reads the settings by name that `save` wrote.
 
@@ -353,11 +332,23 @@ def read(path: str) -> dict[str, Any]:
 
 def load(path: str) -> Config:
   """Reads a run's settings from its config.json, without the recipe's."""
-  values = read(path)
+  values = {name: value for name, value in read(path).items()
+            if name not in (RECIPE, DATASET)}
+  known = {field.name for field in dataclasses.fields(Config)}
+  if unknown := sorted(values.keys() - known):
+    raise ConfigError(
+        f'{path}: This version has no setting {", ".join(unknown)}: the run is '
+        'of another version. Commit ad1cf9b reads those of release 0.1.0, and '
+        'of all commits up to itself.')
   try:
-    return restored(values)
+    made = Config(**values)
   except ConfigError as error:
     raise ConfigError(f'{path}: {error}') from error
+  if missing := sorted(known - values.keys()):
+    raise ConfigError(
+        f'{path} lacks the settings {", ".join(missing)}. A checkpoint of the '
+        "run has all of them, as 'config' in its state.json.")
+  return made
 
 
 def marked(mark: str) -> list[str]:

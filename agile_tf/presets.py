@@ -27,8 +27,12 @@ def flagfile(name: str) -> str:
   return os.path.join(_FOLDER, f'{name}.flags')
 
 
-def define_flag() -> None:
-  """Defines --preset for a program's --help; `program.expanded` replaces it."""
+def define_flag(values: flags.FlagValues = flags.FLAGS) -> None:
+  """Defines --preset for --help; `program.with_flagfiles` replaces it."""
   flags.DEFINE_enum(
       'preset', None, names(), 'Reads the flags of an experiment; flags after '
-      'it override them. --flagfile=PATH reads your own.')
+      'it override them. --flagfile=PATH reads your own.', values)
+  flags.register_validator(
+      'preset', lambda name: name is None,
+      'only a command line can have it; in a flagfile give --flagfile=PATH',
+      values)

@@ -56,7 +56,7 @@ def _total(job: experiments.Job) -> int:
   values = flags.FlagValues()
   for kind in config_lib.Config, settings.Recipe:
     config_lib.define_flags(kind, values)
-  values(['launch', *program.expanded(job.launch, presets.flagfile)])
+  values(['launch', *program.with_flagfiles(job.launch, presets.flagfile)])
   config = config_lib.from_flags(values)
   recipe = config_lib.from_flags(values, settings.Recipe)
   recipe.check(config)

@@ -155,59 +155,26 @@ def printable(text: str) -> str:
       for x in text)
 
 
-def expanded(arguments: Sequence[str], preset: Preset | None,
-             within: tuple[str, ...] = ()) -> Iterator[str]:
-  """Yields the arguments of a command line and of the flagfiles it names.
-
-  Absl's own reader passes over a nested flagfile whose line is indented, and
-  does not know the mark with which some editors begin a file. `within` has the
-  flagfiles that are being read.
-  """
-  paths = {'--flagfile': clean_path, '-flagfile': clean_path,
-           '--preset': preset, '-preset': preset}
+def with_flagfiles(arguments: Sequence[str], preset: Preset | None
+                  ) -> Iterator[str]:
+  """Yields arguments with the flagfile that each --preset=NAME stands for."""
   rest = iter(arguments)
   for argument in rest:
     flag, is_set, value = argument.partition('=')
     if argument == '--':
       yield argument
       yield from rest
-    elif (path_of := paths.get(flag)) is not None:
-      value = value if is_set else next(rest, '')
-      path = path_of(value)
-      if path in within:
-        raise UserError(f'{flag}={value} reads itself.')
-      yield from expanded(_lines(path, preset), preset, (*within, path))
+    elif preset is not None and flag in ('--preset', '-preset'):
+      yield f'--flagfile={preset(value if is_set else next(rest, ""))}'
     else:
       yield argument
-
-
-def _lines(path: str, preset: Preset | None) -> list[str]:
-  """Returns the flags of a flagfile, without comments."""
-  try:
-    with open(path, encoding='utf-8-sig') as file:
-      lines = [line.strip() for line in file]
-  except (OSError, ValueError) as error:
-    hint, name = '', os.path.basename(path).removesuffix('.flags')
-    with contextlib.suppress(UserError):
-      if preset is not None and preset(name):
-        hint = f' --preset={name} has its flags in any directory.'
-    raise UserError(
-        f'--flagfile={path} cannot be read ({error}); expected a text in UTF-8 '
-        f'with a flag on each line.{hint}') from error
-  for i, line in enumerate(lines, 1):
-    if line and not line.startswith(('-', '#', '//')):
-      raise UserError(
-          f'{path}, line {i}: {line[:80]!r} is no flag; expected --name=value, '
-          'or a comment that begins with #.')
-  # A value in quotes, which a shell would remove.
-  return [re.sub(r"""^(--?\w+=)(["'])(.*)\2$""", r'\1\3', line)
-          for line in lines if line.startswith('-')]
 
 
 def _parse(arguments: Sequence[str], preset: Preset | None) -> list[str]:
   """Reads the flags; returns the program's name and its other arguments."""
   try:
-    return flags.FLAGS([*arguments[:1], *expanded(arguments[1:], preset)])
+    return flags.FLAGS(
+        [*arguments[:1], *with_flagfiles(arguments[1:], preset)])
   except UserError as error:
     sys.exit(f'Error: {printable(str(error))}')
   except (flags.Error, ValueError) as error:  # Absl raises both.

@@ -1,7 +1,6 @@
 """Makes the parts of a run with the recipe, where it differs from the paper."""
 
 from collections.abc import Callable
-import dataclasses
 from typing import Any
 
 import numpy as np
@@ -64,10 +63,6 @@ class Builder(building.Builder):
 
   def saved(self) -> dict[str, Any]:
     return super().saved() | settings.saved(self.config, self._recipe)
-
-  def restored(self, values: dict[str, Any]) -> dict[str, Any]:
-    return super().restored(values) | {
-        config_lib.RECIPE: dataclasses.asdict(settings.restored(values))}
 
   def needs_goal_examples(self) -> bool:
     return bool(super().needs_goal_examples() or

@@ -138,10 +138,3 @@ def saved(config: config_lib.Config, recipe: Recipe) -> dict[str, Any]:
   if recipe != Recipe():
     values[config_lib.RECIPE] = dataclasses.asdict(recipe)
   return values
-
-
-def restored(values: dict[str, Any]) -> Recipe:
-  """Returns the recipe of a run's settings by name; the paper's if none."""
-  if config_lib.RECIPE not in values:
-    return Recipe()
-  return config_lib.restored(values[config_lib.RECIPE], Recipe)

@@ -33,20 +33,18 @@ _OF_REWARD_PREDICTION = (
 
 def _rows(config: config_lib.Config, recipe: Any) -> Iterator[list[str]]:
   unused = _unused(config, recipe)
+  of_paper = dict(paper.HYPERPARAMETERS)
+  if config.world == 'arrangements':
+    of_paper |= paper.OF_ARRANGEMENTS
   for field in dataclasses.fields(config):
     if field.metadata['of_run']:
       continue
     name, value = field.name, getattr(config, field.name)
-    expected, published, place = field.default, '-', ''
-    if name in paper.HYPERPARAMETERS:
-      expected, place = paper.HYPERPARAMETERS[name]
-      if config.world == 'arrangements':
-        expected = paper.ARRANGEMENTS_VALUES.get(name, expected)
-      published = _text(expected)
+    expected, place = of_paper.get(name, (field.default, ''))
     is_used = name not in unused
     yield [_MARK if is_used and value != expected else '', name,
-           _text(value) if is_used else _UNUSED, published,
-           _text(field.default), place]
+           _text(value) if is_used else _UNUSED,
+           _text(expected) if place else '-', _text(field.default), place]
   for field in dataclasses.fields(recipe):
     value = getattr(recipe, field.name)
     if value != field.default and field.name not in unused:
@@ -65,7 +63,7 @@ def table_text(config: config_lib.Config, recipe: Any) -> str:
       "A run's settings and the paper's\n", *_aligned(_HEADERS, rows), '',
       f'{_MARK} differs from the paper or, where its table has no value, from '
       'the default.' if any(row[0] for row in rows) else
-      'Nothing differs from the paper and the defaults.'])
+      "Nothing differs from the paper's table and the defaults."])
 
 
 def table_markdown(config: config_lib.Config, recipe: Any) -> str:

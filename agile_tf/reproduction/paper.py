@@ -43,8 +43,12 @@ HYPERPARAMETERS: dict[str, tuple[float, str]] = {
     'replay_size': (100_000, 'D: AGILE, size of replay buffer B'),
     'max_column_norm': (1, 'D: Regularization, max. column norm'),
 }
-# The values that differ for Arrangements (appendix C, in the text).
-ARRANGEMENTS_VALUES = {'rollout_length': 30, 'episode_length': 45}
+# The values that differ for Arrangements, in the paper's text.
+OF_ARRANGEMENTS: dict[str, tuple[float, str]] = {
+    'rollout_length': (30, 'appendix C'),
+    'episode_length': (45, 'appendix C'),
+    'dataset_size': (100_000, 'section 3.4'),
+}
 
 
 class Curve(NamedTuple):

@@ -234,10 +234,6 @@ class Builder:
         return {config_lib.DATASET: digest}
     return {}
 
-  def restored(self, values: dict[str, Any]) -> dict[str, Any]:
-    """Returns what `saved` returned, or raises ConfigError."""
-    return values | dataclasses.asdict(config_lib.restored(values))
-
   def needs_goal_examples(self) -> bool:
     return self.config.trains_discriminator
 

@@ -208,7 +208,7 @@ class Trainer:
           'networks, see --initial_policy and --reward_model.')
     try:
       differences = config_lib.differences(
-          self._builder.restored(values['config']), self._builder.saved())
+          values['config'], self._builder.saved())
       if differences:
         raise checkpoints.CheckpointError(
             f'{checkpoint.path} is from a run with other settings:\n  ' +
@@ -224,9 +224,6 @@ class Trainer:
       self.schedule.steps = values['steps']
       self.schedule.iterations = values['iterations']
       self.recorder = recorder.Recorder(waits=True)
-    except config_lib.ConfigError as error:
-      raise checkpoints.CheckpointError(
-          f'{checkpoint.path}: {error}') from error
     except program.UserError:
       raise
     except (KeyError, IndexError, TypeError, ValueError) as error:

@@ -111,8 +111,6 @@ class FileTest(parameterized.TestCase):
     config.save(values, self._path)
     self.assertEqual(config.load(self._path), saved)
     self.assertEqual(config.read(self._path), values)
-    self.assertEqual(settings.restored(config.read(self._path)),
-                     settings.Recipe(optimizer='adam'))
     self.assertEqual(
         os.listdir(os.path.dirname(self._path)), ['config.json'])
 

@@ -2,6 +2,7 @@
 
 import os
 
+from absl import flags
 from absl.testing import absltest
 
 from agile_tf import presets
@@ -17,16 +18,15 @@ class PresetsTest(absltest.TestCase):
           presets.flagfile(name), f'launch/{name}.flags'))
 
   def _expanded(self, *arguments):
-    return list(program.expanded(arguments, presets.flagfile))
+    return list(program.with_flagfiles(arguments, presets.flagfile))
 
   def test_stand_for_a_flagfile_where_they_are_given(self):
-    flags = self._expanded('--flagfile=launch/relations.flags')
-    self.assertIn('--world=relations', flags)
+    flagfile = f'--flagfile={presets.flagfile("relations")}'
     for preset in (['--preset=relations'], ['-preset', 'relations'],
                    ['--preset', 'relations']):
       self.assertEqual(
           self._expanded('--seed=1', *preset, '--steps=5', 'x'),
-          ['--seed=1', *flags, '--steps=5', 'x'])
+          ['--seed=1', flagfile, '--steps=5', 'x'])
     line = ['--set=preset=x', '--', '--preset=relations']
     self.assertEqual(self._expanded(*line), line)
 
@@ -36,9 +36,10 @@ class PresetsTest(absltest.TestCase):
           program.UserError, '--preset=.*: expected one of .*, quickstart, '):
         self._expanded(*arguments)
 
-  def test_a_flagfile_that_is_elsewhere_is_found_by_name(self):
-    for name, words in (('relations', ' --preset=relations has'), ('own', '')):
-      with self.assertRaisesRegex(
-          program.UserError,
-          rf'elsewhere/{name}.flags cannot be read .*each line\.{words}'):
-        self._expanded(f'--flagfile=elsewhere/{name}.flags')
+  def test_one_in_a_flagfile_is_refused(self):
+    values = flags.FlagValues()
+    presets.define_flag(values)
+    path = self.create_tempfile(content='--preset=relations').full_path
+    with self.assertRaisesRegex(
+        flags.IllegalFlagValueError, 'in a flagfile give --flagfile'):
+      values(['launch', f'--flagfile={path}'])

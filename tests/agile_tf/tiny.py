@@ -62,7 +62,7 @@ def read_builder(arguments: list[str]) -> building.Builder:
   values = absl_flags.FlagValues()
   config_lib.define_flags(config_lib.Config, values)
   config_lib.define_flags(settings.Recipe, values)
-  values(['launch', *program.expanded(arguments, presets.flagfile)])
+  values(['launch', *program.with_flagfiles(arguments, presets.flagfile)])
   return builder_lib.make(
       config_lib.from_flags(values),
       config_lib.from_flags(values, settings.Recipe))

@@ -24,10 +24,10 @@ class DifferencesTest(parameterized.TestCase):
       (dict(anticipated_negative_rate=.75), ['anticipated_negative_rate']),
       (dict(run_dir='/elsewhere', policy_threads=15), []),
       # Arrangements has values of its own in the paper.
-      (dict(world='arrangements', episode_length=45, rollout_length=30),
-       ['world']),
+      (dict(world='arrangements', episode_length=45, rollout_length=30,
+            dataset_size=100_000), ['world']),
       (dict(world='arrangements'),
-       ['world', 'episode_length', 'rollout_length']),
+       ['world', 'episode_length', 'rollout_length', 'dataset_size']),
       # What is not used does not differ.
       (dict(reward_prediction_batch_size=8), []),
       (dict(reward_prediction=True, reward_prediction_batch_size=8),
@@ -68,7 +68,7 @@ class TableTest(parameterized.TestCase):
          'D: RMSProp, batch size'])
     self.assertEqual(
         self._row('rollout_length', world='arrangements', rollout_length=30),
-        ['rollout_length', '30', '30', '15', 'policy: RL, rollout length'])
+        ['rollout_length', '30', '30', '15', 'appendix C'])
     self.assertEqual(self._row('td_lambda'), ['td_lambda', '1', '-', '1'])
     self.assertEqual(self._row('dataset_size', reward='environment')[1],
                      'unused')

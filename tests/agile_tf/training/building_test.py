@@ -33,7 +33,7 @@ class BuildingTest(parameterized.TestCase):
   def test_a_changed_file_of_goal_examples_is_another_setting(self):
     path = self.create_tempfile('goals.npz', 'one').full_path
     one = tiny.builder(dataset=path)
-    saved = one.restored(one.saved())
+    saved = one.saved()
     self.assertFalse(config_lib.differences(saved, tiny.builder(
         dataset=path).saved()))
     with open(path, 'a', encoding='utf-8') as file:
