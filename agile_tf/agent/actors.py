@@ -197,8 +197,7 @@ class EnvironmentActor(Actor):
   def _begin(self, w: int) -> dm_env.TimeStep:
     """Starts a worker's episode."""
     self._steps[w] = 0
-    with worlds.no_exit('reset()'):
-      timestep = self.environments[w].reset()
+    timestep = self.environments[w].reset()
     self._observations[w] = self._world.checked(
         self.environments[w], timestep, 'reset()')
     if self._timesteps[w] is None:
@@ -209,8 +208,7 @@ class EnvironmentActor(Actor):
     """Takes a step of a worker's episode."""
     self._steps[w] += 1
     place = f'step(), at step {self._steps[w]} of an episode'
-    with worlds.no_exit(place):
-      timestep = self.environments[w].step(action)
+    timestep = self.environments[w].step(action)
     self._observations[w] = self._world.checked(
         self.environments[w], timestep, place, instruction)
     return timestep

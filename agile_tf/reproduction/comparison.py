@@ -14,7 +14,7 @@ from agile_tf.reproduction import paper
 from gridlu import tasks
 
 _HEADERS = ('', 'setting', 'this run', 'paper', 'default',
-            "in the paper's table (appendix C)")
+            "in the paper's table (appendix C) or text")
 _MARK, _UNUSED = '*', 'unused'
 
 _OF_GENERATED_GOALS = ('dataset_size', 'dataset_seed', 'dataset_carrying')
@@ -61,7 +61,7 @@ def table_text(config: config_lib.Config, recipe: Any) -> str:
   rows = list(_rows(config, recipe))
   return '\n'.join([
       "A run's settings and the paper's\n", *_aligned(_HEADERS, rows), '',
-      f'{_MARK} differs from the paper or, where its table has no value, from '
+      f'{_MARK} differs from the paper or, where it has no value, from '
       'the default.' if any(row[0] for row in rows) else
       "Nothing differs from the paper's table and the defaults."])
 

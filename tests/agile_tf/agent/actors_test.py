@@ -3,7 +3,6 @@
 import functools
 import json
 import re
-import sys
 from unittest import mock
 
 from absl.testing import parameterized
@@ -228,11 +227,10 @@ class ActorsTest(parameterized.TestCase):
     self.assertEqual(seeds[0], seeds[1])
     self.assertNotEqual(seeds[0], 0)
 
-  @parameterized.parameters('nothing', 'truth')
-  def test_wrong_time_steps_are_named(self, knows):
+  def test_wrong_time_steps_are_named(self):
     image = np.zeros([24, 24, 3], np.uint8)
     for place, names in (
-        ('reset()', ('step_type', 'observation', 'image', 'instruction')),
+        ('reset()', ('step_type', 'observation', 'image')),
         ('step(), at step 1 of an episode',
          ('step_type', 'observation', 'image', 'instruction', 'discount',
           'reward')),
@@ -242,18 +240,15 @@ class ActorsTest(parameterized.TestCase):
         for wrong in {
             'step_type': (None, 3, dm_env.StepType.LAST if place == 'reset()'
                           else dm_env.StepType.FIRST),
-            'observation': (None, image, {}, {'image': image},
-                            {'instruction': 'wait 2'}),
+            'observation': ({}, {'image': image}, {'instruction': 'wait 2'}),
             'image': (None, [[1], [2, 3]], image[:1], image / 2, image[None]),
-            'instruction': (None, b'wait 2', ['wait 2'], 3) + (
-                () if place == 'reset()' else ('wait 1',)),
-            'discount': (None, 'x', -0.1, 1.5, np.nan, np.ones([1])),
-            'reward': ('x', np.nan, np.inf, np.ones([1]), [1, [2]]) + (
-                (None, 0.5, -1) if knows == 'truth' else ()),
+            'instruction': (None, b'wait 2', ['wait 2'], 'wait 1'),
+            'discount': (-0.1, 1.5, np.nan),
+            'reward': (None, 0.5, -1, np.nan),
         }[name]:
-          self._assert_named(knows == 'truth', place, name, wrong)
+          self._assert_named(place, name, wrong)
 
-  def _assert_named(self, has_ground_truth, place, name, wrong):
+  def _assert_named(self, place, name, wrong):
     """Checks the error where one value of one time step is wrong."""
 
     class Changed(Countdown):
@@ -278,7 +273,7 @@ class ActorsTest(parameterized.TestCase):
     with self.assertRaisesRegex(
         worlds.WorldError,
         f"the environment's {re.escape(place)}: {name} is .*; expected .*"):
-      self._idle([Changed([2])], has_ground_truth).play(None)
+      self._idle([Changed([2])], has_ground_truth=True).play(None)
 
   def _idle(self, environments, has_ground_truth=False):
     """Returns an actor without networks, which takes action 0 always."""
@@ -291,11 +286,10 @@ class ActorsTest(parameterized.TestCase):
         environments, [np.random.default_rng(0)] * width, _LENGTH,
         [False] * width)
 
-  def test_what_is_no_time_step_or_no_return_is_named(self):
+  def test_what_is_no_time_step_is_named(self):
     for change, message in (
         (lambda: ({}, 0.0, False, False, {}), r'step 1 .* a dm_env.TimeStep'),
-        (lambda: None, 'what it returned is None'),
-        (lambda: sys.exit(0), r'exit\(0\) .* in .* step\(\), at step 1 ')):
+        (lambda: None, 'what it returned is None')):
 
       class Changed(Countdown):
 

@@ -3,7 +3,6 @@
 import contextlib
 import os
 import sys
-import types
 from unittest import mock
 
 from absl.testing import parameterized
@@ -200,14 +199,6 @@ class WorldsTest(parameterized.TestCase):
     with self.assertRaisesRegex(worlds.WorldError, 'the same object twice'):
       world.make_environment(2)
     del kept
-
-  def test_a_world_that_exits_is_named(self):
-    module = self.enter_context(mock.patch.dict(sys.modules, {
-        'exiting_world': types.ModuleType('exiting_world')}))
-    module['exiting_world'].make = sys.exit
-    with self.assertRaisesRegex(
-        worlds.WorldError, r"exit\(None\) was called in .*'exiting_world:make"):
-      worlds.load('exiting_world:make')
 
   def test_worlds_of_the_current_directory(self):
     folder = self.create_tempdir()
