@@ -60,7 +60,7 @@ class Supply:
     self._setup = setup
     self._count = count
     self._size = count * max(1, _BLOCK // count)
-    self._rng = instances.generator(seed)
+    self._rng = np.random.default_rng(seed)
     self._draw()
 
   def _draw_instances(self) -> instances.Instances:

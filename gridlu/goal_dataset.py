@@ -35,7 +35,6 @@ import numpy as np
 
 from gridlu import archives
 from gridlu import files
-from gridlu import instances
 from gridlu import language
 from gridlu import program
 from gridlu import tasks
@@ -136,13 +135,8 @@ def _from_arrays(arrays: dict[str, np.ndarray]) -> GoalDataset:
     raise ValueError(
         f'format is {kind[0]} and version is {kind[1]}: this program reads '
         f'{FORMAT!r} of version {VERSION}')
-  texts = arrays['instructions']
-  if len(texts.shape) != 1 or texts.dtype.kind != 'U':
-    raise ValueError(
-        f'instructions is {texts.dtype} {list(texts.shape)}: expected '
-        'strings [M]. np.array(list_of_str) makes such an array')
   return GoalDataset(
-      tuple(map(str, texts)), arrays['instruction'],
+      arrays['instructions'].tolist(), arrays['instruction'],
       arrays.get('states'), arrays.get('images'))
 
 
@@ -202,7 +196,7 @@ def generate(
     raise ValueError(f'carrying is {carrying}: expected a share, 0 to 1.')
   parsed = tuple(dict.fromkeys(
       language.chosen(instructions, kind.instructions())))
-  rng = instances.generator(seed)
+  rng = np.random.default_rng(seed)
   drawn = kind.goal_states(rng, count, parsed)
   state = drawn.state
   if carrying:  # The ground truth looks at positions only.

@@ -48,10 +48,6 @@ def chain(text: str) -> Tree:
   return functools.reduce(lambda tree, word: (word, tree), words[::-1], ())
 
 
-# Each level adds a module that has to wait for the one below.
-_DEEPEST = 1000
-
-
 def _positions(tree: Tree) -> Iterable[tuple[str, Tree]]:
   """Yields each position of a tree and its subtree.
 
@@ -69,11 +65,6 @@ def _positions(tree: Tree) -> Iterable[tuple[str, Tree]]:
       raise ValueError(
           f'{tree!r} is not an instruction tree: expected a tuple of a token '
           '(str) and at most two operands.')
-    if len(path) >= _DEEPEST:
-      raise ValueError(
-          f'An instruction has more than {_DEEPEST:,} modules one after '
-          f'another; its last ones begin with {token!r}. Expected shorter '
-          'ones.')
     todo += [
         (path + side, operand) for side, operand in zip('lr', operands)
         # A first operand that is the scene needs no slot.

@@ -111,7 +111,7 @@ class FileTest(parameterized.TestCase):
       ('other_version', dict(version=np.array(2)),
        'version is 2: this program reads .* version 1'),
       ('bytes', dict(instructions=np.array([b'open', b'close'])),
-       'instructions is .*expected strings'),
+       r'instructions\[0\] is .*expected a string'),
       ('twice', dict(instructions=np.array(['open', 'open'])),
        "'open' more than once"),
       ('blank', dict(instructions=np.array(['open', ' '])),

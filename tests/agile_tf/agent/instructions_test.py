@@ -37,14 +37,9 @@ def _decode(grammar, codes, slot=None):
 class ChainTest(parameterized.TestCase):
 
   def test_long_instructions(self):
-    for count in 999, 1000:
-      grammar = instructions.Grammar([' '.join(['on'] * count)])
-      self.assertLen(grammar.slots, count)
-      self.assertEqual(grammar.encode([' '.join(['on'] * count)]).sum(), count)
-    for count in 1001, 1100, 100_000:
-      with self.assertRaisesRegex(
-          ValueError, "more than 1,000 modules .* begin with 'on'"):
-        instructions.Grammar([' '.join(['on'] * count)])
+    grammar = instructions.Grammar([' '.join(['on'] * 1000)])
+    self.assertLen(grammar.slots, 1000)
+    self.assertEqual(grammar.encode([' '.join(['on'] * 1000)]).sum(), 1000)
 
   @parameterized.parameters(
       ('red', ('red',)),
