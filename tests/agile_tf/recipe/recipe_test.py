@@ -235,7 +235,7 @@ class BuilderTest(parameterized.TestCase):
              for name in trainer.discriminator.layout.names
              if 'features' in name]
     self.assertIn('features/stem/patches/w', names)
-    merge_layer = trainer.policy.state()['policy/hidden/w']
+    first = trainer.policy.layout.split(trainer.policy.snapshot())
     for count in itertools.count():
       own = trainer.policy.layout.split(trainer.policy.snapshot())
       theirs = trainer.discriminator.layout.split(
@@ -249,5 +249,8 @@ class BuilderTest(parameterized.TestCase):
       trainer.schedule.begin('discriminator')
       trainer.iterate_discriminator(trainer.read())
       trainer.schedule.end('discriminator')
-    np.testing.assert_array_equal(own['policy/hidden/w'], merge_layer)
+    kept = first.keys() - {f'policy/{name}' for name in names}
+    self.assertIn('policy/features/merge/convolution/w', kept)
+    for name in kept:
+      np.testing.assert_array_equal(own[name], first[name])
     self.assertTrue(trainer.schedule.may('policy'))
