@@ -31,7 +31,6 @@ from agile_tf import config as config_lib
 from agile_tf import presets
 from agile_tf.recipe import settings
 from agile_tf.training import machine
-from gridlu import files
 from gridlu import program
 from gridlu import tasks
 
@@ -51,9 +50,6 @@ _DISCRIMINATOR_MFLOP, _ITERATION_MFLOP = 17, 3800
 
 _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _PAIRS = 5  # How often a checkout and this one are measured in turn.
-_NO_HEAD_START = (
-    'A round with --imitation_cost needs what the head start finds out: give '
-    '--only=training or --only=discriminator.')
 
 
 def _repeat(function: Callable[[], Any], seconds: float) -> float:
@@ -231,39 +227,6 @@ def compare(names: Sequence[str], checkout: str, arguments: Sequence[str]
   return results
 
 
-def export(path: str, config: config_lib.Config) -> None:
-  """Writes a round of all workers in lockstep as a serialized HLO module."""
-  trainer = _trainer(config, threads=1)
-  tf = machine.import_tensorflow()
-  worker, = trainer.policy_workers
-  programs, world = worker._programs, trainer.world
-  rollout = worker.actor.play(trainer.policy.snapshot())
-  replayed = None
-  if worker.auxiliary is not None:
-    replayed = worker.auxiliary.exchange(rollout, rollout.true_rewards > 0)
-  inputs = (
-      trainer.policy.snapshot(), trainer.discriminator.snapshot(),
-      rollout._replace(instructions=(), results=()),
-      world.compiled.truth_codes(rollout.instructions),
-      np.zeros([*rollout.mask.shape, world.num_actions], np.float32), replayed)
-
-  @tf.function(autograph=False, jit_compile=True)
-  def one_round(theta, phi, rollout, truth_codes, gumbel, replayed):
-    states, actions, _, results = programs.play(
-        theta, rollout.observations[0], rollout.codes, truth_codes, gumbel,
-        rollout.mask > 0)
-    values, _ = programs.reward(phi, states, rollout.codes)
-    gradients, _ = programs._policy_gradients(
-        theta, rollout._replace(
-            observations=states, actions=actions, results=results),
-        values * rollout.mask, config.entropy_weight, replayed)
-    return tf.stack(gradients)
-
-  with open(path, 'wb') as file:
-    file.write(one_round.experimental_get_compiler_ir(*inputs)(
-        stage='hlo_serialized'))
-
-
 def _define_flags() -> None:
   settings.define_flags()
   flags.DEFINE_string('only', '', 'Measure only what has this in its name.')
@@ -271,7 +234,6 @@ def _define_flags() -> None:
                      lower_bound=0.1, upper_bound=3600)
   program.define_path('against', '', 'The directory of another checkout.')
   flags.DEFINE_bool('json', False, 'Print JSON instead of a table.')
-  program.define_path('export', '', 'Measure nothing; write a round here.')
 
 
 @program.main(_define_flags, preset=presets.flagfile)
@@ -280,16 +242,6 @@ def main() -> None:
   values = flags.FLAGS
   config = config_lib.from_flags(values)
   imitates = config_lib.from_flags(values, settings.Recipe).imitation_cost
-  if values.export:
-    if config.world not in tasks.TASKS or config.reward == 'environment':
-      raise config_lib.ConfigError(
-          '--export needs a reward model and a GridLU task as --world; '
-          f'these are --reward={config.reward} --world={config.world}.')
-    if imitates:
-      raise config_lib.ConfigError(_NO_HEAD_START)
-    files.check_output('export', values.export)
-    export(values.export, config)
-    return
   known = [name for name in MEASUREMENTS if config.trains_discriminator or
            name != 'discriminator iteration']
   names = [name for name in known if values.only in name]
@@ -297,7 +249,9 @@ def main() -> None:
     raise config_lib.ConfigError(
         f'--only={values.only} is found in none of: {", ".join(known)}.')
   if imitates and any(name.startswith('round') for name in names):
-    raise config_lib.ConfigError(_NO_HEAD_START)
+    raise config_lib.ConfigError(
+        'A round with --imitation_cost needs what the head start finds out: '
+        'give --only=training or --only=discriminator.')
   arguments = [f'--seconds={values.seconds}'] + [
       f'--{field.name}={getattr(values, field.name)}'
       for kind in (config_lib.Config, settings.Recipe)
