@@ -52,6 +52,11 @@ class ChooseTest(tiny.SavedRunTest):
     self.assertIn(choose.table(rows), printed)
     self.assertIn(f'--checkpoint={rows[0].step}', printed)
     self.assertEqual(programs.call(choose).returncode, 1)
+    with (mock.patch.object(choose.machine, 'prepare'),
+          mock.patch.object(choose, 'compare', return_value=rows) as compare):
+      programs.call(choose, self.run_dir)
+    # Other episodes than those that agile_tf.evaluate reports.
+    self.assertEqual(compare.call_args.args[2], 2_000_003)
 
   def test_a_checkpoint_that_cannot_be_loaded_is_left_out(self):
     path, = glob.glob(os.path.join(self.run_dir, 'checkpoints', '*8*'))

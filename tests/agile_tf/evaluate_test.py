@@ -15,6 +15,7 @@ from agile_tf.evaluation import trained
 import gridlu
 from gridlu import goal_dataset
 from gridlu import program
+from gridlu import solver
 from gridlu import tasks
 from tests.agile_tf import tiny
 from tests.gridlu import corners
@@ -144,6 +145,28 @@ class EvaluateTest(tiny.SavedRunTest):
         groups['red']['episodes'], np.sum(drawn.instruction == 0))
     self.assertTrue(np.all(possible))
 
+  def test_each_group_has_its_own_ceiling(self):
+    episodes = [
+        played.Episode(text, np.zeros([2, 27], np.uint8), None,
+                       np.array([True]))
+        for text in ("NorthFrom(Color('red', SCENE), Shape('circle', SCENE))",
+                     "SouthFrom(AGENT, Color('red', SCENE))")]
+    groups = evaluate.summarize(
+        episodes, np.array([True, False]))['success']
+    self.assertEqual({name: group['solvable'] for name, group in groups.items()
+                      }, {'all': .5, 'go to': 0, 'bring to': 1,
+                          'NorthFrom': 1, 'SouthFrom': 0})
+
+  def test_episodes_without_pictures_keep_their_first_and_last_state(self):
+    episodes = [
+        played.Episode('go', np.array([[i], [9], [i + 5]], np.uint8))
+        for i in range(3)]
+    with mock.patch.object(evaluate.options, 'PICTURED', 1):
+      made = evaluate.options.play(
+          mock.Mock(**{'play.return_value': episodes}), mock.Mock(episodes=3))
+    self.assertEqual([episode.states[:, 0].tolist() for episode in made],
+                     [[0, 9, 5], [1, 6], [2, 7]])
+
   def test_ceilings_are_of_the_episodes_start_and_length(self):
     red = gridlu.world.block('rect', 'red')
     text = "NorthFrom(Color('red', SCENE), Shape('circle', SCENE))"
@@ -155,8 +178,12 @@ class EvaluateTest(tiny.SavedRunTest):
     episode = played.Episode(text, start[None], None, np.array([True]))
     for length, physics, expected in (
         (6, 'normal', True), (5, 'normal', False),
-        (30, 'immovable_red_rects', True)):
+        (30, 'immovable_red_rects', True), (6, 'immovable_red_rects', False)):
       self.assertEqual(evaluate.solvable([episode], config_lib.Config(
           episode_length=length, physics=physics)), [expected])
+    with mock.patch.object(evaluate.solver, 'shortest', return_value=np.array(
+        [solver.UNKNOWN, solver.UNSOLVABLE, 3])):
+      self.assertEqual(list(evaluate.solvable(
+          3 * [episode], config_lib.Config())), [True, False, True])
     self.assertIsNone(evaluate.solvable(
         [episode], config_lib.Config(world='agile_tf.own_world:make_world')))

@@ -92,6 +92,18 @@ class LinesTest(parameterized.TestCase):
     published, = _of(lines, results.PAPER)
     self.assertIn([512, .1304], published.points[:, :2].tolist())
 
+  def test_bars_are_of_their_own_group(self):
+    rates = {'all': {'rate': .5}, '4 blocks': {'rate': .65},
+             '8 blocks': {'rate': .3}}
+    run = _run('arrangements')._replace(evaluations={
+        'evaluation': {'steps': 1, 'success': rates}})
+    lines = figures.lines_of({'arrangements': [run]})['arrangements_by_blocks']
+    for source, expected in (
+        (results.EVALUATED, {name: row['rate'] for name, row in rates.items()}),
+        (results.PAPER, {'all': .58, '4 blocks': .92, '8 blocks': .24})):
+      self.assertEqual({line.agent: line.points[0, 1]
+                        for line in _of(lines, source)}, expected)
+
   @parameterized.parameters((1e6, None), (4e7, 8e7), (3e8, 5e8), (6e8, 5e8))
   def test_the_papers_curve_goes_up_to_twice_our_steps(self, steps, end):
     lines = figures.lines_of({'relations': [_run(steps=[steps / 2, steps])]})
@@ -102,7 +114,7 @@ class LinesTest(parameterized.TestCase):
 
   def test_long_runs_are_averaged_as_the_papers_curves(self):
     window = paper.curve('relations', 'success_rate').window
-    steps = window * np.array([.5, 1, 1.5, 2])
+    steps = window * np.array([.6, 1.2, 1.8, 2.4])
     rates = [.1, .3, .5, .9]
     for instructions in '', '^North':
       lines = figures.lines_of({'relations': [_run(
@@ -116,7 +128,7 @@ class LinesTest(parameterized.TestCase):
       self.assertLen(averaged, 0 if instructions else 1)
       for line in averaged:
         np.testing.assert_allclose(
-            line.points[:, :2].T, [steps[1:], [.2, .4, .7]])
+            line.points[:, :2].T, [steps[1:], [.22, .42, .74]])
 
   def test_agile_that_predicts_rewards_is_called_agile_rp(self):
     lines = figures.lines_of({
@@ -255,6 +267,8 @@ class DrawTest(parameterized.TestCase):
         '| figure4_left | AGILE, rho 25 % | success_rate | '
         f'{window:,.0f}, {window:,.0f} | 35.0 ± 7.1 % | 50.0 ± 14.1 % |  | '
         '35.0 ± 7.1 % | 9.', text)
+    self.assertIn('| 60 | 10.0 % | 90.0 % |', figures.table(figures.lines_of(
+        {'relations': [_run(success_rate=[.9] + [.1] * 5)]})))
 
 
 class SaveTest(parameterized.TestCase):

@@ -109,6 +109,14 @@ class LaunchTest(parameterized.TestCase):
       if value.dtype.kind == 'f':
         self.assertTrue(np.isfinite(value).all())
 
+  def test_the_flags_of_the_recipe_reach_the_run(self):
+    with (mock.patch.object(launch.machine, 'prepare'),
+          mock.patch.object(launch.machine, 'check_compiler'),
+          mock.patch.object(run_lib, 'train') as train):
+      programs.call(launch, '--run_dir=x', '--optimizer=adam')
+    made = train.call_args.args[0]
+    self.assertEqual(made.saved()[config_lib.RECIPE]['optimizer'], 'adam')
+
   def test_another_configuration_is_refused(self):
     before = tiny.rows(self.run_dir)
     with self.assertRaisesRegex(

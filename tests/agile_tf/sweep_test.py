@@ -176,6 +176,15 @@ class SweepTest(parameterized.TestCase):
         self.assertGreater(pool.stops, 0)
     return made, output.getvalue()
 
+  def test_an_evaluation_is_of_the_newest_checkpoint(self):
+    path = self.create_tempfile().full_path
+    with mock.patch.object(sweep, '_steps', return_value=8):
+      for text, expected in (('{"steps": 8}', True), ('{"steps": 7}', False),
+                             ('{"steps"', False)):
+        pathlib.Path(path).write_text(text, 'utf-8')
+        self.assertEqual(
+            sweep._is_measured(path, ['--run_dir=a']), expected)
+
   def test_runs_wait_for_room_and_for_the_run_that_they_start_from(self):
     pool = _Pool(room=2)
     made, output = self._carry_out(pool, seeds=(1, 0))

@@ -17,6 +17,7 @@ from agile_tf.agent import worlds
 from agile_tf.evaluation import trained
 from agile_tf.training import checkpoints
 from agile_tf.training import run as run_lib
+from gridlu import arrangements
 from gridlu import goal_dataset
 from gridlu import language
 from gridlu import relations
@@ -51,6 +52,15 @@ def _image(shape, dtype=np.uint8):
 
 
 class WorldsTest(parameterized.TestCase):
+
+  def test_the_checker_judges_each_instruction_by_its_own_states(self):
+    drawn = arrangements.goal_states(np.random.default_rng(0), 20)
+    texts = [str(arrangements.all_instructions()[i]) for i in drawn.instruction]
+    states = board.pack(drawn.state)
+    np.testing.assert_array_equal(
+        worlds.GridLUWorld('arrangements').check(
+            texts, np.stack([states, 0 * states])),
+        [[True] * 20, [False] * 20])
 
   @parameterized.parameters(False, True)
   def test_a_world_of_an_environment(self, has_ground_truth):

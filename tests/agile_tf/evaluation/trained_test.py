@@ -12,6 +12,7 @@ from unittest import mock
 
 from absl.testing import absltest
 import numpy as np
+import tensorflow as tf
 
 import agile_tf
 from agile_tf import config as config_lib
@@ -48,8 +49,18 @@ class TrainedTest(tiny.SavedRunTest):
     odds = np.exp(logits[0]) / np.exp(logits[0]).sum()
     np.testing.assert_allclose(
         np.bincount(sampled, minlength=5) / 4000, odds, atol=0.03)
+    images = np.random.default_rng(0).integers(
+        256, size=[2, 56, 56, 3]).astype(np.uint8)
+    texts = [f"SameLocation(AGENT, Shape('{shape}', SCENE))"
+             for shape in ('rect', 'circle')]
+    inputs = ((images / 255).astype(np.float32),
+              loaded.world.grammar.encode(texts))
+    np.testing.assert_allclose(
+        reward_model(images, texts),
+        tf.sigmoid(loaded.discriminator.at(loaded.phi)(*inputs)), rtol=1e-5)
+    images, texts = images[[0, 1, 1]], texts + texts[:1]
     with self.assertRaisesRegex(ValueError, re.escape('[2, 56, 56, 3]')):
-      reward_model(images, texts[:2])
+      reward_model(images[:2], texts)
     for function, kind in (reward_model, np.float32), (policy, np.int32):
       for nothing in images[:0], []:
         empty = function(nothing, [])
@@ -58,6 +69,15 @@ class TrainedTest(tiny.SavedRunTest):
       agile_tf.load_policy(self.run_dir, step=7)
     with self.assertRaisesRegex(config_lib.ConfigError, 'nowhere'):
       agile_tf.load_policy('nowhere')
+
+  def test_episodes_are_like_the_runs_own_unless_asked(self):
+    run_dir = tiny.save_for(
+        type(self), physics='immovable_red_rects', solved_starts=True)
+    for asked, expected in (({}, ('immovable_red_rects', True)), (
+        dict(physics='normal', solved_starts=False), ('normal', False))):
+      loaded = trained.load(run_dir, **asked)
+      self.assertEqual(
+          (loaded.config.physics, loaded.config.solved_starts), expected)
 
   def test_no_other_process_can_use_loaded_networks(self):
     reward_model = agile_tf.load_reward_model(self.run_dir)

@@ -149,7 +149,8 @@ class BuilderTest(parameterized.TestCase):
     rate = made.learning_rate()
     self.assertEqual(
         (rate(0), rate(10)), (.7, .5))
-    self.assertAlmostEqual(made.entropy_weight()(10), .2)
+    weight = made.entropy_weight()
+    self.assertEqual((weight(0), weight(20)), (.3, .1))
     self.assertEqual(made.carrying, .25)
     parts = made.make()
     # He's last layer begins near 0; the paper's sigma there is 0.1.
@@ -164,6 +165,19 @@ class BuilderTest(parameterized.TestCase):
     self.assertLen(parts.discriminator_worker.actor.environments, 3)
     self.assertEqual(
         made.saved()[config_lib.RECIPE]['discriminator_head_start'], 2)
+
+  @parameterized.parameters('worker', 'averaged')
+  def test_mismatched_goal_examples_are_negatives(self, update):
+    parts = tiny.builder(
+        policy_update=update, batch_size=16, mismatched_share=.5).make()
+    worker = parts.discriminator_worker
+    pairs = worker._goal_examples.sample(worker.rng, 8)
+    parts.buffer.add(pairs.codes, 0 * pairs.observations)
+    drawn = worker._negatives.draw(worker.rng, 0)
+    kept, _ = parts.programs._negatives(
+        parts.discriminator.snapshot(), drawn, 8)
+    np.testing.assert_array_equal(
+        kept.observations[4:], drawn.mismatched.observations)
 
   def test_goals_can_be_predicted_without_a_discriminator(self):
     parts = tiny.builder(
@@ -194,7 +208,7 @@ class BuilderTest(parameterized.TestCase):
     self.assertEqual(made.loss().auxiliary_cost, 2)
     parts = made.make()
     worker = parts.discriminator_worker
-    self.assertGreater(worker._negatives._displaced, 0)
+    self.assertEqual(worker._negatives._displaced, 6)  # Of 8 mismatched ones.
     with mock.patch.object(parts.auxiliary_data, 'look') as look:
       made.after_head_start(parts)
     (accepts, _), _ = look.call_args

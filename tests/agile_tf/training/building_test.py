@@ -1,5 +1,6 @@
 """Tests for building: the parts of a run from its configuration."""
 
+import dataclasses
 import os
 from unittest import mock
 
@@ -48,13 +49,19 @@ class BuildingTest(parameterized.TestCase):
       self, pattern, held_out):
     folder = self.create_tempdir()
     path = os.path.join(folder.full_path, 'goals.npz')
-    goal_dataset.save(path, goal_dataset.generate('relations', 3000, seed=0))
+    drawn = goal_dataset.generate('relations', 3000, seed=0)
+    order = np.argsort(drawn.instruction)
+    goal_dataset.save(path, dataclasses.replace(
+        drawn, instruction=drawn.instruction[order],
+        states=drawn.states[order]))
     config = tiny.config(dataset=path, instructions=pattern, held_out=held_out,
                          held_out_share=.3)
     world = building.make_world(config)
     with self.assertLogs('absl', 'WARNING') as logs:
       examples = building.make_goal_examples(config, world)
     self.assertRegex(logs.output[0], r'\d+ of 3000 examples are of instruct')
+    self.assertBetween(  # No longer sorted.
+        (np.diff(examples.dataset.instruction) < 0).mean(), .25, .6)
     codes, _ = examples.sample(np.random.default_rng(0), 4000)
     training_side = world.grammar.encode(
         [world.make_environment(seed).reset().observation['instruction']

@@ -37,6 +37,23 @@ def _variants():
 
 class ConvolutionsTest(parameterized.TestCase):
 
+  def test_tiles_are_patches_of_images(self):
+    rng = np.random.default_rng(0)
+    table = rng.uniform(size=[5, 8, 8, 3]).astype(np.float32)
+    indices = rng.integers(5, size=[4, 2, 3]).astype(np.int32)
+    images = table[indices].transpose(0, 1, 3, 2, 4, 5).reshape(4, 16, 24, 3)
+    kernel = tf.constant(rng.normal(size=[8, 8, 3, 6]).astype(np.float32))
+    expected, actual = [], []
+    for found, x in ((expected, tf.constant(images)), (
+        actual, convolutions.Tiled(tf.constant(indices), table))):
+      with tf.GradientTape() as tape:
+        tape.watch(kernel)
+        y = convolutions.Convolver().patches(x, kernel)
+        loss = tf.reduce_sum(y**2)
+      found += [y, tape.gradient(loss, kernel)]
+    for a, b in zip(actual, expected):
+      _assert_close(a, b)
+
   @parameterized.parameters(*_variants())
   def test_outputs_and_gradients_are_the_formulas(
       self, size, padding, rows, workers, used):
