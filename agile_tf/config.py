@@ -304,6 +304,8 @@ def save(settings: dict[str, Any], path: str) -> None:
 # Under these names a run's settings have those of its recipe, and the SHA-256
 # of its file of goal examples.
 RECIPE, DATASET = 'recipe', 'dataset_sha256'
+# The recipe of a run that saves none: `recipe.settings` adds its defaults.
+no_recipe: dict[str, Any] = {}
 
 
 def read(path: str) -> dict[str, Any]:
@@ -364,7 +366,8 @@ def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
   those of the run that is there, by name, `new` those of one that is to start.
   """
   there, here = (
-      {**values, **values.get(RECIPE, {})} for values in (old, new))
+      {**values, **no_recipe, **values.get(RECIPE, {})}
+      for values in (old, new))
   same = {RECIPE, *marked('of_run'), *(
       name for name in marked('path') if there.get(name) and here.get(name) and
       os.path.realpath(there[name]) == os.path.realpath(here[name]))}
@@ -375,7 +378,7 @@ def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
   labels = {DATASET: 'the contents of --dataset (SHA-256)'}
   return [
       f'{labels.get(name, f"--{name}")}: '
-      f'{there.get(name, "as in the paper")!r} there, '
-      f'{here.get(name, "as in the paper")!r} here'
+      f'{there.get(name, "no such setting")!r} there, '
+      f'{here.get(name, "no such setting")!r} here'
       for name in dict.fromkeys([*there, *here])
       if name not in same and there.get(name) != here.get(name)]

@@ -136,7 +136,7 @@ def _from_arrays(arrays: dict[str, np.ndarray]) -> GoalDataset:
         f'format is {kind[0]} and version is {kind[1]}: this program reads '
         f'{FORMAT!r} of version {VERSION}')
   return GoalDataset(
-      arrays['instructions'].tolist(), arrays['instruction'],
+      np.atleast_1d(arrays['instructions']).tolist(), arrays['instruction'],
       arrays.get('states'), arrays.get('images'))
 
 

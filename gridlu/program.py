@@ -164,6 +164,8 @@ def with_flagfiles(arguments: Sequence[str], preset: Preset | None
     if argument == '--':
       yield argument
       yield from rest
+    elif flag in ('--flagfile', '-flagfile') and is_set and not value:
+      raise UserError('--flagfile= is empty: expected the path of a flagfile.')
     elif preset is not None and flag in ('--preset', '-preset'):
       yield f'--flagfile={preset(value if is_set else next(rest, ""))}'
     else:

@@ -125,6 +125,9 @@ class Recipe:
     return config.batch_size // 2 - self.mismatched(config)
 
 
+config_lib.no_recipe.update(dataclasses.asdict(Recipe()))
+
+
 def define_flags() -> None:
   """Defines the flags of a run: all settings, and --preset."""
   config_lib.define_flags()

@@ -1,7 +1,7 @@
 """A run's settings beside the paper's table of hyperparameters.
 
-A star marks a value that differs from the paper's or, where its table does not
-state one, from the default.
+A star marks a value that differs from the paper's or, where the table has none,
+from the default.
 """
 
 from collections.abc import Iterator, Sequence
@@ -61,9 +61,9 @@ def table_text(config: config_lib.Config, recipe: Any) -> str:
   rows = list(_rows(config, recipe))
   return '\n'.join([
       "A run's settings and the paper's\n", *_aligned(_HEADERS, rows), '',
-      f'{_MARK} differs from the paper or, where it has no value, from '
-      'the default.' if any(row[0] for row in rows) else
-      "Nothing differs from the paper's table and the defaults."])
+      f"{_MARK} differs from the paper's value or, where this table has none "
+      '(-), from the default.' if any(row[0] for row in rows) else
+      "Nothing differs from the paper's values and the defaults."])
 
 
 def table_markdown(config: config_lib.Config, recipe: Any) -> str:

@@ -165,9 +165,11 @@ class DifferencesTest(parameterized.TestCase):
         '--truncate: False there, True here',
         '--discount: 0.5 there, 0.99 here'])
     self.assertEmpty(config.differences(one, one))
-    recipe = {config.RECIPE: {'optimizer': 'adam'}}
-    self.assertEqual(config.differences(one, one | recipe), [
-        "--optimizer: 'as in the paper' there, 'adam' here"])
+    recipe = {config.RECIPE: {
+        **dataclasses.asdict(settings.Recipe(optimizer='adam')), 'old': 3}}
+    self.assertEqual(config.differences(one | recipe, one), [
+        "--optimizer: 'adam' there, 'rmsprop' here",
+        "--old: 3 there, 'no such setting' here"])
 
   def test_other_spellings_of_a_path_make_none(self):
     folder = self.create_tempdir().full_path

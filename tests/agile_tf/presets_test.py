@@ -17,7 +17,7 @@ class PresetsTest(absltest.TestCase):
       self.assertTrue(os.path.samefile(
           presets.flagfile(name), f'launch/{name}.flags'))
 
-  def _expanded(self, *arguments):
+  def _read(self, *arguments):
     return list(program.with_flagfiles(arguments, presets.flagfile))
 
   def test_stand_for_a_flagfile_where_they_are_given(self):
@@ -25,16 +25,16 @@ class PresetsTest(absltest.TestCase):
     for preset in (['--preset=relations'], ['-preset', 'relations'],
                    ['--preset', 'relations']):
       self.assertEqual(
-          self._expanded('--seed=1', *preset, '--steps=5', 'x'),
+          self._read('--seed=1', *preset, '--steps=5', 'x'),
           ['--seed=1', flagfile, '--steps=5', 'x'])
     line = ['--set=preset=x', '--', '--preset=relations']
-    self.assertEqual(self._expanded(*line), line)
+    self.assertEqual(self._read(*line), line)
 
   def test_unknown_names_are_refused(self):
     for arguments in (['--preset=relation'], ['--preset'], ['--preset=']):
       with self.assertRaisesRegex(
           program.UserError, '--preset=.*: expected one of .*, quickstart, '):
-        self._expanded(*arguments)
+        self._read(*arguments)
 
   def test_one_in_a_flagfile_is_refused(self):
     values = flags.FlagValues()

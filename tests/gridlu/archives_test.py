@@ -74,7 +74,8 @@ class ArchivesTest(parameterized.TestCase):
     none = 'it is no NumPy archive'
     for content, problem in (
         (_content({'weights': np.array([{}], object)}), 'Object arrays'),
-        (single.getvalue(), none), (pickle.dumps({}), none), (b'text', none)):
+        (single.getvalue(), none), (pickle.dumps({}), none), (b'text', none),
+        (_content()[:-200], 'not a zip file')):
       with self.assertRaisesRegex(ValueError, problem):
         _load(content)
 

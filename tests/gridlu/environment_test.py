@@ -180,7 +180,7 @@ class GridLUTest(parameterized.TestCase):
       ('string', dict(instructions='NorthFrom'), 'put it into one'),
       ('no_list', dict(instructions=3), 'instructions is 3: expected a list'),
       ('task_list', dict(task=['relations']), r"task is \['relations'\]"),
-      ('seed', dict(seed=-1), 'expected non-negative integer'),
+      ('seed', dict(seed=-1), 'non-negative'),
       ('bad_instruction', dict(instructions=['NorthFrom(x']), 'at the caret'),
       ('other_task', dict(instructions=['Snake(AGENT, SCENE)']),
        'expected an instruction of relations'),

@@ -112,6 +112,8 @@ class FileTest(parameterized.TestCase):
        'version is 2: this program reads .* version 1'),
       ('bytes', dict(instructions=np.array([b'open', b'close'])),
        r'instructions\[0\] is .*expected a string'),
+      ('number', dict(instructions=np.array(3)),
+       r'instructions\[0\] is 3: expected a string'),
       ('twice', dict(instructions=np.array(['open', 'open'])),
        "'open' more than once"),
       ('blank', dict(instructions=np.array(['open', ' '])),

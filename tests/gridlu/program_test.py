@@ -66,6 +66,7 @@ class ProgramTest(absltest.TestCase):
           self._run(*line), (0, f'5 {os.path.expanduser("~/b")}\n', ''))
     self.assertEqual(
         self._run(f'--flagfile={outer}', '--file=./c/../d')[1], '5 d\n')
+    self.assertIn('--flagfile= is empty', self._run('--flagfile=')[2])
     code, _, text = self._run('--flagfile=none')
     self.assertEqual((code, text.count('\n')), (1, 1))
     self.assertRegex(text, 'Error: .*flagfile: .*No such file.*none')

@@ -172,6 +172,7 @@ class DemonstrationsTest(parameterized.TestCase):
     homes = self.made._homes[rows]
     states, places = imitation._draw(
         np.random.default_rng(0), self.made._states[rows], homes)
+    # The share of the last kind of state.
     home = np.any((places == homes) & (places == states[:, 25:26]), axis=1)
     self.assertAlmostEqual(
         (home & (states[:, 26] > 0)).mean(), .18, delta=.02)
