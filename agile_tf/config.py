@@ -304,7 +304,7 @@ def save(settings: dict[str, Any], path: str) -> None:
 # Under these names a run's settings have those of its recipe, and the SHA-256
 # of its file of goal examples.
 RECIPE, DATASET = 'recipe', 'dataset_sha256'
-# The recipe of a run that saves none: `recipe.settings` adds its defaults.
+# The recipe of a run that saved none: `recipe.settings` adds its defaults.
 no_recipe: dict[str, Any] = {}
 
 
@@ -376,9 +376,12 @@ def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
   elif there[DATASET] == here[DATASET]:
     same.add('dataset')
   labels = {DATASET: 'the contents of --dataset (SHA-256)'}
+
+  def shown(values: dict[str, Any], name: str) -> str:
+    return repr(values[name]) if name in values else 'not set'
+
   return [
-      f'{labels.get(name, f"--{name}")}: '
-      f'{there.get(name, "no such setting")!r} there, '
-      f'{here.get(name, "no such setting")!r} here'
+      f'{labels.get(name, f"--{name}")}: {shown(there, name)} there, '
+      f'{shown(here, name)} here'
       for name in dict.fromkeys([*there, *here])
       if name not in same and there.get(name) != here.get(name)]
