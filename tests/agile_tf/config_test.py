@@ -169,7 +169,7 @@ class DifferencesTest(parameterized.TestCase):
         **dataclasses.asdict(settings.Recipe(optimizer='adam')), 'old': 3}}
     self.assertEqual(config.differences(one | recipe, one), [
         "--optimizer: 'adam' there, 'rmsprop' here",
-        "--old: 3 there, not set here"])
+        '--old: 3 there, not set here'])
 
   def test_other_spellings_of_a_path_make_none(self):
     folder = self.create_tempdir().full_path

@@ -196,7 +196,8 @@ class BuilderTest(parameterized.TestCase):
       config_lib.save(made.saved(), path)
       self.assertEqual(run_lib.check_same_run(made), path)
       with self.assertRaisesRegex(
-          config_lib.ConfigError, r'other settings:\n  --policy_update: .*\nTo resume'):
+          config_lib.ConfigError,
+          r'other settings:\n  --policy_update: .*\nTo resume'):
         run_lib.check_same_run(other)
     config_lib.save({'sede': 3}, path)
     with self.assertRaisesRegex(
