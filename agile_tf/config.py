@@ -334,7 +334,12 @@ def read(path: str) -> dict[str, Any]:
 
 def load(path: str) -> Config:
   """Reads a run's settings from its config.json, without the recipe's."""
-  values = {name: value for name, value in read(path).items()
+  return restored(read(path), path)
+
+
+def restored(values: dict[str, Any], path: str) -> Config:
+  """Returns the settings that `read` found at a path, like `load`."""
+  values = {name: value for name, value in values.items()
             if name not in (RECIPE, DATASET)}
   known = {field.name for field in dataclasses.fields(Config)}
   if unknown := sorted(values.keys() - known):

@@ -36,15 +36,15 @@ def check_same_run(builder: building.Builder) -> str:
   run_dir = builder.config.run_dir
   path = os.path.join(run_dir, 'config.json')
   try:
-    config_lib.load(path)
+    there = config_lib.read(path)
   except config_lib.MissingError:
     if checkpoints.steps(run_dir):
       raise config_lib.ConfigError(
           f'--run_dir={run_dir} has checkpoints but no config.json with their '
           'settings. Put it back, or choose another --run_dir.') from None
     return path
-  if differences := config_lib.differences(
-      config_lib.read(path), builder.saved()):
+  config_lib.restored(there, path)  # Or it says that these are no settings.
+  if differences := config_lib.differences(there, builder.saved()):
     raise config_lib.ConfigError(
         f'--run_dir={run_dir} contains a run with other settings:\n  ' +
         '\n  '.join(differences) +

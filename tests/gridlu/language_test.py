@@ -36,8 +36,7 @@ class SurfaceTest(parameterized.TestCase):
     self.assertEqual(language.parse(text), instruction)
 
   def test_parse_inverts_str(self):
-    for instruction in (language.relations_instructions() +
-                        language.arrangements_instructions()):
+    for instruction in _INSTRUCTIONS:
       parsed = language.parse(str(instruction))
       self.assertEqual(parsed, instruction)
 

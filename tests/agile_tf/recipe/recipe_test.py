@@ -151,6 +151,7 @@ class BuilderTest(parameterized.TestCase):
         (rate(0), rate(10)), (.7, .5))
     weight = made.entropy_weight()
     self.assertEqual((weight(0), weight(20)), (.3, .1))
+    self.assertAlmostEqual(weight(10), .2)
     self.assertEqual(made.carrying, .25)
     parts = made.make()
     # He's last layer begins near 0; the paper's sigma there is 0.1.
