@@ -117,9 +117,10 @@ def main() -> None:
   trained = options.load(values)
   episodes = options.play(trained, values)
   page, cases = judge_page.make(episodes, trained.world)
-  for path, text in (beside, json.dumps(cases, indent=2)), (output, page):
-    with files.replacing(path) as file:
-      file.write(text)
+  # Both or none, where the disk is full.
+  with files.replacing(beside) as file, files.replacing(output) as page_file:
+    file.write(json.dumps(cases, indent=2))
+    page_file.write(page)
   print(f'Open {output} or send it to others, but keep {beside}.')
 
 

@@ -18,7 +18,8 @@ def check_output(flag: str, path: str, *suffixes: str) -> None:
   """
   folder = os.path.dirname(path) or '.'
   ending = os.path.splitext(path)[1].lower()  # Of '.png' itself, none.
-  if not path or (suffixes and ending not in suffixes) or os.path.isdir(path):
+  if not path or (suffixes and ending not in suffixes) or (
+      os.path.exists(path) and not os.path.isfile(path)):
     problem = f'expected the name of a {" or ".join(suffixes) or "new"} file'
   elif not os.path.isdir(folder):
     problem = f'there is no folder {folder}; make it first'

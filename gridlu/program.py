@@ -74,6 +74,9 @@ def main(define_flags: Callable[[], None] = lambda: None,
   def decorate(function: Main) -> Callable[[], None]:
     @functools.wraps(function)
     def start() -> None:
+      for name in 'stdout', 'stderr':
+        if getattr(sys, name) is None:  # It was closed.
+          setattr(sys, name, open(os.devnull, 'w', encoding='utf-8'))
       known, is_parsed = {*flags.FLAGS}, flags.FLAGS.is_parsed()
       define_flags()
       own = {*flags.FLAGS} - known
@@ -117,8 +120,7 @@ def _reported() -> Iterator[None]:
     try:
       yield
     finally:
-      if sys.stdout is not None:  # It is None where it was closed.
-        sys.stdout.flush()
+      sys.stdout.flush()
   except UserError as error:
     sys.exit(f'Error: {printable(str(error))}')
   except KeyboardInterrupt:
@@ -136,7 +138,6 @@ def _reported() -> Iterator[None]:
 
 def _close_output() -> None:
   """Lets Python end without another attempt to print what is left."""
-  assert sys.stdout is not None
   os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

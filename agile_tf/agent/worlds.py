@@ -7,7 +7,7 @@ the format). The built-in world is GridLU. It offers more: observations are
 states of 27 bytes instead of images, and TensorFlow compiles its rules.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 import functools
 import importlib
 import inspect
@@ -105,6 +105,8 @@ class World:
             ' or '.join(each.name for each in kinds))
     if kind == step.LAST:
       place += ', its last'
+    require(isinstance(observation, Mapping), 'observation', observation,
+            "a dict with the keys 'image' and 'instruction'")
     for name in 'image', 'instruction':
       require(name in observation, 'observation', list(observation),
               f'{name!r} among its keys')
@@ -112,7 +114,8 @@ class World:
       text = str(observation['instruction'])
       require(text == instruction, 'instruction', text,
               f'that of the whole episode, {instruction!r}')
-      require(0 <= timestep.discount <= 1, 'discount', timestep.discount,
+      discount = timestep.discount
+      require(discount is not None and 0 <= discount <= 1, 'discount', discount,
               'a number from 0 to 1')
       require(not self.has_ground_truth or timestep.reward in (0, 1), 'reward',
               timestep.reward, '1 in a goal state and else 0, as the world has '

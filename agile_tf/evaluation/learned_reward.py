@@ -20,7 +20,7 @@ class LearnedReward(gymnasium.Wrapper, gymnasium.utils.RecordConstructorArgs):
 
   The reward is 1.0 if D(c, s) > 0.5 for the instruction c and the state s after
   the action, else 0.0. `info['true_reward']` is the ground truth's, if there is
-  one. Other wrappers may be inside and outside.
+  one. Other wrappers may be inside and outside, `Autoreset` only outside.
 
   A reward model knows only what it was trained on. The trained agent's knows
   the instructions of GridLU-Relations on boards with 1 to 5 blocks. What a

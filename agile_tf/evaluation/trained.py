@@ -25,6 +25,7 @@ from gridlu import program
 from gridlu import tasks
 
 _BATCH = 64  # Episodes played in parallel.
+_LARGEST = 1000  # Images computed at a time, which take 1 GB.
 
 
 class _Function:
@@ -64,10 +65,15 @@ class _Function:
       raise ValueError(
           f'images is {images.dtype} {list(images.shape)}; expected uint8 '
           f'{shape}, because there are {len(instructions)} instructions.')
-    outputs = self._compute(
-        self._parameters, tf.constant(images.astype(np.float32) / 255),
-        self._world.grammar.encode(instructions))
-    return self._result(outputs, *arguments, **named).astype(self._dtype)
+    codes = self._world.grammar.encode(instructions)
+    results = []
+    for i in range(0, len(images), _LARGEST):
+      part = slice(i, i + _LARGEST)
+      outputs = self._compute(
+          self._parameters, tf.constant(images[part].astype(np.float32) / 255),
+          codes[part])
+      results.append(self._result(outputs, *arguments, **named))
+    return np.concatenate(results).astype(self._dtype)
 
   def __deepcopy__(self, memo: Any) -> '_Function':
     return self  # As functions are copied.

@@ -11,6 +11,7 @@ wrong. A system error, such as too many open files, says nothing about it.
 
 from collections.abc import Callable, Mapping
 import contextlib
+import errno
 import glob
 import hashlib
 import io
@@ -141,6 +142,9 @@ def _sync(folder: str) -> None:
   descriptor = os.open(folder, os.O_RDONLY)
   try:
     os.fsync(descriptor)
+  except OSError as error:
+    if error.errno != errno.EINVAL:  # Of file systems that cannot do this.
+      raise
   finally:
     os.close(descriptor)
 

@@ -189,8 +189,8 @@ def drive(schedule: Schedule, read: Callable[[], Any],
   worker is reported; with several threads the end of the run waits as long.
 
   Raises:
-    StalledError: if it still has not ended its iteration.
     Exception: the first exception of any thread.
+    StalledError: else, if it still has not ended its iteration.
   """
   over = threading.Event()
   # A thread of its own also notices when the main thread hangs.
@@ -295,6 +295,8 @@ def _in_threads(schedule: Schedule, read: Callable[[], Any],
     _end(schedule, workers)
   except StalledError as error:
     schedule.stop()
+    if schedule.error is not None:
+      raise schedule.error from error
     stacks = '\n'.join(turn.describe() for turn in schedule.turns)
     raise StalledError(
         f'{error}\n{stacks}\nThe run has ended. It was not saved, because an '

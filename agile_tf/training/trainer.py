@@ -77,6 +77,8 @@ class Trainer:
         tick, together, len(self.devices))
 
   def close(self) -> None:
+    if self.schedule.turns:  # A world that hangs could also hang in close().
+      return
     for actor in self._actors:
       actor.close()
 

@@ -90,7 +90,7 @@ class EvaluateTest(tiny.SavedRunTest):
 
   def test_files_that_cannot_be_written_are_named_first(self):
     for flag in ('--picture=final.jpg', '--picture=.gif',
-                 '--output=/no/folder/report.json'):
+                 '--output=/no/folder/report.json', '--output=/dev/null'):
       run = programs.call(evaluate, '--run_dir=/no/run', flag)
       self.assertEqual(run.returncode, 1)
       self.assertStartsWith(run.stderr, f'Error: {flag}')

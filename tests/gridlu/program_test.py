@@ -11,6 +11,7 @@ from gridlu import program
 
 _PROGRAM = """
   'Says a number.'
+  import sys
   from absl import flags
   from gridlu import program
 
@@ -22,6 +23,7 @@ _PROGRAM = """
 
   @program.main(define_flags, preset=lambda name: f'{name}.flags')
   def main():
+    assert not sys.stderr.isatty()
     if flags.FLAGS.number < 0:
       raise KeyboardInterrupt
     print(flags.FLAGS.number, flags.FLAGS.file)
@@ -97,6 +99,10 @@ class ProgramTest(absltest.TestCase):
         self._run('--number=1', capture_output=False,
                   preexec_fn=lambda: os.close(1), stderr=subprocess.PIPE),
         (0, None, ''))
+    self.assertEqual(self._run('--number=1', stderr=None,
+                               preexec_fn=lambda: os.close(2),
+                               capture_output=False, stdout=subprocess.PIPE),
+                     (0, '1 \n', None))
 
   def test_an_interrupt_is_one_line(self):
     self.assertEqual(

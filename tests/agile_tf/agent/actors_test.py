@@ -240,10 +240,11 @@ class ActorsTest(parameterized.TestCase):
         for wrong in {
             'step_type': (None, 3, dm_env.StepType.LAST if place == 'reset()'
                           else dm_env.StepType.FIRST),
-            'observation': ({}, {'image': image}, {'instruction': 'wait 2'}),
+            'observation': (None, {}, {'image': image},
+                            {'instruction': 'wait 2'}),
             'image': (None, [[1], [2, 3]], image[:1], image / 2, image[None]),
             'instruction': (None, b'wait 2', ['wait 2'], 'wait 1'),
-            'discount': (-0.1, 1.5, np.nan),
+            'discount': (None, -0.1, 1.5, np.nan),
             'reward': (None, 0.5, -1, np.nan),
         }[name]:
           self._assert_named(place, name, wrong)

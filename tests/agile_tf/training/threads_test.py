@@ -300,7 +300,7 @@ class DriveTest(parameterized.TestCase):
         functools.partial(iterate, 'discriminator'), lambda: None, together)
     self.assertEqual((clock.steps, clock.iterations), (15, 3))
 
-  @parameterized.parameters('save', 'stop', 'error')
+  @parameterized.parameters('save', 'stop', 'error', 'other')
   def test_a_worker_that_hangs_ends_a_run_that_needs_it(self, what):
     release = threading.Event()
     self.addCleanup(release.set)
@@ -308,11 +308,13 @@ class DriveTest(parameterized.TestCase):
     def iterate(worker):
       if worker == 2 and clock.steps > 20:
         release.wait(60)
+      if what == 'other' and worker == 1 and clock.steps > 40:
+        raise KeyError('injected')
       time.sleep(0.001)
       return 1
 
     def tick():
-      if clock.steps > 40:
+      if what != 'other' and clock.steps > 40:
         if what == 'stop':
           clock.stop()
         elif what == 'error':
@@ -322,14 +324,15 @@ class DriveTest(parameterized.TestCase):
             self.fail('paused')
 
     clock = threads.Schedule(10**9, 0)
-    expected = KeyError if what == 'error' else threads.StalledError
+    fails = what in ('error', 'other')
+    expected = KeyError if fails else threads.StalledError
     start = time.monotonic()
     with (mock.patch.object(threads, 'STALL_SECONDS', 0.2),
           self.assertRaises(expected) as caught):
       _drive(clock, iterate, tick)
     self.assertLess(time.monotonic() - start, 30)
     self.assertTrue(clock.finished)
-    if what != 'error':
+    if not fails:
       message = str(caught.exception)
       self.assertIn('policy-2 has been in one iteration for', message)
       self.assertIn('release.wait(60)', message)

@@ -99,7 +99,10 @@ class TrainingTest(parameterized.TestCase):
     trainer = trainer_lib.Trainer(tiny.builder())
     with mock.patch.object(gridlu.GridLU, 'close') as close:
       trainer.close()
-    self.assertEqual(close.call_count, 2 + 1)
+      self.assertEqual(close.call_count, 2 + 1)
+      with trainer.schedule.turn('policy'):  # As if it hung.
+        trainer.close()
+      self.assertEqual(close.call_count, 2 + 1)
 
   def test_rows_have_the_metrics_of_both_networks(self):
     trainer = trainer_lib.Trainer(tiny.builder())
