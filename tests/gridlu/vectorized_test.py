@@ -57,7 +57,7 @@ class VectorGridLUTest(parameterized.TestCase):
   def test_plays_as_gymnasiums_own(self, mode, task, tokens):
     count, length = 6, 7
     arguments = dict(physics='immovable_red_rects', rewarded=True,
-                     render_mode='rgb_array')
+                     render_mode='rgb_array', solved_starts=True)
     many = gymnasium.make_vec(
         f'GridLU-{task.capitalize()}-v0', num_envs=count,
         max_episode_steps=length, autoreset_mode=mode, tokens=tokens,

@@ -86,6 +86,7 @@ class PolicyWorkerTest(parameterized.TestCase):
         actor, policy, programs, **settings).iterate(
             workers.Parameters('theta', phi), 5)
     actor.play.assert_called_once_with('theta')
+    self.assertEqual(programs.policy_gradients.call_args.args[0], 'theta')
     return (iteration, programs.policy_gradients.call_args.args,
             policy.apply.call_args)
 

@@ -18,6 +18,7 @@ from gridlu import language
 from gridlu import program
 from gridlu import solver
 from gridlu import world as board
+from tests.gridlu import boards
 
 
 def _goals(count, seed=3):
@@ -73,10 +74,13 @@ class DisplacedTest(absltest.TestCase):
         dataset, instruction=dataset.instruction[first],
         states=dataset.states[first]), worlds.GridLUWorld('arrangements'))
     _, states = displaced.sample(goals, np.random.default_rng(1), 4000)
-    moved = np.sum((states[:, :25] > 0) & (goals.dataset.states[:, :25] == 0),
-                   axis=1)
+    before, after = goals.dataset.states[:, :25] > 0, states[:, :25] > 0
     np.testing.assert_allclose(
-        np.bincount(moved) / 4000, [0, .25, .25, .25, .25], atol=0.03)
+        np.bincount((after & ~before).sum(axis=1)) / 4000,
+        [0, .25, .25, .25, .25], atol=0.03)
+    # Each block as often, and to each free cell.
+    np.testing.assert_allclose(
+        after.mean(axis=0), np.where(before[0], 1.5 / 4, 2.5 / 21), atol=0.03)
     self.assertTrue((states[np.arange(4000), states[:, 25]] > 0)[
         states[:, 26] > 0].all())
     on_block = states[np.arange(4000), states[:, 25]] > 0
@@ -156,6 +160,12 @@ class DemonstrationsTest(parameterized.TestCase):
     self.assertGreater((taken >= 0).mean(), 0.97)
     self.assertLess(taken[taken >= 0].mean(), 1.3 * shortest.mean())
 
+  def test_a_block_is_put_down_where_another_has_its_place(self):
+    labels = imitation._labels(
+        board.pack(boards.draw('rr! . rr'))[None], np.array([[0, 2]]),
+        np.array([[2, 4]]))
+    self.assertEqual(labels.tolist(), [[0, 0, 0, 0, 1]])
+
   def test_goals_are_not_where_other_blocks_stand(self):
     with mock.patch.object(
         self.made, '_nearest', wraps=self.made._nearest) as nearest:
@@ -176,6 +186,8 @@ class DemonstrationsTest(parameterized.TestCase):
     home = np.any((places == homes) & (places == states[:, 25:26]), axis=1)
     self.assertAlmostEqual(
         (home & (states[:, 26] > 0)).mean(), .18, delta=.02)
+    self.assertAlmostEqual(  # And of those that are out of place, of any.
+        (states[:, 26] > 0).mean(), .18 + .95 * .30, delta=.02)
     with mock.patch.object(imitation, '_draw', wraps=imitation._draw) as draw:
       self.made.batch(np.random.default_rng(0), 2000)
     self.assertBetween((np.diff(draw.call_args.args[2]) > 0).mean(), .4, .6)

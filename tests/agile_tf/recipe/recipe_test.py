@@ -64,12 +64,12 @@ class MismatchedTest(parameterized.TestCase):
         board.unpack(observations))
     self.assertBetween(truth.mean(), 0.01, 0.15)
 
-  def test_one_instruction_has_no_other(self):
-    one = worlds.GoalExamples(goal_dataset.generate(
-        'relations', 20, seed=1,
-        instructions=language.relations_instructions()[:1]), self.world)
+  @parameterized.parameters(
+      dict(mismatched_share=.5), dict(reward_prediction_goals=1))
+  def test_one_instruction_has_no_other(self, **changes):
     with self.assertRaisesRegex(worlds.WorldError, '--mismatched_share'):
-      mismatched.require_several(one)
+      tiny.builder(
+          instructions=r"^Same.*AGENT, Color\('red', SCENE", **changes).make()
 
   def _buffer(self, count):
     buffer = replay.ReplayBuffer(100, len(self.world.grammar.slots), [27])

@@ -133,6 +133,11 @@ class BuildingTest(parameterized.TestCase):
       tiny.builder(batch_size=6, replay_size=5).make()
     tiny.builder(batch_size=6, replay_size=6).make()
 
+  def test_a_checker_is_no_reward(self):
+    with self.assertRaisesRegex(config_lib.ConfigError, 'needs a ground truth'):
+      tiny.builder(
+          world='arrangements', instructions='', reward='environment').make()
+
   def test_held_out_instructions(self):
     for way, count in (('strings', 3), ('meanings', 4)):
       # Of 30 instructions.

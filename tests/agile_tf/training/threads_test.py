@@ -398,6 +398,13 @@ with clock.paused():
     _, errors = process.communicate(timeout=60)
     self.assertEqual((process.returncode, errors), (0, ''))
 
+  def test_each_iteration_reads_anew(self):
+    seen, counter = [], itertools.count()
+    threads.drive(
+        threads.Schedule(60, 0), lambda: next(counter),
+        [lambda read: seen.append(read) or 1] * 3, None, lambda: None)
+    self.assertLen({*seen}, len(seen))
+
   def test_first_iterations_are_one_at_a_time(self):
     """The first one compiles for the others."""
     firsts: dict[int, tuple[float, float]] = {}
