@@ -25,6 +25,7 @@ from agile_tf.recipe import settings
 from agile_tf.reproduction import experiments
 from agile_tf.reproduction import pools
 from agile_tf.training import checkpoints
+from gridlu import files
 from gridlu import program
 
 
@@ -42,15 +43,13 @@ def is_trained(run_dir: str) -> bool:
 
 def _success(run_dir: str) -> str:
   """Returns the newest success rate in a run's metrics.csv, as text."""
-  with (contextlib.suppress(OSError, ValueError),
-        open(os.path.join(run_dir, 'metrics.csv'), 'rb') as file):
-    place = file.readline().strip().split(b',').index(b'success_rate')
+  rates = []
+  with contextlib.suppress(OSError, ValueError):  # No row yet.
     # Only the end, because reading long runs would take minutes.
-    file.seek(max(file.tell() - 1, os.fstat(file.fileno()).st_size - 2**16))
-    rows = [line.split(b',') for line in file.read().split(b'\n')[1:-1]]
-    rates = [row[place] for row in rows if row[place:] and row[place].strip()]
-    return f'{100 * float(rates[-1]):.1f} %' if rates else ''
-  return ''
+    rates = [float(rate) for row in files.read_rows(
+        os.path.join(run_dir, 'metrics.csv'), 2**16)
+             if (rate := row.get('success_rate'))]
+  return f'{100 * rates[-1]:.1f} %' if rates else ''
 
 
 def _total(job: experiments.Job) -> int:

@@ -54,14 +54,20 @@ def replacing(path: str, mode: str = 'w') -> Iterator[IO]:
     raise
 
 
-def read_rows(path: str) -> list[dict[str, str]]:
+def read_rows(path: str, size: int | None = None) -> list[dict[str, str]]:
   """Returns the rows of a CSV file by column, without an incomplete last one.
+
+  With a `size` these are only the rows in the last so many bytes, in ASCII.
 
   Raises:
     OSError or ValueError: it cannot be read, or its rows have other columns.
   """
   with open(path, encoding='utf-8-sig', newline='') as file:
-    lines = list(file)
+    lines = [file.readline()]
+    if size is not None and os.path.getsize(path) > file.tell() + size:
+      file.seek(os.path.getsize(path) - size)
+      file.readline()  # It may begin within a row.
+    lines += file
   if lines and not lines[-1].endswith('\n'):
     del lines[-1]
   reader = csv.reader(lines)

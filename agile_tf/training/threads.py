@@ -295,13 +295,12 @@ def _in_threads(schedule: Schedule, read: Callable[[], Any],
     _end(schedule, workers)
   except StalledError as error:
     schedule.stop()
-    if schedule.error is not None:
-      raise schedule.error from error
-    stacks = '\n'.join(turn.describe() for turn in schedule.turns)
-    raise StalledError(
-        f'{error}\n{stacks}\nThe run has ended. It was not saved, because an '
-        'iteration was not complete. The same command resumes it from its last '
-        'checkpoint.') from error
+    if schedule.error is None:
+      stacks = '\n'.join(turn.describe() for turn in schedule.turns)
+      raise StalledError(
+          f'{error}\n{stacks}\nThe run has ended. It was not saved, because an '
+          'iteration was not complete. The same command resumes it from its '
+          'last checkpoint.') from error
   except BaseException:
     with contextlib.suppress(StalledError):
       _end(schedule, workers)

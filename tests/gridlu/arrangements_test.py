@@ -60,6 +60,12 @@ def _is(word, cells):
 
 class ArrangementsTest(parameterized.TestCase):
 
+  def test_counts_of_placements(self):
+    self.assertEqual(
+        {word: len(cells) for word, cells in arrangements.PLACEMENTS.items()},
+        {'Square': 16, 'Line': 20, 'Dline': 8, 'Triangle': 48, 'Circle': 9,
+         'Eel': 96, 'Snake': 48, 'Connected': 228, 'Disconnected': 17})
+
   @parameterized.parameters(*language.Arrangement.words)
   def test_every_set_of_four_cells(self, word):
     cells = np.array(list(itertools.combinations(range(25), 4)))

@@ -75,3 +75,10 @@ class FilesTest(parameterized.TestCase):
         {'steps': '2', 'success_rate': '1.0', 'x': '-1e-9'}])
     path = self.create_tempfile(content='name,x\n"a, b",1\na,1\n').full_path
     self.assertEqual(files.read_rows(path)[0], {'name': 'a, b', 'x': '1'})
+
+  def test_last_rows(self):
+    rows = [{'steps': str(i), 'x': 'yz'} for i in range(4)]
+    path = self.create_tempfile(
+        content='steps,x\n0,yz\n1,yz\n2,yz\n3,yz\n4,').full_path
+    for size, count in (2, 0), (7, 0), (8, 1), (17, 2), (99, 4):
+      self.assertEqual(files.read_rows(path, size), rows[4 - count:])

@@ -68,6 +68,13 @@ class StepTest(parameterized.TestCase):
     boards.assert_equal(world.step(boards.draw(before), action),
                         boards.draw(after))
 
+  @parameterized.parameters(
+      ('rr@', 'rr@'), ('rc@', 'rc!'), ('br@', 'br!'), ('rr!', 'rr@'))
+  def test_immovable_red_rects(self, before, after):
+    state = world.step(boards.draw(before), _ACTIONS.INTERACT,
+                       world.IMMOVABLE_RED_RECTS)
+    boards.assert_equal(state, boards.draw(after))
+
   @parameterized.parameters((world.NORMAL,), (world.Physics((4, 9)),))
   def test_equals_scalar_oracle(self, physics):
     rng = np.random.default_rng(0)

@@ -110,6 +110,9 @@ class TrainingTest(parameterized.TestCase):
     self.assertEqual(row['steps'], 66)
     self.assertEqual(row['episodes'], 16)
     self.assertEqual(row['steps_per_discriminator_update'], 66 / 8)
+    self.assertAlmostEqual(
+        row['reward_model_accuracy'],
+        1 - row['false_positives'] - row['false_negatives'])
     for name in ('success_rate', 'reward_prediction_loss',
                  'discriminator_gradient_norm'):
       self.assertIn(name, row)
