@@ -277,7 +277,8 @@ class SweepTest(parameterized.TestCase):
 
   @parameterized.parameters(
       (['figure5'], range(5)), (['arrangements'], range(10)),
-      (['evening'], range(2)), (['figure4_left', '--recipe'], (2, 3, 4)),
+      (['evening'], (2, 3)), (['arrangements_evening'], (1, 2, 3)),
+      (['figure4_left', '--recipe'], (2, 3, 4)),
       (['figure5', '--recipe'], (2, 3)), (['figure7', '--recipe'], (2, 3)),
       (['figure5', '--seeds=2', '--first_seed=7'], (7, 8)),
       (['figure5', '--recipe', '--first_seed=0'], (0, 1)))
