@@ -37,7 +37,7 @@ def export(run_dir: str, output: str, step: int | None = None,
     try:
       rows = [row for row in files.read_rows(path)
               if int(row['steps']) <= trained.steps]
-    except (KeyError, ValueError) as error:
+    except (KeyError, OSError, ValueError) as error:
       raise program.UserError(
           f'{path} is not what a run writes ({error}); move it away.'
           ) from error

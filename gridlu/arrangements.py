@@ -65,21 +65,16 @@ PLACEMENTS = {
     word: np.concatenate([_FORM_PLACEMENTS[form] for form in FORMS_OF[word]])
     for word in language.Arrangement.words}
 
-# Sets of cells in the bits of an int32, as in `relations`.
-_BITS = 2**np.arange(world.NUM_CELLS, dtype=np.int32)
-
-
 # int32 [words, placements]: each placement's set of cells, padded with -1.
 _SETS = np.full(
     (len(PLACEMENTS), max(map(len, PLACEMENTS.values()))), -1, np.int32)
 for _row, _placed in zip(_SETS, PLACEMENTS.values()):
-  _row[:len(_placed)] = np.sum(_BITS[_placed], axis=1)
+  _row[:len(_placed)] = np.sum(world.BITS[_placed], axis=1)
 # int32 [4 * 10]: 1 at 10 * (1 + colour) + block if the block fits the colour,
 # else 0. Colour -1 is any.
-_FITS = np.array([
-    [block > 0 and color in (-1, (block - 1) % len(world.COLORS))
-     for block in range(world.NUM_BLOCK_CODES)]
-    for color in range(-1, len(world.COLORS))]).astype(np.int32).reshape(-1)
+_FITS = np.array(
+    [language.Blocks(color).fits(block) for color in (None, *world.COLORS)
+     for block in range(world.NUM_BLOCK_CODES)], np.int32)
 
 
 def encode(instructions: Sequence[language.Instruction]) -> np.ndarray:
@@ -100,7 +95,7 @@ def satisfied(codes: world.Array, states: world.State,
   blocks = xp.asarray(states.blocks, np.int32)
   row = ((1 + codes[..., 1]) * world.NUM_BLOCK_CODES)[..., None, None]
   cells = xp.sum(
-      xp.take(_FITS, row + blocks) * _BITS.reshape(world.SIZE, world.SIZE),
+      xp.take(_FITS, row + blocks) * world.BITS.reshape(world.SIZE, world.SIZE),
       axis=(-2, -1), dtype=np.int32)
   sets = xp.take(_SETS, codes[..., 0], axis=0)
   return xp.any(sets == cells[..., None], axis=-1)

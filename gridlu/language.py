@@ -90,6 +90,12 @@ class Blocks:
     text = f"Shape('{self.shape}', SCENE)" if self.shape else 'SCENE'
     return f"Color('{self.color}', {text})" if self.color else text
 
+  def fits(self, code: int) -> bool:
+    """Returns whether a block of this code (see `world.block`) is one."""
+    shape, color = world.kind(code)
+    return (code > 0 and self.shape in (None, shape) and
+            self.color in (None, color))
+
   @property
   def tree(self) -> Tree:
     shape = (self.shape,) if self.shape else ()

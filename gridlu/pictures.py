@@ -37,7 +37,7 @@ def _draw(text: str) -> world.State:
   return world.State(blocks, np.array(agent, np.int32), np.array(False))
 
 
-def _render(states: Sequence[world.State]) -> np.ndarray:
+def render(states: Sequence[world.State]) -> np.ndarray:
   """Renders states without batch dimensions, uint8 [N, 56, 56, 3]."""
   return rendering.render(world.State(*map(np.stack, zip(*states))))
 
@@ -132,7 +132,7 @@ def figure_6_states() -> list[world.State]:
 
 def _figure_1() -> np.ndarray:
   return rendering.contact_sheet(
-      _render(FIGURE_1_STATES), [FIGURE_1_INSTRUCTION] * 4,
+      render(FIGURE_1_STATES), [FIGURE_1_INSTRUCTION] * 4,
       columns=2, scale=4)
 
 
@@ -141,13 +141,13 @@ def _figure_3() -> np.ndarray:
   for instruction, initial, goal in figure_3_episodes():
     images += [initial, goal]
     captions += [f'{instruction}: initial state', 'goal state']
-  left = rendering.contact_sheet(_render(images), captions, columns=2, scale=4)
+  left = rendering.contact_sheet(render(images), captions, columns=2, scale=4)
   vocabulary = figure_3_vocabulary()
   labels = [
       f'{word}: {_LABELS[word]}' if word in _LABELS else word
       for word, _ in vocabulary]
   right = rendering.contact_sheet(
-      _render([state for _, state in vocabulary]), labels, columns=5, scale=3)
+      render([state for _, state in vocabulary]), labels, columns=5, scale=3)
   height = max(len(left), len(right))
   return np.concatenate(
       [rendering.pad(sheet, height, sheet.shape[1])
@@ -157,7 +157,7 @@ def _figure_3() -> np.ndarray:
 def _figure_6() -> np.ndarray:
   captions = ['start'] + [f'after {a.name}' for a in FIGURE_6_ACTIONS]
   return rendering.contact_sheet(
-      _render(figure_6_states()), captions, columns=3, scale=4)
+      render(figure_6_states()), captions, columns=3, scale=4)
 
 
 # By their numbers: what draws the paper's figures.

@@ -143,7 +143,8 @@ def _close_output() -> None:
 
 def stop_signals() -> list[int]:
   """Returns the signals that let a run save and stop."""
-  # Those that are ignored stay so, such as SIGHUP under nohup.
+  # Others that are ignored stay so, such as SIGHUP under nohup. A script's
+  # shell ignores SIGINT for its jobs in the background, whom `kill -INT` stops.
   return [signal.SIGINT, signal.SIGTERM, *(
       each for each in (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
       if signal.getsignal(each) not in (signal.SIG_IGN, None))]

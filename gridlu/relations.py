@@ -35,52 +35,44 @@ GO_TO_PROPOSAL = .2551
 # the agent is there.
 _NUM_CONTENTS = 2 * world.NUM_BLOCK_CODES
 
+# Each operand's description: 4 * (1 + shape) + 1 + colour, where -1 stands for
+# any shape or colour, or 16 for the agent.
+_OPERANDS: list[language.Operand] = [
+    language.Blocks(color, shape) for shape in (None, *world.SHAPES)
+    for color in (None, *world.COLORS)] + [language.AGENT]
+_DESCRIPTIONS = {operand: index for index, operand in enumerate(_OPERANDS)}
 
-def _fits() -> np.ndarray:
-  """Builds `_FITS`."""
-  block = np.arange(_NUM_CONTENTS) % world.NUM_BLOCK_CODES
-  agent = np.arange(_NUM_CONTENTS) >= world.NUM_BLOCK_CODES
-  block_shape, block_color = np.divmod(block - 1, len(world.COLORS))
-  rows = [(block > 0) & np.isin(block_shape, shapes) &
-          np.isin(block_color, colors)
-          for shapes in (range(len(world.SHAPES)), 0, 1, 2)
-          for colors in (range(len(world.COLORS)), 0, 1, 2)]
-  return np.stack(rows + [agent]).astype(np.int32).reshape(-1)
+
+def _fits(operand: language.Operand, contents: int) -> bool:
+  agent, block = divmod(contents, world.NUM_BLOCK_CODES)
+  if isinstance(operand, language.Agent):
+    return bool(agent)
+  return operand.fits(block)
 
 
 # int32 [17 * 20]: 1 at 20 * description + contents if a cell's contents fit a
-# description, else 0. A description is 4 * (1 + shape) + 1 + colour, where -1
-# stands for any shape or colour, or 16 for the agent.
-_FITS = _fits()
-_AGENT_DESCRIPTION = (1 + len(world.SHAPES)) * (1 + len(world.COLORS))
+# description, else 0.
+_FITS = np.array(
+    [_fits(operand, contents) for operand in _OPERANDS
+     for contents in range(_NUM_CONTENTS)], np.int32)
 
-# The bits of an int32 hold a set of cells: bit 5 * row + column stands for the
-# cell in that row and column. The cell below is 5 bits up and the cell to the
-# right is 1 bit up, except from the last column.
-_BITS = 2**np.arange(world.NUM_CELLS, dtype=np.int32).reshape(
-    world.SIZE, world.SIZE)
+# Of a set of cells (see `world.BITS`), the cell below is 5 bits up and the cell
+# to the right is 1 bit up, except from the last column.
+_BITS = world.BITS.reshape(world.SIZE, world.SIZE)
 _DOWN = 2**world.SIZE
 _RIGHT = 2
 _NOT_LAST_COLUMN = np.int32(np.sum(_BITS[:, :-1]))
-
-
-def _description(operand: language.Operand) -> int:
-  """Returns an operand's description (see `_FITS`)."""
-  if isinstance(operand, language.Agent):
-    return _AGENT_DESCRIPTION
-  return ((1 + len(world.COLORS)) * (None, *world.SHAPES).index(operand.shape) +
-          (None, *world.COLORS).index(operand.color))
 
 
 def encode(instructions: Sequence[language.Instruction]) -> np.ndarray:
   """Encodes instructions for `satisfied`, int32 [N, 3].
 
   A code has the relation (its index in `Relation.words`), then for the left
-  and for the right operand its description (see `_FITS`).
+  and for the right operand its description.
   """
   return np.array([
-      [language.Relation.words.index(each.word), _description(each.left),
-       _description(each.right)] for each in instructions], np.int32
+      [language.Relation.words.index(each.word), _DESCRIPTIONS[each.left],
+       _DESCRIPTIONS[each.right]] for each in instructions], np.int32
       ).reshape(-1, CODE_SIZE)
 
 
@@ -150,7 +142,7 @@ def _propose_blocks(rng: np.random.Generator, count: int, codes: np.ndarray,
                     distractors: tuple[int, int]
                    ) -> tuple[np.ndarray, np.ndarray]:
   """Draws `instruction` and `blocks` of `_Drawn` (appendix F.1)."""
-  names_agent = np.any(codes[:, 1:] == _AGENT_DESCRIPTION, axis=1)
+  names_agent = np.any(codes[:, 1:] == _DESCRIPTIONS[language.AGENT], axis=1)
   go_to = np.flatnonzero(names_agent)
   bring_to = np.flatnonzero(~names_agent)
   # If the list has only one kind, all are of that kind.
@@ -173,7 +165,8 @@ def _propose_blocks(rng: np.random.Generator, count: int, codes: np.ndarray,
   shape[:, :2] = np.where(named_shape < 0, shape[:, :2], named_shape)
   color[:, :2] = np.where(named_color < 0, color[:, :2], named_color)
   blocks = 1 + len(world.COLORS) * shape + color
-  blocks[:, :2][descriptions == _AGENT_DESCRIPTION] = 0  # AGENT is no block.
+  # AGENT is no block.
+  blocks[:, :2][descriptions == _DESCRIPTIONS[language.AGENT]] = 0
   if fewest < most:
     number = rng.integers(fewest, most + 1, size=(count, 1))
     blocks[:, 2:] *= np.arange(most) < number

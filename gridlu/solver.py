@@ -45,7 +45,6 @@ _NO_BOUND = 2**30  # More steps than any solution has.
 _MOVES = (world.Action.UP, world.Action.DOWN, world.Action.LEFT,
           world.Action.RIGHT)
 _CELLS = np.arange(world.NUM_CELLS, dtype=np.int32)
-_BITS = 2**_CELLS  # Sets of cells in the bits of an int32, as in `relations`.
 
 # A role is 4 if the block fits the left operand, plus 2 if it fits the right
 # one, plus 1 if it can be picked up.
@@ -100,7 +99,7 @@ class _Graph(NamedTuple):
 
 def _members(sets: np.ndarray) -> np.ndarray:
   """Returns which cells are in sets int32 [S], as bool [25, S]."""
-  return (sets & _BITS[:, None]) != 0
+  return (sets & world.BITS[:, None]) != 0
 
 
 @functools.cache
@@ -137,10 +136,10 @@ def _after(states: _States, action: int, roles: tuple[int, ...]) -> _States:
     return states._replace(carrying=~states.carrying & liftable)
   target = world.NEIGHBOURS[action, states.agent]
   occupied = np.bitwise_or.reduce(states.sets, axis=1)
-  blocked = states.carrying & ((occupied & _BITS[target]) != 0)
+  blocked = states.carrying & ((occupied & world.BITS[target]) != 0)
   target = np.where(blocked, states.agent, target)
   # The bits of both cells, or none if they are the same.
-  change = (_BITS[states.agent] ^ _BITS[target]) * states.carrying
+  change = (world.BITS[states.agent] ^ world.BITS[target]) * states.carrying
   return _States(states.sets ^ here * change[:, None], target, states.carrying)
 
 
@@ -246,7 +245,7 @@ def _lower_bound(problem: _Problem, states: _States) -> np.ndarray:
   sets = states.sets[:, [problem.roles.index(role) for role in relaxed.roles]]
   occupied = np.bitwise_or.reduce(sets, axis=1)
   # An agent that carries a block that was left out counts as free.
-  carrying = states.carrying & ((occupied & _BITS[states.agent]) != 0)
+  carrying = states.carrying & ((occupied & world.BITS[states.agent]) != 0)
   steps = _table(relaxed)[carrying.astype(np.int32), states.agent,
                           _position(sets, relaxed.counts)]
   return np.where(steps < 0, _NO_BOUND, steps.astype(np.int32))
@@ -309,10 +308,8 @@ def _meaning(instruction: language.Instruction, physics: world.Physics
   instruction = instruction.canonical  # One table for both twins.
   roles = [-1]
   for code in range(1, world.NUM_BLOCK_CODES):
-    shape, color = world.kind(code)
     fits_left, fits_right = (
-        isinstance(operand, language.Blocks) and
-        operand.shape in (None, shape) and operand.color in (None, color)
+        isinstance(operand, language.Blocks) and operand.fits(code)
         for operand in (instruction.left, instruction.right))
     roles.append(4 * fits_left + 2 * fits_right +
                  _LIFTABLE * (code not in physics.immovable))
@@ -342,7 +339,7 @@ def _problems(instructions: Sequence[language.Instruction],
       blocks.reshape(-1, world.NUM_CELLS), axis=1)
   has_role = roles[:, None] == np.arange(_NUM_ROLES)[:, None]  # [N, 8, 25]
   counts = has_role.sum(axis=2)
-  sets = (has_role * _BITS).sum(axis=2, dtype=np.int32)
+  sets = (has_role * world.BITS).sum(axis=2, dtype=np.int32)
   groups: dict[_Problem, list[int]] = {}
   for i, (instruction, _) in enumerate(meanings):
     present = np.flatnonzero(counts[i])

@@ -62,6 +62,9 @@ _NEXT_CELL = np.dot(
 NEIGHBOURS = _NEXT_CELL.reshape(-1, NUM_CELLS)[:Action.INTERACT]
 # [25, 5, 5]: 1 in the cell and 0 elsewhere.
 _CELL_MASK = np.eye(NUM_CELLS, dtype=np.int32).reshape(NUM_CELLS, SIZE, SIZE)
+# A sum of these is a set of cells in the bits of an int32: bit 5 * row + column
+# stands for the cell in that row and column.
+BITS = 2**np.arange(NUM_CELLS, dtype=np.int32)
 
 
 def block(shape: str, color: str) -> int:

@@ -12,8 +12,8 @@ import numpy as np
 from PIL import Image
 
 from agile_tf.evaluation import played
-from gridlu import arrangements
 from gridlu import language
+from gridlu import pictures
 from gridlu import rendering
 from gridlu import world as board
 
@@ -38,21 +38,10 @@ def _png(pixels: np.ndarray) -> str:
 
 def _legend() -> str:
   """Returns the words of GridLU-Arrangements explained, as in figure 3."""
-  forms_of = arrangements.FORMS_OF
-  forms = [word for word in forms_of if forms_of[word] == (word,)]
-  blocks = np.zeros([len(forms), board.NUM_CELLS], np.int32)
-  for row, form in zip(blocks, forms):
-    examples = arrangements.PLACEMENTS[form]
-    row[examples[len(examples) // 2]] = board.block('rect', 'red')
-  states = board.State(
-      blocks.reshape(-1, board.SIZE, board.SIZE),
-      np.full([len(forms), 2], board.SIZE - 1), np.zeros(len(forms), bool))
+  words, states = zip(*pictures.figure_3_vocabulary())
   sheet = rendering.contact_sheet(
-      rendering.render(states), forms, columns=4, scale=2)
-  unions = ' '.join(f'{word}: any of {", ".join(forms_of[word])}.'
-                    for word in forms_of if word not in forms)
-  return (f'<img src="{_png(sheet)}" alt="An example of each form">'
-          f'<p>{unions}</p>{_FORMS}')
+      pictures.render(states), words, columns=8, scale=2)
+  return f'<img src="{_png(sheet)}" alt="Examples of each form">{_FORMS}'
 
 
 def make(episodes: Sequence[played.Episode], world: 'worlds.World'

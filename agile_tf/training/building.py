@@ -224,9 +224,7 @@ class Builder:
   @functools.cached_property
   def _dataset(self) -> dict[str, str]:
     """What identifies the contents of the file of goal examples."""
-    path = self.config.dataset
-    if not path and self.config.world not in tasks.TASKS:
-      path = self.world.goal_examples
+    path = self.config.dataset or self.world.goal_examples
     if self.needs_goal_examples() and os.path.isfile(path):
       with contextlib.suppress(OSError):  # Loading it says so.
         with open(path, 'rb') as file:

@@ -4,7 +4,7 @@ A `Tally` collects what workers report, from any thread. A `Writer` writes rows,
 from one thread.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 import contextlib
 import csv
 import glob
@@ -155,12 +155,11 @@ def warnings(row: Mapping[str, Any], num_actions: int) -> dict[str, str]:
 class Writer:
   """Writes rows to `metrics.csv`, TensorBoard and the progress."""
 
-  def __init__(self, run_dir: str, steps: int, checked: bool = False,
-               compiled: Callable[[], int] = lambda: 0):
+  def __init__(self, run_dir: str, steps: int, checked: bool = False):
     """Opens a run's files, and removes rows that it will write again.
 
     The run begins or resumes at `steps`. If it is `checked`, success comes from
-    a checker, not from a ground truth. `compiled` is as in `Progress`.
+    a checker, not from a ground truth.
     """
     self._tags = _TAGS | (_CHECKER_TAGS if checked else {})
     self._run_dir = run_dir
@@ -186,7 +185,7 @@ class Writer:
         there[-1].get('seconds') or 0) if there else 0.0
     self._summaries = tf.summary.create_file_writer(run_dir)
     self._warned = False
-    self.progress = progress.Progress(compiled)
+    self.progress = progress.Progress()
 
   def _read(self) -> list[dict[str, str]]:
     """Returns the rows that are there."""

@@ -1,7 +1,6 @@
 """Shows how far a run is: a line in a terminal, or one a minute in a file."""
 
 import collections
-from collections.abc import Callable
 import sys
 import threading
 import time
@@ -34,10 +33,8 @@ class Progress:
   A thread shows it, because the main thread compiles for minutes.
   """
 
-  def __init__(self, compiled: Callable[[], int] = lambda: 0):
-    """Takes what counts the programs that TensorFlow has begun to compile."""
+  def __init__(self):
     self.note = ''  # A text behind the progress.
-    self._compiled = compiled
     self._now = (0, 1, 'steps')  # What `update` was told last.
     self._what, self._before = '', 0
     self._start = time.monotonic()
@@ -80,8 +77,7 @@ class Progress:
         str(each) if each < 1000 else tqdm.tqdm.format_sizeof(each)
         for each in (done, total))
     if done == self._before and done < total:
-      text = (f'compiling program {max(1, self._compiled())} before the next '
-              f'of {of} {what}')
+      text = f'compiling before the next of {of} {what}'
       seconds = now - self._start
       return f'{text}, for {duration(seconds)}' if seconds >= 2 else text
     self._samples.append((now, done))

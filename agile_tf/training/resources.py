@@ -55,14 +55,14 @@ def needs(config: config_lib.Config, world: worlds.World,
         Need("the discriminator's batches",
              (config.batch_size // 2 + num_candidates) * seen,
              ('batch_size', 'anticipated_negative_rate'))]
-  if goal_examples and config.dataset:
+  path = config.dataset or world.goal_examples
+  if goal_examples and path:
     # If it is no such file, loading it says so.
     with contextlib.suppress(OSError, ValueError, zipfile.BadZipFile):
-      with (open(config.dataset, 'rb') as file,
-            zipfile.ZipFile(file) as archive):
+      with open(path, 'rb') as file, zipfile.ZipFile(file) as archive:
         size = sum(member.file_size for member in archive.infolist())
       found.append(Need('the goal examples, all and those of the instructions',
-                        2 * size, ('dataset',)))
+                        2 * size, ('dataset' if config.dataset else 'world',)))
   elif goal_examples and world.compiled is not None:
     found.append(Need('the goal examples', config.dataset_size * _GENERATED,
                       ('dataset_size',)))

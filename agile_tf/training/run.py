@@ -71,8 +71,7 @@ class RunFiles:
       logging.info('Resuming from step %d.', self._schedule.steps)
     steps = self._schedule.steps
     self._writer = metrics.Writer(
-        config.run_dir, steps, not trainer.world.has_ground_truth,
-        trainer.num_compiled)
+        config.run_dir, steps, not trainer.world.has_ground_truth)
     settings = builder.saved()
     settings |= settings.pop(config_lib.RECIPE, {})
     settings.pop(config_lib.DATASET, None)

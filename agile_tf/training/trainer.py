@@ -155,13 +155,6 @@ class Trainer:
         'learning rate, start a run in another --run_dir with this one as its '
         '--initial_policy.')
 
-  def num_compiled(self) -> int:
-    """Returns how many programs TensorFlow has begun to compile."""
-    programs = self._parts.programs
-    return sum(each.experimental_get_tracing_count() for each in (
-        programs.act, programs.play, programs.reward,
-        programs._policy_gradients, programs.discriminator_gradients))
-
   def row(self) -> dict[str, Any]:
     """Returns the metrics since the last row."""
     values = {'steps': self.schedule.steps, **self._tally.take()}

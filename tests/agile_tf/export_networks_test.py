@@ -72,6 +72,14 @@ class ExportNetworksTest(tiny.SavedRunTest):
     rows = files.read_rows(os.path.join(self._export(), 'metrics.csv'))
     self.assertEqual([row['steps'] for row in rows], ['0'])
 
+  def test_a_table_that_cannot_be_read_is_named(self):
+    run_dir = os.path.join(self.create_tempdir().full_path, 'run')
+    shutil.copytree(self.run_dir, run_dir)
+    os.remove(path := os.path.join(run_dir, 'metrics.csv'))
+    os.mkdir(path)
+    with self.assertRaisesRegex(program.UserError, 'metrics.csv is not what'):
+      export_networks.export(run_dir, os.path.join(run_dir, 'copy'))
+
   def test_copy_cannot_be_resumed_but_begins_other_runs(self):
     output = self._export()
     with self.assertRaisesRegex(

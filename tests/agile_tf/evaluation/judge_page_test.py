@@ -69,16 +69,14 @@ class PageTest(absltest.TestCase):
     page, _ = judge_page.make(
         [_episode('Snake(AGENT, SCENE)', _FOUR)],
         worlds.GridLUWorld('arrangements'))
-    self.assertIn('Connected: any of Line, Square, Eel, Snake, Triangle. '
-                  'Disconnected: any of Dline, Circle.', page)
-    sheet = _pixels(re.search('img src="([^"]*)" alt="An example', page)[1])
-    # Seven forms of four rects, each of 4x4 pixels and enlarged twice.
+    sheet = _pixels(re.search('img src="([^"]*)" alt="Examples', page)[1])
+    # Ten red forms of four rects, each of 4x4 pixels and enlarged twice.
     self.assertEqual(
-        np.sum(np.all(sheet == (255, 0, 0), axis=-1)), 7 * 4 * 16 * 4)
+        np.sum(np.all(sheet == (255, 0, 0), axis=-1)), 10 * 4 * 16 * 4)
     page, _ = judge_page.make(
         [_episode("SameLocation(AGENT, Color('red', SCENE))", _FOUR)],
         worlds.GridLUWorld('relations'))
-    self.assertNotIn('Connected', page)
+    self.assertNotIn('Examples of each form', page)
     self.assertIn('grey square is the agent', page)
 
   def test_another_world_has_images_alone(self):

@@ -70,7 +70,7 @@ class ProgressTest(parameterized.TestCase):
     what = 'iterations of the head start'
     with (mock.patch.object(sys, 'stderr', io.StringIO()),
           self.assertLogs('absl', 'INFO') as logs):
-      progress = progress_lib.Progress(lambda: 3)
+      progress = progress_lib.Progress()
       progress.note = 'success 5.0 %'
       self._watch(
           progress, *[(0, 400, what)] * 60,  # For compilation.
@@ -78,8 +78,8 @@ class ProgressTest(parameterized.TestCase):
           *[(20 * second, 10_000_000) for second in range(151)])
       progress.close()
     lines = [record.getMessage() for record in logs.records]
-    self.assertEqual(lines[0], 'compiling program 3 before the next of 400 '
-                     'iterations of the head start')
+    self.assertEqual(lines[0], 'compiling before the next of 400 iterations of '
+                     'the head start')
     self.assertEndsWith(lines[1], ' for 59 seconds')
     self.assertEqual(lines[2], '14.8 %, 59 of 400 iterations of the head '
                      'start, 1 a second, 6 minutes left, success 5.0 %')

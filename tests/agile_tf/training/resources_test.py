@@ -1,9 +1,12 @@
 """Tests for resources: the memory of a run, and runs that need too much."""
 
+from unittest import mock
+
 from absl.testing import parameterized
 import numpy as np
 
 from agile_tf import config as config_lib
+from agile_tf import own_world
 from agile_tf.training import building
 from agile_tf.training import resources
 from agile_tf.training import trainer as trainer_lib
@@ -47,6 +50,9 @@ class ResourcesTest(parameterized.TestCase):
         self._needs(dataset=path)['dataset'], 2e6, delta=1000)
     self.assertNotIn('dataset', self._needs(
         dataset=path, reward='environment'))
+    with mock.patch.object(own_world, 'GOALS', path):
+      own = self._needs(world='agile_tf.own_world:make_world')
+    self.assertAlmostEqual(own['world'], 2e6, delta=1000)
 
   @parameterized.parameters(
       ('dataset_size', 10**10, {}, '2,000,000,000,000 bytes, is for the goal'),
