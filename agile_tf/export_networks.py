@@ -9,8 +9,10 @@ buffers and the episodes. All programs that play or judge a run take it, and so
 do --initial_policy and --reward_model. agile_tf.launch cannot resume it.
 """
 
+import contextlib
 import csv
 import os
+import shutil
 
 from absl import flags
 
@@ -51,18 +53,22 @@ def export(run_dir: str, output: str, step: int | None = None,
       raise program.UserError(
           f'--output={output} is not empty; remove it or name another '
           'directory.')
-    with files.replacing(os.path.join(output, 'metrics.csv')) as file:
-      copy = csv.DictWriter(file, rows[0] if rows else ['steps'])
-      copy.writeheader()
-      copy.writerows(rows)
+    with contextlib.ExitStack() as failed:
+      failed.callback(shutil.rmtree, output, ignore_errors=True)
+      with files.replacing(os.path.join(output, 'metrics.csv')) as file:
+        copy = csv.DictWriter(file, rows[0] if rows else ['steps'])
+        copy.writeheader()
+        copy.writerows(rows)
+      config_lib.save(settings, os.path.join(output, 'config.json'))
+      checkpoints.save(output, trained.steps, checkpoints.Checkpoint(
+          {name: checkpoint.arrays[name] for name in names},
+          {'config': settings, 'steps': trained.steps,
+           'tokens': checkpoint.values['tokens'], 'networks_alone': True}),
+                       keep=1)
+      failed.pop_all()  # Nothing failed: keep it.
   except OSError as error:
     raise program.UserError(
         f'--output={output} cannot be written: {error}.') from error
-  config_lib.save(settings, os.path.join(output, 'config.json'))
-  checkpoints.save(output, trained.steps, checkpoints.Checkpoint(
-      {name: checkpoint.arrays[name] for name in names},
-      {'config': settings, 'steps': trained.steps,
-       'tokens': checkpoint.values['tokens'], 'networks_alone': True}), keep=1)
   return trained.steps
 
 

@@ -3,6 +3,7 @@
 import os
 import pathlib
 import shutil
+from unittest import mock
 
 import numpy as np
 
@@ -23,7 +24,8 @@ _TEXTS = ["SameLocation(AGENT, Shape('rect', SCENE))"] * 2
 class ExportNetworksTest(tiny.SavedRunTest):
 
   def _export(self):
-    output = os.path.join(self.create_tempdir().full_path, 'copy')
+    self._parent = self.create_tempdir().full_path
+    output = os.path.join(self._parent, 'copy')
     self.assertEqual(export_networks.export(self.run_dir, output), 0)
     return output
 
@@ -103,3 +105,10 @@ class ExportNetworksTest(tiny.SavedRunTest):
     with self.assertRaisesRegex(program.UserError, 'not empty'):
       export_networks.export(self.run_dir, output)
     self.assertEqual(os.listdir(output), ['mine'])
+
+  def test_half_a_copy_is_removed(self):
+    with (mock.patch.object(os, 'rename', side_effect=OSError('full')),
+          self.assertRaisesRegex(program.UserError, 'cannot be saved .full')):
+      self._export()
+    self.assertEmpty(os.listdir(self._parent))
+    self._export()
