@@ -54,8 +54,9 @@ class ReadmeTest(parameterized.TestCase):
 
   def test_gridlu_examples_run(self):
     text = (_ROOT / 'gridlu/README.md').read_text('utf-8')
-    for example in re.findall(r'```python\n(.*?)```', text, re.DOTALL)[:2]:
-      exec(example, {})  # The third needs Stable-Baselines3.
+    first, second, _ = re.findall(r'```python\n(.*?)```', text, re.DOTALL)
+    for example in first, second:  # The third needs Stable-Baselines3.
+      exec(example, {})
 
   @pytest.mark.slow
   def test_reward_model_answers(self):

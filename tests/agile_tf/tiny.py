@@ -1,6 +1,8 @@
 """A run that is small enough for a test."""
 
+from collections.abc import Iterator
 import dataclasses
+import glob
 import os
 import tempfile
 from typing import Any
@@ -8,6 +10,7 @@ from typing import Any
 from absl import flags as absl_flags
 from absl.testing import absltest
 import numpy as np
+import tensorflow as tf
 
 from agile_tf import config as config_lib
 from agile_tf import presets
@@ -97,6 +100,14 @@ class SavedRunTest(absltest.TestCase):
   def setUpClass(cls):
     super().setUpClass()
     cls.run_dir = save_for(cls, **cls.changes)
+
+
+def summaries(run_dir: str) -> Iterator[tuple[int, Any]]:
+  """Yields what TensorBoard shows of a run: steps and values."""
+  for path in glob.glob(os.path.join(run_dir, 'events*')):
+    for event in tf.compat.v1.train.summary_iterator(path):
+      for value in event.summary.value:
+        yield event.step, value
 
 
 def rows(run_dir: str) -> list[dict[str, str]]:

@@ -118,15 +118,6 @@ class GridLUEnvTest(parameterized.TestCase):
     self.assertEqual(second.unwrapped._environment.physics,
                      first.unwrapped._environment.physics)
 
-  def test_wrappers_know_the_length(self):
-    for name, length in (('relations', 30), ('arrangements', 45)):
-      environment = gymnasium.make(_NAMES[name])
-      self.assertEqual(gymnasium.spec(_NAMES[name]).max_episode_steps, length)
-      environment = gymnasium.wrappers.TimeAwareObservation(
-          environment, flatten=False)
-      environment.reset(seed=0)
-      self.assertEqual(environment.step(0)[0]['time'], 1)
-
   def test_pictures_are_of_the_board(self):
     environment = gridlu.gym.GridLUEnv(render_mode='rgb_array')
     observation, _ = environment.reset(seed=0)

@@ -1,6 +1,7 @@
 """Tests for program."""
 
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -111,6 +112,15 @@ class ProgramTest(absltest.TestCase):
   def test_nothing_that_a_file_says_controls_the_terminal(self):
     self.assertEqual(
         program.printable('é \x1b[2J\n\u202e'), 'é \\x1b[2J\n\\u202e')
+    for arguments in ('--number=1', '\x1b[2J'), ('--number=\x1b[2J',):
+      self.assertNotIn('\x1b', self._run(*arguments)[2])
+
+  def test_ignored_signals_stop_nothing(self):
+    for number in (signal.SIGHUP, signal.SIGUSR1):
+      self.addCleanup(signal.signal, number, signal.getsignal(number))
+      for answer, stops in (signal.SIG_IGN, False), (signal.SIG_DFL, True):
+        signal.signal(number, answer)
+        self.assertEqual(number in program.stop_signals(), stops)
 
   def test_help_has_the_programs_text_and_flags(self):
     code, text, _ = self._run('--help')

@@ -2,6 +2,7 @@
 
 import io
 import os
+import pathlib
 from unittest import mock
 
 from absl.testing import absltest
@@ -74,9 +75,12 @@ class RecordingTest(absltest.TestCase):
     recording = recording_lib.Recording()
     self._play(recording, [5])
     recording.save(self._path)
-    with (mock.patch.object(Image.Image, 'save', side_effect=OSError('full')),
+    before = pathlib.Path(self._path).read_bytes()
+    self._play(recording, [6])
+    with (mock.patch.object(os, 'replace', side_effect=OSError('full')),
           self.assertRaisesRegex(program.UserError, 'out.gif cannot .*full')):
       recording.save(self._path)
+    self.assertEqual(pathlib.Path(self._path).read_bytes(), before)
     self.assertEqual(os.listdir(os.path.dirname(self._path)), ['out.gif'])
 
   def test_nothing_played_leaves_no_file(self):

@@ -64,9 +64,9 @@ class RewardsTest(parameterized.TestCase):
     phi = tf.constant([-8.6])
     logits = states[1:, :, 0] + codes[:, 0] - np.float32(8.6)
     made = programs.Programs(
-        None, mock.Mock(at=at), world, reward_form=form)
+        None, mock.Mock(at=at), world, reward_form=form, reward_scale=.3)
     values, decided = made.reward(phi, states, codes)
     np.testing.assert_allclose(
-        values, rewards.modelled(tf.constant(logits), form, 0.1), rtol=1e-5)
+        values, rewards.modelled(tf.constant(logits), form, .3), rtol=1e-5)
     # The threshold is D's and not its logit's: 9 is accepted.
     np.testing.assert_array_equal(decided, states[1:, :, 0] + codes[:, 0] > 8)

@@ -86,6 +86,15 @@ class DisplacedTest(absltest.TestCase):
     on_block = states[np.arange(4000), states[:, 25]] > 0
     self.assertAlmostEqual(states[on_block, 26].mean(), .5, delta=.08)
 
+  def test_displaced_goals_keep_their_instructions(self):
+    goals = _goals(300)
+    known, found = ({(*code, *sorted(state[:25])) for code, state in zip(*each)}
+                    for each in (
+                        (goals.codes[goals.dataset.instruction],
+                         goals.dataset.states),
+                        displaced.sample(goals, np.random.default_rng(0), 500)))
+    self.assertContainsSubset(found, known)
+
 
 class DemonstrationsTest(parameterized.TestCase):
 

@@ -17,6 +17,7 @@ import tensorflow as tf
 from agile_tf.training import metrics
 from gridlu import files
 from gridlu import program
+from tests.agile_tf import tiny
 
 
 class TallyTest(absltest.TestCase):
@@ -247,22 +248,19 @@ class WriterTest(parameterized.TestCase):
     self._write(0, self._row(100))
     before = self._rows()
     error = OSError(errno.EIO, os.strerror(errno.EIO))
-    with mock.patch('builtins.open', side_effect=error):
-      with self.assertRaisesRegex(program.UserError, 'Input/output'):
+    for broken in 'builtins.open', 'os.replace':
+      with (mock.patch(broken, side_effect=error),
+            self.assertRaisesRegex(program.UserError, 'Input/output')):
         metrics.Writer(self._dir, 100)
+      self.assertEqual(self._rows(), before)
     # os.path.exists is False after such an error; rows must not depend on it.
     with mock.patch('os.path.exists', return_value=False):
       self._write(100)
     self.assertEqual(self._rows(), before)
 
   def _summaries(self):
-    """Returns TensorBoard's steps and values by tag."""
-    events, = [name for name in os.listdir(self._dir) if 'tfevents' in name]
-    return {
-        value.tag: (event.step, tf.make_ndarray(value.tensor))
-        for event in tf.compat.v1.train.summary_iterator(
-            os.path.join(self._dir, events))
-        for value in event.summary.value}
+    return {value.tag: (step, tf.make_ndarray(value.tensor))
+            for step, value in tiny.summaries(self._dir)}
 
   def test_every_column_is_described(self):
     text = pathlib.Path(
