@@ -39,7 +39,9 @@ def export(run_dir: str, output: str, step: int | None = None,
     try:
       rows = [row for row in files.read_rows(path)
               if int(row['steps']) <= trained.steps]
-    except (KeyError, OSError, ValueError) as error:
+    except OSError as error:
+      raise program.UserError(f'{path} cannot be read: {error}.') from error
+    except (KeyError, ValueError) as error:
       raise program.UserError(
           f'{path} is not what a run writes ({error}); move it away.'
           ) from error
@@ -47,6 +49,7 @@ def export(run_dir: str, output: str, step: int | None = None,
   if trained.phi is not None:
     names += [f'discriminator:{name}'
               for name in trained.discriminator.layout.names]
+  existed = os.path.isdir(output)
   try:
     os.makedirs(output, exist_ok=True)
     if os.listdir(output):
@@ -54,6 +57,8 @@ def export(run_dir: str, output: str, step: int | None = None,
           f'--output={output} is not empty; remove it or name another '
           'directory.')
     with contextlib.ExitStack() as failed:
+      if existed:  # The user made it.
+        failed.callback(os.makedirs, output, exist_ok=True)
       failed.callback(shutil.rmtree, output, ignore_errors=True)
       with files.replacing(os.path.join(output, 'metrics.csv')) as file:
         copy = csv.DictWriter(file, rows[0] if rows else ['steps'])

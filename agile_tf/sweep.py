@@ -253,10 +253,10 @@ def _define_flags() -> None:
       'in the paper; with --recipe 2, and 3 for figure 4 (left).',
       lower_bound=1, upper_bound=1000)
   flags.DEFINE_integer(
-      'first_seed', None, 'The first seed; default: 0, and with settings of '
-      'ours the first that was not used to choose them: '
-      f'{experiments.FIRST_RECIPE_SEED} with --recipe.',
-      lower_bound=0, upper_bound=2**62)
+      'first_seed', None, 'The first seed; default: 0, or '
+      f'{experiments.FIRST_RECIPE_SEED} with --recipe and in the experiments '
+      'evening and arrangements_evening, whose settings were chosen with the '
+      'earlier ones.', lower_bound=0, upper_bound=2**62)
   program.define_path(
       'runs', None, 'The directory that contains the run directories; default: '
       'runs, or runs/recipe with --recipe.')

@@ -37,7 +37,7 @@ _FORMS = {
     'Snake': ('xx.', '.xx'),
 }
 # The forms from which the generator draws for each word.
-FORMS_OF = {
+_FORMS_OF = {
     **{form: (form,) for form in _FORMS},
     'Connected': ('Line', 'Square', 'Eel', 'Snake', 'Triangle'),
     'Disconnected': ('Dline', 'Circle'),
@@ -62,7 +62,7 @@ _FORM_PLACEMENTS = {form: _placements(form) for form in _FORMS}
 
 # Each word's placements: int32 [P, 4], cells 5 * row + column in order.
 PLACEMENTS = {
-    word: np.concatenate([_FORM_PLACEMENTS[form] for form in FORMS_OF[word]])
+    word: np.concatenate([_FORM_PLACEMENTS[form] for form in _FORMS_OF[word]])
     for word in language.Arrangement.words}
 
 # int32 [words, placements]: each placement's set of cells, padded with -1.
@@ -172,7 +172,7 @@ def goal_states(
   form = np.zeros((count, _FORM_SIZE), np.int32)
   uniform = rng.random((2, count))
   for index, word in enumerate(language.Arrangement.words):
-    forms = FORMS_OF[word]
+    forms = _FORMS_OF[word]
     for i, name in enumerate(forms):
       chosen = np.flatnonzero(
           (codes[instruction, 0] == index) &

@@ -91,7 +91,7 @@ class Blocks:
     return f"Color('{self.color}', {text})" if self.color else text
 
   def fits(self, code: int) -> bool:
-    """Returns whether a block of this code (see `world.block`) is one."""
+    """Returns whether a cell of this code (see `world.State`) holds one."""
     shape, color = world.kind(code)
     return (code > 0 and self.shape in (None, shape) and
             self.color in (None, color))

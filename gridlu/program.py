@@ -143,8 +143,9 @@ def _close_output() -> None:
 
 def stop_signals() -> list[int]:
   """Returns the signals that let a run save and stop."""
-  # Others that are ignored stay so, such as SIGHUP under nohup. A script's
-  # shell ignores SIGINT for its jobs in the background, whom `kill -INT` stops.
+  # SIGINT and SIGTERM stop a run even if they were ignored: a script's shell
+  # starts background jobs with SIGINT ignored, and `kill -INT` must stop these.
+  # The others stay ignored where they are, such as SIGHUP under nohup.
   return [signal.SIGINT, signal.SIGTERM, *(
       each for each in (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
       if signal.getsignal(each) not in (signal.SIG_IGN, None))]

@@ -23,9 +23,10 @@ if TYPE_CHECKING:
 
 _AGENT = ('<p>The dark grey square is the agent. If it is white, the agent '
           'carries the block in it.</p>')
-_FORMS = ('<p>A form may be anywhere on the board, rotated or mirrored. SCENE: '
-          'all blocks make the form. Color(...): the blocks of that colour '
-          'make it; the others may be anywhere.</p>')
+_FORMS = ('<p>A form may be anywhere on the board, rotated or mirrored. The '
+          'colours above mean nothing; no other form is Connected or '
+          'Disconnected. SCENE: all blocks make the form. Color(...): the '
+          'blocks of that colour make it; the others may be anywhere.</p>')
 
 
 def _png(pixels: np.ndarray) -> str:
@@ -40,7 +41,7 @@ def _legend() -> str:
   """Returns the words of GridLU-Arrangements explained, as in figure 3."""
   words, states = zip(*pictures.figure_3_vocabulary())
   sheet = rendering.contact_sheet(
-      pictures.render(states), words, columns=8, scale=2)
+      pictures.render(states), words, columns=4, scale=2)
   return f'<img src="{_png(sheet)}" alt="Examples of each form">{_FORMS}'
 
 

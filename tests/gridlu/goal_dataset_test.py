@@ -40,7 +40,7 @@ class GenerateTest(parameterized.TestCase):
     self.assertSetEqual(set(dataset.instruction),
                         set(range(len(dataset.instructions))))
     np.testing.assert_array_equal(again.states, dataset.states)
-    # The runs of earlier versions draw theirs again when they resume.
+    # A run generates its own again when it resumes, also at a later commit.
     self.assertEqual(zlib.crc32(dataset.states.tobytes()), checksum)
     self.assertFalse(np.array_equal(other.states, dataset.states))
     self.assertEqual(goal_dataset.violations(dataset), 0)

@@ -115,7 +115,7 @@ class ProgramTest(absltest.TestCase):
     for arguments in ('--number=1', '\x1b[2J'), ('--number=\x1b[2J',):
       self.assertNotIn('\x1b', self._run(*arguments)[2])
 
-  def test_ignored_signals_stop_nothing(self):
+  def test_sighup_and_sigusr1_may_be_ignored(self):
     for number in (signal.SIGHUP, signal.SIGUSR1):
       self.addCleanup(signal.signal, number, signal.getsignal(number))
       for answer, stops in (signal.SIG_IGN, False), (signal.SIG_DFL, True):

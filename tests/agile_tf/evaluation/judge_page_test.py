@@ -69,7 +69,7 @@ class PageTest(absltest.TestCase):
     page, _ = judge_page.make(
         [_episode('Snake(AGENT, SCENE)', _FOUR)],
         worlds.GridLUWorld('arrangements'))
-    sheet = _pixels(re.search('img src="([^"]*)" alt="Examples', page)[1])
+    sheet = _pixels(re.search('img src="([^"]*)" alt="Ex.*no other', page)[1])
     # Ten red forms of four rects, each of 4x4 pixels and enlarged twice.
     self.assertEqual(
         np.sum(np.all(sheet == (255, 0, 0), axis=-1)), 10 * 4 * 16 * 4)
