@@ -27,24 +27,16 @@ from gridlu import program
 def export(run_dir: str, output: str, step: int | None = None,
            world: str = '') -> int:
   """Copies a run with its networks alone; returns the checkpoint's step."""
-  # It needs TensorFlow, which --help does not.
+  # They need TensorFlow, which --help does not.
   from agile_tf.evaluation import trained as trained_lib
+  from agile_tf.training import metrics
   trained = trained_lib.load(run_dir, step, world=world)
   checkpoint = checkpoints.load(run_dir, trained.steps)
   # The directory's old name means nothing where the copy goes.
   settings = config_lib.read(os.path.join(run_dir, 'config.json')) | {
       'run_dir': ''}
-  rows = []
-  if os.path.exists(path := os.path.join(run_dir, 'metrics.csv')):
-    try:
-      rows = [row for row in files.read_rows(path)
-              if int(row['steps']) <= trained.steps]
-    except OSError as error:
-      raise program.UserError(f'{path} cannot be read: {error}.') from error
-    except (KeyError, ValueError) as error:
-      raise program.UserError(
-          f'{path} is not what a run writes ({error}); move it away.'
-          ) from error
+  rows = [row for row in metrics.read(os.path.join(run_dir, 'metrics.csv'))
+          if int(row['steps']) <= trained.steps]
   names = [f'policy:{name}' for name in trained.policy.layout.names]
   if trained.phi is not None:
     names += [f'discriminator:{name}'

@@ -152,6 +152,32 @@ def warnings(row: Mapping[str, Any], num_actions: int) -> dict[str, str]:
   return found
 
 
+def read(path: str) -> list[dict[str, str]]:
+  """Returns the rows of a run's `metrics.csv`; none if there is no such file.
+
+  Raises:
+    UserError: it cannot be read, or is not what a run writes.
+  """
+  try:
+    rows = files.read_rows(path)
+    if rows and not {'steps'} <= rows[0].keys() <= _TAGS.keys():
+      raise ValueError(f'its columns are {", ".join(rows[0])}; expected '
+                       'steps and other columns of a run')
+    for row in rows:
+      int(row['steps'])  # A ValueError if it is no whole number.
+    return rows
+  except FileNotFoundError:
+    return []
+  except ValueError as error:
+    raise program.UserError(
+        f'{path} is not what a run writes ({error}); move it away, and '
+        'the run will begin a new one.') from error
+  except OSError as error:
+    raise program.UserError(
+        f'{path} cannot be read: {error}. It was not changed. Remove '
+        'the cause and try again.') from error
+
+
 class Writer:
   """Writes rows to `metrics.csv`, TensorBoard and the progress."""
 
@@ -164,7 +190,7 @@ class Writer:
     self._tags = _TAGS | (_CHECKER_TAGS if checked else {})
     self._run_dir = run_dir
     self._path = os.path.join(run_dir, 'metrics.csv')
-    there = self._read()
+    there = read(self._path)
     try:
       if there and not steps:
         logging.warning(
@@ -186,27 +212,6 @@ class Writer:
     self._summaries = tf.summary.create_file_writer(run_dir)
     self._warned = False
     self.progress = progress.Progress()
-
-  def _read(self) -> list[dict[str, str]]:
-    """Returns the rows that are there."""
-    try:
-      rows = files.read_rows(self._path)
-      if rows and not {'steps'} <= rows[0].keys() <= _TAGS.keys():
-        raise ValueError(f'its columns are {", ".join(rows[0])}; expected '
-                         'steps and other columns of a run')
-      for row in rows:
-        int(row['steps'])  # A ValueError if it is no whole number.
-      return rows
-    except FileNotFoundError:
-      return []
-    except ValueError as error:
-      raise program.UserError(
-          f'{self._path} is not what a run writes ({error}); move it away, and '
-          'the run will begin a new one.') from error
-    except OSError as error:
-      raise program.UserError(
-          f'{self._path} cannot be read: {error}. It was not changed. Remove '
-          'the cause and try again.') from error
 
   def _put_aside(self) -> str:
     """Renames the file; returns its new name."""
