@@ -12,7 +12,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gridlu import instances as instances_lib
 from gridlu import language
 from gridlu import world
 
@@ -139,7 +138,7 @@ def _put(board: np.ndarray, cells: np.ndarray, code: np.ndarray) -> None:
 def instances(
     rng: np.random.Generator, count: int,
     instructions: Sequence[language.Instruction] | None = None
-) -> instances_lib.Instances:
+) -> world.Instances:
   """Draws task instances: instructions and states to start from.
 
   Half have four rects of one colour and an instruction that names no colour.
@@ -153,14 +152,14 @@ def instances(
   board = np.zeros((count, world.NUM_CELLS), np.int32)
   _put(board, cells[:, :_FORM_SIZE], target)
   _put(board, cells[:, _FORM_SIZE:2 * _FORM_SIZE], distractor)
-  return instances_lib.Instances(
+  return world.Instances(
       instruction, world.free_agents(board, cells[:, 2 * _FORM_SIZE]))
 
 
 def goal_states(
     rng: np.random.Generator, count: int,
     instructions: Sequence[language.Instruction] | None = None
-) -> instances_lib.Instances:
+) -> world.Instances:
   """Draws goal examples: instances whose targets stand in a form of the word.
 
   The form is drawn uniformly (Connected and Disconnected have several), then
@@ -188,4 +187,4 @@ def goal_states(
   _put(board, others, distractor)
   _put(board, form, target)
   agent = rng.integers(world.NUM_CELLS, size=count)
-  return instances_lib.Instances(instruction, world.free_agents(board, agent))
+  return world.Instances(instruction, world.free_agents(board, agent))

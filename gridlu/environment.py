@@ -8,7 +8,6 @@ import dm_env
 from dm_env import specs
 import numpy as np
 
-from gridlu import instances
 from gridlu import language
 from gridlu import rendering
 from gridlu import tasks
@@ -63,7 +62,7 @@ class Supply:
     self._rng = np.random.default_rng(seed)
     self._draw()
 
-  def _draw_instances(self) -> instances.Instances:
+  def _draw_instances(self) -> world.Instances:
     setup, count = self._setup, self._size
     if setup.solved_starts:
       return setup.task.instances(self._rng, count, setup.instructions)
@@ -82,7 +81,7 @@ class Supply:
           f'too few of {_ROUNDS * count} starts do not satisfy their '
           'instruction: use solved_starts=True, or other instructions.')
     instruction, *fields = (np.concatenate(x)[:count] for x in zip(*parts))
-    return instances.Instances(instruction, world.State(*fields))
+    return world.Instances(instruction, world.State(*fields))
 
   def _draw(self) -> None:
     """Draws the next block and keeps the generator's state before it."""
@@ -90,13 +89,13 @@ class Supply:
     self._block = self._draw_instances()
     self._served = 0
 
-  def take(self) -> instances.Instances:
+  def take(self) -> world.Instances:
     """Returns the next instances."""
     if self._served == self._size:
       self._draw()
     chosen = slice(self._served, self._served + self._count)
     self._served += self._count
-    return instances.Instances(
+    return world.Instances(
         self._block.instruction[chosen],
         world.State(*(x[chosen] for x in self._block.state)))
 

@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gridlu import instances as instances_lib
 from gridlu import language
 from gridlu import world
 
@@ -187,8 +186,7 @@ def _draw(rng: np.random.Generator, count: int, codes: np.ndarray,
   """Draws instances, rejecting as the paper does."""
   accepted: list[_Drawn] = []
   missing = count
-  # This ends: a proposal passes with probability 3/4 or more (with three
-  # distractors more than half), whatever the list of instructions.
+  # This ends: more than half of the proposals pass, whatever the instructions.
   while missing > 0 or not accepted:
     proposals = missing + missing // 4 + 8
     instruction, blocks = _propose_blocks(rng, proposals, codes, distractors)
@@ -205,7 +203,7 @@ def _draw(rng: np.random.Generator, count: int, codes: np.ndarray,
 def instances(
     rng: np.random.Generator, count: int,
     instructions: Sequence[language.Instruction] | None = None,
-    distractors: tuple[int, int] = (1, 1)) -> instances_lib.Instances:
+    distractors: tuple[int, int] = (1, 1)) -> world.Instances:
   """Draws task instances: instructions and states to start from (F.1).
 
   With one distractor a quarter are go-to instructions (see `GO_TO_PROPOSAL`),
@@ -220,7 +218,7 @@ def instances(
   drawn = _draw(
       rng, count, encode(language.chosen(instructions, all_instructions())),
       distractors)
-  return instances_lib.Instances(drawn.instruction, drawn.state())
+  return world.Instances(drawn.instruction, drawn.state())
 
 
 # Placements that are tried at once: some 10 MB of boards and masks.
@@ -230,7 +228,7 @@ _TRIES = 8192
 def goal_states(
     rng: np.random.Generator, count: int,
     instructions: Sequence[language.Instruction] | None = None,
-    distractors: tuple[int, int] = (1, 1)) -> instances_lib.Instances:
+    distractors: tuple[int, int] = (1, 1)) -> world.Instances:
   """Draws goal examples: pairs of an instruction and a goal state.
 
   Blocks and agent of an instance (see `instances`) are placed again, uniformly,
@@ -257,4 +255,4 @@ def goal_states(
     drawn.agent[solved] = proposed.agent[hits[first]]
     still = np.isin(tried, solved, invert=True)
     left = np.concatenate([tried[still], left[_TRIES:]])
-  return instances_lib.Instances(drawn.instruction, drawn.state())
+  return world.Instances(drawn.instruction, drawn.state())

@@ -11,7 +11,6 @@ from typing import NamedTuple
 import numpy as np
 
 from gridlu import arrangements
-from gridlu import instances as instances_lib
 from gridlu import language
 from gridlu import relations
 from gridlu import world
@@ -33,8 +32,8 @@ class Task(NamedTuple):
   satisfied: Callable[..., world.Array]
   # Of a generator, a count and instructions (None for all): instructions and
   # states to start from; instructions and states that satisfy them.
-  instances: Callable[..., instances_lib.Instances]
-  goal_states: Callable[..., instances_lib.Instances]
+  instances: Callable[..., world.Instances]
+  goal_states: Callable[..., world.Instances]
   # From an instruction and its episode's first state (without batch dimensions;
   # None if unknown), the report groups that the episode counts towards.
   groups: Callable[[language.Instruction, world.State | None], Sequence[str]]

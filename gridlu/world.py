@@ -38,6 +38,12 @@ class State(NamedTuple):
   carrying: Array  # bool [...]: whether the agent carries its cell's block.
 
 
+class Instances(NamedTuple):
+  """What a task draws: N instructions, each with an initial or goal state."""
+  instruction: np.ndarray  # int32 [N], indices into a list of instructions.
+  state: State  # Batch dimensions [N].
+
+
 class Action(enum.IntEnum):
   """The six actions of appendix D."""
   UP = 0

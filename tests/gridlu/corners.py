@@ -4,7 +4,6 @@ import functools
 
 import numpy as np
 
-from gridlu import instances as instances_lib
 from gridlu import language
 from gridlu import world
 
@@ -59,7 +58,7 @@ def instances(rng, count, instructions=None):
   blocks = np.zeros((count, world.NUM_CELLS), np.int32)
   for column, color in enumerate(world.COLORS):
     blocks[np.arange(count), cells[:, column]] = world.block('rect', color)
-  return instances_lib.Instances(
+  return world.Instances(
       rng.integers(len(chosen), size=count, dtype=np.int32),
       world.free_agents(blocks, cells[:, 3]))
 
@@ -69,7 +68,7 @@ def goal_states(rng, count, instructions=None):
   drawn = instances(rng, 20 * count + 100, instructions)
   goals = np.flatnonzero(
       satisfied(codes[drawn.instruction], drawn.state))[:count]
-  return instances_lib.Instances(
+  return world.Instances(
       drawn.instruction[goals], world.State(*(x[goals] for x in drawn.state)))
 
 
