@@ -255,12 +255,13 @@ def _check_saveable(environment: Any) -> None:
         'The environment has get_state() but no set_state(): add it, or remove '
         'both.')
   try:
-    json.dumps(environment.get_state())
-  except (TypeError, ValueError) as error:
+    environment.set_state(json.loads(json.dumps(environment.get_state())))
+  except Exception as error:
     raise worlds.WorldError(
-        f"The environment's get_state() returns what is not JSON ({error}): "
-        'expected dicts, lists, strings, numbers of Python, booleans and None.'
-        ) from error
+        "The environment's set_state() does not take what its get_state() "
+        f'returned, as JSON ({type(error).__name__}: {error}): expected dicts '
+        'with strings as keys, lists, strings, numbers of Python, booleans and '
+        'None.') from error
 
 
 def kind(world: worlds.World) -> type[Actor]:

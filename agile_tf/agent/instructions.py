@@ -58,17 +58,17 @@ def _positions(tree: Tree) -> Iterable[tuple[str, Tree]]:
   while todo:
     path, tree = todo.pop()
     yield path, tree
-    if not tree:
+    if tree == ():
       continue
-    token, *operands = tree
-    if not isinstance(token, str) or len(operands) > 2:
+    if not (isinstance(tree, tuple) and isinstance(tree[0], str) and
+            len(tree) <= 3):
       raise ValueError(
-          f'{tree!r} is not an instruction tree: expected a tuple of a token '
-          '(str) and at most two operands.')
+          f'parse returned {tree!r}, which is not an instruction tree: '
+          'expected a tuple of a token (str) and at most two operands.')
     todo += [
-        (path + side, operand) for side, operand in zip('lr', operands)
+        (path + side, operand) for side, operand in zip('lr', tree[1:])
         # A first operand that is the scene needs no slot.
-        if operand or side == 'r']
+        if operand != () or side == 'r']
 
 
 class Grammar:
@@ -90,7 +90,7 @@ class Grammar:
     self._parse = parse
     seen: dict[str, list[Tree]] = {}
     for text in instructions:
-      for path, tree in _positions(self._tree(text)):
+      for path, tree in _positions(parse(text)):
         seen.setdefault(path, []).append(tree)
     found = {tree[0] for trees in seen.values() for tree in trees if tree}
     if not found:
@@ -121,16 +121,8 @@ class Grammar:
     rows = [self._encode(str(text)) for text in texts]
     return np.array(rows, np.int32).reshape([len(rows), len(self.slots)])
 
-  def _tree(self, text: str) -> Tree:
-    tree = self._parse(text)
-    if not isinstance(tree, tuple):
-      raise ValueError(
-          f'parse({text!r}) returned {tree!r}: expected a tuple of a token '
-          '(str) and at most two operands.')
-    return tree
-
   def _encode_text(self, text: str) -> tuple[int, ...]:
-    trees = dict(_positions(self._tree(text)))
+    trees = dict(_positions(self._parse(text)))
     unknown = sorted(
         {tree[0] for tree in trees.values() if tree} - set(self.tokens))
     if unknown:

@@ -321,18 +321,18 @@ class ActorsTest(parameterized.TestCase):
 
   def test_a_state_that_cannot_be_saved_is_named_at_once(self):
 
-    class OfNumPy(SavedCountdown):
+    class Saved(SavedCountdown):
 
-      def get_state(self):
-        return np.int64(3)
+      def __init__(self, state):
+        super().__init__([2])
+        self.get_state = lambda: state
 
-    class Half(Countdown):
-
-      def get_state(self):
-        return 3
-
-    for environment, message in ((OfNumPy([2]), 'what is not JSON .*int64'),
-                                 (Half([2]), r'no set_state\(\)')):
+    half = Countdown([2])
+    half.get_state = lambda: 3
+    for environment, message in (
+        (Saved(np.int64(3)), 'as JSON .*int64'),
+        (Saved({0: 1}), 'as JSON .ValueError: not enough'),  # It is '0' there.
+        (half, r'no set_state\(\)')):
       actor, theta = _countdown_actor(environment)
       with self.assertRaisesRegex(worlds.WorldError, message):
         actor.play(theta)

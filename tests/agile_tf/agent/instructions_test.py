@@ -109,8 +109,9 @@ class GrammarTest(parameterized.TestCase):
        'is not an instruction tree'),
       ('token_of_a_tree', ['go'], lambda _: ('a', (('b',),)),
        'is not an instruction tree'),
-      ('tree_of_none', ['go'], lambda _: None, r"parse\('go'\) returned None"),
-      ('tree_of_text', ['go'], lambda _: 'go', r"parse\('go'\) returned 'go'"),
+      ('tree_of_none', ['go'], lambda _: None, 'parse returned None'),
+      ('operands_of_text', ['go to'], lambda text: (*text.split(),),
+       "parse returned 'to'"),
       ('no_tokens', ['go', 'to'], lambda _: (), 'returns empty trees'))
   def test_bad_grammars(self, texts, parse, message):
     with self.assertRaisesRegex(ValueError, message):
