@@ -21,7 +21,8 @@ def returns(rewards: tf.Tensor, discounts: tf.Tensor, values: tf.Tensor,
 
   Args:
     rewards: float32 [T, ...], r_t is the reward of the state that a_t leads to.
-    discounts: float32 [T, ...], gamma, or 0 where the episode ends.
+    discounts: float32 [T, ...], gamma times the environment's discount,
+      which is 0 where the episode ends.
     values: float32 [T, ...], V(s_1) ... V(s_T).
     td_lambda: lambda, between 0 and 1.
   """

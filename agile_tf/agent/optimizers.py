@@ -1,7 +1,7 @@
 """TensorFlow 1's RMSProp on the parameters that threads share.
 
-The paper's optimiser (appendix C) differs from today's in two ways: epsilon is
-inside the square root, and the mean square starts at one.
+It differs from today's in two ways: epsilon is inside the square root, and the
+mean square starts at one. Of its optimiser the paper says only RMSProp.
 
   mean_square <- decay * mean_square + (1 - decay) * g^2
   w <- w - learning_rate * g / sqrt(mean_square + epsilon)

@@ -23,7 +23,7 @@ compiled = functools.partial(tf.function, autograph=False, jit_compile=True)
 
 
 class Loss(NamedTuple):
-  """The weights of the policy's loss (appendix C, table 1)."""
+  """The weights of the policy's loss: as in table 1, and our lambda."""
   discount: float = 0.99
   td_lambda: float = 1.0
   baseline_cost: float = 1.0

@@ -14,7 +14,7 @@ def decisions(logits: tf.Tensor) -> tf.Tensor:
 
 
 # By name, f(D) as a function of D's logits. AGILE uses 'decision' (section 2);
-# the paper mentions the others.
+# the paper, or its earlier version, mentions the others.
 FORMS: dict[str, Callable[[tf.Tensor], tf.Tensor]] = {
     # 1 if D > 0.5, else 0.
     'decision': lambda logits: tf.cast(decisions(logits), tf.float32),

@@ -16,9 +16,10 @@ from gridlu import files
 _FOLDER = os.path.join(os.path.dirname(__file__), 'paper_curves')
 
 
-# The table of appendix C, for GridLU-Relations: the value of each setting of
-# `config.Config`, and its place. Where the algorithm leaves no choice there is
-# no setting: a policy worker's batch is one rollout, and one worker trains D.
+# The table of appendix C, for GridLU-Relations, and lambda: the value of each
+# setting of `config.Config`, and its place. Where the algorithm leaves no
+# choice there is no setting: a policy worker's batch is one rollout, and one
+# worker trains D.
 HYPERPARAMETERS: dict[str, tuple[float, str]] = {
     'policy_learning_rate': (3e-4, 'policy: RMSProp, learning rate'),
     'policy_decay': (0.99, 'policy: RMSProp, decay'),
@@ -27,6 +28,7 @@ HYPERPARAMETERS: dict[str, tuple[float, str]] = {
     'rollout_length': (15, 'policy: RL, rollout length'),
     'episode_length': (30, 'policy: RL, episode length'),
     'discount': (0.99, 'policy: RL, discount'),
+    'td_lambda': (0, 'section 3.2, in an unclear sentence'),
     'reward_scale': (0.1, 'policy: RL, reward scale'),
     'baseline_cost': (1.0, 'policy: RL, baseline cost'),
     'reward_prediction_cost': (
