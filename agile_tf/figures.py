@@ -27,6 +27,7 @@ from matplotlib import axes
 from matplotlib import figure
 import numpy as np
 
+from agile_tf.recipe import settings  # noqa: F401  For `differences`.
 from agile_tf.reproduction import curves
 from agile_tf.reproduction import experiments
 from agile_tf.reproduction import paper
@@ -87,7 +88,7 @@ _COLORS = {'A3C': '#000000', 'A3C-RP': '#E69F00', 'rho 25 %': '#0072B2',
 _STYLES: dict[str, tuple[str, dict[str, Any]]] = {
     results.OURS: ('ours', {'linestyle': '-'}),
     results.AVERAGED: ("ours, averaged as the paper's", {'linestyle': ':'}),
-    results.PAPER: ("the paper's 5 seeds, \u00b1 s.d.", {'linestyle': '--'}),
+    results.PAPER: ("the paper's mean and band", {'linestyle': '--'}),
     results.EVALUATED: ('evaluated, 95 % interval', {
         'linestyle': '', 'marker': 'o', 'markersize': 3.5,
         'markeredgecolor': 'black', 'markeredgewidth': 0.4})}
@@ -370,9 +371,10 @@ def table(figures: Mapping[str, Sequence[results.Line]]) -> str:
       ours, published = (
           points.get(source, []) for source in (results.OURS, results.PAPER))
       ends = [run[-1, 0] for run in ours or published]
+      timed = ours if column != _BEST else []  # x is the policy's steps.
       rows.append([
-          name, agent, column, ', '.join(f'{end:,.0f}' for end in ends if ours),
-          _spread([run[-5:, 1].mean() for run in ours]),
+          name, agent, column, ', '.join(f'{run[-1, 0]:,.0f}' for run in timed),
+          _spread([run[-5:, 1].mean() for run in timed]),
           _spread([run[:, 1].max() for run in ours if 'false' not in column]),
           *(_spread([run[-1, 1] for run in points.get(source, [])])
             for source in (results.EVALUATED, results.AVERAGED)),

@@ -120,6 +120,7 @@ def main() -> None:
   # Both or none, where the disk is full.
   with files.replacing(beside) as file, files.replacing(output) as page_file:
     file.write(json.dumps(cases, indent=2))
+    file.flush()
     page_file.write(page)
   print(f'Open {output} or send it to others, but keep {beside}.')
 

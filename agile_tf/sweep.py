@@ -57,7 +57,11 @@ def _total(job: experiments.Job) -> int:
   values = flags.FlagValues()
   for kind in config_lib.Config, settings.Recipe:
     config_lib.define_flags(kind, values)
-  values(['launch', *program.with_flagfiles(job.launch, presets.flagfile)])
+  arguments = program.with_flagfiles(job.launch, presets.flagfile)
+  try:
+    values(['launch', *arguments])
+  except ValueError as error:  # absl's, of --nosolved_starts=true.
+    raise flags.Error(str(error)) from error
   config = config_lib.from_flags(values)
   recipe = config_lib.from_flags(values, settings.Recipe)
   recipe.check(config)
@@ -147,13 +151,12 @@ class Sweep:
 
     A run that must wait for another one shares that run's line, after `&&`.
     """
-    given = [argument for argument in sys.argv[1:]
-             if not argument.lstrip('-').startswith('commands')]
     lines: dict[str, str] = {}
     for job in self._todo:
       line = shlex.join([
-          sys.executable, '-m', 'agile_tf.sweep', *given, '--jobs=1',
-          f'--only={job.name}', f'--first_seed={job.seed}', '--seeds=1'])
+          sys.executable, '-m', 'agile_tf.sweep', *sys.argv[1:],
+          '--nocommands', '--jobs=1', f'--only={job.name}',
+          f'--first_seed={job.seed}', '--seeds=1'])
       if self.states[job.run_dir] == _WAITING:
         if job.after in lines:
           lines[job.after] += f' && {line}'

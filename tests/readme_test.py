@@ -38,7 +38,7 @@ class ReadmeTest(parameterized.TestCase):
   def test_commands_have_flags_that_exist(self):
     seen = 0
     for path in [_ROOT / 'README.md', *_ROOT.glob('*/*.md'),
-                 *_ROOT.glob('launch/*.flags')]:
+                 *_ROOT.glob('launch/*/*.md'), *_ROOT.glob('launch/*.flags')]:
       text = path.read_text('utf-8').replace('\\\n', ' ')
       for module, arguments in re.findall(
           r'((?:agile_tf|gridlu)\.[a-z_]+)((?:(?: +|\s+(?=-))[^\s`|)#]+)+)',

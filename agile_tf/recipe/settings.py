@@ -107,6 +107,7 @@ class Recipe:
          'an empty --initial_policy, of which it would replace a part'),
         ('imitation_cost', config.world == 'arrangements',
          '--world=arrangements'),
+        ('imitation_cost', config.physics == 'normal', '--physics=normal'),
         ('imitation_cost', not config.reward_prediction,
          '--noreward_prediction'),
         ('imitation_cost', self.mismatched_share, '--mismatched_share'),

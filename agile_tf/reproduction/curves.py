@@ -16,10 +16,10 @@ POINTS = 100
 
 
 def read(run_dir: str) -> Curve:
-  """Reads the metrics.csv in a run's directory; empty is NaN.
+  """Reads the metrics.csv in a run's directory, if there is one; empty is NaN.
 
   Raises:
-    UserError: There is no such file, or it is not a metrics.csv.
+    UserError: if it is not a metrics.csv.
   """
   path = os.path.join(run_dir, 'metrics.csv')
   try:
@@ -30,9 +30,8 @@ def read(run_dir: str) -> Curve:
     return {
         name: np.array([float(row[name] or 'nan') for row in rows], float)
         for name in names}
-  except FileNotFoundError as error:
-    raise program.UserError(
-        f"There is no {path}: expected a run's directory.") from error
+  except FileNotFoundError:
+    return {'steps': np.zeros(0)}
   except (OSError, ValueError) as error:
     raise program.UserError(
         f'{path} cannot be read ({error}): expected the metrics.csv of a '
@@ -62,16 +61,11 @@ def _totals(curve: Curve, column: str, at: np.ndarray) -> np.ndarray:
   steps = curve['steps']
   values = curve.get(column, np.full(len(steps), np.nan))
   known = np.isfinite(values)
-  # The steps at which each row begins and ends.
-  begins = np.concatenate([[0.0], steps])[:-1][known]
-  ends, values = steps[known], values[known]
-  corners = np.stack([begins, ends], axis=1).reshape(-1)
-  shares = np.stack([np.zeros(len(ends)), ends - begins], axis=1).reshape(-1)
-  if not len(corners):
-    return np.zeros((2, len(at)))
+  spans = np.where(known, np.diff(steps, prepend=0.0), 0.0)
+  corners = np.concatenate([[0.0], steps])
   return np.stack([
-      np.interp(at, corners, np.cumsum(shares)),
-      np.interp(at, corners, np.cumsum(shares * np.repeat(values, 2)))])
+      np.interp(at, corners, np.concatenate([[0.0], np.cumsum(each)]))
+      for each in (spans, spans * np.where(known, values, 0.0))])
 
 
 def best(curve: Curve) -> float:

@@ -43,8 +43,8 @@ def load(paths: Sequence[str]) -> dict[str, list[Run]]:
   for path in paths:
     config = config_lib.load(os.path.join(path, 'config.json'))
     name = re.sub(r'_seed\d+$', '', os.path.basename(os.path.abspath(path)))
-    if not os.path.exists(os.path.join(path, 'metrics.csv')) or not len(
-        (curve := curves.read(path))['steps']):
+    curve = curves.read(path)
+    if not len(curve['steps']):
       print(program.printable(f'Left out: {path} has no row of metrics yet.'),
             file=sys.stderr)
       continue

@@ -109,8 +109,8 @@ def save(run_dir: str, step: int, checkpoint: Checkpoint, keep: int) -> None:
     shutil.rmtree(temporary, ignore_errors=True)
     raise CheckpointError(
         f'{path} cannot be saved ({error}). Earlier checkpoints are intact. '
-        'Free some disk space, or make the directory writable; the same '
-        'command then resumes the run.') from error
+        'Free some disk space, or make the directory writable, and give the '
+        'same command again.') from error
 
 
 def _write(folder: str, checkpoint: Checkpoint) -> None:

@@ -150,7 +150,7 @@ def _check_programs(root: str) -> None:
         digest = hashlib.file_digest(file, 'sha256').hexdigest()
       with open(f'{path}.sha256', 'a+', encoding='utf-8') as file:
         file.seek(0)
-        known = file.read()
+        known = file.read(len(digest))  # Two processes may have written it.
         if not known:
           file.write(digest)
       if (known not in ('', digest) or not os.path.getsize(path) or

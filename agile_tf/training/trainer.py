@@ -150,10 +150,9 @@ class Trainer:
              ) -> program.UserError:
     return program.UserError(
         f'{error.name} of {worker} is {error.value} at step '
-        f'{self.schedule.steps}. The run has stopped; its last checkpoint is '
-        'from before. To continue with other settings, such as a smaller '
-        'learning rate, start a run in another --run_dir with this one as its '
-        '--initial_policy.')
+        f'{self.schedule.steps}. The run has stopped; its checkpoints are from '
+        'before. Start a run with other settings, such as a smaller learning '
+        'rate, in another --run_dir.')
 
   def row(self) -> dict[str, Any]:
     """Returns the metrics since the last row."""

@@ -70,6 +70,9 @@ class LayoutTest(absltest.TestCase):
             'import sys', *(f'import agile_tf.{name}' for name in _PROGRAMS),
             "assert 'tensorflow' not in sys.modules"])], check=True)
 
+  def test_runs_without_a_recipe_are_compared_with_its_defaults(self):
+    self.assertIn('agile_tf.recipe.settings', self._graph['agile_tf.figures'])
+
   def test_the_paper_knows_nothing_of_the_recipe(self):
     words = re.compile(
         'anneal|mismatch|displac|imitat|demonstrat|adam|averag|head.start',
@@ -83,12 +86,6 @@ class LayoutTest(absltest.TestCase):
       if 'absl.flags' in names:
         self.assertIn(module.split('.')[-1],
                       _PROGRAMS | {'config', 'options', 'presets'})
-
-  def test_reproduction_needs_no_tensorflow(self):
-    for module, names in imports.imported(_FOLDER).items():
-      if module.startswith('agile_tf.reproduction'):
-        for name in names:
-          self.assertNotIn(name.split('.')[0], ('tensorflow', 'sonnet'))
 
   def test_levels(self):
     levels = imports.levels(self._graph)  # Raises at a circle.

@@ -267,7 +267,7 @@ class SweepTest(parameterized.TestCase):
       for part in (first, second):
         self.assertContainsSubset(
             ['--recipe', '--set=policy_threads=3', f'--runs={self._runs}',
-             f'--first_seed={seed}', '--seeds=1'], part)
+             '--nocommands', f'--first_seed={seed}', '--seeds=1'], part)
       self.assertIn('--only=immovable', second)
       # Each command makes one run.
       status = programs.call(sweep, *second[3:], '--status').stdout
@@ -295,6 +295,7 @@ class SweepTest(parameterized.TestCase):
       (['figure5', '--set=seed=3'], '--set=seed=3: .* Give --first_seed'),
       (['figure5', '--set=--run_dir=a'], '--set=--run_dir=a: .* Give --runs'),
       (['figure5', '--set=sede=3'], 'Unknown command line flag .sede'),
+      (['figure5', '--set=notruncate=1'], 'notruncate=1 does not take an arg'),
       (['figure5', '--set=imitation_cost=2'], '--imitation_cost=2.0 needs '))
   def test_bad_flags_are_explained(self, arguments, message):
     result = self._call(*arguments, '--commands')

@@ -233,6 +233,7 @@ class BuilderTest(parameterized.TestCase):
        'needs an empty --initial_policy'),
       (dict(dataset_carrying=-1), 'dataset_carrying=-1.0: expected at least 0'),
       (_IMITATION | dict(world='relations'), 'needs --world=arrangements'),
+      (_IMITATION | dict(physics='immovable_red_rects'), '--physics=normal'),
       (_IMITATION | dict(reward_prediction=True),
        'needs --noreward_prediction'),
       (_IMITATION | dict(mismatched_share=0), 'needs --mismatched_share'),
