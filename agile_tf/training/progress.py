@@ -66,7 +66,7 @@ class Progress:
         self._bar.set_description_str(text)
       elif time.monotonic() >= due:
         logging.info('%s', text)
-        due = time.monotonic() + _LINE_SECONDS
+        due = max(due + _LINE_SECONDS, time.monotonic())
 
   def _text(self) -> str:
     now, (done, total, what) = time.monotonic(), self._now
