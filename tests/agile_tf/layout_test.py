@@ -87,6 +87,12 @@ class LayoutTest(absltest.TestCase):
         self.assertIn(module.split('.')[-1],
                       _PROGRAMS | {'config', 'options', 'presets'})
 
+  def test_reproduction_needs_no_tensorflow(self):
+    for module, names in imports.imported(_FOLDER).items():
+      if module.startswith('agile_tf.reproduction'):
+        for name in names:
+          self.assertNotIn(name.split('.')[0], ('tensorflow', 'sonnet'))
+
   def test_levels(self):
     levels = imports.levels(self._graph)  # Raises at a circle.
     highest = max(levels, key=levels.__getitem__)

@@ -320,19 +320,13 @@ class ActorsTest(parameterized.TestCase):
       actor.play(theta)
 
   def test_a_state_that_cannot_be_saved_is_named_at_once(self):
-
-    class Saved(SavedCountdown):
-
-      def __init__(self, state):
-        super().__init__([2])
-        self.get_state = lambda: state
-
-    half = Countdown([2])
-    half.get_state = lambda: 3
-    for environment, message in (
-        (Saved(np.int64(3)), 'as JSON .*int64'),
-        (Saved({0: 1}), 'as JSON .ValueError: not enough'),  # It is '0' there.
-        (half, r'no set_state\(\)')):
+    for kind, state, message in (
+        (SavedCountdown, np.int64(3), 'as JSON .*int64'),
+        # The key is '0' in JSON.
+        (SavedCountdown, {0: 1}, 'as JSON .ValueError: not enough'),
+        (Countdown, 3, r'no set_state\(\)')):
+      environment = kind([2])
+      environment.get_state = lambda state=state: state
       actor, theta = _countdown_actor(environment)
       with self.assertRaisesRegex(worlds.WorldError, message):
         actor.play(theta)
