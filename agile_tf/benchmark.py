@@ -5,11 +5,11 @@
 
 It takes the flags of agile_tf.launch; --reward=frozen --reward_model=itself
 measures the policy's side only. Each line is measured in a process of its own.
-The share of the ceiling is the share of the machine's rate of matrix products
-that a path reaches in the arithmetic of relations.flags (without D's updates if
-D does not learn); other networks and ratios need other arithmetic. --against
-measures another checkout in turn with this one: only such ratios mean much on a
-busy machine.
+Its "share" is the rate of the arithmetic divided by the machine's rate of
+matrix products. It counts the arithmetic of relations.flags (without D's
+updates if D does not learn), so it is wrong for other networks and ratios.
+--against measures another checkout in turn with this one and prints ratios: on
+a busy machine only they mean much.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,8 +1,8 @@
 """The settings of a run: the name, default, help and limits of each.
 
-The defaults are the paper's for AGILE on GridLU-Relations, except for lambda
-and solved_starts, or our choices where it states none; launch/DIFFERENCES.md
-lists these.
+The defaults are the paper's values for AGILE on GridLU-Relations, except for
+lambda and solved_starts. Where the paper states none, they are our choices.
+launch/DIFFERENCES.md lists both.
 """
 
 from collections.abc import Callable
@@ -108,8 +108,9 @@ class Config:
   reward_scale: float = setting(
       0.1, 'The factor of all rewards.', above=0)
   reward_prediction: bool = setting(
-      False, "Whether the policy also learns to predict rewards: A3C-RP's, or "
-      "the discriminator's decisions, which the paper does not do.")
+      False, "Whether the policy also learns to predict rewards: the ground "
+      "truth's (A3C-RP), or the discriminator's decisions, which the paper "
+      'does not do.')
   reward_prediction_cost: float = setting(
       1.0, 'The weight of the reward prediction loss.', above=0)
   reward_prediction_batch_size: int = setting(

@@ -5,9 +5,9 @@
 
 A run is a directory named NAME_seedN or NAME. If NAME is a variant of
 `agile_tf.reproduction.experiments`, as agile_tf.sweep names its runs, the run
-is in the figures of its experiments, if not in a figure "runs". Each figure is
-written as PNG and SVG, and all that it shows as CSV, from which it can be drawn
-again. table.md has the numbers of all figures.
+is in the figures of its experiments; otherwise it is in a figure "runs". Each
+figure is written as PNG and SVG, and all that it shows as CSV, from which it
+can be drawn again. table.md has the numbers of all figures.
 
 The paper's curves are moving averages over 16 to 30 million steps. Our runs are
 also averaged in this way where they are long enough. The paper's curves are

@@ -5,7 +5,8 @@
 People judged GridLU-Arrangements in the paper (section 3.4). This program plays
 episodes and writes judge.html, a page for one or several people with the keys
 y, n and u (undo). The browser keeps the answers and saves answers.json at the
-end. The verdicts of checker or ground truth and reward model are beside it.
+end. judge_cases.json, beside the page, has the verdicts of the reward model and
+of the checker or the ground truth; --answers needs it.
 
   python -m agile_tf.judge --run_dir=runs/arrangements --answers=a.json,b.json
 

@@ -46,21 +46,21 @@ class Recipe:
       '--first_entropy_weight to --entropy_weight. 0 keeps it constant, as in '
       'the paper.', low=0)
   reward_prediction_goals: int = setting(
-      0, 'Goal examples that reward prediction also learns from, for each '
-      'rollout of a worker, as rewarded states, and as many with the '
-      'instruction of another example, as states without reward.', low=0)
+      0, 'Goal examples that reward prediction also learns from as rewarded '
+      'states, for each rollout of a worker. It learns from as many with the '
+      'instruction of another example as states without reward.', low=0)
   imitation_cost: float = setting(
-      0.0, 'The weight of imitating the shortest way to the nearest known goal '
-      'from goal examples with displaced blocks, for --world=arrangements. '
-      'These are then three quarters of the --mismatched_share. Which blocks '
-      "matter is the discriminator's decision at the end of its head start.",
-      low=0)
+      0.0, 'The weight of the imitation loss, for --world=arrangements: blocks '
+      'of goal examples are displaced, and the policy imitates the shortest '
+      'way to carry them to the nearest known goal. Such boards are then three '
+      'quarters of the --mismatched_share. The discriminator decides, at the '
+      'end of its head start, which blocks matter.', low=0)
 
   # The discriminator.
   discriminator_head_start: int = setting(
       0, "Iterations of the discriminator's worker before the first policy "
-      'step. At their end the policy takes over its stem and its FiLM-NMN or '
-      'FiLM-LSTM.', low=0)
+      "step. At their end the policy takes over the discriminator's stem and "
+      'its FiLM-NMN or FiLM-LSTM.', low=0)
   discriminator_actors: int = setting(
       1, "Episodes that the discriminator's worker plays at the same time. All "
       'their states go to B.', low=1, high=10_000)
