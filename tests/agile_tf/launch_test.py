@@ -345,14 +345,16 @@ class LaunchTest(parameterized.TestCase):
             checkpoints.load(self.run_dir))
 
   def test_a_frozen_reward_model_is_another_runs(self):
-    run_dir = self.create_tempdir().full_path
-    _train(run_dir, reward='frozen', reward_model=self.run_dir, steps=16)
+    run_dir, frozen = (self.create_tempdir().full_path for _ in range(2))
+    shutil.copytree(self.run_dir, frozen, dirs_exist_ok=True)
+    _train(run_dir, reward='frozen', reward_model=frozen, steps=16)
+    shutil.rmtree(frozen)  # The run has a copy.
+    _train(run_dir, reward='frozen', reward_model=frozen, steps=32)
     self.assertTrue(tiny.rows(run_dir)[-1]['reward_model_accuracy'])
     name = 'discriminator:discriminator/logit/w'
-    np.testing.assert_array_equal(
-        checkpoints.load(run_dir).arrays[name],
-        checkpoints.load(self.run_dir).arrays[name])
     end = checkpoints.load(self.run_dir)
+    np.testing.assert_array_equal(
+        checkpoints.load(run_dir).arrays[name], end.arrays[name])
     # A run without a discriminator has none to give.
     other = self.create_tempdir().full_path
     checkpoints.save(other, 66, end._replace(arrays={
