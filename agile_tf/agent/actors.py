@@ -201,8 +201,33 @@ class EnvironmentActor(Actor):
     self._observations[w] = self._world.checked(
         self.environments[w], timestep, 'reset()')
     if self._timesteps[w] is None:
-      _check_saveable(self.environments[w])
+      self._check_saveable(self.environments[w])
     return timestep
+
+  def _check_saveable(self, environment: Any) -> None:
+    """Raises WorldError if a state is not restored as it was saved."""
+    if not hasattr(environment, 'get_state'):
+      return
+    if not hasattr(environment, 'set_state'):
+      raise worlds.WorldError(
+          'The environment has get_state() but no set_state(): add it, or '
+          'remove both.')
+    try:
+      saved = json.dumps(environment.get_state(), sort_keys=True)
+      timestep = environment.set_state(json.loads(saved))
+      restored = json.dumps(environment.get_state(), sort_keys=True)
+    except Exception as error:
+      raise worlds.WorldError(
+          "The environment's set_state() does not take what its get_state() "
+          f'returned, as JSON ({type(error).__name__}: {error}): expected '
+          'dicts with strings as keys, lists, strings, numbers of Python, '
+          'booleans and None.') from error
+    self._world.checked(environment, timestep, 'set_state()')
+    if restored != saved:
+      raise worlds.WorldError(
+          "The environment's get_state() does not return what set_state() was "
+          'given, so a resumed episode would differ: expected set_state() to '
+          'restore all of it, and to draw no random number after that.')
 
   def _step(self, w: int, action: int, instruction: str) -> dm_env.TimeStep:
     """Takes a step of a worker's episode."""
@@ -244,24 +269,6 @@ class EnvironmentActor(Actor):
           self.environments[w], timestep, 'set_state()')
       self._timesteps[w] = timestep
       self._steps[w] = row['steps']
-
-
-def _check_saveable(environment: Any) -> None:
-  """Raises WorldError if a state cannot be saved and restored."""
-  if not hasattr(environment, 'get_state'):
-    return
-  if not hasattr(environment, 'set_state'):
-    raise worlds.WorldError(
-        'The environment has get_state() but no set_state(): add it, or remove '
-        'both.')
-  try:
-    environment.set_state(json.loads(json.dumps(environment.get_state())))
-  except Exception as error:
-    raise worlds.WorldError(
-        "The environment's set_state() does not take what its get_state() "
-        f'returned, as JSON ({type(error).__name__}: {error}): expected dicts '
-        'with strings as keys, lists, strings, numbers of Python, booleans and '
-        'None.') from error
 
 
 def kind(world: worlds.World) -> type[Actor]:
