@@ -236,10 +236,11 @@ def draw(lines: Sequence[results.Line], known: dict[str, str] | None = None
       ax.grid(alpha=0.3, linewidth=0.4)
     if columns[0] in _LABELS:
       for source, (text, look) in _STYLES.items():
-        seeds = {line.seed for line in lines if line.source == source}
-        if source == results.OURS and len(seeds) > 1:
+        groups = _groups(lines, source).values()
+        if source == results.OURS and any(
+            len({line.seed for line in group}) > 1 for group in groups):
           text += ', mean (thin: seeds)'
-        if seeds:
+        if groups:
           handles[text], = panels[0].plot(
               [], [], color='gray', linewidth=0.9, **look)
     drawing.set_size_inches(
@@ -357,28 +358,34 @@ def _draw_bars(ax: axes.Axes, lines: Sequence[results.Line]) -> dict[str, Any]:
 def table(figures: Mapping[str, Sequence[results.Line]]) -> str:
   """Returns a Markdown table of all curves and bars.
 
-  The paper's rate is that of its moving average after as many steps.
+  The paper's rate is that of its moving average after as many steps; over
+  several seeds, the mean of these.
   """
   rows = [['figure', 'agent', 'column', 'steps', 'last 5 points', 'best',
            'evaluated', "averaged as the paper's", 'the paper'], ['---'] * 9]
   for name, lines in figures.items():
     shown: dict[tuple[str, str], dict[str, list[np.ndarray]]] = {}
-    for line in lines:
-      if len(line.points):
-        shown.setdefault((line.agent, line.column), {}).setdefault(
-            line.source, []).append(line.points)
-    for (agent, column), points in shown.items():
-      ours, published = (
-          points.get(source, []) for source in (results.OURS, results.PAPER))
-      ends = [run[-1, 0] for run in ours or published]
+    for line in filter(lambda line: len(line.points), lines):
+      parts = {line.agent: line.points}
+      if line.column == _BEST:
+        parts = {f'{line.agent}, {point[0]:,.0f} goal examples': point[None]
+                 for point in line.points}
+      for agent, points in parts.items():
+        shown.setdefault((agent, line.column), {}).setdefault(
+            line.source, []).append(points)
+    for (agent, column), of_source in shown.items():
+      ours, averages, published = (
+          of_source.get(source, [])
+          for source in (results.OURS, results.AVERAGED, results.PAPER))
+      ends = [run[-1, 0] for run in averages or ours or published]
       timed = ours if column != _BEST else []  # x is the policy's steps.
       rows.append([
           name, agent, column, ', '.join(f'{run[-1, 0]:,.0f}' for run in timed),
           _spread([run[-5:, 1].mean() for run in timed]),
           _spread([run[:, 1].max() for run in ours if 'false' not in column]),
-          *(_spread([run[-1, 1] for run in points.get(source, [])])
-            for source in (results.EVALUATED, results.AVERAGED)),
-          _spread([np.interp(max(ends), curve[:, 0], curve[:, 1], left=np.nan)
+          *(_spread([run[-1, 1] for run in found])
+            for found in (of_source.get(results.EVALUATED, []), averages)),
+          _spread([np.mean(np.interp(ends, *curve.T[:2], left=np.nan))
                    for curve in published])])
   return '\n'.join(
       f'| {" | ".join(cell.replace("|", "&#124;") for cell in row)} |'

@@ -83,7 +83,7 @@ VARIANTS: dict[str, Variant] = {
         evaluations={'evaluation': (), 'crowded': ('--world=crowded',)}),
     'crowded': Variant(
         '0 to 3 distractors', 'relations', ('--world=crowded',), evaluations={
-            'evaluation': ('--world=relations',), 'crowded': ()}),
+            'evaluation': (), 'relations': ('--world=relations',)}),
     'relations_rho50': Variant('AGILE, rho 50 %', 'relations_rho50'),
     'relations_rho75': Variant('AGILE, rho 75 %', 'relations_rho75'),
     'relations_rho100': Variant('AGILE, rho 100 %', 'relations_rho100'),

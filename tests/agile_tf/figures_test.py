@@ -194,6 +194,9 @@ class DrawTest(parameterized.TestCase):
     np.testing.assert_allclose(mean, [[1, .2], [2, .4]])  # Where both are.
     self.assertEqual(_legend(drawing), [
         'AGILE (2 seeds)', 'ours, mean (thin: seeds)'])
+    # Two agents with a seed each have no mean.
+    other = lines[1]._replace(agent='A3C')
+    self.assertIn('ours', _legend(figures.draw([lines[0], other])))
 
   def test_each_style_has_one_meaning_that_the_legend_says(self):
     lines = (
@@ -258,7 +261,8 @@ class DrawTest(parameterized.TestCase):
           dot.lines[2][0].get_segments(), [[[1, low], [1, high]]], atol=1e-6)
 
   def test_table(self):
-    window = paper.curve('relations', 'success_rate').window
+    published = paper.curve('relations', 'success_rate')
+    window = published.window
     runs = [_run(seed=i, steps=window * np.array([.5, 1]),
                  success_rate=[.2, rate]) for i, rate in enumerate((.4, .6))]
     text = figures.table(figures.lines_of({'relations': runs}))
@@ -266,8 +270,17 @@ class DrawTest(parameterized.TestCase):
         '| figure4_left | AGILE, rho 25 % | success_rate | '
         f'{window:,.0f}, {window:,.0f} | 35.0 ± 7.1 % | 50.0 ± 14.1 % |  | '
         '35.0 ± 7.1 % | 9.', text)
-    for name, expected in (('relations', '60 | 10.0 % | 90.0 %'),
-                           ('data_512', ' |  | 90.0 %')):
+    # A longer run is compared after its own steps.
+    runs[1] = _run(seed=1, steps=window * np.array([.5, 1, 1.5]),
+                   success_rate=[.2, .6, .6])
+    expected = np.mean(np.interp(
+        [window, 1.5 * window], published.steps, published.mean))
+    self.assertIn(f'| {100 * expected:.1f} % |', figures.table(
+        figures.lines_of({'relations': runs})))
+    for name, expected in (
+        ('relations', '60 | 10.0 % | 90.0 %'),
+        ('data_2048', 'AGILE, 2,048 goal examples | best_success_rate |  |  | '
+         '90.0 % |  |  | 25.5 %')):
       self.assertIn(f'| {expected} |', figures.table(figures.lines_of(
           {name: [_run(success_rate=[.9] + [.1] * 5)]})))
 

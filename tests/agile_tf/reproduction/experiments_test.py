@@ -107,11 +107,11 @@ class ExperimentsTest(parameterized.TestCase):
       self.assertIn('held_out', measured['held_out'])
       self.assertEqual(
           {each['run_dir'] for each in measured.values()}, {run_dir})
-    for trained in 'relations', 'crowded':
+    for trained, other in ('relations', 'crowded'), ('crowded', 'relations'):
       _, measured = flags_of('crowded', trained)
       self.assertEqual(
-          [each.get('world', trained) for each in measured.values()],
-          ['relations', 'crowded'])
+          {name: each.get('world') for name, each in measured.items()},
+          {'evaluation': None, other: other})
     run_dir, measured = flags_of('figure5', 'immovable')
     self.assertEqual(
         {name: (each['run_dir'], each.get('physics'))
