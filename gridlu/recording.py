@@ -40,8 +40,10 @@ class Recording:
 
   def __init__(self, episodes: int = RECORDED_EPISODES):
     """Keeps this many of the last episodes that have at least one step."""
+    self._kept = episodes
+    # One more: the episode that is played may not have a step yet.
     self._episodes: collections.deque[list[tuple[world.State, str]]] = (
-        collections.deque(maxlen=episodes))
+        collections.deque(maxlen=episodes + 1))
 
   def begin(self) -> None:
     if self._episodes and len(self._episodes[-1]) < 2:
@@ -54,7 +56,8 @@ class Recording:
 
   def save(self, path: str) -> str:
     """Writes the GIF unless nothing was played; says in words what it wrote."""
-    episodes = [episode for episode in self._episodes if len(episode) > 1]
+    episodes = [
+        episode for episode in self._episodes if len(episode) > 1][-self._kept:]
     if not episodes:
       return f'{path} was not written: no step was made.'
     frames, seconds = [], []

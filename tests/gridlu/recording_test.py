@@ -55,9 +55,8 @@ class RecordingTest(absltest.TestCase):
   def test_keeps_the_last_episodes_that_have_a_step(self):
     recording = recording_lib.Recording(episodes=2)
     self._play(recording, [3, 2, 1, 3, 1])
-    # The last, without a step, has taken the place of the episode of 2.
     self.assertEqual(recording.save(self._path),
-                     f'{self._path}: 3 states of 1 episode')
+                     f'{self._path}: 5 states of 2 episodes')
     self._play(recording, [2])
     self.assertEqual(recording.save(self._path),
                      f'{self._path}: 5 states of 2 episodes')
