@@ -175,10 +175,10 @@ class PolicyWorker:
 class NumericsError(ArithmeticError):
   """A loss or a gradient norm that is not finite, and whose it is."""
 
-  def __init__(self, name: str, row: int, value: float):
+  def __init__(self, name: str, row: int | None, value: float):
     super().__init__(f'{name} is {value}')
     self.name = name
-    self.row = row  # Of its worker in the batch.
+    self.row = row  # Of its worker in the batch; None if it is of all.
     self.value = value
 
 
@@ -186,10 +186,12 @@ def _require_finite(values: Mapping[str, Any], rows: Sequence[int] | np.ndarray
                    ) -> None:
   """Raises NumericsError for the first of named values that is not finite.
 
-  They are float32 [rows], where `rows` has the workers' indices.
+  They are float32 [rows], where `rows` has the workers' indices, or [1] if all
+  share one value.
   """
   for name, value in values.items():
     value = np.atleast_1d(np.asarray(value))
     bad = np.flatnonzero(~np.isfinite(value))
     if len(bad):
-      raise NumericsError(name, int(rows[bad[0]]), float(value[bad[0]]))
+      row = int(rows[bad[0]]) if len(value) == len(rows) else None
+      raise NumericsError(name, row, float(value[bad[0]]))

@@ -162,7 +162,7 @@ class Demonstrations:
 
   def state(self) -> dict[str, np.ndarray]:
     """Returns what `look` has found, for a checkpoint."""
-    return {'matters': self._matters}
+    return {'matters': self._matters.copy()}
 
   def load(self, state: dict[str, np.ndarray]) -> None:
     """Restores what `state` returned."""

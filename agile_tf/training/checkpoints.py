@@ -87,7 +87,8 @@ def save(run_dir: str, step: int, checkpoint: Checkpoint, keep: int) -> None:
   temporary, replaced = f'{path}.part', f'{path}{_OLD}'
   try:
     for left_over in glob.glob(f'{glob.escape(_folder(run_dir))}/step_*.part'):
-      shutil.rmtree(left_over)  # The run was killed while it saved.
+      # The run was killed while it saved.
+      shutil.rmtree(left_over, ignore_errors=True)
     # Unlike makedirs, this fails if the run's directory has been removed.
     with contextlib.suppress(FileExistsError):
       os.mkdir(_folder(run_dir))
@@ -104,7 +105,7 @@ def save(run_dir: str, step: int, checkpoint: Checkpoint, keep: int) -> None:
       # Renamed first, because its name never stands for an incomplete one.
       removed = f'{_path(run_dir, old)}{_REMOVED}'
       os.rename(_path(run_dir, old), removed)
-      shutil.rmtree(removed)
+      shutil.rmtree(removed, ignore_errors=True)
   except OSError as error:
     shutil.rmtree(temporary, ignore_errors=True)
     raise CheckpointError(

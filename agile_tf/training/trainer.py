@@ -97,8 +97,9 @@ class Trainer:
     except workers.NumericsError as error:
       config = self._builder.config
       first = thread * (config.policy_workers // config.policy_threads)
-      raise self._broken(
-          error, f'policy worker {first + error.row}') from error
+      raise self._broken(error, (
+          'the averaged update' if error.row is None else
+          f'policy worker {first + error.row}')) from error
     rollout = iteration.rollout
     if not rollout.steps:
       return 0
@@ -191,6 +192,8 @@ class Trainer:
     """Restores what `checkpoint` returned, in a run with the same settings.
 
     Raises:
+      CheckpointError: if it is from a run with other settings or other tokens,
+        or has the networks alone.
       DamagedError: if its contents are not what such a run writes.
     """
     building.check_tokens(checkpoint, self.world)

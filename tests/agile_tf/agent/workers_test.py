@@ -135,6 +135,9 @@ class PolicyWorkerTest(parameterized.TestCase):
       self._iterate(self._partly_played(), ['b', 'c'], norms=(1., np.inf))
     self.assertEqual((caught.exception.name, caught.exception.row),
                      ('policy_gradient_norm', 2))
+    with self.assertRaises(workers.NumericsError) as caught:  # Averaged.
+      self._iterate(self._partly_played(), ['b'], norms=(np.inf,))
+    self.assertIsNone(caught.exception.row)
 
   def test_a3c_is_rewarded_by_the_ground_truth(self):
     truth = np.array([[0, 1, 0], [0, 0, 1], [0, 0, 1]], np.float32)

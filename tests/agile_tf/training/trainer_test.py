@@ -181,12 +181,13 @@ class TrainingTest(parameterized.TestCase):
   def test_a_number_that_is_not_finite_names_its_worker(self):
     trainer = trainer_lib.Trainer(
         tiny.builder(policy_workers=6, policy_threads=2))
-    for worker, row, name in ((0, 2, 2), (1, 0, 3), (1, 1, 4)):
+    for worker, row, name in (
+        (0, 2, 'policy worker 2'), (1, 0, 'policy worker 3'),
+        (1, 1, 'policy worker 4'), (1, None, 'the averaged update')):
       error = workers.NumericsError('the loss', row, np.nan)
       of_thread = trainer.policy_workers[worker]
       with mock.patch.object(of_thread, 'iterate', side_effect=error):
-        with self.assertRaisesRegex(
-            program.UserError, f'of policy worker {name} is nan'):
+        with self.assertRaisesRegex(program.UserError, f'of {name} is nan'):
           trainer.iterate_policy(worker, trainer.read())
 
   def test_ground_truth_reward_needs_no_discriminator(self):
