@@ -381,7 +381,7 @@ def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     same.add(DATASET)
   elif there[DATASET] == here[DATASET]:
     same.add('dataset')
-  labels = {DATASET: 'the contents of the file of goal examples (SHA-256)'}
+  labels = {DATASET: 'the SHA-256 of the goal examples'}
 
   def shown(values: dict[str, Any], name: str) -> str:
     return repr(values[name]) if name in values else 'not set'

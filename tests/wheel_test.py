@@ -67,6 +67,10 @@ class WheelTest(absltest.TestCase):
     settings = configparser.ConfigParser()
     settings.read(_ROOT / 'setup.cfg')
     commands = settings['options.entry_points']['console_scripts'].split('\n')
+    programs = {
+        f'{package}.{path.stem}' for package in ('agile_tf', 'gridlu')
+        for path in (_ROOT / package).glob('*.py')
+        if '\n@program.main(' in path.read_text('utf-8')}
     for command in filter(None, commands):
       name, path = command.split(' = ')
       module, function = path.split(':')
@@ -75,6 +79,8 @@ class WheelTest(absltest.TestCase):
           .replace('_', '-'), name)
       self.assertTrue(callable(
           getattr(importlib.import_module(module), function)))
+      programs.remove(module)
+    self.assertEmpty(programs)
 
   def test_windows_is_refused(self):
     result = subprocess.run(

@@ -190,8 +190,7 @@ class DifferencesTest(parameterized.TestCase):
     self.assertEmpty(config.differences(one, one | {'dataset': 'c'}))
     self.assertEqual(
         config.differences(one, other | {'dataset': 'a'}),
-        ['the contents of the file of goal examples (SHA-256): '
-         "'a' there, 'b' here"])
+        ["the SHA-256 of the goal examples: 'a' there, 'b' here"])
     self.assertEmpty(config.differences({'dataset': 'a'}, one))
     self.assertLen(config.differences({'dataset': 'b'}, one), 1)
 

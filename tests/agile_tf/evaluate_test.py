@@ -47,9 +47,8 @@ class EvaluateTest(tiny.SavedRunTest):
     self.assertEqual(
         report['success']['SameLocation'], report['success']['all'])
     self.assertBetween(report['success']['all']['solvable'], .3, 1)
-    table = evaluate.table(report)
-    self.assertIn(table, printed)
-    self.assertRegex(table, r'all +10 +\d+\.\d %.* to .* % +\d+\.\d %')
+    self.assertIn(evaluate.table(report), printed)
+    self.assertRegex(printed, r'all +10 +\d+\.\d %.* to .* % +\d+\.\d %')
 
   def test_starts_without_a_ground_truth_cannot_be_chosen(self):
     run_dir = tiny.save_for(
@@ -69,10 +68,13 @@ class EvaluateTest(tiny.SavedRunTest):
       programs.call(evaluate, '--run_dir=a', '--held_out', '--greedy',
                     '--seed=7', '--episodes=3', '--nosolved_starts',
                     '--physics=normal')
-    self.assertEqual(load.call_args.kwargs, dict(
+      asked = load.call_args.kwargs
+      programs.call(evaluate, '--run_dir=a')
+    self.assertEqual(asked, dict(
         world='', only='', held_out=True, physics='normal',
         solved_starts=False))
-    load.return_value.play.assert_called_once_with(3, 7, True)
+    self.assertEqual([call.args for call in load().play.call_args_list],
+                     [(3, 7, True), (1000, 1_000_003, False)])
 
   def test_a_picture_shows_final_states_and_verdicts(self):
     world = worlds.GridLUWorld()
@@ -87,6 +89,22 @@ class EvaluateTest(tiny.SavedRunTest):
     np.testing.assert_array_equal(images, world.pixels(states[1::2]))
     self.assertEqual(
         captions, ['go: reached', 'go: not reached', 'go: no ground truth'])
+
+  def test_an_animation_shows_d_and_what_it_accepts(self):
+    states = goal_dataset.generate('relations', 3, seed=1).states
+    agent = mock.Mock(world=worlds.GridLUWorld())
+    agent.as_reward_model.return_value = lambda *_: np.array([.2, .8])
+    with mock.patch.object(evaluate.rendering, 'contact_sheet') as sheet:
+      self.assertLen(list(evaluate.animate(
+          [played.Episode('a', states[:1], None, None),
+           played.Episode('b', states[1:], None, None)], agent)), 2)
+    images, captions = sheet.call_args.args
+    self.assertEqual(captions, ['D = 0.20\na', 'D = 0.80, accepted\nb'])
+    np.testing.assert_array_equal(
+        images[:, :56], agent.world.pixels(states[[0, 2]]))
+    for image, end, level in zip(images, (12, 45), (140, 0), strict=True):
+      self.assertTrue(np.all(image[57:, :end] == level))
+      self.assertTrue(np.all(image[57:, end:] == 225))
 
   def test_files_that_cannot_be_written_are_named_first(self):
     for flag in ('--picture=final.jpg', '--picture=.gif',
@@ -114,6 +132,10 @@ class EvaluateTest(tiny.SavedRunTest):
     self.assertAlmostEqual(errors['false_positives'], 3 / 9)
     self.assertAlmostEqual(errors['false_negatives'], 2 / 9)
     self.assertAlmostEqual(errors['reward_model_accuracy'], 4 / 9)
+    self.assertEqual(evaluate.table(report).splitlines()[-2:], [
+        'The reward model accepts 25.0 % of final states (4.6 to 69.9 %).',
+        'On all states that the policy reached it is right in 44.4 %; false '
+        'positives 33.3 %, false negatives 22.2 %.'])
 
   def test_groups_of_other_worlds_are_not_gridlus(self):
     image = np.zeros([24, 24, 3], np.uint8)

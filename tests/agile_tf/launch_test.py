@@ -58,12 +58,14 @@ class LaunchTest(parameterized.TestCase):
     self.assertEqual([int(row['steps']) // 16 for row in rows], [1, 2, 3, 4])
     self.assertTrue(all(row['success_rate'] for row in rows[1:]))
     self.assertEqual(checkpoints.steps(self.run_dir)[-1:], [66])
+    texts = {value.tag: b''.join(value.tensor.string_val)
+             for _, value in tiny.summaries(self.run_dir)}
     self.assertContainsSubset(
         {'hyperparameters', 'episode/contact sheet',
          'at a glance/1 success rate', 'reward/false positives',
          'policy/entropy', 'discriminator/loss',
-         '_hparams_/session_start_info'},
-        {value.tag for _, value in tiny.summaries(self.run_dir)})
+         '_hparams_/session_start_info'}, texts)
+    self.assertIn(b'    --steps=64\n', texts['configuration'])
 
   def test_the_same_command_goes_on(self):
     run_dir = self.create_tempdir().full_path
@@ -105,6 +107,7 @@ class LaunchTest(parameterized.TestCase):
       programs.call(launch, '--run_dir=x', '--optimizer=adam')
     made = train.call_args.args[0]
     self.assertEqual(made.saved()[config_lib.RECIPE]['optimizer'], 'adam')
+    self.assertRegex(train.call_args.args[1], r'\* +optimizer +adam')
 
   def test_another_configuration_is_refused(self):
     before = tiny.rows(self.run_dir)

@@ -98,7 +98,10 @@ class WatchTest(tiny.SavedRunTest):
     self.assertEqual(show.delay, 1)  # The end is shown for a second.
     show.tick()
     self.assertLen(show.steps, 1)  # The next episode.
-    show.press('space')  # A single step pauses.
+    with mock.patch.object(show, '_policy', wraps=show._policy) as policy:
+      show.press('space')  # A single step pauses.
+    self.assertIs(policy.call_args.args[2], show._rng)  # Actions are sampled.
+    self.assertIsNotNone(show._rng)
     self.assertIsNone(show.delay)
     self.assertLen(show.steps, 2)
     show.press('n')

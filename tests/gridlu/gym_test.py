@@ -221,9 +221,5 @@ class GridLUEnvTest(parameterized.TestCase):
       environment.step(6)
     with self.assertRaisesRegex(ValueError, "render_mode is 'human'"):
       gridlu.gym.GridLUEnv(render_mode='human')
-    with self.assertRaisesRegex(ValueError, "task is 'chess'"):
-      gridlu.gym.GridLUEnv(task='chess')
-    with self.assertRaisesRegex(ValueError, "physics is 'moon'"):
-      gridlu.gym.GridLUEnv(physics='moon')
     with self.assertRaisesRegex(ValueError, 'is no GridLU environment'):
       gridlu.gym.TokenInstruction(gymnasium.make('CartPole-v1'))

@@ -147,6 +147,14 @@ class SolverTest(parameterized.TestCase):
       if solution.steps >= 0:
         self.assert_solves(solution, instruction, state, physics)
 
+  def test_most_instances_are_solvable_with_immovable_red_rects(self):
+    chosen = [i for i in language.relations_instructions()
+              if "Color('red', Shape('rect', SCENE))" in str(i)]
+    drawn = relations.instances(np.random.default_rng(0), 1000, chosen)
+    steps = solver.shortest(_chosen(chosen, drawn), drawn.state,
+                            world.IMMOVABLE_RED_RECTS, max_steps=30)
+    self.assertAlmostEqual(np.mean(steps != solver.UNSOLVABLE), .81, delta=.04)
+
   def test_a_search_that_is_given_up_is_unknown(self):
     drawn = arrangements.instances(
         np.random.default_rng(8), 10,

@@ -140,8 +140,6 @@ class VectorGridLUTest(parameterized.TestCase):
 
   @parameterized.named_parameters(
       ('none', dict(num_envs=0), 'num_envs is 0'),
-      ('task', dict(task='chess'), "task is 'chess'"),
-      ('length', dict(max_episode_steps=0), 'steps of an episode is 0'),
       ('mode', dict(autoreset_mode='Never'), "'Never' is not a valid"),
       ('render', dict(render_mode='human'), "render_mode is 'human'"),
   )

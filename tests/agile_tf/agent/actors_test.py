@@ -15,8 +15,6 @@ from agile_tf.agent import actors
 from agile_tf.agent import networks
 from agile_tf.agent import programs as programs_lib
 from agile_tf.agent import worlds
-import gridlu
-from gridlu import world as board
 
 _EPISODE, _LENGTH, _WIDTH = 6, 3, 4
 
@@ -260,8 +258,8 @@ class ActorsTest(parameterized.TestCase):
 
   def test_what_is_no_time_step_is_named(self):
     for method, steps, result, message in (
-        ('step', 1, ({}, 0.0, False, False, {}), r'step 1 .* a dm_env.TimeStep'),
-        ('step', 2, dm_env.termination(1., {}), r'step 2 of an episode, its la'),
+        ('step', 1, ({}, 0., False, False, {}), r'step 1 .* a dm_env.TimeStep'),
+        ('step', 2, dm_env.termination(1., {}), r'step 2 of an episode, its l'),
         ('reset', 0, None, r'reset\(\): what it returned is None')):
       environment = Countdown([2])
       results = [dm_env.transition(0., {

@@ -6,7 +6,6 @@ import sys
 from unittest import mock
 
 from absl.testing import parameterized
-import dm_env
 from dm_env import specs
 import numpy as np
 import pytest
@@ -27,23 +26,10 @@ from tests.agile_tf import tiny
 from tests.gridlu import programs
 
 
-class Odd(dm_env.Environment):
+def _odd(observation_spec, action_spec):
   """An environment whose specs are given."""
-
-  def __init__(self, observation_spec, action_spec):
-    self._specs = observation_spec, action_spec
-
-  def reset(self):
-    raise AssertionError('not needed')
-
-  def step(self, action):
-    raise AssertionError('not needed')
-
-  def observation_spec(self):
-    return self._specs[0]
-
-  def action_spec(self):
-    return self._specs[1]
+  return mock.Mock(**{'observation_spec.return_value': observation_spec,
+                      'action_spec.return_value': action_spec})
 
 
 def _image(shape, dtype=np.uint8):
@@ -64,7 +50,7 @@ class WorldsTest(parameterized.TestCase):
 
   @parameterized.parameters(False, True)
   def test_a_world_of_an_environment(self, has_ground_truth):
-    environment = Odd(_image((24, 32, 3)), specs.DiscreteArray(3))
+    environment = _odd(_image((24, 32, 3)), specs.DiscreteArray(3))
     trees = {'red by blue': ('by', ('red',), ('blue',)), 'red': ('red',)}
     world = worlds.from_environment(
         lambda seed: environment, 'none.npz', list(trees), trees.get,
@@ -144,6 +130,16 @@ class WorldsTest(parameterized.TestCase):
     values = dict(zip(header.split(','), row.split(',')))
     self.assertNotIn('', (values['success_rate'], values['modelled_reward']))
 
+  @pytest.mark.slow
+  def test_the_example_learns(self):
+    folder = self.create_tempdir().full_path
+    with mock.patch.object(own_world, 'GOALS', f'{folder}/goals.npz'):
+      programs.call(own_world)
+      run_lib.train(tiny.read_builder(
+          ['--preset=own_world', f'--run_dir={folder}/run']))
+    for row in tiny.rows(f'{folder}/run')[-5:]:
+      self.assertGreater(float(row['success_rate']), .9)
+
   def test_goals_of_the_example_are_goals(self):
     path = os.path.join(self.create_tempdir().full_path, 'runs', 'goals.npz')
     with mock.patch.object(own_world, 'GOALS', path):
@@ -183,11 +179,11 @@ class WorldsTest(parameterized.TestCase):
   def test_bad_environments_are_refused(self):
     moves = specs.DiscreteArray(4)
     for environment, message in (
-        (Odd(specs.Array((40, 40, 3), np.uint8), moves), 'image'),
-        (Odd(_image((40, 40, 1)), moves), 'H, W, 3'),
-        (Odd(_image((16, 16, 3)), moves), 'at least 24'),
-        (Odd(_image((40, 40, 3), np.float32), moves), 'uint8'),
-        (Odd(_image((40, 40, 3)), specs.Array((2,), np.float32)),
+        (_odd(specs.Array((40, 40, 3), np.uint8), moves), 'image'),
+        (_odd(_image((40, 40, 1)), moves), 'H, W, 3'),
+        (_odd(_image((16, 16, 3)), moves), 'at least 24'),
+        (_odd(_image((40, 40, 3), np.float32), moves), 'uint8'),
+        (_odd(_image((40, 40, 3)), specs.Array((2,), np.float32)),
          'DiscreteArray')):
       with self.assertRaisesRegex(worlds.WorldError, message):
         worlds.from_environment(

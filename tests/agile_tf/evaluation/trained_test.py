@@ -72,15 +72,6 @@ class TrainedTest(tiny.SavedRunTest):
     with self.assertRaisesRegex(config_lib.ConfigError, 'nowhere'):
       agile_tf.load_policy('nowhere')
 
-  def test_episodes_are_like_the_runs_own_unless_asked(self):
-    run_dir = tiny.save_for(
-        type(self), physics='immovable_red_rects', solved_starts=True)
-    for asked, expected in (({}, ('immovable_red_rects', True)), (
-        dict(physics='normal', solved_starts=False), ('normal', False))):
-      loaded = trained.load(run_dir, **asked)
-      self.assertEqual(
-          (loaded.config.physics, loaded.config.solved_starts), expected)
-
   def test_no_other_process_can_use_loaded_networks(self):
     reward_model = agile_tf.load_reward_model(self.run_dir)
     self.assertIs(copy.deepcopy(reward_model), reward_model)
@@ -104,7 +95,9 @@ class TrainedTest(tiny.SavedRunTest):
       self.assertEqual(parse('trained'), 'trained')
 
   def test_the_world_of_another_side_and_physics(self):
-    run_dir = tiny.save_for(type(self), held_out='strings', held_out_share=.5)
+    run_dir = tiny.save_for(
+        type(self), held_out='strings', held_out_share=.5,
+        physics='immovable_red_rects', solved_starts=True)
     sides = []
     for held_out in False, True:
       loaded = trained.load(run_dir, held_out=held_out, only='red')
@@ -114,7 +107,7 @@ class TrainedTest(tiny.SavedRunTest):
       self.assertTrue(all('red' in text for text in sides[-1]))
     self.assertNoCommonElements(*sides)
     for solved_starts, expected in (
-        (None, False), (False, False), (True, True)):
+        (None, True), (False, False), (True, True)):
       environment = trained.load(
           run_dir, solved_starts=solved_starts).world.make_environment(0)
       solved = []
@@ -126,8 +119,11 @@ class TrainedTest(tiny.SavedRunTest):
     blocks[0, 2, 2] = world.block('rect', 'red')
     on_it = world.pack(world.State(
         blocks, np.array([[2, 2]], np.int32), np.array([False])))
-    for physics, carries in ('normal', True), ('immovable_red_rects', False):
-      rules = trained.load(run_dir, physics=physics).world.compiled
+    for physics, carries in (
+        ('', False), ('normal', True), ('immovable_red_rects', False)):
+      loaded = trained.load(run_dir, physics=physics)
+      self.assertEqual(loaded.config.physics, physics or 'immovable_red_rects')
+      rules = loaded.world.compiled
       assert rules is not None
       state = world.unpack(np.asarray(
           rules.step(on_it, np.array([world.Action.INTERACT], np.int32))))

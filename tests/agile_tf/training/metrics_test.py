@@ -54,10 +54,14 @@ class TallyTest(absltest.TestCase):
         time.sleep(1e-4)
         return weight * float(self)
 
+      def __radd__(self, count):
+        time.sleep(1e-4)
+        return count + float(self)
+
     def add(value):
       for _ in range(50):
         tally.add({'a': Slow(value)}, 0.5)
-        tally.count(steps=1)
+        tally.count(steps=Slow(1))
 
     with futures.ThreadPoolExecutor(4) as pool:
       list(pool.map(add, map(float, range(4))))

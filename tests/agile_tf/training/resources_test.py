@@ -40,6 +40,10 @@ class ResourcesTest(parameterized.TestCase):
     self.assertEqual(both.keys() - self._needs().keys(), {
         'reward_prediction_replay_size', 'reward_prediction_batch_size'})
     self.assertNotIn('dataset_size', self._needs(dataset='goals.npz'))
+    # An image, and 64 channels of 5 x 5 from the stem and from five modules.
+    seen = 4 * (56 * 56 * 3 + 6 * 64 * 5 * 5)
+    self.assertEqual(both['anticipated_negative_rate'], (128 + 512) * seen)
+    self.assertEqual(both['rollout_length'], 15 * 15 * (seen + 4 * 5 + 27))
 
   def test_a_file_of_goal_examples_counts(self):
     path = self.create_tempfile().full_path

@@ -104,16 +104,14 @@ class ScheduleTest(parameterized.TestCase):
   def test_finish_wakes_waiting_threads(self):
     clock = threads.Schedule(20, 1000)
     started = self._start(
-        self._worker(clock, 'discriminator'), lambda: clock.wait(_PATIENCE))
+        self._worker(clock, 'discriminator'), lambda: clock.wait(10**6))
     started[1].join(0.05)
     self.assertTrue(started[1].is_alive())
     self.assertFalse(clock.finished)
-    begin = time.monotonic()
     for _ in range(2):
       self.assertTrue(clock.begin('policy'))
       clock.end('policy', 10)
     self._join(started)
-    self.assertLess(time.monotonic() - begin, _PATIENCE / 2)
     self.assertTrue(clock.finished)
     self.assertFalse(clock.begin('policy'))
     self.assertFalse(clock.begin('discriminator'))
@@ -302,12 +300,13 @@ class DriveTest(parameterized.TestCase):
 
   @parameterized.parameters('save', 'stop', 'error', 'other')
   def test_a_worker_that_hangs_ends_a_run_that_needs_it(self, what):
-    release = threading.Event()
+    release, released = threading.Event(), []
     self.addCleanup(release.set)
 
     def iterate(worker):
       if worker == 2 and clock.steps > 20:
         release.wait(60)
+        released.append(worker)
       if what == 'other' and worker == 1 and clock.steps > 40:
         raise KeyError('injected')
       time.sleep(0.001)
@@ -326,11 +325,10 @@ class DriveTest(parameterized.TestCase):
     clock = threads.Schedule(10**9, 0)
     fails = what in ('error', 'other')
     expected = KeyError if fails else threads.StalledError
-    start = time.monotonic()
     with (mock.patch.object(threads, 'STALL_SECONDS', 0.2),
           self.assertRaises(expected) as caught):
       _drive(clock, iterate, tick)
-    self.assertLess(time.monotonic() - start, 30)
+    self.assertEmpty(released)  # It did not wait for the worker.
     self.assertTrue(clock.finished)
     if not fails:
       message = str(caught.exception)
