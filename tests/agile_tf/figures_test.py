@@ -194,8 +194,8 @@ class DrawTest(parameterized.TestCase):
     np.testing.assert_allclose(mean, [[1, .2], [2, .4]])  # Where both are.
     self.assertEqual(_legend(drawing), [
         'AGILE (2 seeds)', 'ours, mean (thin: seeds)'])
-    lines[1] = lines[1]._replace(agent='A3C')
-    self.assertIn('ours', _legend(figures.draw(lines)))  # Nothing to average.
+    lines[1] = lines[1]._replace(agent='A3C')  # Now there is no mean.
+    self.assertIn('ours', _legend(figures.draw(lines)))
 
   def test_each_style_has_one_meaning_that_the_legend_says(self):
     lines = (

@@ -136,9 +136,9 @@ class WorldsTest(parameterized.TestCase):
     with mock.patch.object(own_world, 'GOALS', f'{folder}/goals.npz'):
       programs.call(own_world)
       run_lib.train(tiny.read_builder(
-          ['--preset=own_world', f'--run_dir={folder}/run']))
-    for row in tiny.rows(f'{folder}/run')[-5:]:
-      self.assertGreater(float(row['success_rate']), .9)
+          ['--preset=own_world', f'--run_dir={folder}/run', '--steps=20000']))
+    last = tiny.rows(f'{folder}/run')[-1]
+    self.assertGreater(float(last['success_rate']), .3)  # .04 at first.
 
   def test_goals_of_the_example_are_goals(self):
     path = os.path.join(self.create_tempdir().full_path, 'runs', 'goals.npz')
