@@ -385,7 +385,7 @@ def table(figures: Mapping[str, Sequence[results.Line]]) -> str:
           _spread([run[:, 1].max() for run in ours if 'false' not in column]),
           *(_spread([run[-1, 1] for run in found])
             for found in (of_source.get(results.EVALUATED, []), averages)),
-          _spread([np.mean(np.interp(ends, *curve.T[:2], left=np.nan))
+          _spread([np.interp(ends, curve[:, 0], curve[:, 1], left=np.nan).mean()
                    for curve in published])])
   return '\n'.join(
       f'| {" | ".join(cell.replace("|", "&#124;") for cell in row)} |'
