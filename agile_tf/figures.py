@@ -358,8 +358,8 @@ def _draw_bars(ax: axes.Axes, lines: Sequence[results.Line]) -> dict[str, Any]:
 def table(figures: Mapping[str, Sequence[results.Line]]) -> str:
   """Returns a Markdown table of all curves and bars.
 
-  The paper's rate is that of its moving average after as many steps; over
-  several seeds, the mean of these.
+  The paper's rate is its moving average at the last step of each seed (of
+  those that are averaged, if any), then their mean.
   """
   rows = [['figure', 'agent', 'column', 'steps', 'last 5 points', 'best',
            'evaluated', "averaged as the paper's", 'the paper'], ['---'] * 9]

@@ -252,9 +252,9 @@ def _define_flags() -> None:
   flags.DEFINE_float(
       'gpus', 0, 'GPUs of a run with --ray, such as 0.25.', lower_bound=0)
   flags.DEFINE_integer(
-      'seeds', None, 'The number of seeds of each variant; default: as many as '
-      'in the paper; with --recipe 2, and 3 for figure 4 (left); 2 for evening '
-      'and 3 for arrangements_evening.',
+      'seeds', None, 'The number of seeds of each variant; default: as in the '
+      'paper; 2 for evening, 3 for arrangements_evening; with --recipe 2, but '
+      '3 for figure 4 (left).',
       lower_bound=1, upper_bound=1000)
   flags.DEFINE_integer(
       'first_seed', None, 'The first seed; default: 0, or '

@@ -323,7 +323,7 @@ def parse(text: str) -> Instruction:
                       arguments[problem.operand].col_offset) from None
     return source[node.col_offset:node.end_col_offset]
 
-  if unknown := re.search(r"[^A-Za-z0-9_ (),']", source):
+  if unknown := re.search(r"[^A-Za-z0-9_ (),']|\b[uUrR](?=')", source):
     raise error('letters, quotes, brackets and commas', unknown.start())
   try:
     # The language is a part of Python's expressions.

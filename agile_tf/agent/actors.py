@@ -215,7 +215,6 @@ class EnvironmentActor(Actor):
     try:
       saved = json.dumps(environment.get_state(), sort_keys=True)
       timestep = environment.set_state(json.loads(saved))
-      restored = json.dumps(environment.get_state(), sort_keys=True)
     except Exception as error:
       raise worlds.WorldError(
           "The environment's set_state() does not take what its get_state() "
@@ -223,11 +222,11 @@ class EnvironmentActor(Actor):
           'dicts with strings as keys, lists, strings, numbers of Python, '
           'booleans and None.') from error
     self._world.checked(environment, timestep, 'set_state()')
-    if restored != saved:
+    if json.dumps(environment.get_state(), sort_keys=True) != saved:
       raise worlds.WorldError(
-          "The environment's get_state() does not return what set_state() was "
-          'given, so a resumed episode would differ: expected set_state() to '
-          'restore all of it, and to draw no random number after that.')
+          "After set_state(), the environment's get_state() returns another "
+          'state, so a resumed episode would differ: set_state() must restore '
+          'all of it and draw no random number afterwards.')
 
   def _step(self, w: int, action: int, instruction: str) -> dm_env.TimeStep:
     """Takes a step of a worker's episode."""

@@ -178,7 +178,7 @@ class NumericsError(ArithmeticError):
   def __init__(self, name: str, row: int | None, value: float):
     super().__init__(f'{name} is {value}')
     self.name = name
-    self.row = row  # Of its worker in the batch; None if it is of all.
+    self.row = row  # Its worker's row in the batch; None: shared by all.
     self.value = value
 
 
@@ -186,8 +186,7 @@ def _require_finite(values: Mapping[str, Any], rows: Sequence[int] | np.ndarray
                    ) -> None:
   """Raises NumericsError for the first of named values that is not finite.
 
-  They are float32 [rows], where `rows` has the workers' indices, or [1] if all
-  share one value.
+  Each is float32 [N], for the N workers in `rows`, or [1] if they share it.
   """
   for name, value in values.items():
     value = np.atleast_1d(np.asarray(value))

@@ -87,7 +87,7 @@ def save(run_dir: str, step: int, checkpoint: Checkpoint, keep: int) -> None:
   temporary, replaced = f'{path}.part', f'{path}{_OLD}'
   try:
     for left_over in glob.glob(f'{glob.escape(_folder(run_dir))}/step_*.part'):
-      # The run was killed while it saved.
+      # Of a killed save, or not removable then.
       shutil.rmtree(left_over, ignore_errors=True)
     # Unlike makedirs, this fails if the run's directory has been removed.
     with contextlib.suppress(FileExistsError):
@@ -104,8 +104,11 @@ def save(run_dir: str, step: int, checkpoint: Checkpoint, keep: int) -> None:
     for old in own[:-keep]:
       # Renamed first, because its name never stands for an incomplete one.
       removed = f'{_path(run_dir, old)}{_REMOVED}'
-      os.rename(_path(run_dir, old), removed)
-      shutil.rmtree(removed, ignore_errors=True)
+      try:
+        os.rename(_path(run_dir, old), removed)
+        shutil.rmtree(removed)
+      except OSError as error:  # The new one is saved all the same.
+        logging.warning('%s cannot be removed: %s.', removed, error)
   except OSError as error:
     shutil.rmtree(temporary, ignore_errors=True)
     raise CheckpointError(

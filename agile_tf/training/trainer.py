@@ -193,7 +193,7 @@ class Trainer:
 
     Raises:
       CheckpointError: if it is from a run with other settings or other tokens,
-        or has the networks alone.
+        or has only the networks.
       DamagedError: if its contents are not what such a run writes.
     """
     building.check_tokens(checkpoint, self.world)

@@ -34,15 +34,6 @@ def _pictures(run_dir):
           if value.tag.startswith('episode/')}
 
 
-_iterate = workers.PolicyWorker.iterate
-
-
-def _with_a_broken_theta(self, parameters, step):
-  """An iteration of a worker whose policy is not finite any more."""
-  return _iterate(
-      self, parameters._replace(theta=np.nan * parameters.theta), step)
-
-
 class LaunchTest(parameterized.TestCase):
 
   @classmethod
@@ -88,13 +79,13 @@ class LaunchTest(parameterized.TestCase):
     run_dir = self.create_tempdir().full_path
     changes = dict(policy_workers=6, policy_threads=3)
     _train(run_dir, steps=24, **changes)
-    before = checkpoints.steps(run_dir)
-    with self.assertRaisesRegex(
-        program.UserError,
-        r'of policy worker [0-5] is nan at step \d+'):
-      with mock.patch.object(
-          workers.PolicyWorker, 'iterate', _with_a_broken_theta):
-        _train(run_dir, steps=10_000, **changes)
+    before, iterate = checkpoints.steps(run_dir), workers.PolicyWorker.iterate
+    with (self.assertRaisesRegex(
+        program.UserError, r'of policy worker [0-5] is nan at step \d+'),
+          mock.patch.object(
+              workers.PolicyWorker, 'iterate', lambda self, read, step: iterate(
+                  self, read._replace(theta=np.nan * read.theta), step))):
+      _train(run_dir, steps=10_000, **changes)
     self.assertEqual(checkpoints.steps(run_dir), before)
     for value in checkpoints.load(run_dir).arrays.values():
       if value.dtype.kind == 'f':

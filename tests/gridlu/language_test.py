@@ -85,6 +85,8 @@ class ErrorTest(parameterized.TestCase):
        '             ^', r'SCENE or Color'),
       ('Snake(AGENT;\nSCENE)',
        '           ^', 'letters, quotes, brackets and commas'),
+      ("Snake(AGENT, Color(u'red', SCENE))",
+       '                   ^', 'letters, quotes, brackets and commas'),
       # Python finds these errors, and their places.
       ("NorthFrom(Shape('rect, SCENE), AGENT)",
        '                ^', 'unterminated string'),

@@ -70,9 +70,9 @@ class ThirdTaskTest(absltest.TestCase):
             environment.instruction, environment.state))
         rewards.add(step.reward)
     self.assertEqual(rewards, {0, 1})
-    boards = vectorized.VectorGridLU(4, task='corners', images=False)
-    boards.reset(seed=0)
-    self.assertEqual(boards.step(np.zeros(4, np.int32))[1].shape, (4,))
+    many = vectorized.VectorGridLU(4, task='corners', images=False)
+    many.reset(seed=0)
+    self.assertEqual(many.step(np.zeros(4, np.int32))[1].shape, (4,))
 
   def test_has_goal_states(self):
     dataset = goal_dataset.generate('corners', 50, seed=0)

@@ -257,15 +257,15 @@ class ActorsTest(parameterized.TestCase):
         [False] * width)
 
   def test_what_is_no_time_step_is_named(self):
-    for method, steps, result, message in (
-        ('step', 1, ({}, 0., False, False, {}), r'step 1 .* a dm_env.TimeStep'),
-        ('step', 2, dm_env.termination(1., {}), r'step 2 of an episode, its l'),
-        ('reset', 0, None, r'reset\(\): what it returned is None')):
+    right = {'image': np.zeros([24, 24, 3], np.uint8), 'instruction': 'wait 2'}
+    for method, results, message in (
+        ('step', [({}, 0., False, False, {})], r'step 1 .* a dm_env.TimeStep'),
+        ('step', [dm_env.transition(0., right), dm_env.termination(
+            1., right | {'instruction': 'wait 3'})],
+         'step 2 of an episode, its last: instruction is'),
+        ('reset', [None], r'reset\(\): what it returned is None')):
       environment = Countdown([2])
-      results = [dm_env.transition(0., {
-          'image': np.zeros([24, 24, 3], np.uint8), 'instruction': 'wait 2'})]
-      setattr(environment, method, mock.Mock(
-          side_effect=[*results * (steps - 1), result]))
+      setattr(environment, method, mock.Mock(side_effect=results))
       with self.assertRaisesRegex(worlds.WorldError, message):
         self._idle([environment]).play(None)
 

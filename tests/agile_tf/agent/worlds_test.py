@@ -27,7 +27,7 @@ from tests.gridlu import programs
 
 
 def _odd(observation_spec, action_spec):
-  """An environment whose specs are given."""
+  """Returns an environment with these specs."""
   return mock.Mock(**{'observation_spec.return_value': observation_spec,
                       'action_spec.return_value': action_spec})
 

@@ -189,6 +189,11 @@ class SaveTest(CheckpointsTest):
       self.assertLen(os.listdir(os.path.join(self._dir, 'checkpoints')), 1)
     self._save(4, keep=1)
     self._assert_equal(checkpoints.load(self._dir), _checkpoint(4))
+    with (self.assertLogs(level='WARNING'), mock.patch.object(
+        shutil, 'rmtree', lambda path, ignore_errors=False: (
+            ignore_errors or os.rmdir(path)))):  # It is not empty.
+      self._save(5, keep=1)
+    self._assert_equal(checkpoints.load(self._dir), _checkpoint(5))
 
 
 class DamageTest(CheckpointsTest):
