@@ -365,8 +365,8 @@ def table(figures: Mapping[str, Sequence[results.Line]]) -> str:
            'evaluated', "averaged as the paper's", 'the paper'], ['---'] * 9]
   for name, lines in figures.items():
     shown: dict[tuple[str, str], dict[str, list[np.ndarray]]] = {}
-    for line in filter(lambda line: len(line.points), lines):
-      parts = {line.agent: line.points}
+    for line in lines:
+      parts = {line.agent: line.points} if len(line.points) else {}
       if line.column == _BEST:
         parts = {f'{line.agent}, {point[0]:,.0f} goal examples': point[None]
                  for point in line.points}
@@ -374,9 +374,9 @@ def table(figures: Mapping[str, Sequence[results.Line]]) -> str:
         shown.setdefault((agent, line.column), {}).setdefault(
             line.source, []).append(points)
     for (agent, column), of_source in shown.items():
-      ours, averages, published = (
-          of_source.get(source, [])
-          for source in (results.OURS, results.AVERAGED, results.PAPER))
+      ours, evaluated, averages, published = (
+          of_source.get(source, []) for source in (
+              results.OURS, results.EVALUATED, results.AVERAGED, results.PAPER))
       ends = [run[-1, 0] for run in averages or ours or published]
       timed = ours if column != _BEST else []  # x is the policy's steps.
       rows.append([
@@ -384,7 +384,7 @@ def table(figures: Mapping[str, Sequence[results.Line]]) -> str:
           _spread([run[-5:, 1].mean() for run in timed]),
           _spread([run[:, 1].max() for run in ours if 'false' not in column]),
           *(_spread([run[-1, 1] for run in found])
-            for found in (of_source.get(results.EVALUATED, []), averages)),
+            for found in (evaluated, averages)),
           _spread([np.interp(ends, curve[:, 0], curve[:, 1], left=np.nan).mean()
                    for curve in published])])
   return '\n'.join(

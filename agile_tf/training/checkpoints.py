@@ -87,7 +87,7 @@ def save(run_dir: str, step: int, checkpoint: Checkpoint, keep: int) -> None:
   temporary, replaced = f'{path}.part', f'{path}{_OLD}'
   try:
     for left_over in glob.glob(f'{glob.escape(_folder(run_dir))}/step_*.part'):
-      # Of a killed save, or not removable then.
+      # Left by a killed run, or by a removal that failed.
       shutil.rmtree(left_over, ignore_errors=True)
     # Unlike makedirs, this fails if the run's directory has been removed.
     with contextlib.suppress(FileExistsError):
@@ -107,7 +107,7 @@ def save(run_dir: str, step: int, checkpoint: Checkpoint, keep: int) -> None:
       try:
         os.rename(_path(run_dir, old), removed)
         shutil.rmtree(removed)
-      except OSError as error:  # The new one is saved all the same.
+      except OSError as error:  # The new one is saved already.
         logging.warning('%s cannot be removed: %s.', removed, error)
   except OSError as error:
     shutil.rmtree(temporary, ignore_errors=True)

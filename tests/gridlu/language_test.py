@@ -160,7 +160,9 @@ class PropertiesTest(absltest.TestCase):
   @_settings
   @hypothesis.given(st.text())
   def test_any_text(self, text):
-    _parse(text)  # Raises nothing else.
+    instruction = _parse(text)
+    if instruction is not None:
+      self.assertIn(instruction, _INSTRUCTIONS)
 
   @_settings
   @hypothesis.given(
