@@ -56,7 +56,7 @@ def solvable(episodes: Sequence[played.Episode], config: config_lib.Config
   """Returns which episodes can be solved, by exact search, bool [episodes].
 
   None for a world other than GridLU. An episode on which the solver gives up
-  (see `gridlu.solver`) counts as solvable.
+  (see `gridlu.solver`) does not count.
   """
   if config.world not in tasks.TASKS:
     return None
@@ -64,7 +64,7 @@ def solvable(episodes: Sequence[played.Episode], config: config_lib.Config
   steps = solver.shortest(
       [episode.instruction for episode in episodes], states,
       board.PHYSICS[config.physics], max_steps=config.episode_length)
-  return steps != solver.UNSOLVABLE
+  return steps >= 0
 
 
 def summarize(episodes: Sequence[played.Episode],

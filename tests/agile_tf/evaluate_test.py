@@ -206,6 +206,6 @@ class EvaluateTest(tiny.SavedRunTest):
     with mock.patch.object(evaluate.solver, 'shortest', return_value=np.array(
         [solver.UNKNOWN, solver.UNSOLVABLE, 3])):
       self.assertEqual(list(evaluate.solvable(
-          3 * [episode], config_lib.Config())), [True, False, True])
+          3 * [episode], config_lib.Config())), [False, False, True])
     self.assertIsNone(evaluate.solvable(
         [episode], config_lib.Config(world='agile_tf.own_world:make_world')))
