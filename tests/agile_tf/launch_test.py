@@ -1,9 +1,7 @@
 """Tests for launching: whole runs with tiny flags, in this process."""
 
 import os
-import pathlib
 import shutil
-import tarfile
 from unittest import mock
 
 from absl.testing import parameterized
@@ -300,20 +298,6 @@ class LaunchTest(parameterized.TestCase):
     ends = [checkpoints.load(run_dir) for run_dir in (whole, parts)]
     self.assertEqual(*({**end.values, 'config': None} for end in ends))
     tiny.assert_equal_arrays(*ends)
-
-  def test_the_published_main_job_goes_on(self):
-    results = pathlib.Path(__file__).parents[2] / 'launch/results/main_job'
-    run_dir = os.path.join(self.create_tempdir().full_path, 'run')
-    shutil.copytree(results, run_dir)
-    with tarfile.open(results / 'checkpoint.tar.xz') as archive:
-      archive.extractall(run_dir, filter='data')
-    builder = tiny.read_builder([
-        '--preset=relations', '--policy_threads=1', '--steps=100000000',
-        f'--run_dir={run_dir}'])
-    run_lib.check_same_run(builder)
-    trainer = trainer_lib.Trainer(builder)
-    self.assertTrue(checkpoints.recover(run_dir, trainer.load))
-    self.assertGreater(trainer.schedule.steps, 39_000_000)
 
   def test_nothing_is_saved_once_a_worker_has_failed(self):
     config = tiny.config(run_dir=self.create_tempdir().full_path)
