@@ -18,7 +18,9 @@ from absl import flags
 import agile_tf
 from gridlu import files
 from gridlu import program
+from gridlu import splits
 from gridlu import tasks
+from gridlu import world as world_lib
 
 
 class ConfigError(program.UserError):
@@ -63,7 +65,7 @@ class Config:
       'none', 'Which GridLU instructions to keep out of training, for '
       'evaluation: "none"; a share of all "strings" (as in the paper); or a '
       'share of all "meanings", each with every string that has it.',
-      choices=('none', 'strings', 'meanings'), of_gridlu=True)
+      choices=('none', *splits.WAYS), of_gridlu=True)
   held_out_share: float = setting(
       0.1, 'The share that --held_out keeps out of training.', above=0, high=1,
       of_gridlu=True)
@@ -73,7 +75,7 @@ class Config:
   physics: str = setting(
       'normal', "GridLU's physics: the agent can carry every block, or every "
       'block but red rects (figure 5).',
-      choices=('normal', 'immovable_red_rects'), of_gridlu=True)
+      choices=tuple(world_lib.PHYSICS), of_gridlu=True)
   episode_length: int = setting(
       30, 'Steps in a GridLU episode.', low=1, high=2**31 - 1, of_gridlu=True)
   solved_starts: bool = setting(

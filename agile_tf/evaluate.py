@@ -6,7 +6,7 @@ An episode succeeds if its final state is a goal state. The report has the
 success rate with its 95 % confidence interval (Wilson's), the share of episodes
 that can be solved within the episode length (see `gridlu.solver`), and the
 errors of the reward model on all states that the policy reached, by the ground
-truth.
+truth or the checker.
 """
 
 from collections.abc import Iterator, Sequence

@@ -74,8 +74,8 @@ _BARS: dict[str, tuple[str, str, dict[str, tuple[str, str, float]]]] = {
        for way in ('strings', 'meanings')},
 }
 
-# Okabe and Ito's colours and three of Tol's, which the colour-blind can tell
-# apart, each with a marker, for printers.
+# Okabe and Ito's colours, three of Tol's, a brown and a grey, which the
+# colour-blind can tell apart, each with a marker, for printers.
 _SKY, _VERMILION = '#56B4E9', '#D55E00'
 _LOOKS = {
     '#CC79A7': 'p', '#8C510A': 'X', '#332288': 'h', '#999933': '<',

@@ -17,7 +17,7 @@ from gridlu import tasks
 
 @program.main(settings.define_flags, preset=presets.flagfile)
 def main() -> None:
-  """Prints the tables for the settings that the flags give."""
+  """Prints the table for the settings that the flags give."""
   config = config_lib.from_flags(flags.FLAGS)
   recipe = config_lib.from_flags(flags.FLAGS, settings.Recipe)
   recipe.check(config)

@@ -19,8 +19,8 @@ from agile_tf.agent.fast import rows
 CHANNELS = 64  # Of all features.
 LSTM_UNITS = 100
 
-# The FiLM-LSTM's layers after the first: channels and padding.
 _PATCH_CHANNELS, _PATCH_SIZE = 16, 8
+# The FiLM-LSTM's layers after the first: channels and padding.
 _LSTM_LAYERS = (
     (32, 'VALID'), (CHANNELS, 'SAME'), (CHANNELS, 'SAME'), (CHANNELS, 'SAME'))
 

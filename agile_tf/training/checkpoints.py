@@ -43,7 +43,7 @@ class DamagedError(CheckpointError):
 
 class Checkpoint(NamedTuple):
   """The state of a run."""
-  arrays: dict[str, np.ndarray]  # By names such as 'policy:policy/stem/w'.
+  arrays: dict[str, np.ndarray]  # By names such as 'policy:policy/baseline/w'.
   values: dict[str, Any]  # Values that JSON can represent.
   path: str = 'An unsaved checkpoint'  # Where it was read.
 

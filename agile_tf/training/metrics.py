@@ -120,7 +120,7 @@ class Tally:
 
 def decision_errors(decisions: np.ndarray, truth: np.ndarray
                    ) -> dict[str, float]:
-  """Compares decisions with the ground truth, both bool [N].
+  """Compares decisions with the ground truth or checker, both bool [N].
 
   Each number is a share of all decisions, as in figures 4 and 8.
   """
@@ -245,10 +245,8 @@ class Writer:
         'make the directory writable; the same command then resumes the run.')
 
   def row(self, values: Mapping[str, Any]) -> None:
-    """Writes values by column everywhere. Other columns stay empty."""
-    values = dict(values)
-    if 'seconds' in values:
-      values['seconds'] += self._seconds
+    """Writes values, `seconds` among them, by column. Others stay empty."""
+    values = {**values, 'seconds': values['seconds'] + self._seconds}
     size = self._text.tell()
     self._csv.writerow({
         name: f'{value:.6g}' if isinstance(value, float) else value

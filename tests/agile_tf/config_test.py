@@ -15,7 +15,6 @@ from agile_tf import config
 from agile_tf.agent import networks
 from agile_tf.agent import rewards
 from agile_tf.recipe import settings
-from gridlu import world
 
 _FIELDS = {field.name: field for kind in (config.Config, settings.Recipe)
            for field in dataclasses.fields(kind)}
@@ -76,8 +75,6 @@ class ConfigTest(parameterized.TestCase):
     self.assertEqual(_FIELDS['model'].metadata['choices'], networks.MODELS)
     self.assertEqual(
         _FIELDS['reward_form'].metadata['choices'], tuple(rewards.FORMS))
-    self.assertEqual(
-        _FIELDS['physics'].metadata['choices'], tuple(world.PHYSICS))
     self._assert_refused('model', 'other', 'one of nmn, lstm')
     self._assert_refused('optimizer', '', 'one of rmsprop, adam')
 

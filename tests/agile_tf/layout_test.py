@@ -27,7 +27,7 @@ _MAY_IMPORT = {
 _PROGRAMS = {
     'benchmark', 'choose', 'evaluate', 'export_networks', 'figures', 'hparams',
     'judge', 'launch', 'own_world', 'sweep', 'watch'}
-# launch, run, threads, trainer, building, workers, programs, networks, modules
+# launch, run, trainer, building, workers, actors, programs, networks, modules
 # and fast.convolutions.
 _MOST_LEVELS = 10
 

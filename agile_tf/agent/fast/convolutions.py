@@ -172,7 +172,7 @@ class Convolver:
                ) -> list[tf.Tensor]:
     """Computes parameters' gradients from those of outputs, the `upstreams`.
 
-    All uses of a kernel share one batched product for its gradient.
+    All uses of a kernel's block share one batched product for its gradient.
     """
     assert self._tape is not None
     gradients, of_products = self._tape.gradient(
