@@ -77,6 +77,8 @@ class ConfigTest(parameterized.TestCase):
         _FIELDS['reward_form'].metadata['choices'], tuple(rewards.FORMS))
     self._assert_refused('model', 'other', 'one of nmn, lstm')
     self._assert_refused('optimizer', '', 'one of rmsprop, adam')
+    self._assert_refused('physics', '', 'one of normal, immovable_red_rects')
+    self._assert_refused('held_out', '', 'one of none, strings, meanings')
 
   @parameterized.parameters(
       (dict(policy_workers=6, policy_threads=4), '--policy_threads=4 does not '
