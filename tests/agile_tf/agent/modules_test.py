@@ -76,8 +76,9 @@ class FilmNmnTest(parameterized.TestCase):
 
     def alone(h):
       return tf.stack([
-          network_oracles.nmn(each, parse(text), grammar.tokens,
-                              **dict(zip(parameters, values)))
+          network_oracles.nmn(
+              each, network_oracles.numbered(parse(text), grammar.tokens),
+              **dict(zip(parameters, values)))
           for each, text in zip(tf.unstack(h), batch)])
 
     actual = compute(

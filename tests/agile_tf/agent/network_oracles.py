@@ -3,7 +3,8 @@
 It knows nothing of slots, codes or batches: an instruction is its tree, an
 image is one image, and every module convolves the whole W_m with the
 concatenation of two operands, zeros where there is one. All numbers are
-float64. TensorFlow differentiates it, to check gradients too.
+float64. TensorFlow differentiates it, to check gradients too. tf.function makes
+one graph for all trees of one shape; nothing is compiled.
 """
 
 import numpy as np
@@ -50,15 +51,21 @@ def _convolve(x, w, stride=1, padding='SAME'):
   return tf.nn.conv2d(x[None], w, stride, padding)[0]
 
 
-def nmn(h, tree, tokens, w, gamma, beta):
-  """Evaluates a tree on h_stem [h, w, 64]; () is the scene."""
+def numbered(tree, tokens):
+  """A tree with each token's number, int32 []; () is the scene."""
+  return tree and (tf.constant(tokens.index(tree[0])),
+                   *(numbered(operand, tokens) for operand in tree[1:]))
+
+
+def nmn(h, tree, w, gamma, beta):
+  """Evaluates a numbered tree on h_stem [h, w, 64]."""
   if not tree:
     return h
-  left = nmn(h, tree[1] if len(tree) > 1 else (), tokens, w, gamma, beta)
+  left = nmn(h, tree[1] if len(tree) > 1 else (), w, gamma, beta)
   right = tf.zeros_like(h)
   if len(tree) > 2:
-    right = nmn(h, tree[2], tokens, w, gamma, beta)
-  x = tokens.index(tree[0])
+    right = nmn(h, tree[2], w, gamma, beta)
+  x = tree[0]
   return tf.nn.relu(
       (1 + gamma[x]) * _convolve(tf.concat([left, right], -1), w) + beta[x])
 
@@ -71,10 +78,10 @@ def _stem(image, p):
                     p['stem/neighbours/b'])
 
 
-def _nmn_features(image, tree, tokens, p):
+def _nmn_features(image, tree, p):
   """h_merge where there is a merge layer, else h_nmn."""
   h_stem = _stem(image, p)
-  h_nmn = nmn(h_stem, tree, tokens,
+  h_nmn = nmn(h_stem, tree,
               *(p[f'film_nmn/{name}'] for name in ('w', 'gamma', 'beta')))
   if 'merge/convolution/w' not in p:
     return h_nmn
@@ -89,11 +96,11 @@ def _preorder(tree):
       token for operand in tree[1:] if operand for token in _preorder(operand)]
 
 
-def _lstm_features(image, tree, tokens, p):
+def _lstm_features(image, tree, p):
   """h_5 of the FiLM-LSTM."""
   h = cell = tf.zeros([1, 100], tf.float64)
   for token in _preorder(tree):
-    x = p['instruction_lstm/embeddings'][tokens.index(token)]
+    x = p['instruction_lstm/embeddings'][token]
     gates = (tf.concat([x[None], h], -1) @ p['instruction_lstm/w'] +
              p['instruction_lstm/b'])
     i, j, f, o = (gates[:, 100 * k:100 * (k + 1)] for k in range(4))
@@ -116,17 +123,18 @@ def _lstm_features(image, tree, tokens, p):
   return tf.nn.relu(film(_convolve(h4, p['layer_5/w'])) + h3)
 
 
-def _maxpool(model, image, tree, tokens, p):
+def _maxpool(model, image, tree, p):
   """h_maxpool [1, 64]."""
   features = {'nmn': _nmn_features, 'lstm': _lstm_features}[model]
-  h = features(image, tree, tokens, {
+  h = features(image, tree, {
       name.removeprefix('features/'): value for name, value in p.items()})
   return tf.reduce_max(h, (0, 1))[None]
 
 
-def policy(model, image, tree, tokens, p):
+@tf.function(autograph=False)
+def policy(model, image, tree, p):
   """Logits [actions], baseline [] and reward prediction's logits [2]."""
-  h_maxpool = _maxpool(model, image, tree, tokens, p)
+  h_maxpool = _maxpool(model, image, tree, p)
   hidden = tf.nn.relu(h_maxpool @ p['hidden/w'] + p['hidden/b'])
   return (
       (hidden @ p['logits/w'] + p['logits/b'])[0],
@@ -134,15 +142,17 @@ def policy(model, image, tree, tokens, p):
       (h_maxpool @ p['reward_prediction/w'] + p['reward_prediction/b'])[0])
 
 
-def discriminator(model, image, tree, tokens, p):
+@tf.function(autograph=False)
+def discriminator(model, image, tree, p):
   """The logit [] of D."""
-  h_maxpool = _maxpool(model, image, tree, tokens, p)
+  h_maxpool = _maxpool(model, image, tree, p)
   hidden = tf.nn.relu(h_maxpool @ p['hidden/w'] + p['hidden/b'])
   return (hidden @ p['logit/w'])[0, 0]
 
 
 def apply(oracle, model, images, trees, tokens, p):
   """What `policy` or `discriminator` says of images [B, H, W, C] in [0, 1]."""
-  outputs = [oracle(model, image, tree, tokens, p) for image, tree in zip(
-      tf.unstack(tf.cast(images, tf.float64)), trees)]
+  outputs = [
+      oracle(model, image, numbered(tree, tokens), p) for image, tree in zip(
+          tf.unstack(tf.cast(images, tf.float64)), trees)]
   return tf.nest.map_structure(lambda *x: tf.stack(x), *outputs)
