@@ -6,6 +6,7 @@ The number of TensorFlow's threads is its default, one for each core.
 import os
 
 from absl import flags
+import pytest
 
 from agile_tf.training import machine
 
@@ -26,3 +27,11 @@ def pytest_configure(config):
   distributes = config.getoption('numprocesses', None)
   if not distributes or hasattr(config, 'workerinput'):
     machine.import_tensorflow()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+  """Keeps a file's tests in one process; two files train the same programs."""
+  for item in items:
+    name = item.path.name.replace('trainer_test', 'launch_test')
+    item.add_marker(pytest.mark.xdist_group(name))

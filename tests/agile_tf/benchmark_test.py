@@ -28,7 +28,7 @@ class BenchmarkTest(parameterized.TestCase):
     tiny = ['--policy_workers=3', '--policy_threads=3', '--rollout_length=4',
             '--batch_size=4', '--replay_size=64', '--episode_length=8',
             '--steps_per_discriminator_update=12',
-            '--reward_prediction_replay_size=8',
+            '--reward_prediction_replay_size=8', '--instructions=Same.*AGENT',
             '--steps=900']  # Of a run that ends before it is measured.
     results = {
         name: benchmark.measure(name, ['--seconds=0.2', *tiny]) for name in (

@@ -83,11 +83,11 @@ class SweepTest(parameterized.TestCase):
     few = ('--physics=immovable_red_rects', '--episodes=4')
     variants = experiments.VARIANTS | {
         'relations': experiments.Variant(
-            'AGILE', 'relations', tuple(tiny.flags(instructions='')),
+            'AGILE', 'relations', tuple(tiny.flags()),
             evaluations={}),
         'immovable': experiments.VARIANTS['immovable']._replace(
             flags=('--reward_model={after}', '--initial_policy={after}',
-                   *tiny.flags(instructions='.*red.*rect.*')),
+                   *tiny.flags(instructions='SameLocation.*red.*rect')),
             evaluations={'changed': ('--run_dir={after}', *few),
                          'tuned': few[1:]})}
     self.enter_context(

@@ -3,8 +3,7 @@
 It knows nothing of slots, codes or batches: an instruction is its tree, an
 image is one image, and every module convolves the whole W_m with the
 concatenation of two operands, zeros where there is one. All numbers are
-float64. TensorFlow differentiates it, to check gradients too. tf.function makes
-one graph for all trees of one shape; nothing is compiled.
+float64. TensorFlow differentiates it, to check gradients too.
 """
 
 import numpy as np

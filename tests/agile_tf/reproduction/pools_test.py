@@ -80,7 +80,7 @@ class _Case(parameterized.TestCase):
 
   def _check_that_runs_save(self, number, runs, *flags):
     """Starts a sweep of one or two runs and sends it a signal."""
-    settings = tiny.flags(steps=10**6, instructions='')
+    settings = tiny.flags(steps=10**6)
     sweeping = subprocess.Popen(
         [sys.executable, '-m', 'agile_tf.sweep', 'figure4_right',
          '--only=relations', f'--seeds={runs}', f'--runs={self._runs}', *flags,
