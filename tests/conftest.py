@@ -29,9 +29,7 @@ def pytest_configure(config):
     machine.import_tensorflow()
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items):
+def pytest_itemcollected(item):
   """Keeps a file's tests in one process; two files train the same programs."""
-  for item in items:
-    name = item.path.name.replace('trainer_test', 'launch_test')
-    item.add_marker(pytest.mark.xdist_group(name))
+  name = item.path.name.replace('trainer_test', 'launch_test')
+  item.add_marker(pytest.mark.xdist_group(name))
