@@ -6,7 +6,7 @@ The number of TensorFlow's threads is its default, one for each core.
 import os
 
 from absl import flags
-import pytest
+from xdist.scheduler import loadfile
 
 from agile_tf.training import machine
 
@@ -29,7 +29,12 @@ def pytest_configure(config):
     machine.import_tensorflow()
 
 
-def pytest_itemcollected(item):
+class _Scheduling(loadfile.LoadFileScheduling):
   """Keeps a file's tests in one process; two files train the same programs."""
-  name = item.path.name.replace('trainer_test', 'launch_test')
-  item.add_marker(pytest.mark.xdist_group(name))
+
+  def _split_scope(self, nodeid):
+    return nodeid.split('::')[0].replace('training/trainer_test', 'launch_test')
+
+
+def pytest_xdist_make_scheduler(config, log):
+  return _Scheduling(config, log)

@@ -22,7 +22,6 @@ def _environment(*without: str) -> dict[str, str]:
 
 
 def _command(run_dir: str, **changes) -> list[str]:
-  """A tiny run; XLA keeps its programs for the same command."""
   return [sys.executable, '-m', 'agile_tf.launch',
           *tiny.flags(run_dir=run_dir, **changes)]
 
@@ -53,7 +52,6 @@ class LaunchProcessTest(absltest.TestCase):
 
   @pytest.mark.slow
   def test_fifteen_workers_in_one_thread_repeat_themselves(self):
-    """To the last bit, in two processes, with a few updates of D."""
     ends = []
     for name in 'first', 'second':
       run_dir = self.create_tempdir(name).full_path
@@ -69,7 +67,6 @@ class LaunchProcessTest(absltest.TestCase):
 
 
 class EqualRunsTest(absltest.TestCase):
-  """Compares runs with an undisturbed one."""
 
   @classmethod
   def setUpClass(cls):
