@@ -29,12 +29,9 @@ def pytest_configure(config):
     machine.import_tensorflow()
 
 
-class _Scheduling(loadfile.LoadFileScheduling):
-  """Keeps a file's tests in one process; two files train the same programs."""
-
-  def _split_scope(self, nodeid):
-    return nodeid.split('::')[0].replace('training/trainer_test', 'launch_test')
-
-
 def pytest_xdist_make_scheduler(config, log):
-  return _Scheduling(config, log)
+  """Two files train the same programs; all tests of a file share a process."""
+  scheduling = loadfile.LoadFileScheduling(config, log)
+  scheduling._split_scope = lambda nodeid: nodeid.split('::')[0].replace(
+      'training/trainer_test', 'launch_test')
+  return scheduling

@@ -21,17 +21,13 @@ def _environment(*without: str) -> dict[str, str]:
           if key not in ('TF_CPP_MIN_LOG_LEVEL', *without)}
 
 
-def _command(run_dir: str, **changes) -> list[str]:
-  return [sys.executable, '-m', 'agile_tf.launch',
-          *tiny.flags(run_dir=run_dir, **changes)]
-
-
 class LaunchProcessTest(absltest.TestCase):
 
   def test_interrupt_saves_and_exits_with_zero(self):
     run_dir = self.create_tempdir().full_path
     process = subprocess.Popen(
-        _command(run_dir, steps=10_000_000),
+        [sys.executable, '-m', 'agile_tf.launch',
+         *tiny.flags(run_dir=run_dir, steps=10_000_000)],
         stderr=subprocess.PIPE, text=True, env=_environment(),
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
     self.addCleanup(process.kill)
@@ -52,6 +48,7 @@ class LaunchProcessTest(absltest.TestCase):
 
   @pytest.mark.slow
   def test_fifteen_workers_in_one_thread_repeat_themselves(self):
+    """To the last bit, in two processes, with a few updates of D."""
     ends = []
     for name in 'first', 'second':
       run_dir = self.create_tempdir(name).full_path
@@ -67,22 +64,24 @@ class LaunchProcessTest(absltest.TestCase):
 
 
 class EqualRunsTest(absltest.TestCase):
+  """Compares processes with a run in this one."""
 
   @classmethod
   def setUpClass(cls):
     super().setUpClass()
-    cls.run_dir = tiny.folder(cls)
-    subprocess.run(_command(cls.run_dir), stderr=subprocess.PIPE, check=True)
+    cls.run_dir = tiny.train_for(cls)
 
   @pytest.mark.slow
   def test_files_that_cannot_grow_stop_the_run_and_space_lets_it_go_on(self):
     run_dir = self.create_tempdir().full_path
-    command = _command(run_dir)
-    # First the compiler's cache, which is the tests' own, cannot grow either.
-    for limit, without in (100, 'TF_XLA_FLAGS'), (3000, ''):  # Bytes in a file.
+    command = [sys.executable, '-m', 'agile_tf.launch',
+               *tiny.flags(run_dir=run_dir)]
+    # Nor can the compiler's cache, which is the tests' own, grow.
+    environment = _environment('TF_XLA_FLAGS')
+    for limit in (100, 3000):  # Bytes in a file.
       full = subprocess.run(
           command, stderr=subprocess.PIPE, text=True, check=False,
-          env=_environment(without),
+          env=environment,
           preexec_fn=lambda limit=limit: resource.setrlimit(
               resource.RLIMIT_FSIZE, (limit, limit)))
       self.assertEqual(full.returncode, 1, full.stderr)
@@ -101,8 +100,9 @@ class EqualRunsTest(absltest.TestCase):
     for name in ('cold', 'warm'):
       run_dir = str(folder / name)
       started = subprocess.run(
-          _command(run_dir), stderr=subprocess.PIPE, text=True, check=True,
-          env=environment)
+          [sys.executable, '-m', 'agile_tf.launch',
+           *tiny.flags(run_dir=run_dir)],
+          stderr=subprocess.PIPE, text=True, check=True, env=environment)
       self.assertNotRegex(started.stderr, r'(?m)^[IWE]0000')  # TensorFlow's.
       tiny.assert_equal_arrays(
           checkpoints.load(run_dir), checkpoints.load(self.run_dir))

@@ -37,9 +37,8 @@ class LaunchTest(parameterized.TestCase):
   @classmethod
   def setUpClass(cls):
     super().setUpClass()
-    cls.run_dir = tiny.folder(cls)
     with mock.patch.object(run_lib, '_IMAGE_MINUTES', 1e-6):
-      _train(cls.run_dir)
+      cls.run_dir = tiny.train_for(cls)
 
   def test_a_run_leaves_its_files(self):
     config = config_lib.load(os.path.join(self.run_dir, 'config.json'))

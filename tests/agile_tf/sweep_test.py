@@ -83,8 +83,7 @@ class SweepTest(parameterized.TestCase):
     few = ('--physics=immovable_red_rects', '--episodes=4')
     variants = experiments.VARIANTS | {
         'relations': experiments.Variant(
-            'AGILE', 'relations', tuple(tiny.flags()),
-            evaluations={}),
+            'AGILE', 'relations', tuple(tiny.flags()), evaluations={}),
         'immovable': experiments.VARIANTS['immovable']._replace(
             flags=('--reward_model={after}', '--initial_policy={after}',
                    *tiny.flags(instructions='SameLocation.*red.*rect')),

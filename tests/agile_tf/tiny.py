@@ -71,11 +71,11 @@ def read_builder(arguments: list[str]) -> building.Builder:
       config_lib.from_flags(values, settings.Recipe))
 
 
-def folder(test_class: type[absltest.TestCase]) -> str:
+def _folder(test_class: type[absltest.TestCase]) -> str:
   """Makes a directory that all tests of a class share."""
-  made = tempfile.TemporaryDirectory()
-  test_class.addClassCleanup(made.cleanup)
-  return made.name
+  folder = tempfile.TemporaryDirectory()
+  test_class.addClassCleanup(folder.cleanup)
+  return folder.name
 
 
 def save_for(test_class: type[absltest.TestCase], **changes) -> str:
@@ -84,7 +84,7 @@ def save_for(test_class: type[absltest.TestCase], **changes) -> str:
   Networks as they are initialised will do where a run is played or judged, and
   nothing of training is compiled.
   """
-  run_dir = folder(test_class)
+  run_dir = _folder(test_class)
   _, run = run_lib.build(
       builder(run_dir=run_dir, **changes), lambda: None)
   run.save()
@@ -123,3 +123,10 @@ def assert_equal_arrays(one: checkpoints.Checkpoint,
     there = other.arrays[name]
     np.testing.assert_array_equal(value, there, name, strict=True)
     assert value.tobytes() == there.tobytes(), name  # Also the sign of 0.
+
+
+def train_for(test_class: type[absltest.TestCase], **changes) -> str:
+  """Trains once for all tests of a class; returns the run's directory."""
+  run_dir = _folder(test_class)
+  run_lib.train(builder(run_dir=run_dir, **changes))
+  return run_dir

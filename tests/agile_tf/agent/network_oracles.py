@@ -151,7 +151,6 @@ def discriminator(model, image, tree, p):
 
 def apply(oracle, model, images, trees, tokens, p):
   """What `policy` or `discriminator` says of images [B, H, W, C] in [0, 1]."""
-  outputs = [
-      oracle(model, image, numbered(tree, tokens), p) for image, tree in zip(
-          tf.unstack(tf.cast(images, tf.float64)), trees)]
+  outputs = [oracle(model, image, numbered(tree, tokens), p) for image, tree in
+             zip(tf.unstack(tf.cast(images, tf.float64)), trees)]
   return tf.nest.map_structure(lambda *x: tf.stack(x), *outputs)

@@ -254,6 +254,13 @@ class ProgramsTest(parameterized.TestCase):
     for one, two in zip(active, computed[:3], strict=True):
       np.testing.assert_array_equal(one, two)
 
+    # Averaged, there is one gradient: of the mean of the active workers.
+    (mean,), _ = run(rollout, programs=averaging.AveragedPrograms(
+        policy, None, world, loss))
+    self._assert_close(
+        policy, mean, network_oracles.variables(
+            policy, tf.reduce_mean(computed[:3], 0)), 'the mean', unused[0])
+
     # An end with the last step that is played leaves nothing to bootstrap.
     other = {name: value.copy() for name, value in rollout.items()}
     other['discounts'][-1, 0] = 0
@@ -273,15 +280,6 @@ class ProgramsTest(parameterized.TestCase):
           one, two, rtol=1e-5, atol=1e-6, err_msg=f'worker {w}')
     self.assertEqual(
         programs._policy_gradients.experimental_get_tracing_count(), 1)
-
-    if not predicts:  # What follows compiles three programs more.
-      return
-    # Averaged, there is one gradient: of the mean of the active workers.
-    (mean,), _ = run(rollout, programs=averaging.AveragedPrograms(
-        policy, None, world, loss))
-    self._assert_close(
-        policy, mean, network_oracles.variables(
-            policy, tf.reduce_mean(computed[:3], 0)), 'the mean', unused[0])
 
     # A worker's gradient does not depend on the other workers.
     for w in range(width):

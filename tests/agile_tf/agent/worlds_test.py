@@ -104,8 +104,9 @@ class WorldsTest(parameterized.TestCase):
     np.testing.assert_array_equal(
         Checked(*arguments, True).truth(rollout), rollout.true_rewards > 0)
 
+  @parameterized.parameters('nmn', 'lstm')
   @pytest.mark.slow
-  def test_the_example_trains_from_its_goal_examples(self):
+  def test_the_example_trains_from_its_goal_examples(self, model):
     folder = self.create_tempdir().full_path
     goals = os.path.join(folder, 'goals.npz')
     goal_dataset.save(goals, own_world.goal_examples(count=40))
@@ -113,7 +114,7 @@ class WorldsTest(parameterized.TestCase):
     with mock.patch.object(own_world, 'GOALS', goals):
       run_lib.train(tiny.builder(
           world='agile_tf.own_world:make_world', instructions='',
-          episode_length=30, model='lstm', run_dir=run_dir, steps=40,
+          episode_length=30, model=model, run_dir=run_dir, steps=40,
           rollout_length=5, all_workers_write=True, dataset_size=131072,
           steps_per_discriminator_update=10))
       run = trained.load(run_dir, world='agile_tf.own_world:make_world')
@@ -135,9 +136,9 @@ class WorldsTest(parameterized.TestCase):
     with mock.patch.object(own_world, 'GOALS', f'{folder}/goals.npz'):
       programs.call(own_world)
       run_lib.train(tiny.read_builder(
-          ['--preset=own_world', f'--run_dir={folder}/run', '--steps=12000']))
+          ['--preset=own_world', f'--run_dir={folder}/run', '--steps=20000']))
     last = tiny.rows(f'{folder}/run')[-1]
-    self.assertGreater(float(last['success_rate']), .2)  # .04 at first.
+    self.assertGreater(float(last['success_rate']), .3)  # .04 at first.
 
   def test_goals_of_the_example_are_goals(self):
     path = os.path.join(self.create_tempdir().full_path, 'runs', 'goals.npz')
