@@ -26,7 +26,6 @@ _DISCOUNT, _ENTROPY, _BASELINE, _PREDICTION = 0.9, 0.05, 0.7, 1.3
 _SHAPE = (43, 50, 3)  # A board of 3 x 4, and a margin without patches.
 _TEXTS = ('red', 'go red', 'go blue', 'stop')
 
-
 _IMAGES = worlds.World(
     None, instructions.Grammar(_TEXTS), _SHAPE, num_actions=3,
     goal_examples='', has_ground_truth=False)
