@@ -23,7 +23,6 @@ def _environment(*without: str) -> dict[str, str]:
 
 class LaunchProcessTest(absltest.TestCase):
 
-  @pytest.mark.slow
   def test_interrupt_saves_and_exits_with_zero(self):
     run_dir = self.create_tempdir().full_path
     process = subprocess.Popen(
