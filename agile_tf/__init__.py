@@ -10,23 +10,37 @@ What a run has learned, as functions:
   reward_model = agile_tf.load_reward_model(run_dir)
   probabilities = reward_model(images, instructions)   # float32 [N]
 
-  policy = agile_tf.load_policy(run_dir)
-  actions = policy(images, instructions)               # int32 [N]
+  policy = agile_tf.load_policy(run_dir, seed=0)
+  actions = policy(images, instructions)               # int32 [N], samples
+
+With backend='numpy' they need no TensorFlow, and other processes may use them.
+
+A reward model that learns from goal examples while a policy of yours learns:
+
+  learner = agile_tf.RewardLearner((goal_images, goal_instructions))
+  rewards = learner.rewards(images, instructions)      # float32 [N]
 
 The run of the trained agent that comes with the package is agile_tf.TRAINED.
-Its decisions as the reward of a Gymnasium environment of gridlu.gym:
+Its decisions as the reward of a Gymnasium environment, and what a learner
+learns meanwhile as that of many environments:
 
   agile_tf.LearnedReward(environment, agile_tf.TRAINED)
+  agile_tf.LearnedVectorReward(environments, learner, states_per_update=240)
 
-An environment of your own, for --world=package.module:function:
+An environment of your own, of dm_env or Gymnasium, for
+--world=package.module:function:
 
   agile_tf.worlds.from_environment(make_environment, goal_examples, ...)
+  agile_tf.worlds.from_gymnasium(make_environment, goal_examples, ...)
 """
 
+import contextlib
 import importlib
+import importlib.util
 import os
 import sys
 from typing import TYPE_CHECKING
+import warnings
 
 import gridlu
 
@@ -44,6 +58,30 @@ os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
 # Otherwise the first process on a GPU takes all of its memory.
 os.environ.setdefault('TF_FORCE_GPU_ALLOW_GROWTH', 'true')
 
+
+
+def _import_triton() -> None:
+  """Imports PyTorch's compiler, if it is installed, before TensorFlow.
+
+  In the other order PyTorch's optimisers end the process by a segmentation
+  fault (seen with TensorFlow 2.21, PyTorch 2.14 and Triton 3.8).
+  """
+  if 'triton' in sys.modules or importlib.util.find_spec('triton') is None:
+    return
+  if 'tensorflow' in sys.modules:
+    warnings.warn(
+        'TensorFlow was imported before Triton, so PyTorch can end this '
+        'process by a segmentation fault. Import agile_tf first, also before '
+        'what imports TensorFlow, such as stable_baselines3.', RuntimeWarning,
+        stacklevel=3)
+    return
+  # A broken Triton is PyTorch's problem.
+  with contextlib.suppress(Exception):
+    importlib.import_module('triton')
+
+
+_import_triton()
+
 # The directory of the trained agent. An installed package has a copy.
 TRAINED = os.path.join(os.path.dirname(os.path.abspath(__file__)), 'trained')
 if not os.path.isdir(TRAINED):
@@ -51,23 +89,35 @@ if not os.path.isdir(TRAINED):
       os.path.dirname(os.path.dirname(TRAINED)), 'launch', 'results', 'trained')
 
 if TYPE_CHECKING:
-  from agile_tf.agent import worlds
-  from agile_tf.evaluation.learned_reward import LearnedReward as LearnedReward
-  from agile_tf.evaluation.trained import load_policy
-  from agile_tf.evaluation.trained import load_reward_model
+  from agile_tf import worlds
+  from agile_tf.evaluation.loading import load_policy
+  from agile_tf.evaluation.loading import load_reward_model
+  from agile_tf.rewarding.environments import LearnedReward as LearnedReward
+  from agile_tf.rewarding.environments import (
+    LearnedVectorReward as LearnedVectorReward,
+  )
+  from agile_tf.rewarding.learner import RewardLearner
 
-_HOMES = {'LearnedReward': 'agile_tf.evaluation.learned_reward',
-          'load_policy': 'agile_tf.evaluation.trained',
-          'load_reward_model': 'agile_tf.evaluation.trained'}
-# LearnedReward is not in it, because it needs Gymnasium.
-__all__ = ('TRAINED', 'load_policy', 'load_reward_model', 'worlds')
+_HOMES = {'LearnedReward': 'agile_tf.rewarding.environments',
+          'LearnedVectorReward': 'agile_tf.rewarding.environments',
+          'RewardLearner': 'agile_tf.rewarding.learner',
+          'load_policy': 'agile_tf.evaluation.loading',
+          'load_reward_model': 'agile_tf.evaluation.loading'}
+# The two of rewarding.environments are not in it: they need Gymnasium.
+__all__ = ('RewardLearner', 'TRAINED', 'load_policy', 'load_reward_model',
+           'worlds')
 
 
 def __getattr__(name: str):
-  """Imports TensorFlow only when a network or a world is asked for."""
-  if name not in (*_HOMES, 'worlds'):
-    raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
-  importlib.import_module('agile_tf.training.machine').import_tensorflow()
+  """Imports what is asked for; some of it needs TensorFlow at once."""
+  if name in ('worlds', 'RewardLearner'):
+    importlib.import_module('agile_tf.training.machine').import_tensorflow()
   if name == 'worlds':
-    return importlib.import_module('agile_tf.agent.worlds')
+    return importlib.import_module('agile_tf.worlds')
+  if name not in _HOMES:
+    raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
   return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+  return sorted({*globals(), *_HOMES, 'worlds'})

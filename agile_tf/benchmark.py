@@ -4,10 +4,7 @@
   python -m agile_tf.benchmark --only='training' --against=../before
 
 It takes the flags of agile_tf.launch; --reward=frozen --reward_model=itself
-measures the policy's side only. Each line is measured in a process of its own.
-Its "share" is the rate of the arithmetic divided by the machine's rate of
-matrix products. It counts the arithmetic of relations.flags (without D's
-updates if D does not learn), so it is wrong for other networks and ratios.
+measures the policy's side only. Each measurement has a process of its own.
 --against measures another checkout in turn with this one and prints ratios: on
 a busy machine only they mean much.
 """
@@ -36,18 +33,6 @@ from gridlu import tasks
 
 Result = dict[str, float]
 
-# What the arithmetic costs with minimal filtering. Of a state in MFLOP: a 5x5
-# layer from 64 to 64 channels 0.40, its transforms 0.054 each; the stem 0.76.
-# So the policy's seven layers cost 4.2 forward, the reward model's five 3.2,
-# and backward 8.2 and 6.0. A policy step is acting, the reward and the
-# gradient, which takes acting's outputs and computes only the last of 16 states
-# forward. A worker alone in its thread acts by plain convolution. An update of
-# the discriminator computes 640 states forward (512 that it rates and 128 goal
-# examples) and trains on 256; one every 225 steps, with the 15 steps that its
-# worker makes, adds 17 to a step.
-_POLICY_MFLOP, _ALONE_POLICY_MFLOP = 16, 26
-_DISCRIMINATOR_MFLOP, _ITERATION_MFLOP = 17, 3800
-
 _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _PAIRS = 5  # How often a checkout and this one are measured in turn.
 
@@ -70,13 +55,20 @@ def _trainer(config: config_lib.Config, threads: int) -> Any:
   if config.world in tasks.TASKS:
     config = dataclasses.replace(config, dataset_size=4096)
   machine.prepare(config)
-  from agile_tf.recipe import builder
+  from agile_tf.recipe import variations
+  from agile_tf.training import building
   from agile_tf.training import trainer
-  frozen = None
-  if config.reward == 'frozen':  # A discriminator as it is initialised.
-    frozen = trainer.Trainer(builder.make(dataclasses.replace(
-        config, reward='discriminator', reward_model=''), recipe)).checkpoint()
-  return trainer.Trainer(builder.make(config, recipe), frozen)
+
+  def make(config: config_lib.Config, frozen: Any = None) -> Any:
+    return trainer.Trainer(
+        building.Plan(config, variations.make(config, recipe),
+                      dataclasses.asdict(recipe)), frozen)
+
+  if config.reward != 'frozen':
+    return make(config)
+  # The frozen discriminator is one that has learned nothing.
+  return make(config, make(dataclasses.replace(
+      config, reward='discriminator', reward_model='')).checkpoint())
 
 
 def matrix_product(config: config_lib.Config, seconds: float) -> Result:
@@ -104,11 +96,13 @@ def round_parts(config: config_lib.Config, seconds: float) -> Result:
 
     return call
 
-  for owner, name in (
-      (worker.actor, 'play'), (worker._programs, 'reward'),
-      (worker._programs, 'policy_gradients'), (trainer.policy, 'apply')):
-    setattr(owner, name, timed(name, getattr(owner, name)))
-  rate = _repeat(lambda: worker.iterate(trainer.read()), seconds)
+  for owner, method, name in (
+      (worker.actor, 'play', 'play'),
+      (worker._discriminator_programs, 'rewards', 'reward'),
+      (worker._policy_programs, 'gradients', 'policy_gradients'),
+      (trainer.policy, 'apply', 'apply')):
+    setattr(owner, method, timed(name, getattr(owner, method)))
+  rate = _repeat(lambda: worker.iterate(trainer.snapshot()), seconds)
   return {'milliseconds': 1e3 / rate, **{
       name: float(np.median(times)) for name, times in calls.items()}}
 
@@ -118,9 +112,9 @@ def discriminator(config: config_lib.Config, seconds: float) -> Result:
   trainer = _trainer(config, threads=1)
 
   def iterate() -> Any:
-    return trainer.discriminator_worker.iterate(trainer.read())
+    return trainer.discriminator_worker.iterate(trainer.snapshot())
 
-  while not iterate().metrics:  # Until B is full enough.
+  while not iterate().metrics:  # B is not full enough yet.
     pass
   return {'milliseconds': 1e3 / _repeat(iterate, seconds)}
 
@@ -130,7 +124,7 @@ def training(num_threads: int, config: config_lib.Config, seconds: float
   """Trains until everything is compiled, and then for a while longer."""
   trainer = _trainer(config, num_threads)
   schedule = trainer.schedule
-  seen: list[tuple[float, int]] = []  # When it began and ended to measure.
+  seen: list[tuple[float, int]] = []  # Time and steps at both ends.
 
   def tick() -> None:
     now = time.perf_counter(), schedule.steps
@@ -143,7 +137,8 @@ def training(num_threads: int, config: config_lib.Config, seconds: float
     if len(seen) == 2:
       schedule.stop()
 
-  trainer.drive(tick)
+  from agile_tf.training import train
+  train.loop(trainer.schedule, trainer.crew, tick)
   (begin, before), (end, after) = seen
   return {
       'steps_per_second': (after - before) / (end - begin),
@@ -152,17 +147,15 @@ def training(num_threads: int, config: config_lib.Config, seconds: float
   }
 
 
-# Name, what is measured, and the cost in MFLOP that gives its ceiling.
-MEASUREMENTS: dict[str, tuple[Callable[..., Result], float | None]] = {
-    'matrix product': (matrix_product, None),
-    'round of 15 workers': (round_parts, 225 * _POLICY_MFLOP),
-    'discriminator iteration': (discriminator, _ITERATION_MFLOP),
-    **{f'training, {name}': (
-        functools.partial(training, threads), _DISCRIMINATOR_MFLOP + policy)
-       for name, threads, policy in (
-           ('15 threads', 15, _ALONE_POLICY_MFLOP),
-           ('5 threads', 5, _POLICY_MFLOP), ('3 threads', 3, _POLICY_MFLOP),
-           ('lockstep', 1, _POLICY_MFLOP))},
+# --against asks another checkout for a measurement by its name.
+MEASUREMENTS: dict[str, Callable[[config_lib.Config, float], Result]] = {
+    'matrix product': matrix_product,
+    'round of 15 workers': round_parts,
+    'discriminator iteration': discriminator,
+    'training, 15 threads': functools.partial(training, 15),
+    'training, 5 threads': functools.partial(training, 5),
+    'training, 3 threads': functools.partial(training, 3),
+    'training, lockstep': functools.partial(training, 1),
 }
 
 
@@ -181,21 +174,6 @@ def measure(name: str, arguments: Sequence[str], checkout: str = _HERE
     raise config_lib.ConfigError(
         f'{name} of {checkout} cannot be measured: {made.stderr[-2000:]}')
   return json.loads(made.stdout)[name]
-
-
-def _add_shares(results: dict[str, Result], trains: bool) -> None:
-  """Adds the share reached of what the matrix product's rate allows.
-
-  `trains` says whether there is a discriminator to train.
-  """
-  gflops = results['matrix product']['gflops']
-  for name, result in results.items():
-    if cost := MEASUREMENTS[name][1]:
-      if 'steps_per_second' in result and not trains:
-        cost -= _DISCRIMINATOR_MFLOP
-      rate = (result['steps_per_second'] if 'steps_per_second' in result else
-              1e3 / result['milliseconds'])
-      result['share'] = 1e-3 * cost * rate / gflops
 
 
 def table(results: dict[str, Result]) -> str:
@@ -218,10 +196,10 @@ def compare(names: Sequence[str], checkout: str, arguments: Sequence[str]
         [measure(name, arguments, each)
          for each in (os.path.abspath(checkout), _HERE)]
         for _ in range(_PAIRS)]
-    kind = next(iter(pairs[0][0]))  # The first one counts.
-    before, after = np.array([[result[kind] for result in pair]
+    unit = next(iter(pairs[0][0]))  # The first number is compared.
+    before, after = np.array([[result[unit] for result in pair]
                               for pair in pairs]).T
-    ratio = before / after if kind == 'milliseconds' else after / before
+    ratio = before / after if unit == 'milliseconds' else after / before
     results[name] = {key: float(np.median(numbers)) for key, numbers in (
         ('before', before), ('after', after), ('ratio', ratio))}
   return results
@@ -230,41 +208,44 @@ def compare(names: Sequence[str], checkout: str, arguments: Sequence[str]
 def _define_flags() -> None:
   settings.define_flags()
   flags.DEFINE_string('only', '', 'Measure only what has this in its name.')
-  flags.DEFINE_float('seconds', 10.0, 'Seconds of each, once it is compiled.',
-                     lower_bound=0.1, upper_bound=3600)
-  program.define_path('against', '', 'The directory of another checkout.')
+  flags.DEFINE_float(
+      'seconds', 10.0, 'How long each is measured, once it is compiled.',
+      lower_bound=0.1, upper_bound=3600)
+  program.define_path(
+      'against', '', 'The directory of another checkout, to measure it in turn '
+      'with this one.')
   flags.DEFINE_bool('json', False, 'Print JSON instead of a table.')
 
 
-@program.main(_define_flags, preset=presets.flagfile)
+@program.main(_define_flags, expand=presets.expand)
 def main() -> None:
   """Measures and prints."""
   values = flags.FLAGS
   config = config_lib.from_flags(values)
   imitates = config_lib.from_flags(values, settings.Recipe).imitation_cost
-  known = [name for name in MEASUREMENTS if config.trains_discriminator or
-           name != 'discriminator iteration']
-  names = [name for name in known if values.only in name]
+  possible = [
+      name for name in MEASUREMENTS if config.trains_discriminator or
+      name != 'discriminator iteration']
+  names = [name for name in possible if values.only in name]
   if not names:
     raise config_lib.ConfigError(
-        f'--only={values.only} is found in none of: {", ".join(known)}.')
+        f'--only={values.only} is found in none of: {", ".join(possible)}.')
   if imitates and any(name.startswith('round') for name in names):
     raise config_lib.ConfigError(
         'A round with --imitation_cost needs what the head start finds out: '
         'give --only=training or --only=discriminator.')
   arguments = [f'--seconds={values.seconds}'] + [
       f'--{field.name}={getattr(values, field.name)}'
-      for kind in (config_lib.Config, settings.Recipe)
-      for field in dataclasses.fields(kind) if values[field.name].present]
+      for settings_class in (config_lib.Config, settings.Recipe)
+      for field in dataclasses.fields(settings_class)
+      if values[field.name].present]
   if values.against:
     results = compare(names, values.against, arguments)
   elif len(names) == 1:
-    results = {names[0]: MEASUREMENTS[names[0]][0](config, values.seconds)}
+    results = {names[0]: MEASUREMENTS[names[0]](config, values.seconds)}
   else:
-    names = list(dict.fromkeys(['matrix product', *names]))
     results = {name: measure(name, arguments)
-               for name in tqdm.tqdm(names, leave=False)}
-    _add_shares(results, config.trains_discriminator)
+               for name in tqdm.tqdm(names, leave=False, disable=None)}
   print(json.dumps(results, indent=2) if values.json else table(results))
 
 

@@ -35,8 +35,8 @@ class Row(NamedTuple):
   success: dict[str, Any] | None
 
 
-def compare(run_dirs: Sequence[str], count: int, seed: int, world: str = ''
-           ) -> list[Row]:
+def compare(run_dirs: Sequence[str], count: int, seed: int, world: str = '',
+            model: str = '') -> list[Row]:
   """Measures every checkpoint; the first row has the most modelled reward.
 
   Raises:
@@ -44,8 +44,8 @@ def compare(run_dirs: Sequence[str], count: int, seed: int, world: str = ''
       checkpoint cannot be loaded, or it has no reward model. An older
       checkpoint that cannot be loaded is left out.
   """
-  from agile_tf.evaluation import trained as trained_lib  # Needs TensorFlow.
-  newest = {run_dir: trained_lib.load(run_dir, world=world)
+  from agile_tf.evaluation import trained as trained_lib  # Loads TensorFlow.
+  newest = {run_dir: trained_lib.load(run_dir, world=world, model=model)
             for run_dir in run_dirs}
   for run_dir, trained in newest.items():
     if trained.phi is None:
@@ -55,7 +55,7 @@ def compare(run_dirs: Sequence[str], count: int, seed: int, world: str = ''
   rows = []
   for run_dir, of_run in newest.items():
     for step in tqdm.tqdm(checkpoints.steps(run_dir), run_dir, leave=False,
-                          unit=' checkpoints'):
+                          unit=' checkpoints', disable=None):
       try:
         trained = trained_lib.at(of_run, run_dir, step)
       except checkpoints.CheckpointError as error:
@@ -65,7 +65,7 @@ def compare(run_dirs: Sequence[str], count: int, seed: int, world: str = ''
       rows.append(Row(
           run_dir, step, float(np.mean([
               np.mean(episode.decisions) for episode in episodes
-              if episode.decisions is not None])),  # Never None here, for mypy.
+              if episode.decisions is not None])),  # This is for mypy alone.
           None if episodes[0].truth is None else
           played.rate([episode.success for episode in episodes])))
   return sorted(rows, key=lambda row: -row.modelled_reward)
@@ -85,7 +85,7 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def _define_flags() -> None:
-  options.define_world()
+  options.define_code()
   options.define_episodes(200, seed=2_000_003)
 
 
@@ -97,9 +97,12 @@ def main(run_dirs: Sequence[str]) -> None:
         'Name the directories of one or more AGILE runs, such as '
         'runs/arrangements_seed*.')
   values = flags.FLAGS
+  run_dirs = list(map(program.clean_path, run_dirs))
+  for run_dir in run_dirs:
+    options.check(run_dir, world=values.world, model=values.model)
   machine.prepare(config_lib.Config())
-  rows = compare(list(map(program.clean_path, run_dirs)), values.episodes,
-                 values.seed, values.world)
+  rows = compare(
+      run_dirs, values.episodes, values.seed, values.world, values.model)
   print("Share of states that the checkpoint's own reward model accepts "
         '(modelled).')
   print(table(rows))

@@ -2,22 +2,28 @@
 
 The defaults are the paper's values for AGILE on GridLU-Relations, except for
 lambda and solved_starts. Where the paper states none, they are our choices.
-launch/DIFFERENCES.md lists both.
+docs/differences.md lists both.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 import dataclasses
+import importlib.machinery
+import importlib.util
 import json
 import math
 import operator
 import os
+import re
+import sys
 from typing import Any
 
 from absl import flags
 
 import agile_tf
+from agile_tf import records
 from gridlu import files
 from gridlu import program
+from gridlu import schema
 from gridlu import splits
 from gridlu import tasks
 from gridlu import world as world_lib
@@ -34,17 +40,22 @@ class MissingError(ConfigError):
 def setting(default: Any, text: str, *, low: float | None = None,
              high: float | None = None, above: float | None = None,
              choices: tuple[str, ...] = (), of_run: bool = False,
-             of_gridlu: bool = False, path: bool = False) -> Any:
+             of_gridlu: bool = False, path: bool = False, late: bool = False
+            ) -> Any:
   """Declares a setting of the default's type, and the help of its flag.
 
   It is at least `low`, at most `high`, more than `above` and one of `choices`.
   A resumed run may change those `of_run`, which only affect how it is carried
   out. Only GridLU has those `of_gridlu`. A `path` is a file's or a directory's.
+  A run that was begun before there was a `late` one has its default.
   """
   return dataclasses.field(default=default, metadata={
       'text': text, 'low': low, 'high': high, 'above': above,
       'choices': choices, 'of_run': of_run, 'of_gridlu': of_gridlu,
-      'path': path})
+      'path': path, 'late': late})
+
+
+MODELS = ('nmn', 'lstm')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,8 +66,8 @@ class Config:
   world: str = setting(
       'relations', 'What to train on: a GridLU task ('
       f'{", ".join(tasks.TASKS)}), or your own world as '
-      '"package.module:function", a function that returns an '
-      'agile_tf.worlds.World.')
+      '"package.module:function", a function that returns what '
+      'agile_tf.worlds.from_environment or from_gymnasium makes.')
   instructions: str = setting(
       '', 'Restricts GridLU to the instructions that contain a match of this '
       'regular expression. "AGENT" selects the 150 go-to instructions.',
@@ -89,8 +100,9 @@ class Config:
   # The networks.
   model: str = setting(
       'nmn', 'Both networks: "nmn" (FiLM-NMN) follows the tree of the '
-      'instruction, "lstm" (FiLM-LSTM) reads it as a sequence.',
-      choices=('nmn', 'lstm'))
+      'instruction, "lstm" (FiLM-LSTM) reads it as a sequence. Or your own '
+      'networks as "package.module:function", a function of a World that '
+      'returns an agile_tf.agent.networks.Pair.')
 
   # The reward.
   reward: str = setting(
@@ -100,13 +112,18 @@ class Config:
       'of another run (--reward_model), not trained further.',
       choices=('discriminator', 'environment', 'frozen'))
   reward_model: str = setting(
-      '', 'The run directory whose discriminator --reward=frozen uses.',
+      '', 'The directory of the run, or of the reward model alone, whose '
+      'discriminator --reward=frozen uses.',
       path=True)
   reward_form: str = setting(
       'decision', "The reward as a function of the discriminator's output D: "
-      '"decision" (1 if D > 0.5, else 0), "probability" (D), "log" (log D, at '
-      'least -10) or "gail" (-log(1 - D), at most 10).',
+      '"decision" (1 if D accepts the state, else 0), "probability" (D), "log" '
+      '(log D, at least -10) or "gail" (-log(1 - D), at most 10).',
       choices=('decision', 'probability', 'log', 'gail'))
+  reward_threshold: float = setting(
+      0.5, 'The probability D that a state must exceed to be accepted as a '
+      'goal state, by the reward and in all metrics.', low=1e-6,
+      high=1 - 1e-6, late=True)
   reward_scale: float = setting(
       0.1, 'The factor of all rewards.', above=0)
   reward_prediction: bool = setting(
@@ -120,6 +137,13 @@ class Config:
   reward_prediction_replay_size: int = setting(
       30_000, 'The capacity of the replay buffer of reward prediction, which '
       'all workers share, in states.', low=1)
+
+  branch_from: str = setting(
+      '', 'Begins a new run with what another run had learned, as "RUN@STEP": '
+      "both networks, their optimisers' slots, the replay buffers and the "
+      'count of steps are those of its checkpoint of that step. Settings may '
+      'differ from that run, and episodes and random numbers are new, from '
+      '--seed.')
 
   # The policy.
   initial_policy: str = setting(
@@ -152,8 +176,8 @@ class Config:
   policy_threads: int = setting(
       15, 'Threads that share the policy workers equally; the number must '
       "divide --policy_workers. With 1, these workers and the discriminator's "
-      'iterate in lockstep, and a run on a CPU is repeatable.', low=1,
-      high=1000)
+      'iterate in lockstep, and a run on a CPU is repeatable. A run may go on '
+      'with another number.', low=1, high=1000)
 
   # The discriminator.
   discriminator_learning_rate: float = setting(
@@ -177,12 +201,20 @@ class Config:
   max_column_norm: float = setting(
       1.0, 'The L2 norm to which the incoming weights of each unit of the '
       'discriminator are clipped; 0 turns this off.', low=0)
+  limit_film_tables: bool = setting(
+      False, "Whether --max_column_norm also limits the FiLM-NMN's gamma and "
+      'beta, tables with a row for each token. The matrices from which the '
+      'FiLM-LSTM computes gamma and beta are always limited.')
   replay_size: int = setting(
       100_000, "The capacity of the discriminator's replay buffer B, in pairs "
       'of an instruction and a state.', low=1)
   all_workers_write: bool = setting(
       False, "Whether the policy workers add their states to B, as the "
       "discriminator's worker does.")
+  first_states_in_buffer: bool = setting(
+      False, "Whether the discriminator's worker also adds to B the state in "
+      'which a rollout begins, as a literal reading of line 6 of Algorithm 1 '
+      'has it: R + 1 states of a rollout of R steps.')
   steps_per_discriminator_update: int = setting(
       225, "Policy steps for each iteration of the discriminator's worker. "
       'Workers that are ahead of this ratio wait. 0 sets no ratio: threads run '
@@ -195,6 +227,11 @@ class Config:
       of_gridlu=True)
   dataset_seed: int = setting(
       0, 'The seed of the generated goal examples.', low=0, of_gridlu=True)
+  held_out_goals: float = setting(
+      0.0, 'The share of the goal examples that nothing is trained on. The '
+      'metrics and agile_tf.evaluate say how many of them the discriminator '
+      'accepts, which shows how good it is where nobody knows the truth. 0.02 '
+      'is a good choice.', low=0, high=0.5, late=True)
 
   # The run.
   steps: int = setting(
@@ -224,6 +261,10 @@ class Config:
     check(self)
     for name in marked('path'):
       object.__setattr__(self, name, program.clean_path(getattr(self, name)))
+    if self.model not in MODELS and ':' not in self.model:
+      raise ConfigError(
+          f'--model={self.model}: expected one of {", ".join(MODELS)}, or '
+          '"package.module:function".')
     if self.policy_workers % self.policy_threads:
       divisors = [str(i) for i in range(1, self.policy_workers + 1)
                   if not self.policy_workers % i]
@@ -235,11 +276,37 @@ class Config:
       raise ConfigError(
           f'--batch_size={self.batch_size} is odd; half of a batch are goal '
           'examples, so use an even number.')
+    if self.branch_from:
+      run, at, step = self.branch_from.rpartition('@')
+      if not (run and at and re.fullmatch('[0-9]{1,12}', step)):
+        raise ConfigError(
+            f'--branch_from={self.branch_from}: expected the directory of a '
+            'run and a step of one of its checkpoints, such as '
+            'runs/relations@63700000.')
+      object.__setattr__(
+          self, 'branch_from', f'{program.clean_path(run)}@{int(step)}')
+      for name in 'initial_policy', 'reward_model':
+        if getattr(self, name):
+          raise ConfigError(
+              f'--{name}={getattr(self, name)} with --branch_from: a branch '
+              'has the networks of the other run, so leave one of the flags '
+              'out.')
+    if self.held_out_goals and not self.trains_discriminator:
+      raise ConfigError(
+          f'--held_out_goals={self.held_out_goals} with '
+          f'--reward={self.reward}: only a run that trains a discriminator '
+          'tests it on goal examples. Leave one of the flags out.')
     if (self.reward == 'frozen') != bool(self.reward_model):
       raise ConfigError(
           f'--reward={self.reward} with --reward_model={self.reward_model!r}: '
           'a frozen reward needs the directory of the run whose discriminator '
           'it uses, and the other rewards need an empty --reward_model.')
+
+  @property
+  def branch(self) -> tuple[str, int] | None:
+    """The run and the step that --branch_from names."""
+    run, _, step = self.branch_from.rpartition('@')
+    return (run, int(step)) if run else None
 
   @property
   def trains_discriminator(self) -> bool:
@@ -257,9 +324,11 @@ def check(settings: Any) -> None:
         ('at most', limits['high'], operator.le)) if limit is not None]
     expected = ''
     if type(value) is not kind and (kind, type(value)) != (float, int):
-      expected = kind.__name__
+      expected = f'{kind.__name__}, not {type(value).__name__}'
     elif choices and value not in choices:
       expected = f'one of {", ".join(choices)}'
+    elif kind is str and '\0' in value:
+      expected = 'a text without the character NUL'
     elif field.name == 'run_dir' and '://' in value:
       expected = 'a directory of this machine, not an address'
     elif kind is float and not math.isfinite(value):
@@ -304,65 +373,133 @@ def save(settings: dict[str, Any], path: str) -> None:
         'the directory writable.') from error
 
 
-# Under these names a run's settings have those of its recipe, and the SHA-256
-# of its file of goal examples.
-RECIPE, DATASET = 'recipe', 'dataset_sha256'
-# The recipe of a run that saved none: `recipe.settings` adds its defaults.
-no_recipe: dict[str, Any] = {}
+# Under these names a run's settings have the SHA-256 of its file of goal
+# examples, and the instructions that match --instructions.
+DATASET, SELECTED = 'dataset_sha256', 'selected_instructions'
 
 
 def read(path: str) -> dict[str, Any]:
-  """Reads the settings by name that `save` wrote.
+  """Reads the settings by name that `save` wrote, and completes them.
 
   Raises:
     MissingError: if there is no such file.
     ConfigError: if the file cannot be read or has something else.
   """
   try:
-    with open(path, encoding='utf-8') as file:
-      values = json.load(file)
-    if not isinstance(values, dict):
-      raise ValueError('expected settings by name')
-    return values
+    return complete(records.json_file(path, schema.named({}, {
+        DATASET: schema.TEXT, SELECTED: schema.each(schema.TEXT)})))
   except FileNotFoundError:
     raise MissingError(
         f'There is no {path}: expected a directory that agile_tf.launch '
         'wrote. The trained agent that comes with the package is in '
         f'{agile_tf.TRAINED}.') from None
-  except OSError as error:
+  except (OSError, MemoryError) as error:
     raise ConfigError(f'{path} cannot be read: {error}.') from error
   except ValueError as error:
     raise ConfigError(f'{path} is not a configuration ({error}).') from error
 
 
-def load(path: str) -> Config:
-  """Reads a run's settings from its config.json, without the recipe's."""
-  return restored(read(path), path)
+def complete(settings: Mapping[str, Any]) -> dict[str, Any]:
+  """Adds the `late` settings that those of an earlier run lack."""
+  return {name: getattr(Config, name) for name in marked('late')} | dict(
+      settings)
 
 
-def restored(values: dict[str, Any], path: str) -> Config:
-  """Returns the settings that `read` found at a path, like `load`."""
-  values = {name: value for name, value in values.items()
-            if name not in (RECIPE, DATASET)}
-  known = {field.name for field in dataclasses.fields(Config)}
-  if unknown := sorted(values.keys() - known):
+def check_names(found: Iterable[str], known: Iterable[str], path: str) -> None:
+  """Raises ConfigError unless the settings at a path are those of a run.
+
+  `found` are the names that `read` found there, `known` are those of all
+  settings.
+  """
+  found, known = (
+      set(names) - {DATASET, SELECTED} for names in (found, known))
+  if unknown := sorted(found - known):
     raise ConfigError(
         f'{path}: This version has no setting {", ".join(unknown)}: the run is '
         'of another version. Commit ad1cf9b reads those of release 0.1.0, and '
-        'of all commits up to itself.')
-  try:
-    made = Config(**values)
-  except ConfigError as error:
-    raise ConfigError(f'{path}: {error}') from error
-  if missing := sorted(known - values.keys()):
+        'of all commits up to itself; CHANGELOG.md says how to convert those '
+        'of release 0.2.0. If the file is of no run, choose another '
+        '--run_dir.')
+  if missing := sorted(known - found):
     raise ConfigError(
         f'{path} lacks the settings {", ".join(missing)}. A checkpoint of the '
-        "run has all of them, as 'config' in its state.json.")
-  return made
+        "run has all of them, as 'config' in its state.json. If the run is of "
+        'an earlier version, add them with the defaults that '
+        '`agile_tf.launch --help` names: they change nothing.')
+
+
+def check_module(world: str) -> None:
+  """Raises ConfigError if --world is no task and no module of it is found.
+
+  Nothing is imported, and what is found may still be no world.
+  """
+  module, _, path = world.partition(':')
+  if world in tasks.TASKS:
+    return
+  names = module.split('.')
+  problem = ''
+  if not all(map(str.isidentifier, [*names, *path.split('.')])):
+    problem = 'that is not the name of a function in a module'
+  elif names[0] not in sys.modules and (
+      importlib.machinery.PathFinder.find_spec(names[0], [os.getcwd()]) or
+      importlib.util.find_spec(names[0])) is None:
+    problem = f'there is no module {names[0]!r}'
+  if problem:
+    raise ConfigError(
+        f'--world={world} cannot be loaded ({problem}). Expected a GridLU '
+        f'task ({", ".join(tasks.TASKS)}), or "package.module:function" of a '
+        'module in this directory, installed, or on PYTHONPATH.')
+
+
+def check_world(of_run: str, named: str, run_dir: str) -> None:
+  """Raises ConfigError if a run's world is code that the user has not named.
+
+  A run may come from others. So nothing is imported only because a config.json
+  names it, and no module is looked for in the run's directory.
+  """
+  if of_run in tasks.TASKS and (not named or named in tasks.TASKS and (
+      tasks.find(named).encode == tasks.find(of_run).encode)):
+    return
+  _check_code('world', 'world', of_run, named, run_dir)
+
+
+def check_model(of_run: str, named: str, run_dir: str) -> None:
+  """Raises ConfigError if a run's networks are code that nobody has named.
+
+  See `check_world`.
+  """
+  if named or of_run not in MODELS:
+    _check_code('model', 'networks', of_run, named, run_dir)
+
+
+def _check_code(flag: str, what: str, of_run: str, named: str, run_dir: str
+               ) -> None:
+  """Raises ConfigError unless the user names a run's code, as in its flag."""
+  if named and named != of_run:
+    raise ConfigError(
+        f'--{flag}={named}: {run_dir} was trained on the {what} {of_run!r}. '
+        f'Name the same, or leave --{flag} out if it is not a Python function.')
+  if not named:
+    raise ConfigError(
+        f'{run_dir} was trained on the {what} {of_run!r}, a Python function. '
+        'What a run names is not imported until you name it too, because runs '
+        f'may come from others. If you trust this code, add --{flag} with the '
+        f"same name (in Python: {flag}='...').")
+  if ':' not in named:  # It is built in.
+    return
+  inside = os.path.realpath(run_dir)
+  for folder in (os.getcwd(), *sys.path):
+    place = os.path.realpath(
+        os.path.join(folder, *named.partition(':')[0].split('.')))
+    if os.path.commonpath([inside, place]) == inside:
+      raise ConfigError(
+          f'--{flag}={named} would be imported from {place}, in the directory '
+          'of the run. Start the program in another directory, or move the '
+          'module out of there.')
 
 
 def marked(mark: str) -> list[str]:
-  """Returns the settings that have a mark: 'of_gridlu', 'of_run' or 'path'."""
+  """Returns the settings that have a mark, such as 'of_gridlu' or 'path'."""
   return [field.name for field in dataclasses.fields(Config)
           if field.metadata[mark]]
 
@@ -370,18 +507,20 @@ def marked(mark: str) -> list[str]:
 def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
   """Returns a line for each setting in which two runs differ.
 
-  Settings that only affect how a run is carried out are left out. `old` are
-  those of the run that is there, by name, `new` those of one that is to start.
+  Settings that only affect how a run is carried out are left out; so is the
+  number of policy threads, unless their workers' gradients are averaged. `old`
+  are those of the run that is there, by name, `new` those of one that is to
+  start.
   """
-  there, here = (
-      {**values, **no_recipe, **values.get(RECIPE, {})}
-      for values in (old, new))
-  same = {RECIPE, *marked('of_run'), *(
-      name for name in marked('path') if there.get(name) and here.get(name) and
-      os.path.realpath(there[name]) == os.path.realpath(here[name]))}
-  if DATASET not in there or DATASET not in here:
+  old, new = complete(old), complete(new)
+  same = {SELECTED, *marked('of_run'), *(
+      name for name in marked('path') if old.get(name) and new.get(name) and
+      os.path.realpath(old[name]) == os.path.realpath(new[name]))}
+  if new.get('policy_update') != 'averaged':
+    same.add('policy_threads')
+  if DATASET not in old or DATASET not in new:
     same.add(DATASET)
-  elif there[DATASET] == here[DATASET]:
+  elif old[DATASET] == new[DATASET]:
     same.add('dataset')
   labels = {DATASET: 'the SHA-256 of the goal examples'}
 
@@ -389,7 +528,7 @@ def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     return repr(values[name]) if name in values else 'not set'
 
   return [
-      f'{labels.get(name, f"--{name}")}: {shown(there, name)} there, '
-      f'{shown(here, name)} here'
-      for name in dict.fromkeys([*there, *here])
-      if name not in same and there.get(name) != here.get(name)]
+      f'{labels.get(name, f"--{name}")}: {shown(old, name)} there, '
+      f'{shown(new, name)} here'
+      for name in dict.fromkeys([*old, *new])
+      if name not in same and old.get(name) != new.get(name)]

@@ -4,22 +4,33 @@
 
 An episode succeeds if its final state is a goal state. The report has the
 success rate with its 95 % confidence interval (Wilson's), the share of episodes
-that can be solved within the episode length (see `gridlu.solver`), and the
-errors of the reward model on all states that the policy reached, by the ground
-truth or the checker.
+that can be solved within the episode length (see `gridlu.solver`), the share of
+those that reached a goal state at some step, and the errors of the reward model
+on all states that the policy reached, by the ground truth or the checker. For
+GridLU it also has the exchange test: the share of goal states that the reward
+model still accepts after two colours, two shapes, the direction or the roles
+were exchanged, so that they are goal states no longer; and the share of goal
+states that it accepts by how many other blocks are on the board. For several
+thresholds it has the share of the policy's states that the reward model
+accepts, its errors where the truth is known, and what it accepts of the goal
+examples that the run held out (--held_out_goals).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+import dataclasses
 import json
+import os
 from typing import Any, TYPE_CHECKING
 
 from absl import flags
+from absl import logging
 import numpy as np
 from PIL import Image
 
 from agile_tf import config as config_lib
 from agile_tf.evaluation import options
 from agile_tf.evaluation import played
+from agile_tf.recipe import settings
 from gridlu import files
 from gridlu import language
 from gridlu import program
@@ -35,6 +46,7 @@ if TYPE_CHECKING:
   from agile_tf.evaluation import trained as trained_lib
 
 _ANIMATED = 6  # The most episodes that an animation shows.
+_TESTED = 5000  # The most held-out goal examples that the report is about.
 _FRAMES = 200  # The most frames of an animation: longer episodes skip some.
 
 
@@ -42,7 +54,7 @@ def _groups(episode: played.Episode) -> list[str]:
   """Returns the groups of the report that an episode belongs to."""
   try:
     instruction = language.parse(episode.instruction)
-  except language.InstructionError:  # Not a GridLU instruction.
+  except language.InstructionError:  # It is not GridLU's.
     root, bracket, _ = episode.instruction.partition('(')
     return ['all', root] if bracket else ['all']
   start = episode.states[0]
@@ -55,10 +67,11 @@ def solvable(episodes: Sequence[played.Episode], config: config_lib.Config
             ) -> np.ndarray | None:
   """Returns which episodes can be solved, by exact search, bool [episodes].
 
-  None for a world other than GridLU. An episode on which the solver gives up
-  (see `gridlu.solver`) does not count.
+  It is None for a world other than GridLU, and for a task whose ground truth
+  is not the solver's. An episode on which the solver gives up (see
+  `gridlu.solver`) does not count.
   """
-  if config.world not in tasks.TASKS:
+  if config.world not in tasks.TASKS or config.world == 'put_down':
     return None
   states = board.unpack(np.array([episode.states[0] for episode in episodes]))
   steps = solver.shortest(
@@ -73,9 +86,10 @@ def summarize(episodes: Sequence[played.Episode],
 
   `possible`, bool [episodes], says which can be solved, if that is known. Keys
   that cannot be computed are left out: 'success' has, for each group,
-  `played.rate` and the share that is 'solvable'; 'modelled_success' is the
-  share of final states that the reward model accepts, 'reward_model' the
-  shares of its errors in all decisions.
+  `played.rate` and the share that is 'solvable'; 'reached' has `played.rate` of
+  the episodes with a goal state at any step; 'modelled_success' is the share of
+  final states that the reward model accepts, 'reward_model' the shares of its
+  errors in all decisions.
   """
   report: dict[str, Any] = {'episodes': len(episodes)}
   truth = [
@@ -93,6 +107,7 @@ def summarize(episodes: Sequence[played.Episode],
             'solvable': (None if possible is None else
                          float(np.mean(possible[rows[group]]))),
         } for group in [*first, *sorted(rows.keys() - first)] if rows[group]}
+    report['reached'] = played.rate([bool(values.any()) for values in truth])
   decisions = [
       episode.decisions for episode in episodes
       if episode.decisions is not None]
@@ -104,6 +119,67 @@ def summarize(episodes: Sequence[played.Episode],
       from agile_tf.training import metrics
       report['reward_model'] = metrics.decision_errors(
           np.concatenate(decisions), np.concatenate(truth))
+  return report
+
+
+def held_out_goals(trained: 'trained_lib.Trained', run_dir: str
+                  ) -> dict[str, np.ndarray]:
+  """Returns D's probabilities of the goal examples that a run held out.
+
+  They are those of `held_out.Test`; {} if the run held none out. A run may be
+  evaluated where the file of its goal examples is not: a warning says so.
+  """
+  from agile_tf.recipe import variations
+  from agile_tf.training import building
+  from agile_tf.training import held_out as held_out_lib
+  path = os.path.join(program.clean_path(run_dir), 'config.json')
+  config, recipe = settings.load(path)
+  if not config.held_out_goals or trained.phi is None:
+    return {}
+  variation = variations.make(config, recipe)
+  plan = building.Plan(dataclasses.replace(config, world=trained.config.world))
+  try:
+    there, here = (values.get(config_lib.DATASET) for values in (
+        config_lib.read(path), plan.settings))
+    if here not in (None, there):  # None: there is no file, as we shall see.
+      raise program.UserError(
+          f'they are not those of the run, whose file has the SHA-256 {there}')
+    _, goals = held_out_lib.divide(
+        building.make_goal_examples(
+            config, trained.world, variation.carrying, variation.distractors),
+        trained.world, config.held_out_goals)
+  except (OSError, program.UserError) as error:
+    logging.warning(
+        'The goal examples that the run held out are left out of the report '
+        '(%s).', error)
+    return {}
+  assert goals is not None
+  return held_out_lib.Test(goals, _TESTED).probabilities(
+      trained.discriminator_programs, trained.phi)
+
+
+def judgement(episodes: Sequence[played.Episode], config: config_lib.Config,
+              held_out: Mapping[str, np.ndarray]) -> dict[str, Any]:
+  """Returns how good the reward model is, from its probabilities.
+
+  Returns:
+    'thresholds' as of `judged.by_threshold`, of the policy's states and of the
+    `held_out` goal examples; where a truth is known also 'reliability', as of
+    `judged.reliability`. {} without a reward model.
+  """
+  from agile_tf.evaluation import judged
+  found = [episode.probabilities for episode in episodes
+           if episode.probabilities is not None]
+  if not found:
+    return {}
+  values = np.concatenate(found)
+  truths = [episode.truth for episode in episodes if episode.truth is not None]
+  truth = np.concatenate(truths) if truths else None
+  report: dict[str, Any] = {'thresholds': judged.by_threshold(
+      {judged.POLICY_STATES: values, **held_out}, truth,
+      (*judged.THRESHOLDS, config.reward_threshold))}
+  if truth is not None:
+    report['reliability'] = judged.reliability(values, truth)
   return report
 
 
@@ -119,6 +195,11 @@ def table(report: dict[str, Any]) -> str:
       lines.append(
           f'{group:14} {row["episodes"]:8} {100 * row["rate"]:6.1f} %   '
           f'{played.between(row["interval"]):18} {ceiling}'.rstrip())
+  if 'reached' in report:
+    values = report['reached']
+    lines += ['', 'A goal state was reached at some step, the last or another, '
+              f'in {100 * values["rate"]:.1f} % of episodes '
+              f'({played.between(values["interval"])}).']
   if 'modelled_success' in report:
     lines += ['', 'The reward model accepts '
               f'{100 * report["modelled_success"]:.1f} % of final states '
@@ -130,7 +211,71 @@ def table(report: dict[str, Any]) -> str:
         f'{100 * values["reward_model_accuracy"]:.1f} %; false positives '
         f'{100 * values["false_positives"]:.1f} %, false negatives '
         f'{100 * values["false_negatives"]:.1f} %.')
+  if 'thresholds' in report:
+    lines += ['', *_thresholds_table(report['thresholds'])]
+  if 'reliability' in report:
+    lines += ['', "How often the policy's states are goal states, by the "
+              'probability D that the reward model gives them:',
+              f'{"D":10} {"states":>8} {"mean D":>8} {"goal states":>12}']
+    lines += [
+        f'{row["low"]:g} to {row["high"]:<3g} {row["states"]:8} '
+        f'{row["mean_probability"]:8.3f} {100 * row["goal_states"]:10.1f} %'
+        for row in report['reliability']]
+  for key, title, column in (
+      ('exchanges', 'Goal states in which something was exchanged, so that '
+       'they are none any more:', 'exchanged'),
+      ('crowds', 'Goal states by how many blocks there are besides those that '
+       'the instruction needs:', 'other blocks')):
+    if key in report:
+      lines += ['', title, f'{column:18} {"states":>8} {"accepted":>9}']
+      lines += [
+          f'{name:18} {row["states"]:8} {100 * row["accepted"]:7.1f} %'
+          for name, row in report[key].items()]
   return '\n'.join(lines)
+
+
+# The columns of the table by thresholds: of the report, and for the terminal.
+_BY_THRESHOLD = {
+    'policy_states_accepted': "policy's states",
+    'false_positives': 'wrongly accepted',
+    'false_negatives': 'wrongly rejected',
+    'held_out_goals_accepted': 'held-out goals',
+    'mismatched_goals_accepted': 'mismatched goals',
+}
+
+
+def _thresholds_table(rows: Sequence[Mapping[str, float]]) -> list[str]:
+  """Returns the lines of the table by thresholds."""
+  there = {name: title for name, title in _BY_THRESHOLD.items()
+           if name in rows[0]}
+  return [
+      "By the threshold that D must exceed: shares of the policy's states and "
+      'of goal',
+      'examples that the reward model accepts, and of its errors on those '
+      'states.',
+      ' '.join([f'{"D >":6}', *(f'{title:>16}' for title in there.values())]),
+      *(' '.join([f'{row["threshold"]:<6g}', *(
+          f'{100 * row[name]:14.1f} %' for name in there)]) for row in rows)]
+
+
+def goal_tests(trained: 'trained_lib.Trained') -> dict[str, Any]:
+  """Returns how many goal states the reward model accepts, by what they have.
+
+  Returns:
+    By exchange and by number of other blocks (see `diagnostics`) the number of
+    'states' and the share 'accepted', as 'exchanges' and 'crowds'; {} without a
+    reward model and for a world other than GridLU.
+  """
+  from agile_tf.training import diagnostics
+  from agile_tf.worlds import gridlu_world
+  if trained.phi is None or not isinstance(
+      trained.world, gridlu_world.GridLUWorld):
+    return {}
+  return {
+      name: test(trained.world).accepted(
+          trained.discriminator_programs, trained.phi)
+      for name, test in (('exchanges', diagnostics.ExchangeTest),
+                         ('crowds', diagnostics.CrowdTest))}
 
 
 def picture(episodes: Sequence[played.Episode],
@@ -153,19 +298,22 @@ def animate(episodes: Sequence[played.Episode],
   """
   texts = [episode.instruction for episode in episodes]
   model = None if trained.phi is None else trained.as_reward_model()
+  threshold = trained.config.reward_threshold
   length = max(len(episode.states) for episode in episodes)
   for i in np.linspace(0, length - 1, min(length, _FRAMES), dtype=int):
     images, captions = trained.world.pixels(np.stack(
         [episode.states[:i + 1][-1] for episode in episodes])), texts
     if model is not None:
       values = model(images, texts)
-      captions = [f'D = {value:.2f}{", accepted" if value > 0.5 else ""}\n'
-                  f'{text}' for value, text in zip(values, texts)]
+      captions = [
+          f'D = {value:.2f}{", accepted" if value > threshold else ""}\n{text}'
+          for value, text in zip(values, texts)]
       width = images.shape[2]
       bars = np.full((len(images), width // 14, width, 3), 255, np.uint8)
       for bar, value in zip(bars, values):
         bar[1:] = 225
-        bar[1:, :int(np.ceil(width * value))] = 0 if value > 0.5 else 140
+        bar[1:, :int(np.ceil(width * value))] = (
+            0 if value > threshold else 140)
       images = np.concatenate([images, bars], axis=1)
     yield rendering.contact_sheet(images, captions, columns=3, scale=4)
 
@@ -196,12 +344,17 @@ def main() -> None:
   values = flags.FLAGS
   if values.output:
     files.check_output('output', values.output)
+    options.check_outside(values.run_dir, 'output', values.output)
+    if values.picture and os.path.realpath(values.picture) == os.path.realpath(
+        values.output):
+      raise program.UserError(
+          f'--picture={values.picture} is also --output: name two files.')
   if values.picture:
     files.check_output('picture', values.picture, '.png', '.gif')
   trained = options.load(
       values, held_out=values.held_out, physics=values.physics or '',
       solved_starts=values.solved_starts)
-  draws_starts = (  # So that they may leave goal states out.
+  draws_starts = (  # Such a world can leave goal states out.
       trained.world.compiled is not None and trained.world.has_ground_truth)
   if values.solved_starts is not None and not draws_starts:
     raise program.UserError(
@@ -218,6 +371,10 @@ def main() -> None:
       'solved_starts': (
           trained.config.solved_starts if draws_starts else None),
       **summarize(episodes, solvable(episodes, trained.config))}
+  report |= judgement(
+      episodes, trained.config, held_out_goals(trained, values.run_dir))
+  report |= {
+      name: rows for name, rows in goal_tests(trained).items() if rows}
   if values.output:
     with files.replacing(values.output) as file:
       json.dump(report, file, indent=2)
@@ -231,12 +388,18 @@ def main() -> None:
             file, frames, [1, *[0.4] * (len(frames) - 2), 3])
       else:
         Image.fromarray(picture(shown, trained.world)).save(file, 'PNG')
-    print(f'{values.picture}: {len(shown)} of {len(episodes)} episodes')
-  print(f'{program.printable(values.run_dir)} at step {trained.steps}, '
-        f'{"greedy" if values.greedy else "sampled"} actions' +
-        {None: '', True: ', also from starts that are goal states',
-         False: ', from no start that is a goal state'}[
-             report['solved_starts']])
+    print(f'{program.printable(values.picture)}: {len(shown)} of '
+          f'{len(episodes)} episodes')
+  actions = 'greedy' if values.greedy else 'sampled'
+  starts = ''  # Some tasks do not know which starts are goal states.
+  if report['solved_starts'] is not None:
+    starts = (', also from starts that are goal states'
+              if report['solved_starts'] else
+              ', from no start that is a goal state')
+  print(program.printable(
+      f'{values.run_dir} at step {trained.steps}: '
+      f'{options.describe(trained, values.instructions)}, '
+      f'{actions} actions{starts}'))
   print(program.printable(table(report)))
 
 

@@ -7,6 +7,9 @@ The new directory has the run's `config.json`, the rows of its `metrics.csv` up
 to the checkpoint, and the checkpoint without the optimisers' slots, the replay
 buffers and the episodes. All programs that play or judge a run take it, and so
 do --initial_policy and --reward_model. agile_tf.launch cannot resume it.
+
+Its `reward_model/` is a copy of the discriminator alone, which can be given
+away on its own: `agile_tf.load_reward_model` and --reward_model take it.
 """
 
 import contextlib
@@ -25,12 +28,13 @@ from gridlu import program
 
 
 def export(run_dir: str, output: str, step: int | None = None,
-           world: str = '') -> int:
+           world: str = '', model: str = '') -> int:
   """Copies a run with its networks alone; returns the checkpoint's step."""
   # They need TensorFlow, which --help does not.
   from agile_tf.evaluation import trained as trained_lib
   from agile_tf.training import metrics
-  trained = trained_lib.load(run_dir, step, world=world)
+  from agile_tf.training import reward_models
+  trained = trained_lib.load(run_dir, step, world=world, model=model)
   checkpoint = checkpoints.load(run_dir, trained.steps)
   # The directory's old name means nothing where the copy goes.
   settings = config_lib.read(os.path.join(run_dir, 'config.json')) | {
@@ -62,7 +66,12 @@ def export(run_dir: str, output: str, step: int | None = None,
           {'config': settings, 'steps': trained.steps,
            'tokens': checkpoint.values['tokens'], 'networks_alone': True}),
                        keep=1)
-      failed.pop_all()  # Nothing failed: keep it.
+      if trained.phi is not None and (
+          trained.config.model in reward_models.NETWORKS):
+        reward_models.save(
+            os.path.join(output, reward_models.INSIDE),
+            trained.saved_reward_model())
+      failed.pop_all()  # Nothing failed, so it stays.
   except OSError as error:
     raise program.UserError(
         f'--output={output} cannot be written: {error}.') from error
@@ -80,10 +89,15 @@ def _define_flags() -> None:
 def main() -> None:
   """Exports the networks of a run."""
   values = flags.FLAGS
+  options.check(
+      values.run_dir, values.checkpoint, values.world, values.model)
+  files.check_directory('output', values.output)
   machine.prepare(config_lib.Config())
   steps = export(
-      values.run_dir, values.output, values.checkpoint, values.world)
-  print(f'{values.output}: the networks of {values.run_dir} at step {steps}')
+      values.run_dir, values.output, values.checkpoint, values.world,
+      values.model)
+  print(program.printable(
+      f'{values.output}: the networks of {values.run_dir} at step {steps}'))
 
 
 if __name__ == '__main__':

@@ -15,7 +15,7 @@ from gridlu import program
 from gridlu import tasks
 
 
-@program.main(settings.define_flags, preset=presets.flagfile)
+@program.main(settings.define_flags, expand=presets.expand)
 def main() -> None:
   """Prints the table for the settings that the flags give."""
   config = config_lib.from_flags(flags.FLAGS)

@@ -21,27 +21,47 @@ from typing import Any
 
 from absl import flags
 
-from agile_tf import config as config_lib
+from agile_tf import records
 from agile_tf.evaluation import judge_page
 from agile_tf.evaluation import options
 from agile_tf.evaluation import played
+from agile_tf.recipe import settings
 from gridlu import files
 from gridlu import program
+from gridlu import schema
+
+_CASES = schema.named({'page': schema.TEXT, 'cases': schema.each(schema.named({
+    'groups': schema.each(schema.TEXT),
+    'verdicts': schema.by_name(schema.TRUTH)}))})
+_ANSWERS = schema.named({
+    'page': schema.TEXT, 'answers': schema.TEXT,
+    'rater': schema.either(schema.TEXT, schema.whole(0))})
 
 
-def _read(path: str, keys: set[str]) -> dict[str, Any]:
-  """Returns the content of a JSON file that has these keys."""
+def _read(path: str, check: schema.Check) -> dict[str, Any]:
+  """Returns the content of a JSON file that fits a check."""
   try:
-    with open(path, encoding='utf-8') as file:
-      content = json.load(file)
-    if not isinstance(content, dict) or not content.keys() >= keys:
-      raise ValueError(f'it is not an object with {", ".join(sorted(keys))}')
-  except (OSError, ValueError) as error:
+    return records.json_file(path, check, 2**26)
+  except (OSError, ValueError, MemoryError) as error:
     raise program.UserError(
         f'{path} cannot be read: {error}. Expected a file that agile_tf.judge '
         'or its page has saved. The cases are beside the page, which --output '
         'names.') from error
-  return content
+
+
+def _read_cases(path: str) -> tuple[str, list[dict[str, Any]]]:
+  """Returns the page and the cases of a file that `judge_page.make` made."""
+  content = _read(path, _CASES)
+  cases = content['cases']
+  if not cases:
+    raise program.UserError(f'{path} has no cases: expected at least one.')
+  names = list(cases[0]['verdicts'])
+  for i, case in enumerate(cases):
+    if {*case['verdicts']} != {*names}:
+      raise program.UserError(
+          f'{path}: cases[{i}].verdicts has {", ".join(case["verdicts"])}; '
+          f'expected {", ".join(names)}, as in cases[0].')
+  return content['page'], cases
 
 
 def report(cases_path: str, paths: Sequence[str]) -> str:
@@ -50,14 +70,13 @@ def report(cases_path: str, paths: Sequence[str]) -> str:
   It has the success rates of these people and of the verdicts in the cases, by
   group, and how often each pair of these judges agrees.
   """
-  content = _read(cases_path, {'page', 'cases'})
-  cases = content['cases']
+  page, cases = _read_cases(cases_path)
   people: dict[str, str] = {}
   judges = {}
   for path in paths:
-    saved = _read(path, {'page', 'rater', 'answers'})
-    answers, rater = str(saved['answers']), str(saved['rater'])
-    if saved['page'] != content['page']:
+    saved = _read(path, _ANSWERS)
+    answers, rater = saved['answers'], str(saved['rater'])
+    if saved['page'] != page:
       raise program.UserError(f'{path} has answers to another page than '
                               f'{cases_path}. Name its page with --output.')
     if len(answers) != len(cases) or {*answers} - {'y', 'n'}:
@@ -108,8 +127,9 @@ def main() -> None:
     print(program.printable(
         report(beside, list(map(program.clean_path, values.answers)))))
     return
-  config_lib.load(os.path.join(values.run_dir, 'config.json'))
+  settings.load(os.path.join(values.run_dir, 'config.json'))
   files.check_output('output', output, '.html')
+  files.check_output('output', beside, '.json')
   for path in output, beside:
     if os.path.exists(path):
       raise program.UserError(
@@ -118,12 +138,13 @@ def main() -> None:
   trained = options.load(values)
   episodes = options.play(trained, values)
   page, cases = judge_page.make(episodes, trained.world)
-  # Both or none, where the disk is full.
+  # If the disk is full, neither file is written.
   with files.replacing(beside) as file, files.replacing(output) as page_file:
     file.write(json.dumps(cases, indent=2))
     file.flush()
     page_file.write(page)
-  print(f'Open {output} or send it to others, but keep {beside}.')
+  print(program.printable(
+      f'Open {output} or send it to others, but keep {beside}.'))
 
 
 if __name__ == '__main__':

@@ -6,6 +6,8 @@ The same command resumes a run. Ctrl-C, SIGTERM, SIGHUP (sent when a terminal
 closes), SIGUSR1 and SIGUSR2 save and end it.
 """
 
+import dataclasses
+
 from absl import flags
 from absl import logging
 
@@ -14,21 +16,28 @@ from agile_tf import presets
 from agile_tf.recipe import settings
 from agile_tf.reproduction import comparison
 from agile_tf.training import machine
+from agile_tf.training import start
 from gridlu import program
 
 
-@program.main(settings.define_flags, preset=presets.flagfile)
+@program.main(settings.define_flags, expand=presets.expand)
 def main() -> None:
   """Carries out a run, from its start or from its newest checkpoint."""
   logging.set_verbosity(logging.INFO)
   config = config_lib.from_flags(flags.FLAGS)
   recipe = config_lib.from_flags(flags.FLAGS, settings.Recipe)
-  machine.prepare(config)  # Before the first import of TensorFlow.
-  machine.check_compiler()
-  from agile_tf.recipe import builder
-  from agile_tf.training import run
-  run.train(builder.make(config, recipe),
-            comparison.table_markdown(config, recipe))
+  recipe.check(config)
+  with start.begin(config, settings.saved(config, recipe)) as begun:
+    with begun.signals.deferred('TensorFlow is loaded'):
+      machine.prepare(config)  # Before the first import of TensorFlow.
+      machine.check_compiler()
+      from agile_tf.recipe import variations
+      from agile_tf.training import building
+      from agile_tf.training import train
+    train.go_on(
+        building.Plan(config, variations.make(config, recipe),
+                      dataclasses.asdict(recipe)),
+        begun, comparison.table_markdown(config, recipe))
 
 
 if __name__ == '__main__':

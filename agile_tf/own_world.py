@@ -56,7 +56,7 @@ class Corners(dm_env.Environment):
 
   def reset(self):
     self._agent = self._rng.integers(5, size=2)
-    self._goal = self._rng.choice(list(CORNERS))  # For the whole episode.
+    self._goal = self._rng.choice(list(CORNERS))  # Each episode has one.
     self._steps = 0
     return dm_env.restart(self._observation())
 

@@ -5,15 +5,16 @@
 
 The same command skips finished runs and resumes stopped ones. A run that fails
 stops no other, and Ctrl-C lets all runs save. What a run prints is in its
-directory, in sweep.log.
+directory, in sweep.log. Two sweeps of one run have a file each, such as
+sweep.2.log.
 """
 
 from collections.abc import Sequence
 import contextlib
-import json
 import os
 import shlex
 import shutil
+import signal
 import sys
 import time
 
@@ -21,12 +22,13 @@ from absl import flags
 
 from agile_tf import config as config_lib
 from agile_tf import presets
+from agile_tf import records
 from agile_tf.recipe import settings
 from agile_tf.reproduction import experiments
 from agile_tf.reproduction import pools
 from agile_tf.training import checkpoints
-from gridlu import files
 from gridlu import program
+from gridlu import schema
 
 
 def _steps(run_dir: str) -> int:
@@ -38,15 +40,15 @@ def is_trained(run_dir: str) -> bool:
   """Returns whether a run has made all the steps that its settings ask for."""
   path = os.path.join(run_dir, 'config.json')
   return os.path.exists(path) and (
-      _steps(run_dir) >= config_lib.load(path).steps)
+      _steps(run_dir) >= settings.load(path)[0].steps)
 
 
 def _success(run_dir: str) -> str:
   """Returns the newest success rate in a run's metrics.csv, as text."""
   rates = []
-  with contextlib.suppress(OSError, ValueError):  # No row yet.
-    # Only the end, because reading long runs would take minutes.
-    rates = [float(rate) for row in files.read_rows(
+  with contextlib.suppress(OSError, ValueError):  # It may have no row yet.
+    # Only the end is read, because long runs would take minutes.
+    rates = [float(rate) for row in records.rows(
         os.path.join(run_dir, 'metrics.csv'), 2**16)
              if (rate := row.get('success_rate'))]
   return f'{100 * rates[-1]:.1f} %' if rates else ''
@@ -55,12 +57,12 @@ def _success(run_dir: str) -> str:
 def _total(job: experiments.Job) -> int:
   """Returns how many steps a run should make; UserError for bad settings."""
   values = flags.FlagValues()
-  for kind in config_lib.Config, settings.Recipe:
-    config_lib.define_flags(kind, values)
-  arguments = program.with_flagfiles(job.launch, presets.flagfile)
+  for settings_class in config_lib.Config, settings.Recipe:
+    config_lib.define_flags(settings_class, values)
+  arguments = presets.expand(job.launch)
   try:
     values(['launch', *arguments])
-  except ValueError as error:  # absl's, of --nosolved_starts=true.
+  except ValueError as error:  # absl raises it for --nosolved_starts=true.
     raise flags.Error(str(error)) from error
   config = config_lib.from_flags(values)
   recipe = config_lib.from_flags(values, settings.Recipe)
@@ -80,9 +82,9 @@ def _is_measured(path: str, arguments: Sequence[str]) -> bool:
   run_dir = [argument.removeprefix('--run_dir=') for argument in arguments
              if argument.startswith('--run_dir=')][-1]
   try:
-    with open(path, encoding='utf-8') as file:
-      return json.load(file)['steps'] == _steps(run_dir)
-  except (OSError, ValueError, KeyError, TypeError):
+    report = records.json_file(path, schema.named({'steps': schema.whole(0)}))
+    return report['steps'] == _steps(run_dir)
+  except (OSError, ValueError, MemoryError):
     return False
 
 
@@ -96,13 +98,14 @@ class Sweep:
   """The runs of an experiment."""
 
   def __init__(self, todo: Sequence[experiments.Job]):
-    # By directory: states, and why runs have failed or cannot be used.
+    # The state of each run, by its directory, and why some have failed or
+    # cannot be used.
     self.states = {job.run_dir: _WAITING for job in todo}
     self.problems: dict[str, str] = {}
     self._todo = todo
     self._totals: dict[str, int] = {}
     self._running: dict[str, pools.Running] = {}
-    self._made: dict[str, list[str]] = {}  # By run, what was started last.
+    self._made: dict[str, list[str]] = {}  # What was started last, by run.
     self._printed: dict[str, str] = {}
     for job in todo:
       try:
@@ -152,11 +155,14 @@ class Sweep:
     A run that must wait for another one shares that run's line, after `&&`.
     """
     lines: dict[str, str] = {}
+    given = sys.argv[1:]
+    # Arguments after -- are no flags.
+    end = given.index('--') if '--' in given else len(given)
     for job in self._todo:
       line = shlex.join([
-          sys.executable, '-m', 'agile_tf.sweep', *sys.argv[1:],
+          sys.executable, '-m', 'agile_tf.sweep', *given[:end],
           '--nocommands', '--jobs=1', f'--only={job.name}',
-          f'--first_seed={job.seed}', '--seeds=1'])
+          f'--first_seed={job.seed}', '--seeds=1', *given[end:]])
       if self.states[job.run_dir] == _WAITING:
         if job.after in lines:
           lines[job.after] += f' && {line}'
@@ -310,12 +316,12 @@ def _selected(name: str, values: flags.FlagValues, runs: str
 def main(names: Sequence[str]) -> None:
   """Makes the runs of an experiment."""
   if len(names) != 1 or names[0] not in experiments.EXPERIMENTS:
-    known = '\n'.join(
+    listed = '\n'.join(
         f'  {name:18} {experiment.title}'
         for name, experiment in experiments.EXPERIMENTS.items())
     raise program.UserError(
         'Name one experiment, such as "python -m agile_tf.sweep figure4_left". '
-        f'The experiments are:\n{known}')
+        f'The experiments are:\n{listed}')
   values = flags.FLAGS
   runs = values.runs or ('runs/recipe' if values.recipe else 'runs')
   todo = _selected(names[0], values, runs)
@@ -333,9 +339,9 @@ def main(names: Sequence[str]) -> None:
             if values.ray is None else pools.cluster(
                 values.ray, values.cpus, values.gpus, runs)) as pool:
         sweep.carry_out(pool)
-  except flags.Error as error:  # A flag of --set.
+  except flags.Error as error:  # --set has a wrong flag.
     raise program.UserError(str(error)) from error
-  except BrokenPipeError:  # Of `| head`, say.
+  except BrokenPipeError:  # `| head` closes the pipe early.
     raise
   except OSError as error:
     raise program.UserError(
@@ -348,7 +354,8 @@ def main(names: Sequence[str]) -> None:
     print(program.printable(f'Error: {run_dir}: {problem}'),
           file=sys.stderr)
   if stopped:
-    sys.exit('Stopped; the same command resumes.')
+    print('Stopped; the same command resumes.', file=sys.stderr)
+    sys.exit(128 + signal.SIGINT)
   if problems:
     sys.exit(1)
 

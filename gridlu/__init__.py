@@ -1,6 +1,6 @@
 """GridLU: a small block world and its instruction language; see the README."""
 
-__version__ = '0.2.0'  # Of both packages; setup.cfg reads it here.
+__version__ = '0.2.0'  # Both packages have it; setup.cfg reads it here.
 
 import contextlib
 

@@ -1,42 +1,147 @@
-"""NumPy archives (.npz): read without running code, and checked."""
+"""NumPy archives (.npz): read without running code, and checked.
 
-from collections.abc import Mapping, Sequence
+An archive of a few kilobytes can hold arrays of many gigabytes. So the headers
+of all arrays are read and checked before the first array is.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
 import errno
-from typing import Any, IO
+import math
+import os
+from typing import Any, IO, NamedTuple
+import zipfile
 
 import numpy as np
 
+from gridlu import files
 
-def load(file: IO[bytes]) -> dict[str, np.ndarray]:
+_PART = 2**20  # Bytes that are read at a time.
+
+
+class Header(NamedTuple):
+  """What an archive says of one of its arrays."""
+  dtype: np.dtype
+  shape: tuple[int, ...]
+  fortran_order: bool
+  offset: int  # Where the array's numbers begin in its member.
+
+  @property
+  def size(self) -> int:
+    """The bytes that the array takes in memory."""
+    return math.prod(self.shape) * self.dtype.itemsize
+
+
+Headers = Mapping[str, Header]
+
+
+def load(file: IO[bytes],
+         check: Callable[[Headers], None] = lambda headers: None
+        ) -> dict[str, np.ndarray]:
   """Returns the arrays of an archive by their names.
 
-  A `ValueError` says that it is damaged or has other contents.
+  Args:
+    file: A file that can be read at any place.
+    check: Raises a ValueError if the headers are not those that are expected.
+      It is called before an array is read.
+
+  Raises:
+    ValueError: It is damaged or has other contents.
+    MemoryError: Its arrays do not fit into the free memory.
   """
   magic = file.read(2)
+  length = file.seek(0, os.SEEK_END)
   file.seek(0)
   if magic != b'PK':
     raise ValueError('it is no NumPy archive (.npz)')
   try:
-    with np.load(file, allow_pickle=False) as loaded:
-      # NumPy alone stops before the checksum where a damaged header says so.
-      if damaged := loaded.zip.testzip():
-        raise ValueError(f'{damaged} does not match its checksum')
-      return {name: np.asarray(array) for name, array in loaded.items()}
+    with zipfile.ZipFile(file) as archive:
+      members = _members(archive, length)
+      headers = {name: _header(archive, member)
+                 for name, member in members.items()}
+      check(headers)
+      size = sum(header.size for header in headers.values())
+      if size > files.free_memory():
+        raise MemoryError(
+            f'its arrays take {size:,} bytes, more than the free memory')
+      return {name: _array(archive, members[name], header)
+              for name, header in headers.items()}
   except (MemoryError, ImportError, ValueError):
     raise
   except OSError as error:
-    if error.errno not in (None, errno.EINVAL):  # Of the system.
+    if error.errno not in (None, errno.EINVAL):  # The system's own errors.
       raise
     raise ValueError(str(error)) from error
   except Exception as error:  # The parsers raise many kinds for bad data.
     raise ValueError(str(error) or type(error).__name__) from error
 
 
-def expect(found: Mapping[str, np.ndarray], name: str, dtype: Any,
-           shape: Sequence[int | None]) -> np.ndarray:
+def _members(archive: zipfile.ZipFile, length: int
+            ) -> dict[str, zipfile.ZipInfo]:
+  """Returns the members of an archive, by the names of their arrays."""
+  members: dict[str, zipfile.ZipInfo] = {}
+  known = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+  for member in archive.infolist():
+    name = member.filename.removesuffix('.npy')
+    if name == member.filename or name in members:
+      raise ValueError(f'it has the member {member.filename!r:.100}: expected '
+                       'arrays (.npy) of different names')
+    if member.compress_type not in known:
+      raise ValueError(f'{member.filename!r:.100} is compressed in a way that '
+                       'is not expected here')
+    members[name] = member
+  if sum(member.compress_size for member in members.values()) > length:
+    raise ValueError(f'its members overlap: together they are longer than its '
+                     f'{length:,} bytes')
+  return members
+
+
+def _header(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Header:
+  """Reads the header of an array; ValueError unless the rest has its size."""
+  with archive.open(member) as file:
+    version = np.lib.format.read_magic(file)
+    read = {(1, 0): np.lib.format.read_array_header_1_0,
+            (2, 0): np.lib.format.read_array_header_2_0}.get(version)
+    if read is None:
+      raise ValueError(f'{member.filename!r:.100} has version {version}; '
+                       'expected (1, 0) or (2, 0)')
+    shape, fortran_order, dtype = read(file)
+    header = Header(dtype, shape, fortran_order, file.tell())
+  if dtype.hasobject:
+    raise ValueError(f'{member.filename!r:.100} has Object arrays, which could '
+                     'run code')
+  if min(shape, default=0) < 0 or (
+      header.offset + header.size != member.file_size):
+    raise ValueError(
+        f'{member.filename!r:.100} has {member.file_size:,} bytes; expected '
+        f'{header.offset + header.size:,} for {dtype} {list(shape)}')
+  return header
+
+
+def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo, header: Header
+          ) -> np.ndarray:
+  """Reads an array whose header has been checked."""
+  with archive.open(member) as file:
+    file.read(header.offset)
+    array = np.empty(header.shape, header.dtype,
+                     'F' if header.fortran_order else 'C')
+    done = 0
+    while done < header.size:
+      part = file.read(min(_PART, header.size - done))
+      if not part:
+        raise ValueError(f'{member.filename!r:.100} ends too early')
+      flat = array.reshape(-1, order='A').view(np.uint8)
+      flat[done:done + len(part)] = np.frombuffer(part, np.uint8)
+      done += len(part)
+    if file.read(1):  # The checksum is compared at the end of the member.
+      raise ValueError(f'{member.filename!r:.100} is too long')
+  return array
+
+
+def expect(found: Mapping[str, Header | np.ndarray], name: str, dtype: Any,
+           shape: Sequence[int | None]) -> Any:
   """Returns an array if it has this type and shape, else raises a ValueError.
 
-  None in a shape stands for any length.
+  None in a shape stands for any length. Headers are checked in the same way.
   """
   if name not in found:
     raise ValueError(f'it lacks {name}')

@@ -19,11 +19,11 @@ TITLE = 'GridLU-Arrangements'
 EPISODE_LENGTH = 45
 HAS_GROUND_TRUTH = False
 TOKENS = language.ARRANGEMENTS_TOKENS
-FIRST_GROUPS = ('4 blocks', '8 blocks')  # Of `groups`.
+FIRST_GROUPS = ('4 blocks', '8 blocks')  # Reports show these groups first.
 all_instructions = language.arrangements_instructions
 
-CODE_SIZE = 2  # Numbers in an encoded instruction.
-_FORM_SIZE = 4  # Blocks in a form.
+CODE_SIZE = 2  # How many numbers encode an instruction.
+_FORM_SIZE = 4  # How many blocks a form has.
 
 # One example of each form, as figure 3 draws them.
 _FORMS = {
@@ -81,7 +81,7 @@ def encode(instructions: Sequence[language.Instruction]) -> np.ndarray:
   codes = np.zeros((len(instructions), CODE_SIZE), np.int32)
   for i, instruction in enumerate(instructions):
     target = instruction.right
-    assert isinstance(target, language.Blocks)  # So `problem` has it.
+    assert isinstance(target, language.Blocks)  # `problem` allows no other.
     codes[i] = [language.Arrangement.words.index(instruction.word),
                 world.COLORS.index(target.color) if target.color else -1]
   return codes
@@ -119,9 +119,9 @@ def _propose(rng: np.random.Generator, count: int, codes: np.ndarray
   share = .5 if len(plain) and len(colored) else float(len(plain) > 0)
   is_plain = rng.random(count) < share
   instruction = np.zeros(count, np.int32)
-  for kind, chosen in ((plain, is_plain), (colored, ~is_plain)):
+  for pool, chosen in ((plain, is_plain), (colored, ~is_plain)):
     if chosen.any():
-      instruction[chosen] = kind[rng.integers(len(kind), size=chosen.sum())]
+      instruction[chosen] = pool[rng.integers(len(pool), size=chosen.sum())]
   color = codes[instruction, 1]
   color = np.where(is_plain, rng.integers(len(world.COLORS), size=count), color)
   other = (color + rng.integers(1, len(world.COLORS), size=count)) % len(
@@ -158,13 +158,15 @@ def instances(
 
 def goal_states(
     rng: np.random.Generator, count: int,
-    instructions: Sequence[language.Instruction] | None = None
+    instructions: Sequence[language.Instruction] | None = None,
+    distractors: tuple[int, int] = (_FORM_SIZE, _FORM_SIZE)
 ) -> world.Instances:
   """Draws goal examples: instances whose targets stand in a form of the word.
 
   The form is drawn uniformly (Connected and Disconnected have several), then
-  its placement. Distractors are uniform over the other cells, and the free
-  agent over all.
+  its placement. If the instruction names a colour there are distractors of
+  another one, of which the fewest and the most are given; the paper has four.
+  They are uniform over the other cells, and the free agent over all.
   """
   codes = encode(language.chosen(instructions, all_instructions()))
   instruction, target, distractor = _propose(rng, count, codes)
@@ -182,9 +184,14 @@ def goal_states(
   # The cells in random order, with those of the form last.
   order = rng.random((count, world.NUM_CELLS))
   np.put_along_axis(order, form, 1.0, axis=1)
-  others = np.argsort(order, axis=1)[:, :_FORM_SIZE]
+  fewest, most = distractors
+  others = np.argsort(order, axis=1)[:, :most]
   board = np.zeros((count, world.NUM_CELLS), np.int32)
   _put(board, others, distractor)
+  if fewest < most:
+    number = rng.integers(fewest, most + 1, size=(count, 1))
+    kept = np.where(np.arange(most) < number, distractor[:, None], 0)
+    np.put_along_axis(board, others, kept.astype(board.dtype), axis=1)
   _put(board, form, target)
   agent = rng.integers(world.NUM_CELLS, size=count)
   return world.Instances(instruction, world.free_agents(board, agent))

@@ -10,12 +10,13 @@ import numpy as np
 
 from gridlu import language
 from gridlu import rendering
+from gridlu import schema
 from gridlu import tasks
 from gridlu import world
 
-# About how many instances are drawn at a time.
-_BLOCK = 256
-# The most blocks to draw to fill one with unsolved starts.
+# About how many instances a batch has, which are drawn at a time.
+_BATCH = 256
+# How many batches are drawn at most to fill one with unsolved starts.
 _ROUNDS = 1000
 
 
@@ -44,6 +45,9 @@ def set_up(
     raise ValueError(
         f'the number of steps of an episode is {episode_length!r}: expected a '
         "whole number from 1 up, or None for the task's.")
+  check_truth('solved_starts', solved_starts)
+  if rewarded is not None:
+    check_truth('rewarded', rewarded)
   parsed = language.chosen(instructions, found.instructions())
   return Setup(
       found, parsed, tuple(str(i) for i in parsed), found.encode(parsed),
@@ -52,13 +56,26 @@ def set_up(
       solved_starts or not found.has_ground_truth)
 
 
+def check_truth(name: str, value: Any) -> None:
+  """Raises ValueError for 'no', say, which would count as True."""
+  if not isinstance(value, bool | np.bool_):
+    raise ValueError(f'{name} is {value!r}: expected True or False.')
+
+
+def _check_board(value: Any, place: str) -> None:
+  """Checks a packed state in a list."""
+  schema.each(schema.whole(0), world.PACKED_SIZE)(value, place)
+  for i, (code, limit) in enumerate(zip(value, world.PACKED_LIMITS)):
+    schema.whole(0, limit - 1)(code, f'{place}[{i}]')
+
+
 class Supply:
-  """Draws instances a block at a time and serves `count` of them at a time."""
+  """Draws a batch of instances at a time, and serves `count` of them."""
 
   def __init__(self, setup: Setup, seed: int | None, count: int):
     self._setup = setup
     self._count = count
-    self._size = count * max(1, _BLOCK // count)
+    self._size = count * max(1, _BATCH // count)
     self._rng = np.random.default_rng(seed)
     self._draw()
 
@@ -84,9 +101,9 @@ class Supply:
     return world.Instances(instruction, world.State(*fields))
 
   def _draw(self) -> None:
-    """Draws the next block and keeps the generator's state before it."""
+    """Draws the next batch and keeps the generator's state before it."""
     self._start = self._rng.bit_generator.state
-    self._block = self._draw_instances()
+    self._batch = self._draw_instances()
     self._served = 0
 
   def take(self) -> world.Instances:
@@ -96,15 +113,20 @@ class Supply:
     chosen = slice(self._served, self._served + self._count)
     self._served += self._count
     return world.Instances(
-        self._block.instruction[chosen],
-        world.State(*(x[chosen] for x in self._block.state)))
+        self._batch.instruction[chosen],
+        world.State(*(x[chosen] for x in self._batch.state)))
 
   def get_state(self) -> dict[str, Any]:
     """Returns the supply's state, which JSON can hold, for `set_state`."""
-    # The generator's state is that from before the block.
+    # The generator's state is that from before the batch.
     return {'generator': self._start, 'served': self._served}
 
   def set_state(self, state: dict[str, Any]) -> None:
+    schema.named({'generator': schema.generator,
+                  'served': schema.whole(0, self._size)})(state, '')
+    if state['served'] % self._count:
+      raise ValueError(f"served is {state['served']}: expected a multiple of "
+                       f'{self._count}')
     self._rng.bit_generator.state = state['generator']
     self._draw()
     self._served = state['served']
@@ -144,6 +166,7 @@ class GridLU(dm_env.Environment):
         instruction. If not, as the paper's curves suggest, such instances are
         drawn again, but not those of a task without a ground truth.
     """
+    check_truth('truncate', truncate)
     self._setup = set_up(
         task, episode_length, instructions, physics, rewarded, solved_starts)
     self.task = self._setup.task
@@ -168,6 +191,12 @@ class GridLU(dm_env.Environment):
   def instruction(self) -> language.Instruction:
     self._current_state()
     return self._setup.instructions[self._index]
+
+  @property
+  def instruction_index(self) -> int:
+    """The index of `instruction` in `instructions`."""
+    self._current_state()
+    return self._index
 
   @property
   def success(self) -> bool:
@@ -242,8 +271,15 @@ class GridLU(dm_env.Environment):
   def set_state(self, state: dict[str, Any]) -> dm_env.TimeStep:
     """Restores what `get_state` returned, and returns its time step.
 
-    The reward is 0; there is no observation before the first reset.
+    The reward is 0; there is no observation before the first reset. Anything
+    else is a ValueError.
     """
+    setup = self._setup
+    schema.named({
+        'board': schema.either(schema.NOTHING, _check_board),
+        'instruction': schema.whole(0, len(setup.instructions) - 1),
+        'num_steps': schema.whole(0),
+        'ended': schema.TRUTH})(state, '')
     self._supply.set_state(state)
     board = state['board']
     self._state = None if board is None else world.unpack(

@@ -17,7 +17,8 @@ The file is a NumPy archive with exactly these arrays:
 
     format        str []: 'gridlu.goal_dataset'
     version       int []: 1
-    instructions  str [M]: the instructions, without duplicates
+    instructions  str [M]: the instructions, without duplicates; each has at
+                  most 1,000 characters, and no control characters
     instruction   int [N]: each example's index in `instructions`, 0 to M - 1
     images        uint8 [N, H, W, 3]: the goal states, 0 to 255
 
@@ -29,6 +30,8 @@ from collections.abc import Sequence
 import dataclasses
 import os
 import time
+from typing import Any
+import unicodedata
 
 from absl import flags
 import numpy as np
@@ -42,13 +45,44 @@ from gridlu import world
 
 FORMAT = 'gridlu.goal_dataset'
 VERSION = 1
+LONGEST = 1000  # The most characters of an instruction.
+# Unicode's categories of what no text has: control characters, surrogates.
+_CONTROLS = frozenset({'Cc', 'Cs'})
+
+# The shape of an example; None stands for any length.
+_ROWS: dict[str, list[int | None]] = {
+    'states': [world.PACKED_SIZE], 'images': [None, None, 3]}
+
+
+def _check_index(index: np.ndarray | archives.Header) -> None:
+  """Raises ValueError unless it can have an index for each example."""
+  if len(index.shape) != 1 or index.dtype.kind not in 'iu' or (
+      not index.shape[0]):
+    raise ValueError(
+        f'instruction is {index.dtype} {list(index.shape)}: expected whole '
+        'numbers [N], for one example or more')
+
+
+def checked_instruction(text: Any) -> str:
+  """Returns an instruction in Unicode's normal form NFC.
+
+  ValueError if it is no instruction; the message begins with the value.
+  """
+  if not isinstance(text, str) or not text.strip() or (
+      len(text) > LONGEST) or not _CONTROLS.isdisjoint(
+          map(unicodedata.category, text)):
+    raise ValueError(
+        f'{text!r:.100}: expected a string of 1 to {LONGEST:,} characters that '
+        'has no control characters')
+  return unicodedata.normalize('NFC', text)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class GoalDataset:
   """N pairs of instruction and goal state.
 
-  Anything else than what the comments say is a `ValueError`.
+  Anything else than what the comments say is a `ValueError`. Instructions get
+  Unicode's normal form NFC, so that equal letters are equal.
   """
   instructions: tuple[str, ...]  # [M], different ones.
   instruction: np.ndarray  # int32 [N], each example's index in `instructions`.
@@ -62,39 +96,36 @@ class GoalDataset:
       raise ValueError(f'instructions is {self.instructions!r}: expected a '
                        'tuple of strings')
     object.__setattr__(self, 'instructions', tuple(self.instructions))
-    seen: set[str] = set()
+    seen: dict[str, None] = {}  # It keeps the order; None means nothing.
     for i, text in enumerate(self.instructions):
-      if not isinstance(text, str) or not text.strip():
-        raise ValueError(f'instructions[{i}] is {text!r}: expected a string '
-                         'that is not empty')
+      try:
+        text = checked_instruction(text)
+      except ValueError as error:
+        raise ValueError(f'instructions[{i}] is {error}') from None
       if text in seen:
         raise ValueError(
             f'instructions has {text!r} more than once: expected different '
             'ones. np.unique(strings, return_inverse=True) makes instructions '
             'and instruction out of one string an example')
-      seen.add(text)
+      seen[text] = None
+    object.__setattr__(self, 'instructions', tuple(seen))
     index = np.asarray(self.instruction)
-    if index.ndim != 1 or not np.issubdtype(index.dtype, np.integer) or (
-        not len(index)):
-      raise ValueError(
-          f'instruction is {index.dtype} {list(index.shape)}: expected whole '
-          'numbers [N], for one example or more')
+    _check_index(index)
     if (self.states is None) == (self.images is None):
       raise ValueError(
           f'{"neither" if self.states is None else "both"} of states and '
           'images given: expected one of them')
-    name, row = ('images', [None, None, 3]) if self.states is None else (
-        'states', [world.PACKED_SIZE])
+    name = 'images' if self.states is None else 'states'
     goals = archives.expect({name: np.asarray(getattr(self, name))}, name,
-                            np.uint8, [len(index), *row])
+                            np.uint8, [len(index), *_ROWS[name]])
     object.__setattr__(self, name, goals)
     if self.states is not None:
-      most = [world.NUM_BLOCK_CODES] * world.NUM_CELLS + [world.NUM_CELLS, 2]
-      wrong = np.argwhere(self.states >= most)
+      wrong = np.argwhere(self.states >= np.array(world.PACKED_LIMITS))
       if wrong.size:
         i, j = wrong[0]
         raise ValueError(f'states[{i}, {j}] is {self.states[i, j]}: expected '
-                         f'less than {most[j]}, as world.pack makes them')
+                         f'less than {world.PACKED_LIMITS[j]}, as '
+                         'world.pack makes them')
     bad = np.flatnonzero((index < 0) | (index >= len(self.instructions)))
     if bad.size:
       raise ValueError(
@@ -123,20 +154,39 @@ def save(path: str | os.PathLike, dataset: GoalDataset) -> None:
                         version=np.array(VERSION), **arrays)
 
 
+def _check_headers(headers: archives.Headers) -> None:
+  """Raises ValueError unless a file has the arrays of a data set."""
+  required = {'format', 'version', 'instructions', 'instruction'}
+  if not required <= set(headers) <= required | {'states', 'images'}:
+    raise ValueError(
+        f'it has {", ".join(sorted(headers)) or "nothing"}: expected '
+        f'{", ".join(sorted(required))} and either states or images')
+  for name, kinds, dimensions in (
+      ('format', 'U', 0), ('version', 'iu', 0), ('instructions', 'U', 1)):
+    header = headers[name]
+    if header.dtype.kind not in kinds or len(header.shape) != dimensions:
+      raise ValueError(
+          f'{name} is {header.dtype} {list(header.shape)}: expected '
+          f'{"numbers" if kinds == "iu" else "strings"} '
+          f'{["M"] if dimensions else []}')
+    if header.dtype.itemsize > 4 * LONGEST:
+      raise ValueError(f'{name} has {header.dtype.itemsize // 4:,} characters: '
+                       f'expected at most {LONGEST:,}')
+  _check_index(headers['instruction'])
+  for name in _ROWS.keys() & headers.keys():
+    archives.expect(headers, name, np.uint8,
+                    [headers['instruction'].shape[0], *_ROWS[name]])
+
+
 def _from_arrays(arrays: dict[str, np.ndarray]) -> GoalDataset:
   """Makes a data set of a file's arrays."""
-  required = {'format', 'version', 'instructions', 'instruction'}
-  if not required <= set(arrays) <= required | {'states', 'images'}:
+  found = str(arrays['format']), str(arrays['version'])
+  if found != (FORMAT, str(VERSION)):
     raise ValueError(
-        f'it has {", ".join(sorted(arrays)) or "nothing"}: expected '
-        f'{", ".join(sorted(required))} and either states or images')
-  kind = str(arrays['format']), str(arrays['version'])
-  if kind != (FORMAT, str(VERSION)):
-    raise ValueError(
-        f'format is {kind[0]} and version is {kind[1]}: this program reads '
+        f'format is {found[0]!r} and version is {found[1]}: this program reads '
         f'{FORMAT!r} of version {VERSION}')
   return GoalDataset(
-      np.atleast_1d(arrays['instructions']).tolist(), arrays['instruction'],
+      arrays['instructions'].tolist(), arrays['instruction'],
       arrays.get('states'), arrays.get('images'))
 
 
@@ -148,36 +198,43 @@ def load(path: str | os.PathLike,
     UserError: The file cannot be read, or it is not in the format.
   """
   path = os.fspath(path)
+
+  def check(headers: archives.Headers) -> None:
+    _check_headers(headers)
+    for name in _ROWS.keys() & headers.keys():
+      found = headers[name].shape[1:]
+      if shape is None or found == tuple(shape):
+        continue
+      raise program.UserError(
+          f'{path}: a goal example has the shape {list(found)}; '
+          f'this world needs uint8 {list(shape)}. Write the file again with '
+          'what this world observes.')
+
   try:
-    with open(path, 'rb') as file:
-      dataset = _from_arrays(archives.load(file))
+    with files.open_regular(path) as file:
+      return _from_arrays(archives.load(file, check))
   except FileNotFoundError as error:
     raise program.UserError(
         f'{path}: there is no such file. "python -m gridlu.goal_dataset '
-        f'--output={path}" makes one of GridLU; gridlu.goal_dataset.save '
-        'writes those of another world.') from error
+        f'--output={path}" makes one of GridLU; gridlu.goal_dataset.save and '
+        'agile_tf.picture_goals write those of another world.') from error
   except (OSError, MemoryError) as error:
     raise program.UserError(
         f'{path}: the system cannot read it '
         f'({str(error) or type(error).__name__}); the file itself may be whole.'
     ) from error
+  except program.UserError:
+    raise
   except ValueError as error:
     raise program.UserError(
         f'{path}: not a whole file of goal examples ({error}). '
         'gridlu/goal_dataset.py says what it has to contain.') from error
-  found = dataset.observations.shape[1:]
-  if shape is not None and found != tuple(shape):
-    raise program.UserError(
-        f'{path}: a goal example has the shape {list(found)}; '
-        f'this world needs uint8 {list(shape)}. Write the file again with what '
-        'this world observes.')
-  return dataset
 
 
 def generate(
     task: str, count: int, seed: int,
     instructions: Sequence[str | language.Instruction] | None = None,
-    carrying: float = 0.0
+    carrying: float = 0.0, distractors: tuple[int, int] | None = None
 ) -> GoalDataset:
   """Draws a data set of packed GridLU goal states.
 
@@ -188,16 +245,20 @@ def generate(
   `carrying` is the share, of the goal states where the agent is on a block, in
   which it carries that block. In the paper it never does in Arrangements; for
   Relations the paper does not say.
+
+  `distractors` are the fewest and the most of them, and each number is equally
+  likely; None: as many as the task has.
   """
-  kind = tasks.find(task)
+  found = tasks.find(task)
   if count < 1:
     raise ValueError(f'count is {count}: expected at least 1.')
   if not 0 <= carrying <= 1:
     raise ValueError(f'carrying is {carrying}: expected a share, 0 to 1.')
   parsed = tuple(dict.fromkeys(
-      language.chosen(instructions, kind.instructions())))
+      language.chosen(instructions, found.instructions())))
   rng = np.random.default_rng(seed)
-  drawn = kind.goal_states(rng, count, parsed)
+  drawn = found.goal_states(rng, count, parsed, **(
+      {} if distractors is None else {'distractors': distractors}))
   state = drawn.state
   if carrying:  # The ground truth looks at positions only.
     row, column = state.agent[:, 0], state.agent[:, 1]
@@ -229,8 +290,8 @@ def _define_flags() -> None:
       'seed', 0, 'Determines the pairs: the same seed gives the same file.',
       lower_bound=0, upper_bound=2**63 - 1)
   flags.DEFINE_float(
-      'carrying', 0.0, 'Of the goal states where the agent is on a block, the '
-      'share in which it carries that block.', lower_bound=0, upper_bound=1)
+      'carrying', 0.0, 'In this share of the goal states where the agent is on '
+      'a block, it carries that block.', lower_bound=0, upper_bound=1)
   program.define_path(
       'output', None, 'The file to write, such as goals.npz. It must not '
       'exist yet.', required=True)

@@ -14,18 +14,25 @@ import re
 import sys
 from typing import Any
 
-import gymnasium
-from gymnasium import spaces
-from gymnasium.envs import registration
 import numpy as np
 
 from gridlu import environment
 from gridlu import language
+from gridlu import program
 from gridlu import rendering
 from gridlu import tasks
 from gridlu import world
 
-Observation = dict[str, Any]  # As `environment.GridLU` has them.
+try:
+  import gymnasium
+  from gymnasium import spaces
+  from gymnasium.envs import registration
+except ImportError as problem:
+  raise ImportError(
+      f'gridlu.gym needs Gymnasium ({problem}). {program.installing("gym")}'
+      ) from problem
+
+Observation = dict[str, Any]  # `environment.GridLU` says what it has.
 
 _SCALE = 8  # `render` enlarges each pixel to a square of so many on a side.
 
@@ -53,7 +60,7 @@ def text_space(task: tasks.Task) -> spaces.Text:
 
 def token_space(task: tasks.Task) -> spaces.Box:
   """Returns the space of the rows of `token_rows`."""
-  rows = np.stack([*token_rows(task).values()])
+  rows = np.stack([*_token_rows(task).values()])
   return spaces.Box(0, len(task.tokens), rows.shape[1:], np.int64)
 
 
@@ -64,6 +71,12 @@ def token_rows(task: tasks.Task) -> dict[str, np.ndarray]:
   places in `Task.tokens`, from 1, in the order of the text and without
   brackets, Color, Shape and SCENE. Zeros fill the rest.
   """
+  return {text: row.copy() for text, row in _token_rows(task).items()}
+
+
+@functools.cache
+def _token_rows(task: tasks.Task) -> dict[str, np.ndarray]:
+  """Returns `token_rows` once for all environments; nobody may change it."""
   rows = {
       str(each): [1 + task.tokens.index(word)
                   for word in re.findall(r'\w+', str(each))
@@ -101,7 +114,7 @@ class GridLUEnv(gymnasium.Env[Observation, Any]):
         task=task, episode_length=sys.maxsize, instructions=instructions,
         physics=physics, rewarded=rewarded, solved_starts=solved_starts)
     self._environment = environment.GridLU(**self._arguments)
-    # What was given can be an iterator.
+    # The caller may have given an iterator, which can be read only once.
     self._arguments['instructions'] = self._environment.instructions
     self.render_mode = render_mode
     self.task = self._environment.task
@@ -139,7 +152,7 @@ class GridLUEnv(gymnasium.Env[Observation, Any]):
       self, action: int
   ) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
     """Takes an action, from 0 to 5 (see `world.Action`)."""
-    _ = self.state  # An error if there is no episode yet.
+    _ = self.state  # It raises an error if there is no episode yet.
     step = self._environment.step(action)
     return step.observation, step.reward, False, False, self._info()
 
@@ -168,6 +181,20 @@ def picture(task: tasks.Task, state: world.State,
       lines=_caption_lines(task))
 
 
+def unwrapped(env: Any) -> GridLUEnv:
+  """Returns the environment within wrappers, or raises a ValueError."""
+  if isinstance(env, gymnasium.vector.VectorEnv):
+    raise ValueError(
+        f'{env} has many environments: expected one. Wrap each of them, as '
+        "gymnasium.make_vec(..., vectorization_mode='sync', wrappers=[...]) "
+        'does.')
+  inner = getattr(env, 'unwrapped', env)
+  if not isinstance(inner, GridLUEnv):
+    raise ValueError(f'{inner!r} is no GridLU environment: expected a '
+                     'GridLUEnv, such as gymnasium.make makes.')
+  return inner
+
+
 class TokenInstruction(
     gymnasium.ObservationWrapper, gymnasium.utils.RecordConstructorArgs):
   """Gives the instruction as the numbers of its tokens instead of as text.
@@ -177,15 +204,11 @@ class TokenInstruction(
   """
 
   def __init__(self, env: gymnasium.Env):
+    task = unwrapped(env).task
     gymnasium.utils.RecordConstructorArgs.__init__(self)
     gymnasium.ObservationWrapper.__init__(self, env)
-    inner = env.unwrapped
-    if not isinstance(inner, GridLUEnv):
-      raise ValueError(f'{inner} is no GridLU environment: expected a '
-                       'GridLUEnv, such as gymnasium.make makes.')
-    task = inner.task
     self.tokens = task.tokens
-    self._rows = token_rows(task)
+    self._rows = _token_rows(task)
     assert isinstance(env.observation_space, spaces.Dict)
     self.observation_space = spaces.Dict({
         **env.observation_space, 'instruction': token_space(task)})

@@ -36,7 +36,7 @@ from gridlu import world
 # ('circle',)), ('AGENT',)). The tree of SCENE is ().
 Tree = tuple
 
-_LONGEST = 1000  # Characters of a text that `parse` reads.
+_LONGEST = 1000  # The most characters that `parse` reads.
 
 
 class InstructionError(ValueError):
@@ -92,7 +92,7 @@ class Blocks:
 
   def fits(self, code: int) -> bool:
     """Returns whether a cell of this code (see `world.State`) holds one."""
-    shape, color = world.kind(code)
+    shape, color = world.shape_and_color(code)
     return (code > 0 and self.shape in (None, shape) and
             self.color in (None, color))
 
@@ -109,7 +109,7 @@ SCENE = Blocks()
 Operand = Agent | Blocks
 
 
-_INSTRUCTIONS: dict[str, type['Instruction']] = {}  # By their words.
+_INSTRUCTIONS: dict[str, type['Instruction']] = {}  # The keys are words.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -344,6 +344,11 @@ def parse(text: str) -> Instruction:
         for each in _INSTRUCTIONS.values()))
     raise error(expected, node.col_offset)
   return instruction
+
+
+def tree(text: str) -> tuple:
+  """Returns the tree of tokens of an instruction's text."""
+  return parse(text).tree
 
 
 def _read(instruction: Any) -> Any:

@@ -160,7 +160,7 @@ def _figure_6() -> np.ndarray:
       render(figure_6_states()), captions, columns=3, scale=4)
 
 
-# By their numbers: what draws the paper's figures.
+# The functions that draw the paper's figures, by the numbers of these.
 FIGURES = {'1': _figure_1, '3': _figure_3, '6': _figure_6}
 
 

@@ -21,7 +21,7 @@ from gridlu import solver
 from gridlu import tasks
 from gridlu import world
 
-ACTIONS = {  # By the names of `screen.key_name`.
+ACTIONS = {  # `screen.key_name` returns these names.
     'up': world.Action.UP, 'down': world.Action.DOWN,
     'left': world.Action.LEFT, 'right': world.Action.RIGHT,
     'space': world.Action.INTERACT, '.': world.Action.NOOP,
@@ -95,7 +95,8 @@ class Game:
     else:
       panel += [screen.line('')] * 2
     panel += [screen.line('')] + [screen.line(text) for text in _LEGEND]
-    return screen.compose(str(environment.instruction), state, panel, _KEYS)
+    return screen.compose(
+        str(environment.instruction), screen.board(state), panel, _KEYS)
 
 
 _KEY_OF = {chosen: key for key, chosen in ACTIONS.items()}

@@ -1,6 +1,6 @@
 """How the project's programs start, and how they report a user's mistakes."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 import contextlib
 import errno
 import functools
@@ -14,14 +14,25 @@ from absl import app
 from absl import flags
 from absl import logging
 
+_LONGEST_TEXT = 100_000  # The most characters that are printed at once.
+# Errors of a disk: it is full, or a limit of the user's (`ulimit -f`) is
+# reached, or it may not be written, or it fails.
+_OF_A_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
+
 
 class UserError(ValueError):
   """An error that the user can fix: a program prints only its message."""
 
 
 Main = Callable[..., None]
-# Returns the path of the flagfile of a preset's name, or raises UserError.
-Preset = Callable[[str], str]
+# Returns arguments in which flags may stand for others, with those others.
+Expand = Callable[[Sequence[str]], Iterable[str]]
+
+
+def installing(extra: str) -> str:
+  """Returns a sentence that says how an optional part is installed."""
+  return ("In the folder of the project's clone, .venv/bin/pip install -e "
+          f"'.[{extra}]' installs it.")
 
 
 class _PathParser(flags.ArgumentParser):
@@ -49,27 +60,27 @@ class _Formatter(python_logging.Formatter):
   """Shows messages as sentences, and says which ones are warnings."""
 
   def format(self, record: python_logging.LogRecord) -> str:
-    text = super().format(record)
+    text = printable(super().format(record))
     if record.levelno < python_logging.WARNING:
       return text
     return f'{record.levelname.capitalize()}: {text}'
 
 
 def main(define_flags: Callable[[], None] = lambda: None,
-         arguments: bool = False, preset: Preset | None = None
+         arguments: bool = False, expand: Expand = iter
         ) -> Callable[[Main], Callable[[], None]]:
   """Decorates a program's main function; calling it starts the program.
 
   The program refuses arguments that are not flags, unless it takes `arguments`.
-  It exits with the message of a `UserError`. For a full disk it prints one
-  line, and for a closed pipe nothing. --help exits with code 1, as in all
-  programs of absl.
+  It exits with the message of a `UserError`. For a disk that cannot be written
+  it prints one line, and for a closed pipe nothing. Ctrl-C exits with code 130,
+  and --help with 0.
 
   Args:
     define_flags: Defines its flags, which --help lists. This is at the start
       and not on import, because flags of several programs have the same names.
     arguments: Whether it takes arguments that are not flags.
-    preset: What --preset=NAME stands for, if the program knows that flag.
+    expand: Replaces arguments that stand for several flags.
   """
   def decorate(function: Main) -> Callable[[], None]:
     @functools.wraps(function)
@@ -77,6 +88,9 @@ def main(define_flags: Callable[[], None] = lambda: None,
       for name in 'stdout', 'stderr':
         if getattr(sys, name) is None:  # It was closed.
           setattr(sys, name, open(os.devnull, 'w', encoding='utf-8'))
+        with contextlib.suppress(AttributeError):  # A notebook lacks it.
+          # A letter that the terminal's encoding lacks is then escaped.
+          getattr(sys, name).reconfigure(errors='backslashreplace')
       known, is_parsed = {*flags.FLAGS}, flags.FLAGS.is_parsed()
       define_flags()
       own = {*flags.FLAGS} - known
@@ -88,7 +102,7 @@ def main(define_flags: Callable[[], None] = lambda: None,
       try:
         with _reported():
           app.run(functools.partial(_call, function, arguments),
-                  flags_parser=functools.partial(_parse, preset=preset))
+                  flags_parser=functools.partial(_parse, expand=expand))
       finally:  # A notebook runs several programs.
         for name in own:
           delattr(flags.FLAGS, name)
@@ -124,12 +138,13 @@ def _reported() -> Iterator[None]:
   except UserError as error:
     sys.exit(f'Error: {printable(str(error))}')
   except KeyboardInterrupt:
-    sys.exit('Interrupted.')
-  except BrokenPipeError:  # Of `| head`, say.
+    print('Interrupted.', file=sys.stderr)
+    sys.exit(128 + signal.SIGINT)
+  except BrokenPipeError:  # `| head` closes the pipe early.
     _close_output()
     sys.exit(1)
   except OSError as error:
-    if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+    if error.errno not in _OF_A_DISK:
       raise
     _close_output()
     sys.exit(f'Error: {error.filename or "the output"} cannot be written: '
@@ -141,45 +156,27 @@ def _close_output() -> None:
   os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def stop_signals() -> list[int]:
-  """Returns the signals that let a run save and stop."""
-  # SIGINT and SIGTERM stop a run even if they were ignored: a script's shell
-  # starts background jobs with SIGINT ignored, and `kill -INT` must stop these.
-  # The others stay ignored where they are, such as SIGHUP under nohup.
-  return [signal.SIGINT, signal.SIGTERM, *(
-      each for each in (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
-      if signal.getsignal(each) not in (signal.SIG_IGN, None))]
-
-
 def printable(text: str) -> str:
-  """Escapes what could control a terminal; keeps line ends."""
+  """Escapes characters that could control a terminal; keeps line ends.
+
+  It also escapes those that are not seen and those that turn the direction of a
+  line. The middle of a very long text is left out.
+  """
+  if len(text) > _LONGEST_TEXT:
+    half, left_out = _LONGEST_TEXT // 2, len(text) - _LONGEST_TEXT
+    text = (f'{text[:half]}... [{left_out:,} characters are left out] ...'
+            f'{text[-half:]}')
   return ''.join(
       x if x.isprintable() or x == '\n' else x.encode('unicode_escape').decode()
       for x in text)
 
 
-def with_flagfiles(arguments: Sequence[str], preset: Preset | None
-                  ) -> Iterator[str]:
-  """Yields arguments with the flagfile that each --preset=NAME stands for."""
-  rest = iter(arguments)
-  for argument in rest:
-    flag, is_set, value = argument.partition('=')
-    if argument == '--':
-      yield argument
-      yield from rest
-    elif flag in ('--flagfile', '-flagfile') and is_set and not value:
-      raise UserError('--flagfile= is empty: expected the path of a flagfile.')
-    elif preset is not None and flag in ('--preset', '-preset'):
-      yield f'--flagfile={preset(value if is_set else next(rest, ""))}'
-    else:
-      yield argument
-
-
-def _parse(arguments: Sequence[str], preset: Preset | None) -> list[str]:
+def _parse(arguments: Sequence[str], expand: Expand) -> list[str]:
   """Reads the flags; returns the program's name and its other arguments."""
   try:
-    return flags.FLAGS(
-        [*arguments[:1], *with_flagfiles(arguments[1:], preset)])
+    return flags.FLAGS([*arguments[:1], *expand(arguments[1:])])
+  except SystemExit:  # After --help absl exits with 1, as after an error.
+    sys.exit(0)
   except UserError as error:
     sys.exit(f'Error: {printable(str(error))}')
   except (flags.Error, ValueError) as error:  # Absl raises both.

@@ -41,7 +41,7 @@ class Recording:
   def __init__(self, episodes: int = RECORDED_EPISODES):
     """Keeps this many of the last episodes that have at least one step."""
     self._kept = episodes
-    # One more: the episode in progress may have no step yet.
+    # There is room for one more: the episode in progress may have no step yet.
     self._episodes: collections.deque[list[tuple[world.State, str]]] = (
         collections.deque(maxlen=episodes + 1))
 

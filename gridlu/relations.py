@@ -19,10 +19,10 @@ TITLE = 'GridLU-Relations'
 EPISODE_LENGTH = 30
 HAS_GROUND_TRUTH = True
 TOKENS = language.RELATIONS_TOKENS
-FIRST_GROUPS = ('go to', 'bring to')  # Of `groups`.
+FIRST_GROUPS = ('go to', 'bring to')  # Reports show these groups first.
 all_instructions = language.relations_instructions
 
-CODE_SIZE = 3  # Numbers in an encoded instruction.
+CODE_SIZE = 3  # How many numbers encode an instruction.
 
 # The probability that the generator proposes a go-to instruction. The paper
 # does not state it, but reports that 25 % of the accepted instances are go-to,
@@ -55,8 +55,8 @@ _FITS = np.array(
     [_fits(operand, contents) for operand in _OPERANDS
      for contents in range(_NUM_CONTENTS)], np.int32)
 
-# Of a set of cells (see `world.BITS`), the cell below is 5 bits up and the cell
-# to the right is 1 bit up, except from the last column.
+# In a set of cells (see `world.BITS`), the bit of the cell below is 5 bits up
+# and that of the cell to the right 1 bit up, except from the last column.
 _BITS = world.BITS.reshape(world.SIZE, world.SIZE)
 _DOWN = 2**world.SIZE
 _RIGHT = 2
@@ -76,15 +76,22 @@ def encode(instructions: Sequence[language.Instruction]) -> np.ndarray:
 
 
 def satisfied(codes: world.Array, states: world.State,
-              xp: world.ArrayModule = np) -> world.Array:
+              xp: world.ArrayModule = np, carried_counts: bool = True
+             ) -> world.Array:
   """Returns which states satisfy their instruction, bool: the ground truth.
 
-  Batch dimensions of codes (see `encode`) and states broadcast together.
+  Batch dimensions of codes (see `encode`) and states broadcast together. A
+  block that the agent carries counts as being in the agent's cell; unless
+  `carried_counts`, it is nowhere until the agent has put it down.
   """
   codes = xp.asarray(codes, np.int32)
   cell = world.cell_index(xp.asarray(states.agent, np.int32))
-  contents = (xp.asarray(states.blocks, np.int32) +
-              world.cell_mask(cell, xp) * world.NUM_BLOCK_CODES)
+  agent = world.cell_mask(cell, xp)
+  blocks = xp.asarray(states.blocks, np.int32)
+  if not carried_counts:
+    carrying = xp.asarray(states.carrying, np.int32)[..., None, None]
+    blocks = blocks * (1 - carrying * agent)
+  contents = blocks + agent * world.NUM_BLOCK_CODES
   # For each operand the set of cells that hold what it describes. `[()]`: see
   # `world.numbers`.
   rows = (codes[..., 1:] * _NUM_CONTENTS)[..., None, None]

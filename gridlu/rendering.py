@@ -11,12 +11,13 @@ white if it carries. An image thus shows the whole state.
 
 from collections.abc import Sequence
 import re
+from typing import Any
 
 import numpy as np
 from PIL import Image
 from PIL import ImageDraw
-from PIL import ImageFont
 
+from gridlu import fonts
 from gridlu import world
 
 TILE_SIZE = 8  # Pixels on a side of a cell.
@@ -102,16 +103,14 @@ def render(state: world.State, xp: world.ArrayModule = np) -> world.Array:
       [strips[..., column, :, :] for column in range(GRID_SIZE)], axis=-2)
 
 
-_FONT = ImageFont.load_default(size=11)  # Of all texts.
-
-
-def wrap(text: str, width: int) -> list[str]:
+def wrap(text: str, width: int, font: Any = None) -> list[str]:
   """Breaks text into lines of at most `width` pixels, if possible."""
+  font = font or fonts.load('')
   lines = ['']
   # Instructions have few spaces: a line may also end after a bracket.
   for piece in re.split(r'(?<=[( ])|(?=\n)', text):
     if piece[:1] == '\n' or lines[-1] and (
-        _FONT.getlength((lines[-1] + piece).rstrip()) > width):
+        font.getlength((lines[-1] + piece).rstrip()) > width):
       lines.append('')
     lines[-1] += piece.removeprefix('\n')
   return [line.rstrip() for line in lines]
@@ -137,10 +136,13 @@ def contact_sheet(images: np.ndarray, captions: Sequence[str] | None = None,
   margin = 8
   cell_width = width + margin
   line_height = 14
-  texts = [wrap(text, width) for text in captions or ()]
+  path, (title, *captions) = fonts.choose([title, *(captions or ())])
+  font = fonts.load(path)
+  texts = [wrap(text, width, font) for text in captions]
   caption_height = (
       2 + line_height * max(lines, *map(len, texts)) if texts else 0)
-  titles = wrap(title, columns * cell_width - margin) if title else []
+  titles = (
+      wrap(title, columns * cell_width - margin, font) if title else [])
   cell_height = height + caption_height + margin
   top = margin + line_height * len(titles) + (2 if titles else 0)
 
@@ -151,7 +153,7 @@ def contact_sheet(images: np.ndarray, captions: Sequence[str] | None = None,
 
   def write(text: Sequence[str], x: int, y: int) -> None:
     for i, line in enumerate(text):
-      draw.text((x, y + i * line_height), line, (0, 0, 0), _FONT)
+      draw.text((x, y + i * line_height), line, (0, 0, 0), font)
 
   write(titles, margin, margin)
   for i, image in enumerate(images):

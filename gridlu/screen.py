@@ -25,7 +25,7 @@ from typing import Any, NamedTuple, Protocol
 
 try:
   import curses
-except ImportError:  # Windows.
+except ImportError:  # Windows has none.
   curses = None  # type: ignore[assignment]
 
 import numpy as np
@@ -33,15 +33,20 @@ import numpy as np
 from gridlu import program
 from gridlu import world
 
-WIDTH = 76  # Most columns of a screen. A common terminal has 80 by 24.
-PANEL_WIDTH = 36  # Columns to the right of the board.
+WIDTH = 76  # The most columns of a screen. A common terminal has 80 by 24.
+PANEL_WIDTH = 36  # How many columns are to the right of the board.
 _CELL_WIDTH, _CELL_HEIGHT = 7, 3
-_BOARD_WIDTH = world.SIZE * _CELL_WIDTH + 2
+BOARD_WIDTH = world.SIZE * _CELL_WIDTH + 2
+BOARD_HEIGHT = world.SIZE * _CELL_HEIGHT + 2
 _INSTRUCTION_LINES = 2
 
 
 class Style(NamedTuple):
-  """How a text looks: 'red' and so on; None for the terminal's default."""
+  """How a text looks; None is the terminal's own colour.
+
+  Others are names of `_COLORS`, or '#ff8000' with what a screen displays of
+  red, green and blue.
+  """
   foreground: str | None = None
   background: str | None = None
   bold: bool = False
@@ -57,12 +62,12 @@ Line = tuple[Segment, ...]
 
 _PLAIN = Style()
 _BOLD = Style(bold=True)
-_WALL = Style('dark', 'wall')
-# How a cell looks by its agent ('' for none): its style, and what is above, to
-# the left of, to the right of and below the block's three characters.
+_WALL = Style('black', 'white')
+# How a cell looks by its agent ('' for none): its style, and the characters
+# above, to the left of, to the right of and below the block's three.
 _FRAMES = {
-    '': (Style('wall', 'black'), '       ', '  ', '  ', '       '),
-    'free': (Style('white', 'dark'), '.-----.', '| ', ' |', "'-----'"),
+    '': (Style('white', 'black'), '       ', '  ', '  ', '       '),
+    'free': (Style('white', 'black'), '.-----.', '| ', ' |', "'-----'"),
     'carrying': (Style('black', 'white'), '*******', '* ', ' *', '*******'),
 }
 _BLOCKS = {'red': Style('white', 'red', True),
@@ -92,7 +97,7 @@ def _cell(code: int, agent: str) -> list[Line]:
   style, top, left, right, bottom = _FRAMES[agent]
   sign = Segment('   ' if agent else ' . ', style)
   if code:
-    shape, color = world.kind(code)
+    shape, color = world.shape_and_color(code)
     sign = Segment(color[0].join(_SIGNS[shape]), _BLOCKS[color])
   return [(Segment(top, style),),
           (Segment(left, style), sign, Segment(right, style)),
@@ -101,7 +106,7 @@ def _cell(code: int, agent: str) -> list[Line]:
 
 def board(state: world.State) -> list[Line]:
   """Returns 17 lines of 37 characters: the wall and 5x5 cells of 7x3."""
-  wall = (Segment('#' * _BOARD_WIDTH, _WALL),)
+  wall = (Segment('#' * BOARD_WIDTH, _WALL),)
   side = Segment('#', _WALL)
   lines: list[Line] = [wall]
   agents = np.full((world.SIZE, world.SIZE), '', object)
@@ -114,26 +119,50 @@ def board(state: world.State) -> list[Line]:
   return lines + [wall]
 
 
+_RAMP = ' .:-=+*#%@'  # From dark to bright, where there are no colours.
+
+
+def picture(image: np.ndarray, width: int) -> list[Line]:
+  """Returns a picture, uint8 [H, W, 3], of about `width` characters.
+
+  A character stands for a rectangle that is twice as high as wide. It has one
+  colour, the average.
+  """
+  across = -(-image.shape[1] // width)
+  lines = []
+  for y in range(0, len(image), 2 * across):
+    row = []
+    for x in range(0, image.shape[1], across):
+      color = image[y:y + 2 * across, x:x + across].mean(axis=(0, 1))
+      red, green, blue = color.round().astype(int).tolist()
+      name = f'#{red:02x}{green:02x}{blue:02x}'
+      brightness = int(color.mean() * len(_RAMP) / 256)
+      row.append(Segment(_RAMP[brightness], Style(name, name)))
+    lines.append(tuple(row))
+  return lines
+
+
 def agent_text(state: world.State) -> str:
   """Describes the agent of a state: 'free' or 'carries a red circle'."""
   if not state.carrying:
     return 'free'
-  shape, color = world.kind(int(state.blocks[tuple(state.agent)]))
+  shape, color = world.shape_and_color(int(state.blocks[tuple(state.agent)]))
   return f'carries a {color} {shape}'
 
 
-def compose(instruction: str, state: world.State, panel: Sequence[Line],
+def compose(instruction: str, shown: Sequence[Line], panel: Sequence[Line],
             keys: Sequence[str]) -> list[Line]:
-  """Lays a screen out.
+  """Lays a screen out: what is shown, such as a `board`, beside a panel.
 
-  The panel, to the right of the board, has at most 17 lines of at most
-  `PANEL_WIDTH` characters. With at most two lines of `keys`, at the bottom, all
-  fit 80 columns and 24 rows.
+  The panel has at most 17 lines of at most `PANEL_WIDTH` characters. With a
+  board, and at most two lines of `keys`, at the bottom, all fit 80 columns and
+  24 rows.
   """
   lines = [line(text, bold=True) for text in textwrap.wrap(instruction, WIDTH)]
   lines += [line('')] * (_INSTRUCTION_LINES + 1 - len(lines))
-  rows = board(state)
-  notes = [*panel, *[line('')] * (len(rows) - len(panel))]
+  width, height = size(shown)
+  rows = [*shown, *[line(' ' * width)] * (len(panel) - height)]
+  notes = [*panel, *[line('')] * (height - len(panel))]
   for row, note in zip(rows, notes):
     # The width is constant: the size that the screen needs does not change.
     filling = ' ' * (PANEL_WIDTH - size([note])[0])
@@ -204,16 +233,21 @@ def check_terminal() -> None:
         'one without colours.')
 
 
-_LONGEST_WAIT = .25  # Seconds that curses waits for a key.
+_LONGEST_WAIT = .25  # How many seconds curses waits for a key.
 
-# The colours' numbers on terminals with at least this many colours. With 8
-# there are no greys: the free agent's cell is black, with its frame.
-_PALETTES = (
-    (256, {'black': 16, 'red': 196, 'green': 46, 'blue': 21, 'dark': 238,
-           'wall': 252, 'white': 231}),
-    (8, {'black': 0, 'red': 1, 'green': 2, 'blue': 4, 'dark': 0, 'wall': 7,
-         'white': 7}),
-)
+# The colours' numbers on every terminal that has colours.
+_COLORS = {'black': 0, 'red': 1, 'green': 2, 'blue': 4, 'white': 7}
+
+
+def _number(color: str) -> int:
+  """Returns a colour's number on this terminal."""
+  if not color.startswith('#'):
+    return _COLORS[color]
+  rgb = [int(color[i:i + 2], 16) for i in (1, 3, 5)]
+  if curses.COLORS >= 256:  # With a cube of 6 x 6 x 6 colours.
+    red, green, blue = (round(value / 51) for value in rgb)
+    return 16 + 36 * red + 6 * green + blue
+  return sum(2**i for i, value in enumerate(rgb) if value > 127)
 
 
 class _Painter:
@@ -222,23 +256,20 @@ class _Painter:
   def __init__(self, window: Any):
     self._window = window
     self._attributes: dict[Style, int] = {}
-    self._palette: dict[str, int] = {}
-    with contextlib.suppress(curses.error):  # If it has no colours.
+    self._pairs: dict[tuple[int, int], int] = {}
+    with contextlib.suppress(curses.error):  # It may have no colours.
       curses.use_default_colors()
-    # See https://no-color.org.
-    if not os.environ.get('NO_COLOR') and curses.has_colors():
-      self._palette = next(
-          (palette for count, palette in _PALETTES if curses.COLORS >= count),
-          {})
 
   def _attribute(self, style: Style) -> int:
     if style not in self._attributes:
       attribute = curses.A_BOLD if style.bold else curses.A_NORMAL
-      if self._palette and style.foreground and style.background:
-        pair = 1 + len(self._attributes)
-        curses.init_pair(pair, self._palette[style.foreground],
-                         self._palette[style.background])
-        attribute |= curses.color_pair(pair)
+      if style.foreground and style.background and curses.has_colors():
+        # A terminal can have few pairs of colours, and a picture many styles.
+        pair = _number(style.foreground), _number(style.background)
+        if pair not in self._pairs:
+          self._pairs[pair] = 1 + len(self._pairs)
+          curses.init_pair(self._pairs[pair], *pair)
+        attribute |= curses.color_pair(self._pairs[pair])
       self._attributes[style] = attribute
     return self._attributes[style]
 
@@ -271,7 +302,7 @@ def _read_key(window: Any, seconds: float | None) -> str | None:
     window.timeout(max(0, round(1000 * min(left, _LONGEST_WAIT))))
     try:
       return key_name(window.getkey())
-    except curses.error:  # No key.
+    except curses.error:  # Nobody has pressed a key.
       if not os.isatty(0):
         raise program.UserError('the terminal has been closed.') from None
     if end is not None and time.monotonic() >= end:
@@ -281,7 +312,7 @@ def _read_key(window: Any, seconds: float | None) -> str | None:
 def _loop(window: Any, view: View) -> None:
   """Shows a view until a key quits it."""
   curses.set_escdelay(25)
-  with contextlib.suppress(curses.error):  # If it cannot hide its cursor.
+  with contextlib.suppress(curses.error):  # Some cannot hide their cursor.
     curses.curs_set(0)
   painter = _Painter(window)
   delay: float | None = None
@@ -291,7 +322,7 @@ def _loop(window: Any, view: View) -> None:
     if view.delay != delay:
       delay = view.delay
       due = time.monotonic() + (delay or 0)
-    waits = delay is None or not fits  # No ticks while nothing is visible.
+    waits = delay is None or not fits  # While nothing is visible, none ticks.
     key = _read_key(window, None if waits else due - time.monotonic())
     if key is None:
       view.tick()

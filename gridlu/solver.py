@@ -58,8 +58,8 @@ _EXAMPLES = (world.block('rect', 'green'), world.block('rect', 'red'),
 
 class Solution(NamedTuple):
   """The answer for one instance."""
-  steps: int  # Or `UNSOLVABLE`, or `UNKNOWN`.
-  # As many actions; None if there is no solution or the search was given up.
+  steps: int  # How many a shortest solution has; `UNSOLVABLE`; or `UNKNOWN`.
+  # The actions of a solution; None without one.
   actions: tuple[world.Action, ...] | None
 
 
@@ -68,7 +68,7 @@ class _Problem(NamedTuple):
   # Relates AGENT or circles to AGENT or red things. It stands for all
   # instructions that differ only in the descriptions of their operands.
   instruction: language.Instruction
-  roles: tuple[int, ...]  # R different ones.
+  roles: tuple[int, ...]  # [R], all of them different.
   counts: tuple[int, ...]  # How many blocks have each of them.
 
   @property
@@ -166,7 +166,7 @@ def _satisfied(problem: _Problem, sets: np.ndarray, agent: np.ndarray
   """Returns where the instruction holds, bool [S]."""
   blocks = np.zeros((world.NUM_CELLS, len(sets)), np.int32)
   for column, role in enumerate(problem.roles):
-    # Not a sum: in some positions two blocks share a cell.
+    # A sum would be wrong where two blocks share a cell.
     np.maximum(blocks, _EXAMPLES[role // 2] * _members(sets[:, column]),
                out=blocks)
   states = world.free_agents(blocks.T, agent)
@@ -268,7 +268,8 @@ def _search(problem: _Problem, start: _States, max_steps: int,
   visited = 0
   while bound <= min(max_steps, _NO_BOUND - 1):
     states, seen = start, _keys(start)
-    history: list[tuple[np.ndarray, np.ndarray]] = []  # Parents and actions.
+    # For each step: from which state each state came, and by which action.
+    history: list[tuple[np.ndarray, np.ndarray]] = []
     next_bound = _NO_BOUND
     for step in range(1, bound + 1):
       count = len(states.agent)
@@ -304,8 +305,8 @@ def _search(problem: _Problem, start: _States, max_steps: int,
 @functools.lru_cache(maxsize=4096)
 def _meaning(instruction: language.Instruction, physics: world.Physics
             ) -> tuple[language.Instruction, tuple[int, ...]]:
-  """Returns `_Problem.instruction`, and each block code's role (-1 of none)."""
-  instruction = instruction.canonical  # One table for both twins.
+  """Returns `_Problem.instruction`, and each block code's role (-1: none)."""
+  instruction = instruction.canonical  # Both twins share a table.
   roles = [-1]
   for code in range(1, world.NUM_BLOCK_CODES):
     fits_left, fits_right = (

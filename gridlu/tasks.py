@@ -18,24 +18,27 @@ from gridlu import world
 
 class Task(NamedTuple):
   """A task: its instructions, its ground truth and its generators."""
-  title: str  # Such as 'GridLU-Relations'.
+  title: str  # What people call it, such as 'GridLU-Relations'.
   instructions: Callable[[], tuple[language.Instruction, ...]]
   tokens: tuple[str, ...]  # All tokens of the instructions' trees.
-  episode_length: int  # In steps.
+  episode_length: int  # How many steps an episode has.
   # Whether `satisfied` may reward an agent. If not, it is a checker for
   # evaluation.
   has_ground_truth: bool
   # Encodes instructions as numbers, int32 [N, code size].
   encode: Callable[[Sequence[language.Instruction]], np.ndarray]
-  # Of codes, states and an array module: which states satisfy their
+  # Takes codes, states and an array module; returns which states satisfy their
   # instruction, bool [...].
   satisfied: Callable[..., world.Array]
-  # Of a generator, a count and instructions (None for all): instructions and
-  # states to start from; instructions and states that satisfy them.
+  # Both take a generator, a count and instructions (None for all). The first
+  # draws instructions and states to start from; the second draws instructions
+  # and states that satisfy them, and takes `distractors`, the fewest and the
+  # most of them.
   instances: Callable[..., world.Instances]
   goal_states: Callable[..., world.Instances]
-  # From an instruction and its episode's first state (without batch dimensions;
-  # None if unknown), the report groups that the episode counts towards.
+  # Takes an instruction and its episode's first state (without batch
+  # dimensions; None if unknown); returns the groups of an evaluation's report
+  # that the episode counts towards.
   groups: Callable[[language.Instruction, world.State | None], Sequence[str]]
   # The groups that reports show first, in this order. The others follow in the
   # order of the alphabet.
@@ -64,12 +67,17 @@ def from_module(module: types.ModuleType) -> Task:
 
 
 _RELATIONS = from_module(relations)
-_CROWD = (0, 3)  # Distractors; the paper's task has one.
+_CROWD = (0, 3)  # The fewest and the most distractors; the paper has one.
 
-# A task's name here is the `task` of its instructions, but 'crowded' has those
-# of 'relations'.
+# A task's name here is the `task` of its instructions, but 'crowded' and
+# 'put_down' have those of 'relations'.
 TASKS = {
     'relations': _RELATIONS,
+    # Another reading of the paper: an instruction holds only once the agent has
+    # put the block down.
+    'put_down': _RELATIONS._replace(
+        title='GridLU-PutDown',
+        satisfied=functools.partial(relations.satisfied, carried_counts=False)),
     'arrangements': from_module(arrangements),
     'crowded': _RELATIONS._replace(
         title='GridLU-Crowded',

@@ -6,15 +6,18 @@ environments = gymnasium.make_vec('GridLU-Relations-v0', num_envs=1024)
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gymnasium import spaces
-from gymnasium import vector
-from gymnasium.vector import utils
 import numpy as np
 
 from gridlu import environment
-from gridlu import gym
+from gridlu import gym  # Says how to install Gymnasium if it is missing.
 from gridlu import rendering
 from gridlu import world
+
+# isort: split
+from gymnasium import error
+from gymnasium import spaces
+from gymnasium import vector
+from gymnasium.vector import utils
 
 Observations = dict[str, Any]
 
@@ -60,6 +63,8 @@ class VectorGridLU(vector.VectorEnv[Observations, np.ndarray, np.ndarray]):
     if num_envs < 1:
       raise ValueError(f'num_envs is {num_envs}: expected 1 or more.')
     gym.check_render_mode(render_mode)
+    for name, value in ('images', images), ('tokens', tokens):
+      environment.check_truth(name, value)
     self.num_envs = num_envs
     self.render_mode = render_mode
     self._mode = vector.AutoresetMode(autoreset_mode)
@@ -104,6 +109,10 @@ class VectorGridLU(vector.VectorEnv[Observations, np.ndarray, np.ndarray]):
       seed: Of the generator that draws the episodes of all boards.
       options: 'reset_mask', bool [N], says on which boards; default: all.
     """
+    self._check_open()
+    if options is not None and not isinstance(options, Mapping):
+      raise ValueError(f'options is {options!r}: expected a dict, such as '
+                       "{'reset_mask': terminated | truncated}, or None.")
     mask = np.asarray((options or {}).get(
         'reset_mask', np.ones(self.num_envs, bool)))
     if mask.shape != (self.num_envs,) or mask.dtype != bool or not mask.any():
@@ -118,6 +127,11 @@ class VectorGridLU(vector.VectorEnv[Observations, np.ndarray, np.ndarray]):
     self._start(mask)
     return self._observations(), self._info(
         'is_success', self._satisfied() & mask, mask)
+
+  def _check_open(self) -> None:
+    if self.closed:
+      raise error.ClosedEnvironmentError(
+          'close() has ended these environments: make new ones.')
 
   def _start(self, mask: np.ndarray) -> None:
     """Starts episodes on the boards of a mask."""
@@ -154,6 +168,7 @@ class VectorGridLU(vector.VectorEnv[Observations, np.ndarray, np.ndarray]):
       self, actions: np.ndarray
   ) -> tuple[Observations, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
     """Takes an action on each board: int [N], from 0 to 5 (`world.Action`)."""
+    self._check_open()
     if self._supply is None:
       raise RuntimeError('There is no episode yet: call reset() first.')
     actions = np.asarray(actions)
@@ -172,7 +187,7 @@ class VectorGridLU(vector.VectorEnv[Observations, np.ndarray, np.ndarray]):
     self._states = world.step(self._states, actions, self._setup.physics)
     self._num_steps += 1
     self._ended = self._num_steps == self._setup.episode_length
-    if starting.any():  # In mode NEXT_STEP, which passes over their actions.
+    if starting.any():  # Mode NEXT_STEP passes over the actions of these.
       self._start(starting)
     satisfied = self._satisfied()
     rewards = np.zeros(self.num_envs)

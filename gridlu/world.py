@@ -7,8 +7,9 @@ moves with it.
 
 Functions with an argument `xp` are pure and take any number of leading batch
 dimensions: `xp=np`, or `xp=tf.experimental.numpy` to run the same lines inside
-a compiled TensorFlow program. Hence the masks and arithmetic with explicit
-dtypes, without assignment, fancy indexing or reshaping of unknown dimensions.
+a compiled TensorFlow program. That is why they use masks and arithmetic with
+explicit dtypes, and neither assign, nor index by arrays, nor reshape unknown
+dimensions.
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,6 +28,8 @@ SHAPES = ('circle', 'rect', 'triangle')
 COLORS = ('red', 'green', 'blue')
 NUM_BLOCK_CODES = 1 + len(SHAPES) * len(COLORS)  # 0 is the empty cell.
 PACKED_SIZE = NUM_CELLS + 2  # Bytes of a packed state.
+# [27]: each byte of a packed state is less than this.
+PACKED_LIMITS = (*[NUM_BLOCK_CODES] * NUM_CELLS, NUM_CELLS, 2)
 
 
 class State(NamedTuple):
@@ -54,7 +57,7 @@ class Action(enum.IntEnum):
   NOOP = 5
 
 
-# Cells have an index, 5 * row + column. [25, 2]: a cell's row and column.
+# The index of a cell is 5 * row + column. [25, 2]: a cell's row and column.
 _ROW_AND_COLUMN = np.stack(
     np.divmod(np.arange(NUM_CELLS, dtype=np.int32), SIZE), axis=-1)
 # [6, 2]: how far down and right each action leads.
@@ -82,7 +85,7 @@ def block(shape: str, color: str) -> int:
   return 1 + len(COLORS) * SHAPES.index(shape) + COLORS.index(color)
 
 
-def kind(code: int) -> tuple[str, str]:
+def shape_and_color(code: int) -> tuple[str, str]:
   """Returns the shape and the colour of a block: the inverse of `block`."""
   shape, color = divmod(code - 1, len(COLORS))
   return SHAPES[shape], COLORS[color]
@@ -111,14 +114,14 @@ class Physics:
 NORMAL = Physics()
 # The changed world of figure 5: "all red square objects immovable".
 IMMOVABLE_RED_RECTS = Physics(immovable=(block('rect', 'red'),))
-# By their names in flags.
+# The physics by the names that flags have for them.
 PHYSICS = {'normal': NORMAL, 'immovable_red_rects': IMMOVABLE_RED_RECTS}
 
 
 def find_physics(physics: str | Mapping[str, Any] | Physics) -> Physics:
   """Returns physics, also by its name in `PHYSICS` or as its attributes."""
   if isinstance(physics, Mapping) and (
-      physics.keys() == {'immovable'}):  # Of JSON.
+      physics.keys() == {'immovable'}):  # JSON has made it.
     return Physics(**physics)
   found = PHYSICS.get(physics) if isinstance(physics, str) else physics
   if not isinstance(found, Physics):
@@ -142,7 +145,7 @@ def numbers(values: Array, dtype: Any, xp: ArrayModule = np) -> Array:
 
 def cell_index(agent: Array) -> Array:
   """Returns 5 * row + column, int32 [...], of cells int32 [..., 2]."""
-  # As in `numbers`: a single cell's index is computed with scalars.
+  # A single cell's index is computed with NumPy scalars, which are fast.
   return agent[..., 0][()] * SIZE + agent[..., 1][()]
 
 
@@ -178,7 +181,7 @@ def step(state: State, action: Array, physics: Physics = NORMAL,
 
   Actions are from 0 to 5, not checked. Batch dimensions broadcast.
   """
-  # Products with 0-or-1 masks rather than `where`, which is slow on one board.
+  # These lines multiply by masks, because `where` is slow on one board.
   blocks = xp.asarray(state.blocks, np.int32)
   cell = cell_index(xp.asarray(state.agent, np.int32))
   carrying = numbers(state.carrying, np.bool_, xp)

@@ -6,7 +6,6 @@ The number of TensorFlow's threads is its default, one for each core.
 import os
 
 from absl import flags
-from xdist.scheduler import loadfile
 
 from agile_tf.training import machine
 
@@ -15,7 +14,7 @@ from agile_tf.training import machine
 os.environ['CUDA_VISIBLE_DEVICES'] = ''
 # Most of the tests' time goes to XLA. What it compiles is shared between the
 # processes that a test starts, and kept for the next time the tests run;
-# tests/agile_tf/conftest.py shares programs within a process.
+# agile_tf/training/building.py shares programs within a process.
 machine.keep_programs(0)
 
 # Under pytest no test calls app.run, which would parse them.
@@ -27,11 +26,3 @@ def pytest_configure(config):
   distributes = config.getoption('numprocesses', None)
   if not distributes or hasattr(config, 'workerinput'):
     machine.import_tensorflow()
-
-
-def pytest_xdist_make_scheduler(config, log):
-  """Two files train the same programs; all tests of a file share a process."""
-  scheduling = loadfile.LoadFileScheduling(config, log)
-  scheduling._split_scope = lambda nodeid: nodeid.split('::')[0].replace(
-      'training/trainer_test', 'launch_test')
-  return scheduling

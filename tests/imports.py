@@ -64,20 +64,16 @@ def graph(package: str | pathlib.Path) -> dict[str, set[str]]:
       for module, found in names.items()}
 
 
-def levels(modules: Mapping[str, Set[str]]) -> dict[str, int]:
-  """Returns each module's level: 1, or 1 more than the highest it imports.
+def check_no_circle(modules: Mapping[str, Set[str]]) -> None:
+  """Checks that modules do not import each other in a circle.
 
   Args:
     modules: As `graph` returns it, or a part of that; imports of modules that
       are left out do not count.
 
   Raises:
-    graphlib.CycleError: Modules import each other in a circle.
+    graphlib.CycleError: They do.
   """
-  found: dict[str, int] = {}
-  for module in graphlib.TopologicalSorter(modules).static_order():
-    if module in modules:
-      found[module] = 1 + max(
-          (found[name] for name in modules[module] if name in found),
-          default=0)
-  return found
+  graphlib.TopologicalSorter({
+      module: imported & modules.keys()
+      for module, imported in modules.items()}).prepare()

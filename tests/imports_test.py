@@ -1,5 +1,6 @@
 """Tests for tests.imports."""
 
+import graphlib
 import os
 import pathlib
 import textwrap
@@ -19,7 +20,7 @@ class ImportsTest(absltest.TestCase):
       pathlib.Path(path).write_text(textwrap.dedent(text), 'utf-8')
     return folder
 
-  def test_graph_and_levels(self):
+  def test_imports_are_found_wherever_they_stand(self):
     folder = self._package(
         __init__='from house import roof',
         ground='import os\nimport tensorflow as tf',
@@ -41,9 +42,12 @@ class ImportsTest(absltest.TestCase):
         'house.cellar.wine': {'house.ground'},
         'house.floor': {'house.ground', 'house.cellar', 'house.cellar.wine'},
         'house.roof': {'house.floor'}})
-    self.assertEqual(imports.levels(graph), {
-        'house.ground': 1, 'house.cellar': 1, 'house.cellar.wine': 2,
-        'house.floor': 3, 'house.roof': 4, 'house': 5})
+
+  def test_a_circle_of_imports_is_an_error(self):
+    graph = {'house.roof': {'house.floor', 'house'}, 'house.floor': set()}
+    imports.check_no_circle(graph)
+    with self.assertRaises(graphlib.CycleError):
+      imports.check_no_circle(graph | {'house.floor': {'house.roof'}})
 
   def test_relative_imports_are_refused(self):
     folder = self._package(ground='from . import floor')

@@ -13,6 +13,7 @@ from absl.testing import parameterized
 import numpy as np
 import pytest
 
+from agile_tf import records
 from agile_tf.evaluation import trained
 from gridlu import program
 
@@ -52,8 +53,25 @@ class ReadmeTest(parameterized.TestCase):
                         known, f'{path}: {module}{arguments}')
     self.assertGreater(seen, 60)
 
+  def test_published_figures_have_their_data_and_their_sentence(self):
+    folder = _ROOT / 'launch/results/figures'
+    names = {path.stem for path in folder.glob('*.png')}
+    self.assertNotEmpty(names)
+    for kind in 'csv', 'txt':
+      self.assertEqual({path.stem for path in folder.glob(f'*.{kind}')}, names)
+    shown = ''.join(path.read_text('utf-8') for path in (
+        _ROOT / 'README.md', _ROOT / 'launch/results/README.md'))
+    for name in names:
+      self.assertIn(f'figures/{name}.png', shown)
+
+  def test_published_curves_are_of_published_runs(self):
+    folder = _ROOT / 'launch/results'
+    runs = {row['run'] for row in records.rows(str(folder / 'runs.csv'))}
+    curves = {row['run'] for row in records.rows(str(folder / 'scores.csv'))}
+    self.assertContainsSubset(curves, runs)
+
   def test_gridlu_examples_run(self):
-    text = (_ROOT / 'gridlu/README.md').read_text('utf-8')
+    text = (_ROOT / 'docs/gridlu.md').read_text('utf-8')
     first, second, _ = re.findall(r'```python\n(.*?)```', text, re.DOTALL)
     for example in first, second:  # The third needs Stable-Baselines3.
       exec(example, {})

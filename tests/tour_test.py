@@ -28,5 +28,7 @@ class TourTest(absltest.TestCase):
     # An error in a cell is raised.
     nbclient.NotebookClient(
         notebook, timeout=120, kernel_name='python3',
-        resources={'metadata': {'path': _PATH.parent}}).execute()
+        # It may be opened in any folder.
+        resources={'metadata': {'path': self.create_tempdir().full_path}}
+        ).execute()
     self.assertEqual(_kinds(notebook), saved)

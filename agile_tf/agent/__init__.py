@@ -1,5 +1,6 @@
-"""The paper: networks, losses, rewards, rollouts, gradients and updates.
+"""The paper's algorithm: networks, losses, rewards, gradients and updates.
 
-Knows no run and no flags, and may import `gridlu` alone. Algorithms 1 and 2
-are in `workers`; read on from there.
+Nothing here depends on a run or on another part of agile_tf; of this repository
+it imports `gridlu` alone. Algorithms 1 and 2 are in `workers`; read on from
+there.
 """

@@ -6,8 +6,8 @@ Both draw noise from the workers' own generators, so that with the same seeds
 they play the same episodes.
 """
 
+import abc
 from collections.abc import Sequence
-import json
 from typing import Any
 
 import dm_env
@@ -19,43 +19,39 @@ from agile_tf.agent import rollouts
 from agile_tf.agent import worlds
 
 
-class Actor:
-  """Plays the episodes of W workers; see `CompiledActor`."""
+class Actor(abc.ABC):
+  """Plays the episodes of W workers, one rollout of each at a time."""
 
-  def __init__(self, programs: programs_lib.Programs,
+  def __init__(self, programs: programs_lib.PolicyPrograms,
                environments: Sequence[dm_env.Environment],
                rngs: Sequence[np.random.Generator], rollout_length: int,
                delayed: Sequence[bool], greedy: bool = False):
-    """Takes an environment and a generator, for its actions, of each worker.
+    """Takes for each worker an environment, and a generator for its actions.
 
-    Delayed workers sit out the first rollout. Delaying half of them mixes first
-    and second halves of episodes in each batch. A greedy actor takes the
-    likeliest action.
+    Delayed workers sit out the first rollout. If an episode has two rollouts,
+    delaying half of them mixes first and second halves in each batch. A greedy
+    actor takes the likeliest action.
     """
     self.environments: list[Any] = list(environments)
     self.rngs = list(rngs)
     self._programs = programs
     self._world = programs.world
-    self._length = rollout_length  # T
+    self._length = rollout_length  # R
     self._delayed = np.array(delayed)
     self._greedy = greedy
     self._observations = np.zeros(
         [len(self.rngs), *self._world.observation_shape], np.uint8)
-    self._prepare(len(self.rngs))
 
-  def _prepare(self, width: int) -> None:
-    raise NotImplementedError
-
+  @abc.abstractmethod
   def play(self, theta: tf.Tensor) -> rollouts.Rollout:
     """Plays one rollout of each worker with these policy parameters."""
-    raise NotImplementedError
 
   def close(self) -> None:
     for environment in self.environments:
       environment.close()
 
   def _noise(self) -> np.ndarray:
-    """Draws Gumbel noise, float32 [T, W, actions]; zeros if greedy.
+    """Draws Gumbel noise, float32 [R, W, actions]; zeros if greedy.
 
     argmax(logits + noise) is a sample of the policy.
     """
@@ -81,11 +77,13 @@ class Actor:
       self._delayed[w] = row['delayed']
       self._load_episode(w, row)
 
+  @abc.abstractmethod
   def _episode(self, w: int) -> dict[str, Any]:
-    raise NotImplementedError
+    """Returns a worker's episode, as JSON represents it."""
 
+  @abc.abstractmethod
   def _load_episode(self, w: int, row: dict[str, Any]) -> None:
-    raise NotImplementedError
+    """Restores what `_episode` returned."""
 
 
 class CompiledActor(Actor):
@@ -95,26 +93,28 @@ class CompiledActor(Actor):
   seeds. They are not stepped.
   """
 
-  def _prepare(self, width: int) -> None:
+  def __init__(self, *arguments: Any, **named: Any):
+    """Takes what every actor takes; the world is compiled."""
+    super().__init__(*arguments, **named)
     assert self._world.compiled is not None
     self._rules = self._world.compiled
+    width = len(self.rngs)
     self._steps_left = np.zeros([width], np.int32)
-    self._instructions = [''] * width
+    self._instructions = np.zeros([width], np.int32)  # Indices.
 
   def play(self, theta: tf.Tensor) -> rollouts.Rollout:
     rules, length = self._rules, self._length
     for w in np.flatnonzero(self._steps_left == 0).tolist():
-      timestep = self.environments[w].reset()
-      self._instructions[w] = timestep.observation['instruction']
-      self._observations[w] = rules.observe(self.environments[w], timestep)
+      self._instructions[w], self._observations[w] = rules.begin(
+          self.environments[w])
       self._steps_left[w] = rules.episode_length
     played = np.where(
         self._delayed, 0, np.minimum(length, self._steps_left))
     mask = np.arange(length)[:, None] < played
-    codes = rules.grammar.encode(self._instructions)
-    *arrays, results = self._programs.play(
+    codes = rules.codes[self._instructions]
+    *arrays, activations = self._programs.play(
         theta, self._observations, codes,
-        rules.truth_codes(self._instructions), self._noise(), mask)
+        rules.truth_codes[self._instructions], self._noise(), mask)
     observations, actions, satisfied = (x.numpy() for x in arrays)
     self._observations = observations[-1].copy()
     self._steps_left = self._steps_left - played
@@ -123,36 +123,41 @@ class CompiledActor(Actor):
     last = np.arange(length)[:, None] == played - 1
     return rollouts.Rollout(
         observations, codes, actions,
-        true_rewards=np.where(mask, satisfied, False).astype(np.float32),
+        true_rewards=(
+            mask & satisfied & rules.has_ground_truth).astype(np.float32),
         discounts=np.where(
             last & ended, rules.final_discount, 1.0).astype(np.float32),
         mask=mask.astype(np.float32), ended=ended,
-        instructions=tuple(self._instructions), results=results)
+        truth=satisfied,
+        instructions=tuple(rules.texts[i] for i in self._instructions),
+        activations=activations)
 
   def _episode(self, w: int) -> dict[str, Any]:
     return {
         'environment': self.environments[w].get_state(),
         'observation': self._observations[w].tolist(),
         'steps_left': int(self._steps_left[w]),
-        'instruction': self._instructions[w],
     }
 
   def _load_episode(self, w: int, row: dict[str, Any]) -> None:
     self.environments[w].set_state(row['environment'])
     self._observations[w] = row['observation']
     self._steps_left[w] = row['steps_left']
-    self._instructions[w] = row['instruction']
+    if self._steps_left[w]:  # Otherwise the episode is over or has not begun.
+      self._instructions[w] = self._rules.current_instruction(
+          self.environments[w])
 
 
 class EnvironmentActor(Actor):
-  """Steps any dm_env environments, in Python, and checks what they give.
+  """Steps any dm_env environments, in Python.
 
-  An environment without `get_state` begins a new episode after a resume.
+  An environment that cannot be saved begins a new episode after a resume.
   """
 
-  def _prepare(self, width: int) -> None:
-    self._timesteps: list[dm_env.TimeStep | None] = [None] * width
-    self._steps = [0] * width  # Of the workers' episodes.
+  def __init__(self, *arguments: Any, **named: Any):
+    """Takes what every actor takes."""
+    super().__init__(*arguments, **named)
+    self._timesteps: list[dm_env.TimeStep | None] = [None] * len(self.rngs)
 
   def play(self, theta: tf.Tensor) -> rollouts.Rollout:
     length, width = self._length, len(self.environments)
@@ -182,92 +187,58 @@ class EnvironmentActor(Actor):
         break
       actions[t] = self._programs.act(theta, observations[t], codes, gumbel[t])
       for w in playing:
-        timesteps[w] = self._step(w, actions[t, w], instructions[w])
+        timesteps[w] = self.environments[w].step(actions[t, w])
+        self._observe(w, timesteps[w])
         rewards[t, w] = timesteps[w].reward or 0.0
         discounts[t, w] = timesteps[w].discount
         mask[t, w] = 1
       observations[t + 1] = self._observations
     self._timesteps = list(timesteps)
     self._delayed = np.zeros_like(self._delayed)
+    played = mask > 0
+    truth = (
+        played & (rewards > 0) if self._world.has_ground_truth else
+        self._world.check(instructions, observations[1:]))
     return rollouts.Rollout(
         observations, codes, actions, rewards, discounts, mask,
         np.array([timestep.last() for timestep in timesteps]),
-        instructions)
+        instructions, truth=truth)
 
   def _begin(self, w: int) -> dm_env.TimeStep:
-    """Starts a worker's episode."""
-    self._steps[w] = 0
+    """Begins a worker's episode."""
     timestep = self.environments[w].reset()
-    self._observations[w] = self._world.checked(
-        self.environments[w], timestep, 'reset()')
-    if self._timesteps[w] is None:
-      self._check_saveable(self.environments[w])
+    self._observe(w, timestep)
     return timestep
 
-  def _check_saveable(self, environment: Any) -> None:
-    """Raises WorldError if a state is not restored as it was saved."""
-    if not hasattr(environment, 'get_state'):
-      return
-    if not hasattr(environment, 'set_state'):
-      raise worlds.WorldError(
-          'The environment has get_state() but no set_state(): add it, or '
-          'remove both.')
-    try:
-      saved = json.dumps(environment.get_state(), sort_keys=True)
-      timestep = environment.set_state(json.loads(saved))
-    except Exception as error:
-      raise worlds.WorldError(
-          "The environment's set_state() does not take what its get_state() "
-          f'returned, as JSON ({type(error).__name__}: {error}): expected '
-          'dicts with strings as keys, lists, strings, numbers of Python, '
-          'booleans and None.') from error
-    self._world.checked(environment, timestep, 'set_state()')
-    if json.dumps(environment.get_state(), sort_keys=True) != saved:
-      raise worlds.WorldError(
-          "After set_state(), the environment's get_state() returns another "
-          'state, so a resumed episode would differ: set_state() must restore '
-          'all of it and draw no random number afterwards.')
-
-  def _step(self, w: int, action: int, instruction: str) -> dm_env.TimeStep:
-    """Takes a step of a worker's episode."""
-    self._steps[w] += 1
-    place = f'step(), at step {self._steps[w]} of an episode'
-    timestep = self.environments[w].step(action)
-    self._observations[w] = self._world.checked(
-        self.environments[w], timestep, place, instruction)
-    return timestep
+  def _observe(self, w: int, timestep: dm_env.TimeStep) -> None:
+    self._observations[w] = self._world.observe(self.environments[w], timestep)
 
   def _episode(self, w: int) -> dict[str, Any]:
     environment, timestep = self.environments[w], self._timesteps[w]
     # Before its first episode an environment may have no state.
-    if timestep is None or not hasattr(environment, 'get_state'):
+    if timestep is None or not _can_be_saved(environment):
       return {'environment': None, 'in_episode': False}
     return {'environment': environment.get_state(),
-            'in_episode': not timestep.last(), 'steps': self._steps[w]}
+            'in_episode': not timestep.last()}
 
   def _load_episode(self, w: int, row: dict[str, Any]) -> None:
     self._timesteps[w] = None
     if row['environment'] is None:
-      if not hasattr(self.environments[w], 'get_state'):
-        # This one would draw the same episodes as after the run's start.
+      if not _can_be_saved(self.environments[w]):
+        # With its own seed it would play the run's first episodes again.
         self.environments[w].close()
         self.environments[w] = self._world.make_environment(
             int(self.rngs[w].integers(2**32)))
       return
-    try:
-      timestep = self.environments[w].set_state(row['environment'])
-    except Exception as error:
-      raise worlds.WorldError(
-          "The environment's set_state() does not take what its get_state() "
-          f'returned when the run was saved ({type(error).__name__}: {error}). '
-          'If the world has been changed since, change it back or start a new '
-          'run in another --run_dir. The checkpoint is left as it is.'
-      ) from error
+    timestep = self.environments[w].set_state(row['environment'])
     if row['in_episode']:
-      self._observations[w] = self._world.checked(
-          self.environments[w], timestep, 'set_state()')
+      self._observe(w, timestep)
       self._timesteps[w] = timestep
-      self._steps[w] = row['steps']
+
+
+def _can_be_saved(environment: Any) -> bool:
+  """Returns whether an environment has a state, as GridLU's always have."""
+  return getattr(environment, 'can_be_saved', True)
 
 
 def kind(world: worlds.World) -> type[Actor]:

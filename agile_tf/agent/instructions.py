@@ -18,14 +18,20 @@ the scene itself. A token without operands is applied to the scene:
 from collections.abc import Callable, Iterable, Sequence
 import functools
 from typing import NamedTuple
+import unicodedata
 
 import numpy as np
 
-# Not a recursive alias, which would not help mypy here.
+# This is no recursive alias, because one would not help mypy here.
 Tree = tuple
 
 SCENE = 0  # A slot's code: no module; the scene's features pass through.
 NOTHING = -1  # A slot's code: no operand; its features are zeros.
+
+# The most words in a row, or levels of operands. The names of positions grow
+# with each level, so the cost is quadratic in the depth, and a file that others
+# made can have any instruction.
+_DEEPEST = 1000
 
 
 class Slot(NamedTuple):
@@ -48,6 +54,11 @@ def chain(text: str) -> Tree:
   return functools.reduce(lambda tree, word: (word, tree), words[::-1], ())
 
 
+def _normal(text: str) -> str:
+  """Returns the text in Unicode's form NFC: some letters have two spellings."""
+  return unicodedata.normalize('NFC', text)
+
+
 def _positions(tree: Tree) -> Iterable[tuple[str, Tree]]:
   """Yields each position of a tree and its subtree.
 
@@ -57,14 +68,19 @@ def _positions(tree: Tree) -> Iterable[tuple[str, Tree]]:
   todo = [('', tree)]
   while todo:
     path, tree = todo.pop()
-    yield path, tree
+    if len(path) >= _DEEPEST:
+      raise ValueError(
+          f'An instruction has more than {_DEEPEST:,} words or levels of '
+          'operands; expected at most so many.')
     if tree == ():
+      yield path, tree
       continue
     if not (isinstance(tree, tuple) and isinstance(tree[0], str) and
             len(tree) <= 3):
       raise ValueError(
           f'parse returned {tree!r}, which is not an instruction tree: '
           'expected a tuple of a token (str) and at most two operands.')
+    yield path, (_normal(tree[0]), *tree[1:])
     todo += [
         (path + side, operand) for side, operand in zip('lr', tree[1:])
         # A first operand that is the scene needs no slot.
@@ -82,47 +98,67 @@ class Grammar:
     Args:
       instructions: Every instruction that may occur, or enough of them to
         contain every token and every position.
-      parse: From an instruction's text to its tree. It may raise ValueError.
+      parse: Returns the tree of an instruction's text. It may raise
+        ValueError.
       tokens: The vocabulary; by default the tokens that occur, sorted.
     """
+    if not callable(parse):
+      raise ValueError(
+          f'parse is {parse!r:.100}; expected a function of an instruction.')
     if not len(instructions):
       raise ValueError('A grammar needs at least one instruction.')
-    self._parse = parse
+    self.parser = parse
     seen: dict[str, list[Tree]] = {}
     for text in instructions:
-      for path, tree in _positions(parse(text)):
+      for path, tree in _positions(self.parse(text)):
         seen.setdefault(path, []).append(tree)
     found = {tree[0] for trees in seen.values() for tree in trees if tree}
     if not found:
       raise ValueError('No instruction has a token: parse returns empty trees.')
-    # In the order of the modules' ids 1, 2, ...
-    self.tokens = tuple(sorted(found) if tokens is None else tokens)
+    # Their order is that of the modules' ids 1, 2, ...
+    self.tokens = tuple(
+        sorted(found) if tokens is None else map(_normal, tokens))
     unknown = sorted(found - set(self.tokens))
     if unknown:
       raise ValueError(f'Tokens {unknown} are not in {self.tokens}.')
     self._ids = {token: i + 1 for i, token in enumerate(self.tokens)}
-    # Deepest first: operands precede the modules that take them.
+    # The deepest come first, so operands precede the modules that take them.
     self._paths = sorted(seen, key=lambda path: (-len(path), path))
     index = {path: i for i, path in enumerate(self._paths)}
     self.slots = tuple(
         Slot(index.get(path + 'l', -1), index.get(path + 'r', -1))
         for path in self._paths)
-    # The slots in the order of the text: a module, its first operand, its
-    # second.
+    # The indices of the slots in the order of the text: a module, its first
+    # operand, its second.
     self.preorder = tuple(index[path] for path in sorted(self._paths))
-    self._encode = functools.lru_cache(maxsize=65536)(self._encode_text)
+    self._rows = {str(text): self._row(str(text)) for text in instructions}
+    self.instructions = tuple(self._rows)  # It was made from these.
+
+  def parse(self, text: str) -> Tree:
+    """Returns the tree of an instruction."""
+    return self.parser(_normal(text))
+
+  def tree(self, text: str) -> Tree:
+    """Returns the tree of an instruction that `encode` can encode.
+
+    Raises ValueError for another one.
+    """
+    text = str(text)
+    if text not in self._rows:
+      self._row(text)
+    return self.parse(text)
 
   def encode(self, texts: Sequence[str]) -> np.ndarray:
     """Encodes N instructions as rows of slot codes, int32 [N, slots].
 
-    A code is a module's id, SCENE or NOTHING. A token or a position that the
-    grammar lacks is a ValueError.
+    A code is a module's id, SCENE or NOTHING. Raises ValueError for a token or
+    a position that the grammar lacks.
     """
-    rows = [self._encode(str(text)) for text in texts]
+    rows = [self._rows.get(str(text)) or self._row(str(text)) for text in texts]
     return np.array(rows, np.int32).reshape([len(rows), len(self.slots)])
 
-  def _encode_text(self, text: str) -> tuple[int, ...]:
-    trees = dict(_positions(self._parse(text)))
+  def _row(self, text: str) -> tuple[int, ...]:
+    trees = dict(_positions(self.parse(text)))
     unknown = sorted(
         {tree[0] for tree in trees.values() if tree} - set(self.tokens))
     if unknown:

@@ -2,7 +2,7 @@
 
 Every loss function returns one value for each example, float32 [...], where
 `...` stands for any batch dimensions. `programs` weights them and takes their
-sums and means. T is the length of a rollout.
+sums and means. R is the length of a rollout, as in Algorithms 1 and 2.
 """
 
 from typing import NamedTuple
@@ -12,33 +12,38 @@ import tensorflow as tf
 
 def returns(rewards: tf.Tensor, discounts: tf.Tensor, values: tf.Tensor,
             td_lambda: float = 1.0) -> tf.Tensor:
-  """Computes the returns that the policy is trained on, R_0 ... R_{T-1}.
+  """Computes the returns that the policy is trained on, of steps 0 to R - 1.
 
-    R_t = r_t + discount_t * ((1 - lambda) * V(s_{t+1}) + lambda * R_{t+1})
-    R_T = V(s_T)
+    return_t = r_t + discount_t * (
+        (1 - lambda) * V(s_{t+1}) + lambda * return_{t+1})
+    return_R = V(s_R)
 
   With lambda = 1 they are A3C's n-step returns. No gradient flows through them.
 
   Args:
-    rewards: float32 [T, ...], r_t is the reward of the state that a_t leads to.
-    discounts: float32 [T, ...], gamma times the environment's discount,
-      which is 0 where the episode ends.
-    values: float32 [T, ...], V(s_1) ... V(s_T).
+    rewards: float32 [R, ...], r_t is the reward of the state that a_t leads to.
+    discounts: float32 [R, ...], gamma times the environment's discount, which
+      is 0 where an episode terminates.
+    values: float32 [R, ...], V(s_1) ... V(s_R).
     td_lambda: lambda, between 0 and 1.
+
+  Returns:
+    float32 [R, ...].
   """
-  def step(following, inputs):
+  def step(next_return, inputs):
     reward, discount, value = inputs
     return reward + discount * (
-        (1 - td_lambda) * value + td_lambda * following)
+        (1 - td_lambda) * value + td_lambda * next_return)
 
   inputs = tuple(map(tf.stop_gradient, (rewards, discounts, values)))
-  return tf.scan(step, inputs, inputs[-1][-1], reverse=True)
+  last_value = inputs[2][-1]  # V(s_R)
+  return tf.scan(step, inputs, last_value, reverse=True)
 
 
 class ActorCritic(NamedTuple):
   """The three terms of A3C's loss, float32 [...]."""
   policy: tf.Tensor  # -log pi(a | c, s) * advantage
-  entropy: tf.Tensor  # of pi, in nats; the loss subtracts it
+  entropy: tf.Tensor  # The entropy of pi, in nats; the loss subtracts it.
   baseline: tf.Tensor  # 0.5 * (return - V)^2
 
 
@@ -80,7 +85,7 @@ def discriminator(logits: tf.Tensor, is_goal: tf.Tensor) -> tf.Tensor:
 def anticipated_negatives(logits: tf.Tensor, count: int) -> tf.Tensor:
   """Returns the indices of the `count` lowest logits, int32 [count].
 
-  Of the pairs drawn from B, the share 1 - rho that D rates highest may be goal
-  states and is rejected (Algorithm 1, line 9).
+  The other pairs drawn from B, the share 1 - rho that D rates highest, may be
+  goal states and are rejected (Algorithm 1, line 9).
   """
   return tf.math.top_k(-logits, count, sorted=False).indices

@@ -1,19 +1,15 @@
-"""TensorFlow 1's RMSProp on the parameters that threads share.
+"""Updates of the parameters that threads share: RMSProp and column norms.
 
-It differs from today's in two ways: epsilon is inside the square root, and the
-mean square starts at one. Of its optimiser the paper says only RMSProp.
-
-  mean_square <- decay * mean_square + (1 - decay) * g^2
-  w <- w - learning_rate * g / sqrt(mean_square + epsilon)
-
-Before this, g is clipped by its global norm. `SharedParameters` protects the
-parameters and slots of one network with a lock: updates are atomic, and a
-snapshot never contains half of one. A gradient that is not finite changes
-nothing.
+`SharedParameters` protects the parameters and slots of one network with a lock:
+updates are atomic, and a snapshot never contains half of one. An update clips
+the gradient by its global norm, applies a `Rule` such as RMSProp's, and may
+then clip column norms. A gradient that is not finite changes nothing.
 """
 
+from collections.abc import Callable, Sequence
+import functools
 import threading
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import tensorflow as tf
@@ -21,21 +17,47 @@ import tensorflow as tf
 from agile_tf.agent import parameters as parameters_lib
 from gridlu import archives
 
+# Numbers that an update keeps from one gradient to the next, by name. A slot
+# that has a number for each parameter is float32 [P].
+Slots: TypeAlias = dict[str, tf.Tensor]
 
-class Updates(NamedTuple):
-  """The settings of one network's updates (appendix C, table 1)."""
-  decay: float
-  epsilon: float
-  gradient_norm: float  # Larger gradients are scaled down to this norm.
-  max_column_norm: float | None = None  # None: columns are left alone.
+
+class Rule(NamedTuple):
+  """A rule by which a gradient changes parameters."""
+  # Takes the number of parameters; returns their slots before the first
+  # gradient.
+  slots: Callable[[int], Slots]
+  # Takes parameters [P], slots, a gradient [P] and the learning rate; returns
+  # the parameters and slots after it. It is a pure function.
+  update: Callable[[tf.Tensor, Slots, tf.Tensor, tf.Tensor],
+                   tuple[tf.Tensor, Slots]]
+
+
+def rmsprop(decay: float, epsilon: float) -> Rule:
+  """Returns TensorFlow 1's RMSProp; the paper does not name its variant.
+
+  It differs from today's in two ways: epsilon is inside the square root, and
+  the mean square starts at one.
+  """
+  def slots(size: int) -> Slots:
+    return {'mean_square': tf.ones([size])}
+
+  def update(parameters: tf.Tensor, slots: Slots, gradient: tf.Tensor,
+             rate: tf.Tensor) -> tuple[tf.Tensor, Slots]:
+    mean_square = (
+        decay * slots['mean_square'] + (1 - decay) * tf.square(gradient))
+    step = gradient * tf.math.rsqrt(mean_square + epsilon)
+    return parameters - rate * step, {'mean_square': mean_square}
+
+  return Rule(slots, update)
 
 
 def clip_gradient(gradient: tf.Tensor, max_norm: float
                  ) -> tuple[tf.Tensor, tf.Tensor]:
   """Returns g * min(1, max_norm / |g|), and the norm |g|.
 
-  Unlike tf.clip_by_global_norm, for any `max_norm`, also one that is infinite
-  in float32.
+  Unlike tf.clip_by_global_norm, it takes any `max_norm`, also one that is
+  infinite in float32.
   """
   norm = tf.linalg.global_norm([gradient])
   return gradient * tf.minimum(1.0, max_norm / tf.maximum(norm, 1e-30)), norm
@@ -44,8 +66,8 @@ def clip_gradient(gradient: tf.Tensor, max_norm: float
 def clip_columns(weight: tf.Tensor, max_norm: float) -> tf.Tensor:
   """Returns w_u * min(1, max_norm / |w_u|) for each unit u (appendix C).
 
-  Of weights [..., units], w_u are a unit's incoming ones: in a convolution
-  those of all input channels at all positions in the kernel.
+  Weights are [..., units], and w_u are those that come into a unit: in a
+  convolution those of all input channels at all positions in the kernel.
   """
   squares = tf.reduce_sum(
       tf.square(weight), axis=range(weight.shape.rank - 1), keepdims=True)
@@ -54,85 +76,92 @@ def clip_columns(weight: tf.Tensor, max_norm: float) -> tf.Tensor:
       tf.maximum(squares, 1e-30)))
 
 
-# The last part of a parameter's name. A weight matrix or a convolution kernel
-# has columns, each with the incoming weights of one unit. The FiLM-LSTM
-# computes gamma and beta by such matrices; the FiLM-NMN's are tables.
-_WITH_COLUMNS = ('w',)
-_WITHOUT_COLUMNS = ('b', 'gamma', 'beta', 'embeddings')
+_FILM_TABLES = ('gamma', 'beta')
 
 
-def has_columns(name: str) -> bool:
+def has_columns(layout: parameters_lib.Layout, name: str,
+                limit_film_tables: bool = False) -> bool:
   """Returns whether the column norms of a parameter are clipped.
 
-  An unknown name is a ValueError, so that no new weights are forgotten.
+  Each column of a weight matrix or of a convolution kernel has the incoming
+  weights of one unit. Biases and tables have none. With `limit_film_tables` the
+  tables of gamma and beta count as matrices.
   """
   own = name.rsplit('/', 1)[-1]
-  if own not in _WITH_COLUMNS + _WITHOUT_COLUMNS:
-    raise ValueError(
-        f'Parameter {name!r}: expected a name that ends in one of '
-        f'{", ".join(_WITH_COLUMNS)} (its columns are clipped) or '
-        f'{", ".join(_WITHOUT_COLUMNS)} (they are not). Rename it, or add its '
-        'name to one of the two lists in agile_tf/agent/optimizers.py.')
-  return own in _WITH_COLUMNS
+  rank = len(layout.shapes[layout.names.index(name)])
+  return rank > 1 and (own not in layout.tables or
+                       limit_film_tables and own in _FILM_TABLES)
 
 
 class SharedParameters:
   """The parameters of one network, shared by all threads."""
 
   def __init__(self, layout: parameters_lib.Layout, initial: np.ndarray,
-               settings: Updates):
-    """Creates the variable and its slots. Call this before any thread starts.
+               rule: Rule, gradient_norm: float,
+               max_column_norm: float | None = None,
+               limit_film_tables: bool = False):
+    """Creates the variables. Call this before any thread starts.
 
-    `initial` has the parameters' initial values, float32 [P].
+    Args:
+      layout: The names and shapes of the parameters.
+      initial: Their initial values, float32 [P].
+      rule: How a gradient changes them.
+      gradient_norm: Larger gradients are scaled down to this norm.
+      max_column_norm: Longer columns are scaled down to this norm after each
+        update; None leaves columns alone.
+      limit_film_tables: Whether tables of gamma and beta have columns too.
     """
     self.layout = layout
-    self._settings = settings
-    if settings.max_column_norm is not None:
-      for name in layout.names:
-        has_columns(name)  # Raises for an unknown name.
+    self._rule = rule
+    self._gradient_norm = gradient_norm
+    self._max_column_norm = max_column_norm
+    self._limit_film_tables = limit_film_tables
     self._lock = threading.Lock()
-    self._variable = tf.Variable(initial)
-    self._mean_square = tf.Variable(tf.ones_like(initial))
-    # RMSProp's momentum is 0, but the kernel still writes the last step of each
-    # weight to this slot.
-    self._momentum = tf.Variable(tf.zeros_like(initial))
+    self._parameters = tf.Variable(initial)
+    self._slots = {name: tf.Variable(value)
+                   for name, value in rule.slots(layout.size).items()}
 
   @tf.function(autograph=False)
-  def _updates(self, rate: tf.Tensor, *gradients: tf.Tensor) -> tf.Tensor:
+  def _apply(self, rate: tf.Tensor, *gradients: tf.Tensor) -> tf.Tensor:
     """Makes one update after another; returns the gradients' norms."""
-    return tf.stack([self._update(rate, gradient) for gradient in gradients])
+    clipped, norms = zip(*(
+        clip_gradient(gradient, self._gradient_norm) for gradient in gradients))
+    with tf.device(self._parameters.device):
+      parameters, slots = self._after(
+          self._parameters.read_value(),
+          {name: slot.read_value() for name, slot in self._slots.items()},
+          rate, clipped, norms)
+    self._parameters.assign(parameters)
+    for name, slot in self._slots.items():
+      slot.assign(slots[name])
+    return tf.stack(norms)
 
-  def _update(self, rate: tf.Tensor, gradient: tf.Tensor) -> tf.Tensor:
-    """Clips a gradient and applies it if it is finite; returns its norm."""
-    clipped, norm = clip_gradient(gradient, self._settings.gradient_norm)
+  @tf.function(autograph=False, jit_compile=True)
+  def _after(self, parameters: tf.Tensor, slots: Slots, rate: tf.Tensor,
+             gradients: Sequence[tf.Tensor], norms: Sequence[tf.Tensor]
+            ) -> tuple[tf.Tensor, Slots]:
+    """Returns parameters and slots after gradients whose norm is finite."""
+    for gradient, norm in zip(gradients, norms):
+      after, slots_after = self._rule.update(parameters, slots, gradient, rate)
+      parameters, slots = tf.nest.map_structure(
+          functools.partial(tf.where, tf.math.is_finite(norm)),
+          (self._with_short_columns(after), slots_after), (parameters, slots))
+    return parameters, slots
 
-    def change() -> tf.Tensor:
-      self._descend(rate, clipped)
-      self._clip_columns()
-      return norm
-
-    return tf.cond(tf.math.is_finite(norm), change, lambda: norm)
-
-  def _descend(self, rate: tf.Tensor, clipped: tf.Tensor) -> None:
-    """Applies a clipped gradient."""
-    # TensorFlow 1's own kernel, which updates the variable and slots in place.
-    tf.raw_ops.ResourceApplyRMSProp(
-        var=self._variable.handle, ms=self._mean_square.handle,
-        mom=self._momentum.handle, lr=rate, rho=self._settings.decay,
-        momentum=0.0, epsilon=self._settings.epsilon, grad=clipped)
-
-  def _clip_columns(self) -> None:
-    most = self._settings.max_column_norm
-    if most is not None:
-      self._variable.assign(self.layout.join({
-          name: clip_columns(part, most) if has_columns(name) else part
-          for name, part in self.layout.split(
-              self._variable.read_value()).items()}))
+  def _with_short_columns(self, parameters: tf.Tensor) -> tf.Tensor:
+    """Returns the parameters with clipped columns, if there is a limit."""
+    max_norm = self._max_column_norm
+    if max_norm is None:
+      return parameters
+    return self.layout.join({
+        name: clip_columns(part, max_norm) if has_columns(
+            self.layout, name, self._limit_film_tables) else part
+        for name, part in self.layout.split(parameters).items()})
 
   def snapshot(self) -> tf.Tensor:
     """Returns a copy of the parameters, float32 [P], between two updates."""
     with self._lock:
-      return tf.identity(self._variable)
+      return tf.identity(self._parameters)
 
   def apply(self, learning_rate: float, *gradients: tf.Tensor) -> tf.Tensor:
     """Updates once for each of N gradients, float32 [P]; returns their norms.
@@ -140,30 +169,42 @@ class SharedParameters:
     Each is clipped separately, and skipped if its norm is not finite.
     """
     with self._lock:
-      return self._updates(np.float32(learning_rate), *gradients)
+      return self._apply(np.float32(learning_rate), *gradients)
 
   def state(self) -> dict[str, np.ndarray]:
     """Returns parameters and slots by name, for a checkpoint."""
     with self._lock:
       return {
-          name + suffix: part.numpy()
-          for suffix, variable in self._variables()
-          for name, part in self.layout.split(variable.read_value()).items()}
+          name: value.numpy()
+          for suffix, variable in self._variables().items()
+          for name, value in self._named(
+              suffix, variable.read_value()).items()}
 
   def load(self, state: dict[str, np.ndarray]) -> None:
     """Restores what `state` returned.
 
-    If it is of other parameters, it is a ValueError and nothing changes.
+    If the state has other parameters, it raises ValueError and changes nothing.
     """
-    restored = [
-        (variable, {
-            name: archives.expect(state, name + suffix, np.float32, shape)
-            for name, shape in zip(self.layout.names, self.layout.shapes)})
-        for suffix, variable in self._variables()]
+    restored = []
+    for suffix, variable in self._variables().items():
+      parts = {
+          name: archives.expect(state, name, np.float32, value.shape)
+          for name, value in self._named(
+              suffix, variable.read_value()).items()}
+      restored.append((variable, tf.concat(
+          [tf.reshape(part, [-1]) for part in parts.values()], 0)))
     with self._lock:
-      for variable, parts in restored:
-        variable.assign(self.layout.join(parts))
+      for variable, value in restored:
+        variable.assign(value)
 
-  def _variables(self) -> list[tuple[str, tf.Variable]]:
-    return [('', self._variable), ('/mean_square', self._mean_square),
-            ('/momentum', self._momentum)]
+  def _variables(self) -> dict[str, tf.Variable]:
+    """Returns the variables by the suffix of their names in a checkpoint."""
+    return {'': self._parameters} | {
+        f'/{name}': slot for name, slot in self._slots.items()}
+
+  def _named(self, suffix: str, value: tf.Tensor) -> dict[str, tf.Tensor]:
+    """Returns the value of a variable in parts, by their names."""
+    if value.shape != [self.layout.size]:  # All parameters share this slot.
+      return {suffix[1:]: value}
+    return {name + suffix: part
+            for name, part in self.layout.split(value).items()}

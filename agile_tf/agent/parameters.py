@@ -13,14 +13,33 @@ import tensorflow as tf
 class Layout:
   """The names, shapes and positions of the parameters in a vector."""
 
-  def __init__(self, names: Sequence[str], shapes: Sequence[Sequence[int]]):
+  def __init__(self, names: Sequence[str], shapes: Sequence[Sequence[int]],
+               tables: Sequence[str] = (), lent: Sequence[str] = ()):
+    """Takes names such as 'policy/features/stem/patches/w', and shapes.
+
+    `tables` are the last parts of the names of tables, whose rows are looked
+    up. `lent` are the paths of modules, such as 'features', whose parameters
+    another network may take over.
+    """
     self.names = tuple(names)
+    self.tables = tuple(tables)
+    self.lent = tuple(lent)
     self.shapes = tuple(tuple(shape) for shape in shapes)
     self._sizes = [int(np.prod(shape)) for shape in self.shapes]
     self.size = sum(self._sizes)  # P
 
+  def lends(self, other: 'Layout') -> dict[str, str]:
+    """Returns which parameters another network may copy from this one.
+
+    Keys are names in the other network, and values are names in this one.
+    """
+    own = {name.partition('/')[2]: name for name in self.names}
+    return {name: own[path] for name in other.names
+            if (path := name.partition('/')[2]) in own and
+            any(path.startswith(f'{module}/') for module in self.lent)}
+
   def split(self, vector: tf.Tensor) -> dict[str, tf.Tensor]:
-    """Returns the parameters by name; [..., P] in, [..., *shape] each out."""
+    """Splits a vector [..., P] into parameters [..., *shape] by name."""
     parts = tf.split(vector, self._sizes, -1)
     leading = tuple(vector.shape[:-1])
     return {

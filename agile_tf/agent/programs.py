@@ -1,82 +1,106 @@
 """The compiled programs: all that the algorithms compute in TensorFlow.
 
-Each is a pure function of a snapshot of parameters and of arrays. It may return
-gradients; `optimizers` then updates the shared parameters. A rollout has T
-steps of W workers. A network has P parameters: theta and phi are float32 [P].
+`PolicyPrograms` act and compute the policy's gradients. `DiscriminatorPrograms`
+compute D's rewards and its gradient. Each program is a pure function of a
+snapshot of parameters and of arrays; `optimizers` updates the shared parameters
+with the gradients. All threads share the programs. A rollout has R steps of W
+workers. P is the number of parameters of the network in question: theta and phi
+are float32 [P].
 """
 
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
+from agile_tf.agent import auxiliary as auxiliary_lib
+from agile_tf.agent import functional
 from agile_tf.agent import losses
 from agile_tf.agent import networks
 from agile_tf.agent import replay
-from agile_tf.agent import rewards
+from agile_tf.agent import rewards as rewards_lib
 from agile_tf.agent import rollouts
 from agile_tf.agent import worlds
-from agile_tf.agent.fast import functional
 
 compiled = functools.partial(tf.function, autograph=False, jit_compile=True)
 
 
-class Loss(NamedTuple):
-  """The weights of the policy's loss: as in table 1, and our lambda."""
+class LossSettings(NamedTuple):
+  """The constants of the policy's loss: those of table 1, and our lambda."""
   discount: float = 0.99
   td_lambda: float = 1.0
   baseline_cost: float = 1.0
-  auxiliary_cost: float = 1.0  # Of reward prediction.
 
 
-_PAPER = Loss()
+_PAPER = LossSettings()
 
 
-def _flatten(x: tf.Tensor) -> tf.Tensor:
-  """Folds the two leading dimensions into one."""
-  return tf.reshape(x, [x.shape[0] * x.shape[1], *x.shape[2:]])
+def by_worker(values: Any) -> Any:
+  """Turns arrays [R, W, ...] into [W, R, ...]."""
+  return tf.nest.map_structure(
+      lambda x: tf.transpose(x, [1, 0, *range(2, len(x.shape))]), values)
 
 
-class Programs:
-  """The programs of a pair of networks; all threads share them."""
+class PolicyPrograms:
+  """Acts, plays whole rollouts, and computes the policy's gradients."""
 
-  def __init__(self, policy: functional.Network,
-               discriminator: functional.Network, world: worlds.World,
-               loss: Loss = _PAPER, reward_form: str = 'decision',
-               reward_scale: float = 0.1):
-    """Takes the networks, and one of `rewards.FORMS`."""
+  def __init__(self, policy: functional.Network, world: worlds.World,
+               settings: LossSettings = _PAPER,
+               auxiliary: auxiliary_lib.AuxiliaryLoss | None = None,
+               averaged: bool = False):
+    """Makes the programs of a policy; each is compiled when it is first used.
+
+    Args:
+      policy: A network whose output is a `networks.PolicyOutput`.
+      world: The world that is played.
+      settings: The constants of the policy's loss.
+      auxiliary: A loss that is added to the policy's.
+      averaged: Whether there is one gradient of the policy, that of the mean
+        loss of the workers that played. In A3C each worker has its own.
+    """
     self.world = world
-    self.reward_scale = reward_scale
-    self._policy = policy  # Applies networks.PolicyNetwork.
-    self._discriminator = discriminator  # Applies networks.Discriminator.
-    self._loss = loss
-    self._form = reward_form
+    self._policy = policy
+    self._settings = settings
+    self._auxiliary = auxiliary
+    self._averaged = averaged
 
   @compiled
   def act(self, theta: tf.Tensor, observations: tf.Tensor, codes: tf.Tensor,
           gumbel: tf.Tensor) -> tf.Tensor:
-    """Chooses an action for each worker, int32 [W].
+    """Chooses an action for each worker.
 
-    From observations uint8 [W, ...], codes int32 [W, slots] and noise float32
-    [W, actions].
+    Args:
+      theta: float32 [P].
+      observations: uint8 [W, ...].
+      codes: int32 [W, slots].
+      gumbel: Noise, float32 [W, actions].
+
+    Returns:
+      The actions, int32 [W].
     """
-    output = self._policy.at(theta)(self.world.images(observations), codes)
+    output, _ = self._policy.at(theta)(observations, codes)
     return tf.argmax(output.logits + gumbel, axis=-1, output_type=tf.int32)
 
   @compiled
   def play(
       self, theta: tf.Tensor, observations: tf.Tensor, codes: tf.Tensor,
       truth_codes: tf.Tensor, gumbel: tf.Tensor, mask: tf.Tensor
-  ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tuple[tf.Tensor, ...]]:
+  ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, functional.Activations]:
     """Plays a whole rollout, in a world with its rules in TensorFlow.
 
-    As `act`, but with noise [T, W, actions]. Where the mask, bool [T, W], is
-    False, the state does not change. `truth_codes` are for the ground truth.
+    Args:
+      theta: float32 [P].
+      observations: s_0 of each worker, uint8 [W, size].
+      codes: int32 [W, slots].
+      truth_codes: The instructions as the ground truth reads them, int32
+        [W, K].
+      gumbel: Noise, float32 [R, W, actions].
+      mask: bool [R, W]; where it is False, the state does not change.
 
     Returns:
-      Observations uint8 [T + 1, W, ...]; actions int32 [T, W]; whether
-      s_1 ... s_T are goal states, bool [T, W]; and `Rollout.results`.
+      Observations uint8 [R + 1, W, ...]; actions int32 [R, W]; whether
+      s_1 ... s_R are goal states, bool [R, W]; and `Rollout.activations`.
     """
     rules, pi = self.world.compiled, self._policy.at(theta)
     assert rules is not None
@@ -84,137 +108,212 @@ class Programs:
     def step(carry, inputs):
       state, *_ = carry
       gumbel_t, alive = inputs
-      output, results = pi.record(rules.images(state), codes)
+      output, activations = pi(state, codes)
       actions = tf.argmax(
           output.logits + gumbel_t, axis=-1, output_type=tf.int32)
       following = tf.where(
           alive[:, None], rules.step(state, actions), state)
-      return following, actions, results
+      return following, actions, activations
 
     # `step` reads only the state; the rest of the carry just needs its shapes.
     _, *shapes = step((observations,), (gumbel[0], mask[0]))
     start = observations, *tf.nest.map_structure(tf.zeros_like, shapes)
-    states, actions, results = tf.scan(step, (gumbel, mask), start)
+    states, actions, activations = tf.scan(step, (gumbel, mask), start)
     return (tf.concat([observations[None], states], 0), actions,
-            rules.satisfied(truth_codes, states), tuple(results))
+            rules.satisfied(truth_codes, states), activations)
 
-  @compiled
-  def reward(self, phi: tf.Tensor, observations: tf.Tensor, codes: tf.Tensor
-            ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Computes the modelled rewards of s_1 ... s_T: line 6 of Algorithm 2.
-
-    From observations uint8 [T + 1, W, ...] and codes int32 [W, slots] to the
-    rewards, float32 [T, W], and D's decisions, bool [T, W].
-    """
-    states = observations[1:]
-    length, width = states.shape[:2]
-    logits = tf.reshape(self._discriminator.at(phi)(
-        self.world.images(_flatten(states)), tf.tile(codes, [length, 1])),
-                        [length, width])
-    return (rewards.modelled(logits, self._form, self.reward_scale),
-            rewards.decisions(logits))
-
-  def policy_gradients(
-      self, theta: tf.Tensor, rollout: rollouts.Rollout,
-      values: np.ndarray, entropy_weight: float,
-      replayed: replay.Replayed | None = None
-  ) -> tuple[list[tf.Tensor], dict[str, tf.Tensor]]:
+  def gradients(
+      self, theta: tf.Tensor, rollout: rollouts.Rollout, rewards: np.ndarray,
+      entropy_weight: float, samples: auxiliary_lib.Samples | None = None
+  ) -> tuple[dict[int | None, tf.Tensor], dict[str, tf.Tensor]]:
     """Computes line 7 of Algorithm 2: a gradient for each worker that played.
 
-    theta has played the rollout, `values` are its rewards, float32 [T, W], 0
-    where masked, and the entropy's weight is alpha.
+    Args:
+      theta: The parameters that have played the rollout, float32 [P].
+      rollout: The rollout.
+      rewards: Its rewards, float32 [R, W], 0 where it is masked.
+      entropy_weight: alpha.
+      samples: What the auxiliary loss, if there is one, is computed on.
 
     Returns:
-      The gradients, float32 [P] each, of the workers `rollout.active`; and the
-      terms of the loss by name, float32 [W], each a mean over its steps or its
-      replayed samples.
+      A gradient, float32 [P], for the row of each worker that played; if they
+      are averaged, one gradient for None. And each term of the loss by name,
+      float32 [W]. These are metrics, and means over the steps or the samples
+      of a worker; the loss itself sums over steps.
     """
-    gradients, terms = self._policy_gradients(
-        theta, rollout._replace(instructions=()), values,
-        np.float32(entropy_weight), replayed)
-    if len(gradients) > 1:  # Otherwise it is of one worker, or the mean.
-      gradients = [gradients[w] for w in rollout.active]
-    return gradients, terms
+    arguments = (theta, rollout._replace(instructions=(), truth=None), rewards,
+                 np.float32(entropy_weight), samples)
+    if self._averaged:
+      gradient, terms = self._mean_gradient(*arguments)
+      return {None: gradient}, terms
+    gradients, terms = self._worker_gradients(*arguments)
+    return {int(w): gradients[w] for w in rollout.active}, terms
 
   @compiled
-  def _policy_gradients(self, theta, rollout, values, entropy_weight, replayed):
-    width = rollout.mask.shape[1]
-    with tf.GradientTape(watch_accessed_variables=False) as tape:
-      # A copy for each worker, so that each has its own gradient.
-      parameters = tf.tile(theta[None], [width, 1]) if width > 1 else theta
-      tape.watch(parameters)
-      total, terms = self._losses(
-          parameters, rollout, values, entropy_weight, replayed)
-    return tf.unstack(tf.reshape(
-        tape.gradient(total, parameters), [width, -1])), terms
+  def _worker_gradients(self, theta, rollout, rewards, entropy_weight, samples):
+    """Returns the gradient of each worker's loss, W times [P], and terms."""
+    return self._policy.gradients(
+        theta, *self._rows(rollout, samples),
+        lambda output: self._losses(
+            output, rollout, rewards, entropy_weight, samples),
+        by_worker(rollout.activations))
+
+  @compiled
+  def _mean_gradient(self, theta, rollout, rewards, entropy_weight, samples):
+    """Returns the gradient of the active workers' mean loss, and terms."""
+    def loss(output):
+      worker_losses, terms = self._losses(
+          output, rollout, rewards, entropy_weight, samples)
+      active = tf.reduce_max(rollout.mask, 0)
+      return (tf.reduce_sum(active * worker_losses) / tf.reduce_sum(active),
+              terms)
+
+    return self._policy.gradient(
+        theta, *self._rows(rollout, samples), loss,
+        by_worker(rollout.activations))
+
+  def _rows(self, rollout: rollouts.Rollout,
+            samples: auxiliary_lib.Samples | None
+           ) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns the inputs of the policy that each worker's loss is made of.
+
+    They are s_0 ... s_R, and then the worker's samples: observations uint8
+    [W, R + 1 + K, ...] and codes int32 [W, R + 1 + K, slots].
+    """
+    states = by_worker(rollout.observations)
+    codes = tf.tile(rollout.codes[:, None], [1, states.shape[1], 1])
+    if samples is not None:
+      states = tf.concat([states, samples.observations], 1)
+      codes = tf.concat([codes, samples.codes], 1)
+    return states, codes
 
   def _losses(
-      self, parameters: tf.Tensor, rollout: rollouts.Rollout,
-      values: tf.Tensor, entropy_weight: tf.Tensor,
-      replayed: replay.Replayed | None
+      self, output: networks.PolicyOutput, rollout: rollouts.Rollout,
+      rewards: tf.Tensor, entropy_weight: tf.Tensor,
+      samples: auxiliary_lib.Samples | None
   ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
     """Computes each worker's loss and its terms, float32 [W].
 
-    A worker's loss is the sum of A3C's loss (equation 1) over its rollout, plus
-    the mean loss of reward prediction over its replayed samples. `parameters`
-    is theta, [P] or [W, P] (see `fast.rows`).
+    A worker's loss is the sum over its rollout of A3C's loss, by which it
+    maximises equation 1, plus the mean of the auxiliary loss over its samples.
+    The output is that of `_rows`, [W, R + 1 + K, ...].
     """
-    loss, mask = self._loss, rollout.mask
-    length, width = mask.shape
-    # One pass for all workers, whose states stand one worker after another.
-    states = tf.transpose(
-        rollout.observations,
-        [1, 0, *range(2, len(rollout.observations.shape))])
-    codes = tf.tile(rollout.codes[:, None], [1, length + 1, 1])
-    if replayed is not None:
-      states = tf.concat([states, replayed.observations], 1)
-      codes = tf.concat([codes, replayed.codes], 1)
-    # A masked step has the return of the step after it.
-    discounts = tf.where(mask > 0, loss.discount * rollout.discounts, 1.0)
-    output = self._policy.at(parameters)(
-        self.world.images(_flatten(states)), _flatten(codes), known=[
-            tf.transpose(x, [1, 2, 3, 0, 4]) for x in rollout.results])
-    # Of each worker: s_0 ... s_T, and then its replayed samples.
-    output = tf.nest.map_structure(
-        lambda x: tf.reshape(x, [width, -1, *x.shape[1:]]), output)
+    settings, mask = self._settings, rollout.mask
+    length = mask.shape[0]  # R
+    # Discounts of 1 pass the value of the last state back through masked steps,
+    # so a masked step has the return of the step after it.
+    discounts = tf.where(mask > 0, settings.discount * rollout.discounts, 1.0)
     steps = tf.reduce_sum(mask, 0)
     baseline = tf.transpose(output.baseline[:, :length + 1])
     terms = losses.actor_critic(
         tf.transpose(output.logits[:, :length], [1, 0, 2]), baseline[:-1],
         rollout.actions,
-        losses.returns(values, discounts, baseline[1:], loss.td_lambda))
+        losses.returns(rewards, discounts, baseline[1:], settings.td_lambda))
     sums = {
         'policy_loss': tf.reduce_sum(mask * terms.policy, 0),
         'baseline_loss': tf.reduce_sum(mask * terms.baseline, 0),
         'entropy': tf.reduce_sum(mask * terms.entropy, 0),
     }
     total = (
-        sums['policy_loss'] + loss.baseline_cost * sums['baseline_loss'] -
+        sums['policy_loss'] + settings.baseline_cost * sums['baseline_loss'] -
         entropy_weight * sums['entropy'])
     extras = {
         name: value / tf.maximum(steps, 1.0) for name, value in sums.items()}
-    if replayed is not None:
-      name, extras[name] = self._auxiliary(
-          tf.nest.map_structure(lambda x: x[:, length + 1:], output), replayed)
-      total += loss.auxiliary_cost * extras[name]
+    if samples is not None:
+      auxiliary = self._auxiliary
+      assert auxiliary is not None
+      of_samples = tf.nest.map_structure(lambda x: x[:, length + 1:], output)
+      mean = tf.reduce_mean(auxiliary.function(of_samples, samples.labels), 1)
+      extras[f'{auxiliary.name}_loss'] = mean
+      total += auxiliary.cost * mean
     return total, extras
 
-  def _auxiliary(self, output: networks.PolicyOutput, replayed: replay.Replayed
-                ) -> tuple[str, tf.Tensor]:
-    """Returns the name and the mean, [W], of the loss of replayed samples.
 
-    The outputs are of these, [W, K, ...].
+class DiscriminatorPrograms:
+  """Computes D's outputs, the rewards made of them, and D's gradient.
+
+  Attributes:
+    reward_scale: The factor of all rewards, also of the ground truth's.
+    reward_threshold: D accepts a state as a goal state if it exceeds this.
+  """
+
+  def __init__(self, discriminator: functional.Network,
+               reward_form: str = 'decision', reward_scale: float = 0.1,
+               reward_threshold: float = 0.5):
+    """Makes the programs of D; each is compiled when it is first used.
+
+    Args:
+      discriminator: A network whose output is D's logits.
+      reward_form: One of `rewards.FORMS`.
+      reward_scale: The factor of all rewards.
+      reward_threshold: D accepts a state as a goal state if it exceeds this.
     """
-    return 'reward_prediction_loss', tf.reduce_mean(
-        losses.reward_prediction(output.reward_logits, replayed.positive), 1)
+    self.reward_scale = reward_scale
+    self.reward_threshold = reward_threshold
+    self._discriminator = discriminator
+    self._reward_form = reward_form
 
   @compiled
-  def discriminator_gradients(
-      self, phi: tf.Tensor, goals: rollouts.Pairs, candidates: rollouts.Pairs
-  ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
-    """Computes lines 9 to 11 of Algorithm 1 from N goal examples.
+  def rewards(self, phi: tf.Tensor, observations: tf.Tensor, codes: tf.Tensor
+             ) -> tuple[tf.Tensor, tf.Tensor]:
+    """Computes the modelled rewards of s_1 ... s_R: line 6 of Algorithm 2.
 
-    Of the candidates, drawn from B, the N that D rates lowest are negatives.
+    Args:
+      phi: float32 [P].
+      observations: s_0 ... s_R of each worker, uint8 [R + 1, W, ...].
+      codes: int32 [W, slots].
+
+    Returns:
+      The rewards, float32 [R, W], and D's decisions, bool [R, W].
+    """
+    states = observations[1:]
+    length, width = states.shape[:2]
+    pairs = tf.reshape(states, [length * width, *states.shape[2:]])
+    logits, _ = self._discriminator.at(phi)(pairs, tf.tile(codes, [length, 1]))
+    logits = tf.reshape(logits, [length, width])
+    return (rewards_lib.modelled(logits, self._reward_form, self.reward_scale,
+                                 self.reward_threshold),
+            rewards_lib.decisions(logits, self.reward_threshold))
+
+  @compiled
+  def logits(self, phi: tf.Tensor, observations: tf.Tensor, codes: tf.Tensor
+            ) -> tf.Tensor:
+    """Computes D's logits of N pairs of instruction and state, float32 [N].
+
+    Observations are uint8 [N, ...], codes int32 [N, slots].
+    """
+    logits, _ = self._discriminator.at(phi)(observations, codes)
+    return logits
+
+  @compiled
+  def decisions(self, phi: tf.Tensor, observations: tf.Tensor, codes: tf.Tensor
+               ) -> tf.Tensor:
+    """Computes whether D accepts N pairs of instruction and state, bool [N].
+
+    Observations are uint8 [N, ...], codes int32 [N, slots].
+    """
+    logits, _ = self._discriminator.at(phi)(observations, codes)
+    return rewards_lib.decisions(logits, self.reward_threshold)
+
+  def probabilities(self, phi: tf.Tensor, observations: np.ndarray,
+                    codes: np.ndarray) -> np.ndarray:
+    """Computes D(c, s) of N pairs, float32 [N], without compiling anything.
+
+    Observations are uint8 [N, ...], codes int32 [N, slots].
+    """
+    logits, _ = self._discriminator.at(phi)(
+        tf.constant(observations), tf.constant(codes))
+    return tf.sigmoid(logits).numpy()
+
+  @compiled
+  def gradient(
+      self, phi: tf.Tensor, goals: rollouts.Pairs,
+      candidates: replay.Candidates
+  ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
+    """Computes lines 9 and 10 of Algorithm 1 and the gradient of line 11.
+
+    N negatives, as many as there are goal examples, are chosen from the
+    candidates.
 
     Returns:
       The gradient of the loss, float32 [P]; and by name the loss (the mean over
@@ -222,41 +321,52 @@ class Programs:
       negatives that it rejects, float32 [].
     """
     count = goals.codes.shape[0]
-    negatives, known = self._negatives(phi, candidates, count)
-    images = self.world.images(
-        tf.concat([negatives.observations, goals.observations], 0))
+    negatives, activations = self._negatives(phi, candidates, count)
+    observations = tf.concat([negatives.observations, goals.observations], 0)
+    codes = tf.concat([negatives.codes, goals.codes], 0)
     is_goal = tf.range(2 * count) >= count
-    with tf.GradientTape(watch_accessed_variables=False) as tape:
-      tape.watch(phi)
-      logits = self._discriminator.at(phi)(
-          images, tf.concat([negatives.codes, goals.codes], 0), known=known)
-      loss = tf.reduce_mean(losses.discriminator(logits, is_goal))
-    correct = tf.cast((logits > 0) == is_goal, tf.float32)
-    return tape.gradient(loss, phi), {
-        'discriminator_loss': loss,
+
+    def loss(output):  # [1, 2 N]
+      logits = output[0]
+      value = tf.reduce_mean(losses.discriminator(logits, is_goal))
+      return value, (logits, value)
+
+    # All examples are those of one worker.
+    gradient, (logits, value) = self._discriminator.gradient(
+        phi, observations[None], codes[None], loss,
+        tf.nest.map_structure(lambda x: x[None], activations))
+    correct = tf.cast(rewards_lib.decisions(
+        logits, self.reward_threshold) == is_goal, tf.float32)
+    return gradient, {
+        'discriminator_loss': value,
         'goals_accepted': tf.reduce_mean(correct[count:]),
         'negatives_rejected': tf.reduce_mean(correct[:count]),
     }
 
-  def _negatives(self, phi: tf.Tensor, candidates: rollouts.Pairs, count: int
-                ) -> tuple[rollouts.Pairs, list[tf.Tensor]]:
-    """Rejects all but `count` of the candidates: line 9.
+  def _negatives(
+      self, phi: tf.Tensor, candidates: replay.Candidates, count: int
+  ) -> tuple[rollouts.Pairs, functional.Activations]:
+    """Chooses `count` negatives: line 9.
 
     Returns:
-      The `count` that stay, and the results of D's convolutions on them: an
-      empty list if nothing was rejected.
+      The negatives: first those from B, then the certain ones. And D's
+      activations for those from B, or () if it had to rate none.
     """
-    if candidates.codes.shape[0] == count:  # With rho = 1 nothing is rejected.
-      return rollouts.Pairs(candidates.codes, candidates.observations), []
-    logits, results = self._rate(phi, candidates)
-    kept = losses.anticipated_negatives(logits, count)
-    return rollouts.Pairs(
-        tf.gather(candidates.codes, kept),
-        tf.gather(candidates.observations, kept)
-        ), [tf.gather(x, kept, axis=2)[:, :, None] for x in results]
-
-  def _rate(self, phi: tf.Tensor, candidates: rollouts.Pairs
-           ) -> tuple[tf.Tensor, list[tf.Tensor]]:
-    """Returns D's logits of candidates, and the results of its convolutions."""
-    return self._discriminator.at(phi).record(
-        self.world.images(candidates.observations), candidates.codes)
+    pairs, drawn, certain = candidates
+    if certain is not None:
+      count -= certain.codes.shape[0]
+    if pairs.codes.shape[0] == count:  # Rho is 1: none is rejected.
+      kept, activations = rollouts.Pairs(*pairs), ()
+    else:
+      logits, activations = self._discriminator.at(phi)(
+          pairs.observations, pairs.codes)
+      if drawn is not None:
+        logits = tf.where(
+            tf.range(pairs.codes.shape[0]) < drawn, logits, logits.dtype.max)
+      lowest = losses.anticipated_negatives(logits, count)
+      kept, activations = tf.nest.map_structure(
+          lambda x: tf.gather(x, lowest), (rollouts.Pairs(*pairs), activations))
+    if certain is not None:
+      kept = rollouts.Pairs(
+          *(tf.concat(parts, 0) for parts in zip(kept, certain)))
+    return kept, activations

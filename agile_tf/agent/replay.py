@@ -12,14 +12,21 @@ from typing import NamedTuple
 import numpy as np
 
 from agile_tf.agent import rollouts
+from agile_tf.agent import worlds
 from gridlu import archives
 
 
-class Replayed(NamedTuple):
-  """Reward prediction's samples, K for each of W workers."""
-  codes: rollouts.Array  # int32 [W, K, slots]
-  observations: rollouts.Array  # uint8 [W, K, ...]
-  positive: rollouts.Array  # bool [W, K]
+class Candidates(NamedTuple):
+  """The candidates for the N negatives of one update of D.
+
+  The negatives are all pairs that are `certain`, and as many of the M others as
+  are missing: those that D rates lowest (line 9 of Algorithm 1).
+  """
+  pairs: rollouts.Pairs  # M pairs from B.
+  # int32 [], how many of these count, from the first; None if all do.
+  drawn: rollouts.Array | None = None
+  # At most N; None if there are none.
+  certain: rollouts.Pairs | None = None
 
 
 class ReplayBuffer:
@@ -31,6 +38,7 @@ class ReplayBuffer:
 
   def __init__(self, capacity: int, num_slots: int,
                observation_shape: Sequence[int]):
+    """Makes an empty buffer of `capacity` triples."""
     self._capacity = capacity
     self._arrays: dict[str, np.ndarray] = {
         'codes': np.zeros([capacity, num_slots], np.int32),
@@ -58,18 +66,21 @@ class ReplayBuffer:
       self._added += len(codes)
 
   def sample(self, rng: np.random.Generator, count: int) -> rollouts.Pairs:
-    """Draws pairs uniformly with replacement; ValueError if there are none."""
+    """Draws pairs uniformly with replacement.
+
+    Raises ValueError if there are none.
+    """
     with self._lock:
       rows = rng.integers(len(self), size=count)
       codes, observations, _ = self._take(rows)
       return rollouts.Pairs(codes, observations)
 
   def sample_with_rewards(self, rng: np.random.Generator, count: int
-                         ) -> tuple[np.ndarray, ...]:
+                         ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Draws triples with replacement, half of them with a positive reward.
 
     If `count` is odd, the larger part has zero reward. Until both kinds exist,
-    all entries are equally likely. ValueError if there are none.
+    all entries are equally likely. Raises ValueError if there are none.
     """
     with self._lock:
       positive = self._arrays['positive'][:len(self)]
@@ -80,8 +91,11 @@ class ReplayBuffer:
           rng.choice(kinds[0], count - count // 2),
           rng.choice(kinds[1], count // 2)]))
 
-  def _take(self, rows: np.ndarray) -> tuple[np.ndarray, ...]:
-    return tuple(array[rows] for array in self._arrays.values())
+  def _take(self, rows: np.ndarray
+           ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    codes, observations, positive = (
+        array[rows] for array in self._arrays.values())
+    return codes, observations, positive
 
   def state(self) -> dict[str, np.ndarray]:
     """Returns the contents, for a checkpoint."""
@@ -94,7 +108,7 @@ class ReplayBuffer:
   def load(self, state: dict[str, np.ndarray]) -> None:
     """Restores what `state` returned, in a buffer of the same capacity.
 
-    If it is of another buffer, it is a ValueError and nothing changes.
+    If the state is another buffer's, it raises ValueError and changes nothing.
     """
     added = int(archives.expect(state, 'added', np.int64, []))
     size = min(added, self._capacity)
@@ -108,29 +122,7 @@ class ReplayBuffer:
       self._added = added
 
 
-class RewardPrediction:
-  """What reward prediction is trained on (appendix C).
-
-  All workers share the buffer. Half of a batch is drawn from the states with a
-  reward, if there are any.
-  """
-
-  def __init__(self, buffer: ReplayBuffer, batch_size: int,
-               rng: np.random.Generator):
-    self.rng = rng
-    self._buffer = buffer
-    self._batch_size = batch_size
-
-  def exchange(self, rollout: rollouts.Rollout,
-               decisions: np.ndarray) -> Replayed:
-    """Adds a rollout and returns a batch for each of its W workers.
-
-    `decisions` says which states counted as goal states, bool [T, W].
-    """
-    self._buffer.add(*rollout.pairs(), rollout.played(decisions))
-    batches = [self.batch() for _ in range(len(rollout.codes))]
-    return Replayed(*(np.stack(parts) for parts in zip(*batches)))
-
-  def batch(self) -> tuple[np.ndarray, ...]:
-    """Draws the codes, observations and labels of one worker."""
-    return self._buffer.sample_with_rewards(self.rng, self._batch_size)
+def of_world(capacity: int, world: worlds.World) -> ReplayBuffer:
+  """Returns an empty buffer for the instructions and states of a world."""
+  return ReplayBuffer(
+      capacity, len(world.grammar.slots), world.observation_shape)

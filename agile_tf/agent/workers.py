@@ -2,23 +2,28 @@
 
 Each `iterate` is one pass of its algorithm's inner loop; a run calls it again
 and again (line 1), from one thread or from sixteen. Comments give the line
-numbers of the paper's boxes. The actor knows how many steps of its episode are
-left (lines 3, 4 and 13; in Algorithm 2, 9). T is the length of a rollout, the
-boxes' R. Here D is the discriminator only: the data set that the paper writes
-as a calligraphic D is called the goal examples.
+numbers of the paper's boxes. The actor counts the steps that its episode has
+left, so lines 3 and 4 of both algorithms, line 13 of Algorithm 1 and line 9 of
+Algorithm 2 have no code here. As in the boxes, R is the length of a rollout; it
+is not the paper's objective R_pi. Here D is the discriminator only: the data
+set that the paper writes as a calligraphic D is called the goal examples.
+
+`RewardLearner` has lines 6 to 12 of Algorithm 1, and needs no environment:
+whatever plays episodes can hand it states. `DiscriminatorWorker` has the rest.
 
 A worker object may play several of the paper's workers as rows of one batch.
-Each row is a separate worker: it has its own episodes and random generator, and
-its gradient is clipped and applied separately.
+Each row is a separate worker with its own episodes and random generator. Unless
+updates are averaged, its gradient is clipped and applied separately.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import tensorflow as tf
 
 from agile_tf.agent import actors
+from agile_tf.agent import auxiliary as auxiliary_lib
 from agile_tf.agent import optimizers
 from agile_tf.agent import programs as programs_lib
 from agile_tf.agent import replay
@@ -27,17 +32,29 @@ from agile_tf.agent import worlds
 
 
 class Parameters(NamedTuple):
-  """What an iteration reads, and others may update meanwhile."""
+  """Snapshots at the start of an iteration; updates go on meanwhile."""
   theta: tf.Tensor  # float32 [P]
-  phi: tf.Tensor | None  # Without a discriminator, as in A3C, None.
+  phi: tf.Tensor | None  # None if the ground truth is the reward.
 
 
 class Iteration(NamedTuple):
   """The rollout and the metrics of one iteration."""
   rollout: rollouts.Rollout
   metrics: dict[str, float]  # Means over the iteration.
-  # Of a rewarded rollout: which states counted as goal states, bool [T, W].
+  # Policy rollouts only: whether each state counted as a goal, bool [R, W].
   decisions: np.ndarray | None = None
+
+
+class Negatives(Protocol):
+  """Chooses the negatives of the discriminator's batches."""
+
+  @property
+  def largest_draw(self) -> int:
+    """The most pairs that one batch draws from B."""
+
+  def draw(self, buffer: replay.ReplayBuffer, goals: worlds.GoalExamples,
+           rng: np.random.Generator, step: int) -> replay.Candidates:
+    """Draws the candidates for a batch's negatives, after `step` steps."""
 
 
 def num_candidates(count: int, rho: float) -> int:
@@ -48,128 +65,213 @@ def num_candidates(count: int, rho: float) -> int:
   return round(count / rho)
 
 
-class AnticipatedNegatives:
+class AnticipatedNegatives(NamedTuple):
   """Line 8: draws BS / (2 rho) pairs from B, from which line 9 chooses."""
-
-  def __init__(self, buffer: replay.ReplayBuffer, count: int, rho: float):
-    """Takes B, BS / 2 and the anticipated negative rate."""
-    self._buffer = buffer
-    self._drawn = num_candidates(count, rho)
+  kept: int  # BS / 2
+  rho: float  # The anticipated negative rate: the share that is kept.
 
   @property
-  def ready(self) -> bool:
-    """Whether B holds as much as one draw."""
-    return len(self._buffer) >= self._drawn
+  def largest_draw(self) -> int:
+    return num_candidates(self.kept, self.rho)
 
-  def draw(self, rng: np.random.Generator, step: int) -> rollouts.Pairs:
-    """Returns what to choose from, after `step` policy steps."""
-    del step
-    return self._buffer.sample(rng, self._drawn)
+  def draw(self, buffer: replay.ReplayBuffer, goals: worlds.GoalExamples,
+           rng: np.random.Generator, step: int) -> replay.Candidates:
+    del goals, step
+    return replay.Candidates(buffer.sample(rng, self.largest_draw))
+
+
+class RewardSettings(NamedTuple):
+  """The settings of a reward learner."""
+  batch_size: int  # BS; half of a batch are goal examples.
+  learning_rate: float
+  negatives: Negatives
+
+
+class RewardLearner:
+  """Lines 6 to 12 of Algorithm 1: trains D, the discriminator.
+
+  Attributes:
+    parameters: phi and the slots of its updates.
+    buffer: B, the pairs of instruction and state that were added last.
+  """
+
+  def __init__(self, parameters: optimizers.SharedParameters,
+               programs: programs_lib.DiscriminatorPrograms,
+               buffer: replay.ReplayBuffer,
+               goals: worlds.GoalExamples, settings: RewardSettings,
+               rng: np.random.Generator):
+    """Makes a reward learner.
+
+    Args:
+      parameters: phi, which others may read while it is updated.
+      programs: Compute D and its gradient.
+      buffer: B, which is empty.
+      goals: The goal examples, of instructions that D can read.
+      settings: The numbers, and the choice of negatives.
+      rng: Draws goal examples and negatives.
+    """
+    self.parameters = parameters
+    self.buffer = buffer
+    self.rng = rng
+    self._programs = programs
+    self._goals = goals
+    self._settings = settings
+
+  @property
+  def needed(self) -> int:
+    """The number of pairs that B must hold before phi is updated."""
+    return self._settings.negatives.largest_draw
+
+  def add(self, codes: np.ndarray, observations: np.ndarray) -> None:
+    """Adds (c, s) pairs to B, and removes old ones: line 6.
+
+    Codes are int32 [N, slots], observations uint8 [N, ...].
+    """
+    self.buffer.add(codes, observations)
+
+  def update(self, phi: tf.Tensor, step: int = 0) -> dict[str, float]:
+    """Updates phi once: lines 7 to 12, after `step` policy steps.
+
+    Computes the gradient at a snapshot `phi`. Returns metrics by name; none if
+    B is still too small for line 8, and then nothing is updated.
+    """
+    settings = self._settings
+    if len(self.buffer) < self.needed:
+      return {}
+    # 7: Sample BS / 2 goal examples, the positive ones.
+    goals = self._goals.sample(self.rng, settings.batch_size // 2)
+    # 8: Sample BS / (2 rho) examples from B.
+    candidates = settings.negatives.draw(
+        self.buffer, self._goals, self.rng, step)
+    # 9 to 11: Reject the top 1 - rho of them by D; compute the loss and its
+    # gradient.
+    gradient, terms = self._programs.gradient(phi, goals, candidates)
+    # 11, 12: Update phi, which all workers read.
+    norm, = self.parameters.apply(settings.learning_rate, gradient).numpy()
+    metrics = {name: float(value) for name, value in terms.items()}
+    metrics['discriminator_gradient_norm'] = float(norm)
+    for name, value in metrics.items():
+      _require_finite(name, [value], [None])
+    return metrics
+
+  def accepts(self, codes: np.ndarray, observations: np.ndarray) -> np.ndarray:
+    """Returns D's decisions on N pairs as it is now, bool [N]."""
+    return self._programs.decisions(
+        self.parameters.snapshot(), observations, codes).numpy()
+
+  def state(self) -> dict[str, dict[str, np.ndarray]]:
+    """Returns the arrays of a checkpoint: phi with its slots, and B."""
+    return {'discriminator': self.parameters.state(),
+            'buffer': self.buffer.state()}
+
+  def load(self, state: Mapping[str, dict[str, np.ndarray]]) -> None:
+    """Restores what `state` returned; ValueError if it is of another one."""
+    self.parameters.load(state['discriminator'])
+    self.buffer.load(state['buffer'])
 
 
 class DiscriminatorWorker:
   """Algorithm 1: trains D on goal examples and on states of the policy."""
 
-  def __init__(self, actor: actors.Actor,
-               discriminator: optimizers.SharedParameters,
-               programs: programs_lib.Programs,
-               goal_examples: worlds.GoalExamples,
-               buffer: replay.ReplayBuffer, negatives: AnticipatedNegatives,
-               batch_size: int, learning_rate: float,
-               rng: np.random.Generator):
-    """Takes the phi that it updates as `discriminator`."""
+  def __init__(self, actor: actors.Actor, learner: RewardLearner,
+               first_states: bool = False):
+    """Makes a worker.
+
+    Args:
+      actor: Plays its episodes.
+      learner: Trains D on them.
+      first_states: Whether B also gets the state in which each rollout begins.
+    """
     self.actor = actor
-    self.rng = rng
-    self._discriminator = discriminator
-    self._programs = programs
-    self._goal_examples = goal_examples
-    self._buffer = buffer  # B
-    self._negatives = negatives
-    self._batch_size = batch_size  # BS
-    self._learning_rate = learning_rate
+    self.learner = learner
+    self._first_states = first_states
 
   def iterate(self, parameters: Parameters, step: int = 0) -> Iteration:
     """Makes one pass of the inner loop, lines 4 to 13, after `step` steps."""
     # 2, 5: Sample an instance where an episode has ended; act.
     rollout = self.actor.play(parameters.theta)
     # 6: Add the (c, s) pairs to B, and remove old ones.
-    self._buffer.add(*rollout.pairs())
-    if not self._negatives.ready:  # B is still too small for line 8.
-      return Iteration(rollout, {})
-    # 7: Sample BS / 2 goal examples, the positive ones.
-    goals = self._goal_examples.sample(self.rng, self._batch_size // 2)
-    # 8: Sample BS / (2 rho) examples from B.
-    candidates = self._negatives.draw(self.rng, step)
-    # 9 to 11: Reject the top 1 - rho of them by D; compute the loss and its
-    # gradient.
-    gradient, metrics = self._programs.discriminator_gradients(
-        parameters.phi, goals, candidates)
-    # 11, 12: Update phi, which all workers read.
-    norms = self._discriminator.apply(self._learning_rate, gradient)
-    values = {name: float(value) for name, value in metrics.items()}
-    values['discriminator_gradient_norm'] = float(norms[0])
-    _require_finite(values, rows=[0])
-    return Iteration(rollout, values)
+    self.learner.add(*rollout.pairs(self._first_states))
+    # 7 to 12: Update phi.
+    assert parameters.phi is not None
+    return Iteration(rollout, self.learner.update(parameters.phi, step))
 
 
 class PolicyWorker:
   """Algorithm 2: trains the policy on D's decisions or on the ground truth."""
 
   def __init__(self, actor: actors.Actor, policy: optimizers.SharedParameters,
-               programs: programs_lib.Programs,
-               auxiliary: replay.RewardPrediction | None,
-               buffer: replay.ReplayBuffer | None,
+               policy_programs: programs_lib.PolicyPrograms,
+               discriminator_programs: programs_lib.DiscriminatorPrograms,
                entropy_weight: Callable[[int], float],
-               learning_rate: Callable[[int], float]):
-    """Takes the theta that it updates as `policy`.
+               learning_rate: Callable[[int], float],
+               data: auxiliary_lib.Data | None, rng: np.random.Generator,
+               learner: RewardLearner | None = None):
+    """Makes a worker.
 
-    `auxiliary` draws the samples of its auxiliary loss. The buffer is B if
-    policy workers write to it, and otherwise None. alpha and the rate of
-    theta's updates may change with the policy steps.
+    Args:
+      actor: Plays the episodes of its rows.
+      policy: theta, which others may read while it is updated.
+      policy_programs: Compute theta's gradients.
+      discriminator_programs: Compute rewards.
+      entropy_weight: alpha, by the policy steps so far.
+      learning_rate: The rate of theta's updates, by the policy steps so far.
+      data: The data of the auxiliary loss of the programs; None without such
+        a loss.
+      rng: Draws samples of the auxiliary loss.
+      learner: Also gets the states of this worker's rollouts; None if the
+        discriminator's worker alone adds to B, as in the paper.
     """
     self.actor = actor
-    self.auxiliary = auxiliary
+    self.rng = rng
     self._policy = policy
-    self._programs = programs
-    self._buffer = buffer
-    self._entropy_weight = entropy_weight  # alpha
+    self._policy_programs = policy_programs
+    self._discriminator_programs = discriminator_programs
+    self._entropy_weight = entropy_weight
     self._learning_rate = learning_rate
+    self._data = data
+    self._learner = learner
 
   def iterate(self, parameters: Parameters, step: int = 0) -> Iteration:
     """Makes one pass of the inner loop, lines 4 to 9, for each row.
 
-    Without phi the reward is the ground truth.
+    Without phi the reward is the ground truth times the reward's scale.
     """
     # 2, 5: Sample an instance where an episode has ended; act.
     theta, phi = parameters
     rollout = self.actor.play(theta)
     if not rollout.steps:  # All rows sat out their first rollout.
       return Iteration(rollout, {})
-    if self._buffer is not None:
-      self._buffer.add(*rollout.pairs())
+    if self._learner is not None:
+      self._learner.add(*rollout.pairs())
     # 6: Compute the rewards.
+    d_programs = self._discriminator_programs
     if phi is None:
-      rewards = self._programs.reward_scale * rollout.true_rewards
+      rewards = d_programs.reward_scale * rollout.true_rewards
       decisions = rollout.true_rewards > 0
     else:
-      rewards, decisions = (x.numpy() for x in self._programs.reward(
+      rewards, decisions = (x.numpy() for x in d_programs.rewards(
           phi, rollout.observations, rollout.codes))
-    # 7: Compute the gradient of the RL objective, at the theta that acted.
-    replayed = None
-    if self.auxiliary is not None:
-      replayed = self.auxiliary.exchange(rollout, decisions)
-    gradients, terms = self._programs.policy_gradients(
+    # 7: Compute the gradient of the RL objective, and of the auxiliary loss if
+    # there is one, at the theta that acted.
+    samples = None
+    if self._data is not None:
+      samples = self._data.add_and_sample(self.rng, rollout, decisions)
+    gradients, terms = self._policy_programs.gradients(
         theta, rollout, rewards * rollout.mask,
-        self._entropy_weight(step), replayed)
+        self._entropy_weight(step), samples)
     # 7, 8: Update theta, which all workers read, once for each active row.
-    norms = self._policy.apply(self._learning_rate(step), *gradients)
-    values = {
+    norms = self._policy.apply(
+        self._learning_rate(step), *gradients.values()).numpy()
+    by_row = {
         name: value.numpy()[rollout.active] for name, value in terms.items()}
-    values['policy_gradient_norm'] = norms.numpy()
-    _require_finite(values, rows=rollout.active)
-    return Iteration(rollout, {
-        name: float(value.mean()) for name, value in values.items()},
-        decisions)
+    for name, numbers in by_row.items():
+      _require_finite(name, numbers, rollout.active.tolist())
+    _require_finite('policy_gradient_norm', norms, list(gradients))
+    by_row['policy_gradient_norm'] = norms
+    metrics = {
+        name: float(numbers.mean()) for name, numbers in by_row.items()}
+    return Iteration(rollout, metrics, decisions)
 
 
 class NumericsError(ArithmeticError):
@@ -178,19 +280,16 @@ class NumericsError(ArithmeticError):
   def __init__(self, name: str, row: int | None, value: float):
     super().__init__(f'{name} is {value}')
     self.name = name
-    self.row = row  # Its worker's row in the batch; None: shared by all.
+    self.row = row  # Its worker's row in the batch; None if all share it.
     self.value = value
 
 
-def _require_finite(values: Mapping[str, Any], rows: Sequence[int] | np.ndarray
-                   ) -> None:
-  """Raises NumericsError for the first of named values that is not finite.
+def _require_finite(name: str, values: Sequence[float] | np.ndarray,
+                    rows: Sequence[int | None]) -> None:
+  """Raises NumericsError for the first of N values that is not finite.
 
-  Each is float32 [N], for the N workers in `rows`, or [1] if they share it.
+  `rows` says whose each value is; None if all share it.
   """
-  for name, value in values.items():
-    value = np.atleast_1d(np.asarray(value))
-    bad = np.flatnonzero(~np.isfinite(value))
-    if len(bad):
-      row = int(rows[bad[0]]) if len(value) == len(rows) else None
-      raise NumericsError(name, row, float(value[bad[0]]))
+  for row, value in zip(rows, values, strict=True):
+    if not np.isfinite(value):
+      raise NumericsError(name, row, float(value))

@@ -10,8 +10,13 @@ import tqdm
 import agile_tf
 from agile_tf import config as config_lib
 from agile_tf.evaluation import played
+from agile_tf.recipe import settings
+from agile_tf.training import checkpoints
 from agile_tf.training import machine
+from agile_tf.training import progress
+from agile_tf.training import selection
 from gridlu import program
+from gridlu import tasks
 
 # What needs TensorFlow is imported where it is used, after the flags are read.
 if TYPE_CHECKING:
@@ -24,29 +29,37 @@ class _RunParser(flags.ArgumentParser):
   """Reads the path of a run; 'trained' is the agent of the package."""
 
   def parse(self, argument: str) -> str:
-    path = program.clean_path(argument)
-    if path == 'trained' and not os.path.exists(path):
-      return agile_tf.TRAINED
-    return path
+    return run_path(argument)
+
+
+def run_path(argument: str) -> str:
+  """Returns the directory of a run that a user named; see `define_run`."""
+  path = program.clean_path(argument)
+  if path == 'trained' and not os.path.exists(path):
+    return agile_tf.TRAINED
+  return path
 
 
 def define_run() -> None:
-  """Defines --run_dir, --checkpoint and --world, for `load`."""
+  """Defines --run_dir, --checkpoint, --world and --model, for `load`."""
   flags.DEFINE(
       _RunParser(), 'run_dir', None, "The run's directory; "
       '"trained" for the agent that comes with the package.',
       serializer=flags.ArgumentSerializer(), required=True)
   flags.DEFINE_integer(
       'checkpoint', None, 'The step of the checkpoint; default: the newest.')
-  define_world()
+  define_code()
 
 
-def define_world() -> None:
-  """Defines --world, of a run or of several."""
+def define_code() -> None:
+  """Defines --world and --model, of a run or of several."""
   flags.DEFINE_string(
       'world', '', "The run's --world. It must be named if it is not GridLU, "
       'because its code is imported. A run of relations can play crowded, and '
       'the other way round.')
+  flags.DEFINE_string(
+      'model', '', "The run's --model. It must be named if it is a function of "
+      'yours, because its code is imported.')
 
 
 def define_episodes(episodes: int, seed: int = 1_000_003) -> None:
@@ -74,30 +87,76 @@ def define_play() -> None:
       'expression (it may match any part of the text).')
 
 
+def check(run_dir: str, step: int | None = None, world: str = '',
+          model: str = '', only: str = '') -> None:
+  """Raises UserError for what is wrong with a run and needs no TensorFlow.
+
+  Arguments are those of `trained.load`.
+  """
+  run_dir = program.clean_path(run_dir)
+  config, _ = settings.load(os.path.join(run_dir, 'config.json'))
+  config_lib.check_world(config.world, world, run_dir)
+  config_lib.check_model(config.model, model, run_dir)
+  config_lib.check_module(world or config.world)
+  checkpoints.find(run_dir, step)
+  if config.world in tasks.TASKS:
+    selection.matching(only, tasks.find(config.world).instructions())
+
+
+def check_outside(run_dir: str, flag: str, path: str) -> None:
+  """Raises UserError if an output would replace a file that makes the run."""
+  first, *_ = os.path.relpath(
+      os.path.realpath(path), os.path.realpath(run_dir)).split(os.sep)
+  if first in ('config.json', 'metrics.csv', 'owner.txt', 'checkpoints',
+               'reward_model'):
+    raise program.UserError(
+        f'--{flag}={path} is a file of the run itself, which would be lost: '
+        'name another file.')
+
+
 def load(values: flags.FlagValues, **how: Any) -> 'trained_lib.Trained':
   """Sets TensorFlow up and loads the run that the flags name.
 
   Other arguments are those of `trained.load`, which also has the errors.
   """
+  check(values.run_dir, values.checkpoint, values.world, values.model,
+        values.instructions)
   if sys.stderr.isatty():
     print(f'Loading {program.printable(values.run_dir)}. Compiling its '
           'networks can take a minute.', file=sys.stderr)
   machine.prepare(config_lib.Config())
   from agile_tf.evaluation import trained
   return trained.load(values.run_dir, values.checkpoint, world=values.world,
-                      only=values.instructions, **how)
+                      model=values.model, only=values.instructions, **how)
+
+
+def describe(trained: 'trained_lib.Trained', only: str = '') -> str:
+  """Returns what is shown of a run: its world, and what rewarded its policy.
+
+  `only` is the regular expression that the instructions match.
+  """
+  config = trained.config
+  parts = [f'world {config.world}']
+  texts = getattr(trained.world, 'texts', None)
+  if texts is not None:  # It is GridLU's.
+    matching = f' that match {only!r}' if only else ''
+    parts += [f'{progress.counted(len(texts), "instruction")}{matching}',
+              f'{config.physics} physics', f'{config.episode_length} steps']
+  parts.append('no reward model' if trained.phi is None else
+               f'a reward model that accepts D > {config.reward_threshold:g}')
+  return ', '.join(parts)
 
 
 def play(trained: 'trained_lib.Trained', values: flags.FlagValues
         ) -> list[played.Episode]:
-  """Plays as many episodes as the flags say, with a bar on stderr.
+  """Plays as many episodes as the flags say, with a bar in a terminal.
 
   Only the first ones, for pictures, keep more states than the first and last.
   """
   bar = tqdm.tqdm(
       trained.play(values.episodes, values.seed, values.greedy),
-      total=values.episodes, unit=' episodes', leave=False,
-      desc='compiling, then playing')
+      total=values.episodes, unit=' episodes', leave=False, desc='playing',
+      disable=None)
   return [
       episode if i < PICTURED else episode._replace(
           states=episode.states[[0, -1]]) for i, episode in enumerate(bar)]

@@ -15,6 +15,8 @@ class Episode(NamedTuple):
   # bool [n], whether they are goal states, by the ground truth or the checker;
   # None if the world has neither.
   truth: np.ndarray | None = None
+  # float32 [n], D(c, s) of s_1 ... s_n; None without D.
+  probabilities: np.ndarray | None = None
 
   @property
   def success(self) -> bool:

@@ -1,11 +1,13 @@
-"""What a run has learned: plays its policy, and offers its networks."""
+"""What a run has learned: plays its policy, and offers its networks.
+
+`agile_tf.evaluation.loading` loads the networks alone.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 import contextlib
 import dataclasses
 import os
 import pickle
-import sys
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,75 +15,53 @@ import tensorflow as tf
 
 from agile_tf import config as config_lib
 from agile_tf.agent import actors
-from agile_tf.agent import networks
+from agile_tf.agent import functional
 from agile_tf.agent import programs as programs_lib
 from agile_tf.agent import worlds
-from agile_tf.agent.fast import functional
+from agile_tf.evaluation import functions
 from agile_tf.evaluation import played
+from agile_tf.recipe import settings
 from agile_tf.training import building
 from agile_tf.training import checkpoints
 from agile_tf.training import machine
+from agile_tf.training import reward_models
+from agile_tf.training import selection
+from agile_tf.worlds import environments
 from gridlu import program
-from gridlu import tasks
 
-_BATCH = 64  # Episodes played in parallel.
-_LARGEST = 1000  # Images computed at a time, which take 1 GB.
+_BATCH = 64  # How many episodes are played in parallel.
 
 
-class _Function:
-  """A network as a function of images and instructions, for this process.
+class _Network:
+  """A network as a function of arrays and texts, for this process.
 
   TensorFlow would hang in a fork of it.
   """
 
   def __init__(self, world: worlds.World, network: functional.Network,
-               parameters: tf.Tensor | None, result: Callable[..., np.ndarray],
-               dtype: type):
-    """Takes a network; `result` turns its output into an array of this type.
-
-    Further arguments of a call go to `result`.
-    """
-    self._world = world
+               parameters: tf.Tensor | None,
+               logits: Callable[[Any], tf.Tensor] = lambda output: output):
+    """Takes a network, and what takes the logits from its output."""
+    self._encode = world.grammar.encode
     # AutoGraph would do nothing but warn, in a notebook.
     self._compute = tf.function(
-        lambda parameters, *inputs: network.at(parameters)(*inputs),
+        lambda parameters, *inputs: logits(
+            network.apply(parameters, *inputs)),
         autograph=False, reduce_retracing=True)
     self._parameters = parameters
-    self._result = result
-    self._dtype = dtype
 
-  def __call__(self, images: Any, instructions: Sequence[str],
-               *arguments: Any, **named: Any) -> np.ndarray:
+  def __call__(self, images: np.ndarray, texts: Sequence[str]) -> np.ndarray:
     machine.claim_process()
-    images = np.asarray(images)
-    if isinstance(instructions, str):
-      raise ValueError(
-          f'instructions is the string {instructions!r}; expected a list of '
-          'strings, one for each image.')
-    if not len(images) and not len(instructions):
-      return np.zeros([0], self._dtype)
-    shape = [len(instructions), *self._world.image_shape]
-    if images.dtype != np.uint8 or list(images.shape) != shape:
-      raise ValueError(
-          f'images is {images.dtype} {list(images.shape)}; expected uint8 '
-          f'{shape}, because there are {len(instructions)} instructions.')
-    codes = self._world.grammar.encode(instructions)
-    results = []
-    for i in range(0, len(images), _LARGEST):
-      part = slice(i, i + _LARGEST)
-      outputs = self._compute(
-          self._parameters, tf.constant(images[part].astype(np.float32) / 255),
-          codes[part])
-      results.append(self._result(outputs, *arguments, **named))
-    return np.concatenate(results).astype(self._dtype)
+    return self._compute(
+        self._parameters, tf.constant(images), self._encode(texts)).numpy()
 
-  def __deepcopy__(self, memo: Any) -> '_Function':
-    return self  # As functions are copied.
+  def __deepcopy__(self, memo: Any) -> '_Network':
+    return self  # Python copies functions in the same way.
 
   def __reduce__(self) -> Any:
     raise pickle.PicklingError(
-        'A loaded network cannot be sent to another process. Load it in that '
-        'process, with agile_tf.load_reward_model or agile_tf.load_policy.')
+        'A network that TensorFlow computes cannot be sent to another process. '
+        "Load it with backend='numpy', or in that process.")
 
 
 class Trained(NamedTuple):
@@ -93,11 +73,13 @@ class Trained(NamedTuple):
   theta: tf.Tensor  # float32 [P]
   discriminator: functional.Network
   phi: tf.Tensor | None  # float32 [P]; None if the run has no discriminator.
-  programs: programs_lib.Programs
+  policy_programs: programs_lib.PolicyPrograms
+  # Its rewards are D's probabilities.
+  discriminator_programs: programs_lib.DiscriminatorPrograms
 
   def play(self, count: int, seed: int, greedy: bool
           ) -> Iterator[played.Episode]:
-    """Yields `count` episodes; the seed is that of instances and actions.
+    """Yields `count` episodes; the seed determines instances and actions.
 
     Each row of the batch plays an equal share of them, because taking the
     first to finish would favour short episodes.
@@ -105,22 +87,24 @@ class Trained(NamedTuple):
     width = min(count, _BATCH)
     seeds = np.random.SeedSequence(seed).spawn(2 * width)
     actor = actors.kind(self.world)(
-        self.programs, [self.world.make_environment(int(s.generate_state(1)[0]))
+        self.policy_programs,
+        [self.world.make_environment(int(s.generate_state(1)[0]))
          for s in seeds[:width]],
         [np.random.default_rng(s) for s in seeds[width:]],
         self.config.rollout_length, [False] * width, greedy)
     missing = [count // width + (w < count % width) for w in range(width)]
-    # By row, the arrays of each rollout of its episode, by their names.
+    # For each row the rollouts of its episode, as arrays by their names.
     parts: list[list[dict[str, np.ndarray]]] = [[] for _ in range(width)]
     with contextlib.closing(actor):
       while any(missing):
         rollout = actor.play(self.theta)
-        arrays = {'states': rollout.observations,
-                  'truth': self.world.truth(rollout), 'decisions': None}
+        arrays: dict[str, Any] = {
+            'states': rollout.observations, 'truth': rollout.truth}
         if self.phi is not None:
-          _, decisions = self.programs.reward(
+          judged = self.discriminator_programs.rewards(
               self.phi, rollout.observations, rollout.codes)
-          arrays['decisions'] = decisions.numpy()
+          for name, values in zip(('probabilities', 'decisions'), judged):
+            arrays[name] = values.numpy()
         for w in range(width):
           steps = int(rollout.mask[:, w].sum())
           parts[w].append({name: values[:steps, w]
@@ -137,27 +121,49 @@ class Trained(NamedTuple):
             missing[w] -= 1
             yield played.Episode(rollout.instructions[w], **episode)
 
-  def as_reward_model(self) -> Callable[[Any, Sequence[str]], np.ndarray]:
+  def as_reward_model(self) -> functions.Function:
     """Returns the discriminator as a function, see `load_reward_model`."""
-    return _Function(self.world, self.discriminator, self.phi,
-                     lambda logits: tf.sigmoid(logits).numpy(), np.float32)
+    return functions.reward_model(
+        _Network(self.world, self.discriminator, self.phi),
+        self.world.image_shape)
 
-  def as_policy(self) -> Callable[..., np.ndarray]:
+  def saved_reward_model(self) -> reward_models.RewardModel:
+    """Returns the discriminator as a reward model directory has it."""
+    assert self.phi is not None
+    return reward_models.RewardModel(
+        self.config.model, self.world.image_shape, self.world.grammar,
+        {name: value.numpy() for name, value in
+         self.discriminator.layout.split(self.phi).items()})
+
+  def as_policy(self, seed: Any = None, greedy: bool = False
+               ) -> functions.Function:
     """Returns the policy as a function, see `load_policy`."""
-
-    def actions(output: Any, rng: np.random.Generator | None = None
-               ) -> np.ndarray:
-      logits = output.logits.numpy()
-      if rng is not None:
-        logits = logits + rng.gumbel(size=logits.shape)
-      return logits.argmax(axis=-1)
-
-    return _Function(self.world, self.policy, self.theta, actions, np.int32)
+    return functions.policy(
+        _Network(self.world, self.policy, self.theta,
+                 lambda output: output.logits),
+        self.world.image_shape, seed, greedy)
 
 
-def load(run_dir: str, step: int | None = None, held_out: bool = False,
-         only: str = '', physics: str = '',
-         solved_starts: bool | None = None, world: str = '') -> Trained:
+def reward_model(directory: str | os.PathLike,
+                 parse: reward_models.Parse | None = None
+                ) -> functions.Function:
+  """Returns the function of a reward model directory."""
+  machine.claim_process()
+  model = reward_models.load(directory, parse)
+  world = environments.without_environments(model.grammar, model.image_shape)
+  _, discriminator = building.make_networks(model.network, world)
+  layout = discriminator.layout
+  reward_models.check_parameters(
+      model, dict(zip(layout.names, layout.shapes)), directory)
+  return functions.reward_model(
+      _Network(world, discriminator, layout.join(model.parameters)),
+      model.image_shape)
+
+
+def load(run_dir: str | os.PathLike, step: int | None = None,
+         held_out: bool = False, only: str = '', physics: str = '',
+         solved_starts: bool | None = None, world: str = '', model: str = ''
+        ) -> Trained:
   """Loads the networks of a run.
 
   Args:
@@ -169,56 +175,33 @@ def load(run_dir: str, step: int | None = None, held_out: bool = False,
     solved_starts: Whether episodes may begin solved; None as in the run.
     world: The run's --world, which must be named if it is not GridLU, or a
       GridLU task with the same instructions.
+    model: The run's --model, which must be named if it is a user's own.
 
   Raises:
     ConfigError or CheckpointError: if this does not fit the run.
     RuntimeError: in a fork of a process that has loaded networks.
   """
   machine.claim_process()
-  run_dir = program.clean_path(run_dir)
-  config = config_lib.load(os.path.join(run_dir, 'config.json'))
-  _check_world(config.world, world, run_dir)
+  run_dir = program.clean_path(os.fspath(run_dir))
+  path = os.path.join(run_dir, 'config.json')
+  config, _ = settings.load(path)
+  config_lib.check_world(config.world, world, run_dir)
+  config_lib.check_model(config.model, model, run_dir)
   config = dataclasses.replace(
       config, world=world or config.world, physics=physics or config.physics,
       solved_starts=(
           config.solved_starts if solved_starts is None else solved_starts))
-  made = building.make_world(config, held_out, only)
-  policy, discriminator = networks.make(
-      config.model, made.grammar, made.image_shape, made.num_actions)
+  made = building.make_world(
+      config, held_out, only,
+      selection.saved(config_lib.read(path), path))
+  policy, discriminator = building.make_networks(config.model, made)
   return at(
       Trained(config, made, 0, policy, tf.zeros([0]), discriminator, None,
-              programs_lib.Programs(policy, discriminator, made)),
+              programs_lib.PolicyPrograms(policy, made),
+              programs_lib.DiscriminatorPrograms(
+                  discriminator, reward_form='probability', reward_scale=1.0,
+                  reward_threshold=config.reward_threshold)),
       run_dir, step)
-
-
-def _check_world(of_run: str, named: str, run_dir: str) -> None:
-  """Raises ConfigError if a run's world is code that the user has not named.
-
-  A run may come from others. So nothing is imported only because a config.json
-  names it, and no module is looked for in the run's directory.
-  """
-  if of_run in tasks.TASKS and (not named or named in tasks.TASKS and (
-      tasks.find(named).encode == tasks.find(of_run).encode)):
-    return
-  if named and named != of_run:
-    raise config_lib.ConfigError(
-        f'--world={named}: {run_dir} was trained on the world {of_run!r}. Name '
-        'this one, or leave --world out if it is a GridLU task.')
-  if not named:
-    raise config_lib.ConfigError(
-        f'{run_dir} was trained on the world {of_run!r}, a Python function. '
-        'What a run names is not imported until you name it too, because runs '
-        'may come from others. If you trust this code, add --world with the '
-        "same name (in Python: world='...').")
-  inside = os.path.realpath(run_dir)
-  for folder in (os.getcwd(), *sys.path):
-    place = os.path.realpath(
-        os.path.join(folder, *named.partition(':')[0].split('.')))
-    if os.path.commonpath([inside, place]) == inside:
-      raise config_lib.ConfigError(
-          f'--world={named} would be imported from {place}, in the directory '
-          'of the run. Start the program in another directory, or move the '
-          'module out of there.')
 
 
 def at(trained: Trained, run_dir: str, step: int | None = None) -> Trained:
@@ -235,35 +218,3 @@ def at(trained: Trained, run_dir: str, step: int | None = None) -> Trained:
       theta=constant(trained.policy, 'policy'),
       phi=(constant(trained.discriminator, 'discriminator')
            if has_discriminator else None))
-
-
-def load_reward_model(run_dir: str, step: int | None = None, world: str = ''
-                     ) -> Callable[[Any, Sequence[str]], np.ndarray]:
-  """Returns the reward model of a run, its discriminator, as a function.
-
-  Arguments and errors are those of `load`, with an error if the run has no
-  discriminator.
-
-  Returns:
-    A function of images uint8 [N, H, W, 3] and N instructions that returns
-    float32 [N], the probabilities D(c, s) that the images show goal states.
-    Only this process can call it.
-  """
-  trained = load(run_dir, step, world=world)
-  if trained.phi is None:
-    raise checkpoints.CheckpointError(
-        f'{run_dir} has no discriminator: it was trained on the ground truth. '
-        'Name the directory of an AGILE run.')
-  return trained.as_reward_model()
-
-
-def load_policy(run_dir: str, step: int | None = None, world: str = ''
-               ) -> Callable[..., np.ndarray]:
-  """Returns the policy of a run as a function; see `load`.
-
-  Returns:
-    A function of images uint8 [N, H, W, 3], N instructions and an optional
-    np.random.Generator that returns actions int32 [N]. With the generator it
-    samples them; without, it takes the likeliest ones.
-  """
-  return load(run_dir, step, world=world).as_policy()

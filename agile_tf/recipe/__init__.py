@@ -1,5 +1,6 @@
-"""What we add to the paper, so that an agent learns in an evening.
+"""The recipe: we add it to the paper, so that an agent learns in an evening.
 
-`builder` makes the parts of a run with it; `settings` has its settings. Nothing
-in `agile_tf.agent` or `agile_tf.training` imports this package.
+`settings` has its settings, and `variations` makes a `Variation` of the paper's
+run from them. Nothing in `agile_tf.agent` or `agile_tf.training` imports this
+package.
 """

@@ -8,7 +8,7 @@ class Linear:
   """A number that goes from `first` to `last` in `steps` policy steps."""
   first: float
   last: float
-  steps: int  # 0: it is `last` from the beginning.
+  steps: int  # With 0, it is `last` from the beginning.
 
   def __call__(self, step: int) -> float:
     """Returns its value at a policy step."""

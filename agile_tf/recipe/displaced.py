@@ -1,4 +1,4 @@
-"""Goal examples of which some blocks lie elsewhere: seldom goal states.
+"""Goal examples with some blocks moved elsewhere, which are seldom goal states.
 
 They are made without the ground truth.
 """
@@ -14,13 +14,20 @@ def move(states: np.ndarray, sources: np.ndarray, targets: np.ndarray,
          numbers: np.ndarray) -> np.ndarray:
   """Moves the blocks in each row's first `numbers` sources to its targets.
 
-  Takes packed states, uint8 [N, 27], cells, int [N, ...], and numbers, int [N].
+  Args:
+    states: Packed states, uint8 [N, 27].
+    sources: Cells, int [N, at least the largest number].
+    targets: Cells, int [N, at least the largest number].
+    numbers: int [N].
+
+  Returns:
+    Packed states, uint8 [N, 27].
   """
   result = states.copy()
-  for j in range(numbers.max(initial=0)):
-    rows = np.flatnonzero(numbers > j)
-    result[rows, targets[rows, j]] = states[rows, sources[rows, j]]
-    result[rows, sources[rows, j]] = 0
+  for i in range(numbers.max(initial=0)):
+    rows = np.flatnonzero(numbers > i)
+    result[rows, targets[rows, i]] = states[rows, sources[rows, i]]
+    result[rows, sources[rows, i]] = 0
   return result
 
 
@@ -31,10 +38,11 @@ def displace(rng: np.random.Generator, states: np.ndarray, chosen: np.ndarray
   Takes and returns packed states, uint8 [N, 27]. The agent is then free, in a
   random cell.
   """
-  before = states[:, :world.NUM_CELLS]
-  free = rng.random(before.shape) * (before == 0)
-  result = move(states, np.argsort(~chosen, axis=1), np.argsort(-free, axis=1),
-                chosen.sum(axis=1))
+  cells = states[:, :world.NUM_CELLS]
+  is_free = cells == 0
+  chosen_first = np.argsort(~chosen, axis=1)
+  free_first = np.argsort(-rng.random(cells.shape) * is_free, axis=1)
+  result = move(states, chosen_first, free_first, chosen.sum(axis=1))
   result[:, world.NUM_CELLS] = rng.integers(world.NUM_CELLS, size=len(states))
   result[:, world.NUM_CELLS + 1] = 0
   return result
@@ -42,16 +50,19 @@ def displace(rng: np.random.Generator, states: np.ndarray, chosen: np.ndarray
 
 def sample(goals: worlds.GoalExamples, rng: np.random.Generator, count: int
           ) -> rollouts.Pairs:
-  """Draws goal examples of which one to all blocks are displaced.
+  """Draws goal examples and displaces some of their blocks, at least one.
 
-  All numbers are equally likely. Half of the agents on a block carry it.
+  All numbers of blocks are equally likely. Half of the agents on a block carry
+  it.
   """
   pairs = goals.sample(rng, count)
-  blocks = pairs.observations[:, :world.NUM_CELLS] > 0
-  order = np.argsort(np.argsort(
-      rng.random(blocks.shape) - blocks, axis=1), axis=1)
-  number = np.ceil(rng.random([count, 1]) * blocks.sum(axis=1, keepdims=True))
-  states = displace(rng, pairs.observations, blocks & (order < number))
-  here = states[np.arange(count), states[:, world.NUM_CELLS]] > 0
-  states[:, world.NUM_CELLS + 1] = here & (rng.random(count) < 0.5)
+  filled = pairs.observations[:, :world.NUM_CELLS] > 0
+  # The cells with blocks come first, in random order.
+  filled_first = np.argsort(rng.random(filled.shape) - filled, axis=1)
+  rank = np.argsort(filled_first, axis=1)  # A cell's place in this order.
+  num_blocks = filled.sum(axis=1, keepdims=True)
+  num_displaced = np.ceil(rng.random([count, 1]) * num_blocks)
+  states = displace(rng, pairs.observations, filled & (rank < num_displaced))
+  on_block = states[np.arange(count), states[:, world.NUM_CELLS]] > 0
+  states[:, world.NUM_CELLS + 1] = on_block & (rng.random(count) < 0.5)
   return rollouts.Pairs(pairs.codes, states)

@@ -11,63 +11,48 @@ that are about blocks of one kind alone, as those of Arrangements.
 
 from collections.abc import Callable
 import itertools
-from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
+from agile_tf.agent import auxiliary as auxiliary_lib
 from agile_tf.agent import networks
 from agile_tf.agent import rollouts
 from agile_tf.agent import worlds
 from agile_tf.recipe import displaced
-from agile_tf.recipe import mismatched
 from gridlu import archives
 from gridlu import program
 from gridlu import world
 
-_EXAMPLES = 20_000  # Goal examples that D is asked about; this takes seconds.
-_CHUNK = 1000  # States that D rates at a time.
-_MOST_BLOCKS = 4  # Of a goal, for which all assignments are tried.
+_EXAMPLES = 20_000  # D is asked about so many goal examples; it takes seconds.
+_CHUNK = 1000  # D rates so many states at a time.
+_MOST_BLOCKS = 4  # All assignments are tried for goals of at most so many.
 _LIFTING = 3  # Steps that moving a block costs besides its way.
-# What a cell with blocks on all sides costs more, for a block not beside it.
+# A cell with blocks on all sides costs so many steps more for a block that is
+# not beside it.
 _ENCLOSED = np.int16(6)
-_FAR = np.int16(99)
-_STATES_PER_ROLLOUT = 16  # Of a worker.
+_FAR = np.int16(99)  # More than any way on the board.
+_STATES_PER_ROLLOUT = 16  # Each worker gets so many.
 
 # How often the agent is anywhere, carries a block that is out of place, stands
 # on such a block, stands on one that is in place, and carries one to its place.
-_KINDS = np.cumsum([.30, .30, .10, .12, .18])
-_NONE = 0.05  # How often no block is out of place at first.
+_SITUATIONS = np.cumsum([.30, .30, .10, .12, .18])
 _ANYWHERE, _CARRYING, _ON_DISPLACED, _ON_PLACED, _AT_PLACE = range(5)
+_NONE = 0.05  # How often no block is out of place at first.
 
 _CELLS = np.arange(world.NUM_CELLS)
 _ROWS, _COLUMNS = np.divmod(_CELLS, world.SIZE)
-# [25, 25]: between two cells.
+# Steps between two cells, int [25, 25].
 _DISTANCE = abs(_ROWS[:, None] - _ROWS) + abs(_COLUMNS[:, None] - _COLUMNS)
+# Steps that it costs to move a block from cell to cell, int16 [25, 25].
 _COST = (_DISTANCE + _LIFTING * (_DISTANCE > 0)).astype(np.int16)
 
 
-class Demonstrated(NamedTuple):
-  """What the policy imitates, K states for each of W workers."""
-  codes: rollouts.Array  # int32 [W, K, slots]
-  observations: rollouts.Array  # uint8 [W, K, ...]
-  # float32 [W, K, actions]: equal shares of the good actions; 0 if none is.
-  labels: rollouts.Array
-
-
-class Programs(mismatched.Programs):
-  """Programs whose policy may imitate what is `Demonstrated`."""
-
-  def _auxiliary(self, output: networks.PolicyOutput, replayed: Any
-                ) -> tuple[str, tf.Tensor]:
-    if not isinstance(replayed, Demonstrated):
-      return super()._auxiliary(output, replayed)
-    return 'imitation_loss', -tf.reduce_mean(tf.reduce_sum(
-        replayed.labels * tf.nn.log_softmax(output.logits), -1), 1)
-
-
 class Demonstrations:
-  """Draws states and good actions there; `look` must come first."""
+  """Draws states and good actions there.
+
+  `find_relevant_blocks` must be called before the first draw.
+  """
 
   def __init__(self, goals: worlds.GoalExamples):
     """Takes goal examples, of which the first 20,000 are used."""
@@ -78,50 +63,75 @@ class Demonstrations:
     self._matters = np.zeros(
         [len(self._states), world.NUM_CELLS], np.bool_)
 
-  def look(self, accepts: Callable[[np.ndarray, np.ndarray], np.ndarray],
-           rng: np.random.Generator) -> None:
-    """Finds out which blocks matter.
+  def find_relevant_blocks(
+      self, accepts: Callable[[np.ndarray, np.ndarray], np.ndarray],
+      rng: np.random.Generator) -> None:
+    """Finds out which blocks of the goal examples matter.
 
-    `accepts` returns D's decisions, bool [N], for codes int32 [N, slots] and
-    packed states uint8 [N, 27]; N is always the same. A block matters if D
-    rejects a board where only this block is displaced.
+    A block matters if D rejects a board where only this block is displaced.
+
+    Args:
+      accepts: Returns D's decisions, bool [N], for codes int32 [N, slots] and
+        packed states uint8 [N, 27]. N is the same in all calls.
+      rng: Draws the cells to which blocks are displaced.
     """
     for start in range(0, len(self._states), _CHUNK):
       rows = np.arange(start, start + _CHUNK) % len(self._states)
-      states, new = self._states[rows], self._matters[start:start + _CHUNK]
-      blocks = states[:, :world.NUM_CELLS] > 0
-      order = np.argsort(~blocks, axis=1)
-      for j in range(blocks.sum(axis=1).max()):
-        chosen = np.zeros_like(blocks)
-        np.put_along_axis(chosen, order[:, j:j + 1], True, axis=1)
-        chosen &= blocks
+      states, matters = self._states[rows], self._matters[start:start + _CHUNK]
+      filled = states[:, :world.NUM_CELLS] > 0
+      cells = np.argsort(~filled, axis=1)  # Those with blocks come first.
+      for i in range(filled.sum(axis=1).max()):
+        chosen = np.zeros_like(filled)
+        np.put_along_axis(chosen, cells[:, i:i + 1], True, axis=1)
+        chosen &= filled
         accepted = accepts(self._codes[self._instruction[rows]],
                            displaced.displace(rng, states, chosen))
-        new |= (chosen & ~accepted[:, None])[:len(new)]
+        rejected = chosen & ~accepted[:, None]
+        matters |= rejected[:len(matters)]
     self._learn_forms()
 
   def _learn_forms(self) -> None:
-    """Lists each instruction's sets of cells whose blocks matter."""
+    """Lists each instruction's forms: the sets of cells whose blocks matter."""
+    # Goals are about one number of blocks, the most common one. Where another
+    # number seems to matter, D has erred, and the example is not used.
     numbers = self._matters.sum(axis=1)
     counts = np.bincount(numbers, minlength=_MOST_BLOCKS + 1)
-    number = 1 + int(np.argmax(counts[1:_MOST_BLOCKS + 1]))
-    self._usable = np.flatnonzero(numbers == number)
-    if not len(self._usable):
+    num_blocks = 1 + int(np.argmax(counts[1:_MOST_BLOCKS + 1]))
+    usable = np.flatnonzero(numbers == num_blocks)
+    if not len(usable):
       raise program.UserError(
           'The reward model cannot tell which blocks of goal examples matter; '
           'imitation needs this. Give it a longer --discriminator_head_start.')
+    self._usable = usable
     # int [examples, blocks]: the cells of the blocks that matter.
-    self._homes = np.zeros([len(numbers), number], np.int64)
-    self._homes[self._usable] = np.nonzero(
-        self._matters[self._usable])[1].reshape(-1, number)
-    forms = [np.unique(self._homes[self._usable[
-        self._instruction[self._usable] == i]], axis=0)
-             for i in range(len(self._codes))]
+    self._homes = np.zeros([len(numbers), num_blocks], np.int64)
+    _, cells = np.nonzero(self._matters[usable])
+    self._homes[usable] = cells.reshape(-1, num_blocks)
+    forms = []
+    for instruction in range(len(self._codes)):
+      examples = usable[self._instruction[usable] == instruction]
+      forms.append(np.unique(self._homes[examples], axis=0))
     # int [instructions, forms, blocks]: where there are fewer, some twice.
-    most = max(map(len, forms))
+    num_forms = max(map(len, forms))
     self._forms = np.stack([
-        np.resize(each, [most, number]) for each in forms])
-    self._orders = np.array(list(itertools.permutations(range(number))))
+        np.resize(each, [num_forms, num_blocks]) for each in forms])
+    # int [orders, blocks]: all ways to assign blocks to the cells of a form.
+    self._orders = np.array(list(itertools.permutations(range(num_blocks))))
+
+  def add_and_sample(
+      self, rng: np.random.Generator, rollout: rollouts.Rollout,
+      decisions: np.ndarray) -> auxiliary_lib.Samples:
+    """Returns states, and the good actions there as their labels.
+
+    Nothing of the rollout is added. Labels are float32 [W, K, actions]: equal
+    shares of the good actions, or 0 if none is.
+    """
+    del decisions
+    width = len(rollout.codes)
+    batch = self.batch(rng, width * _STATES_PER_ROLLOUT)
+    return auxiliary_lib.Samples(*(
+        part.reshape(width, _STATES_PER_ROLLOUT, *part.shape[1:])
+        for part in batch))
 
   def batch(self, rng: np.random.Generator, count: int
            ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -130,38 +140,31 @@ class Demonstrations:
     instruction = self._instruction[rows]
     homes = rng.permuted(self._homes[rows], axis=1)
     states, places = _draw(rng, self._states[rows], homes)
-    return self._codes[instruction], states, _labels(
-        states, places, self._nearest(instruction, states, places))
+    goals = self._nearest(instruction, states, places)
+    return self._codes[instruction], states, _labels(states, places, goals)
 
   def _nearest(self, instruction: np.ndarray, states: np.ndarray,
                places: np.ndarray) -> np.ndarray:
     """Returns the cells, int [N, B], to which blocks in places [N, B] belong.
 
-    They are those of the nearest form where no other block is. A cell with
-    blocks on all sides is near only for these.
+    They are the cells of the form that costs the fewest steps.
     """
-    count, forms = len(states), self._forms[instruction]
-    filled = states[:, :world.NUM_CELLS] > 0
-    enclosed = np.all(
-        filled[:, world.NEIGHBOURS] | (world.NEIGHBOURS == _CELLS), axis=1)
-    cost = _COST[places] + _ENCLOSED * (
-        enclosed[:, None] & (_DISTANCE[places] > 1))
-    # Not where another block is.
-    np.put_along_axis(filled, places, False, axis=1)
-    cost += _FAR * filled[:, None]
-    blocks = range(places.shape[1])
-    # Of a block and a form's cell, int16 [N, F]; then of all orders.
-    to = [[np.take_along_axis(cost[:, block], forms[:, :, cell], axis=1)
-           for cell in blocks] for block in blocks]
-    total = np.stack([sum(to[block][cell] for block, cell in enumerate(order))
-                      for order in self._orders], axis=1)
-    order, best = np.divmod(
-        total.reshape(count, -1).argmin(axis=1), forms.shape[1])
-    return np.take_along_axis(
-        forms[np.arange(count), best], self._orders[order], axis=1)
+    forms = self._forms[instruction]
+    _, num_forms, num_blocks = forms.shape
+    costs = _costs(states, places)
+    # Costs of moving a block to a cell of each form, int16 [N, F] each.
+    to_cell = [[np.take_along_axis(costs[:, block], forms[:, :, cell], axis=1)
+                for cell in range(num_blocks)] for block in range(num_blocks)]
+    totals = np.stack([
+        sum(to_cell[block][cell] for block, cell in enumerate(order))
+        for order in self._orders], axis=1)  # int16 [N, orders, F]
+    cheapest = totals.reshape(len(states), -1).argmin(axis=1)
+    order, form = np.divmod(cheapest, num_forms)
+    cells = forms[np.arange(len(states)), form]
+    return np.take_along_axis(cells, self._orders[order], axis=1)
 
   def state(self) -> dict[str, np.ndarray]:
-    """Returns what `look` has found, for a checkpoint."""
+    """Returns what `find_relevant_blocks` has found, for a checkpoint."""
     return {'matters': self._matters.copy()}
 
   def load(self, state: dict[str, np.ndarray]) -> None:
@@ -172,6 +175,26 @@ class Demonstrations:
       self._learn_forms()
 
 
+def _costs(states: np.ndarray, places: np.ndarray) -> np.ndarray:
+  """Returns what it costs to move blocks in places [N, B] to each cell.
+
+  A cell where another block is is far. A cell with blocks on all sides is near
+  only for these.
+
+  Returns:
+    Steps, int16 [N, B, 25].
+  """
+  filled = states[:, :world.NUM_CELLS] > 0
+  # At the edge of the board a cell is its own neighbour.
+  enclosed = np.all(
+      filled[:, world.NEIGHBOURS] | (world.NEIGHBOURS == _CELLS), axis=1)
+  is_away = _DISTANCE[places] > 1
+  occupied = filled.copy()
+  np.put_along_axis(occupied, places, False, axis=1)
+  return (_COST[places] + _ENCLOSED * (enclosed[:, None] & is_away) +
+          _FAR * occupied[:, None])
+
+
 def _draw(rng: np.random.Generator, states: np.ndarray, homes: np.ndarray
          ) -> tuple[np.ndarray, np.ndarray]:
   """Displaces some of the blocks in `homes`, int [N, B], of goal examples.
@@ -179,35 +202,40 @@ def _draw(rng: np.random.Generator, states: np.ndarray, homes: np.ndarray
   Returns:
     The states, and the new places of these blocks, int [N, B].
   """
-  count, most = homes.shape
-  n, before = np.arange(count), states[:, :world.NUM_CELLS]
-  kind = np.searchsorted(_KINDS, rng.random(count) * _KINDS[-1])
-  # All of them are twice as often out of place as any other number.
-  number = np.minimum(rng.integers(1, most + 2, size=count), most)
-  number[rng.random(count) < _NONE] = 0
+  count, num_blocks = homes.shape
+  rows, before = np.arange(count), states[:, :world.NUM_CELLS]
+  situation = np.searchsorted(
+      _SITUATIONS, rng.random(count) * _SITUATIONS[-1])
+  # It is twice as likely that all blocks are out of place as any other number.
+  num_out = np.minimum(rng.integers(1, num_blocks + 2, size=count), num_blocks)
+  num_out[rng.random(count) < _NONE] = 0
   # One block more is back in its place, and the agent still carries it.
-  number = np.maximum(number - (kind == _AT_PLACE), 0)
+  num_out = np.maximum(num_out - (situation == _AT_PLACE), 0)
+  # Free cells come first, in random order.
   targets = np.argsort(rng.random(before.shape) + (before > 0), axis=1)
-  states = displaced.move(states, homes, targets, number)
-  places = np.where(
-      np.arange(most) < number[:, None], targets[:, :most], homes)
-  out = places[n, (rng.random(count) * number).astype(np.int64)]
+  states = displaced.move(states, homes, targets, num_out)
+  is_out = np.arange(num_blocks) < num_out[:, None]
+  places = np.where(is_out, targets[:, :num_blocks], homes)
+  displaced_one = places[
+      rows, (rng.random(count) * num_out).astype(np.int64)]
   cells = states[:, :world.NUM_CELLS]
-  here = rng.random(cells.shape) * ((cells > 0) & (cells == before))
+  in_place = rng.random(cells.shape) * ((cells > 0) & (cells == before))
+  placed_one = np.argmax(in_place, axis=1)
+  anywhere = rng.integers(world.NUM_CELLS, size=count)
   # Where no block is in its place, a free agent is anywhere.
   states[:, world.NUM_CELLS] = np.select(
-      [(kind == _CARRYING) | (kind == _ON_DISPLACED),
-       (kind == _ON_PLACED) & here.any(axis=1), kind == _AT_PLACE],
-      [out, np.argmax(here, axis=1), places[:, -1]],
-      rng.integers(world.NUM_CELLS, size=count))
+      [(situation == _CARRYING) | (situation == _ON_DISPLACED),
+       (situation == _ON_PLACED) & in_place.any(axis=1),
+       situation == _AT_PLACE],
+      [displaced_one, placed_one, places[:, -1]], anywhere)
   states[:, world.NUM_CELLS + 1] = (
-      (kind == _CARRYING) & (number > 0) | (kind == _AT_PLACE))
+      (situation == _CARRYING) & (num_out > 0) | (situation == _AT_PLACE))
   return states, places
 
 
-def _labels(states: np.ndarray, places: np.ndarray, goal: np.ndarray
+def _labels(states: np.ndarray, places: np.ndarray, goals: np.ndarray
            ) -> np.ndarray:
-  """Returns the good actions where blocks in `places` belong in cells `goal`.
+  """Returns the good actions where blocks in `places` belong in cells `goals`.
 
   They are float32 [N, actions], with a sum of 1 or 0.
 
@@ -215,25 +243,29 @@ def _labels(states: np.ndarray, places: np.ndarray, goal: np.ndarray
   picks it up; a carrying one takes it there, or puts it down if another block
   is still there. Where nothing is left to do, a free agent moves anywhere.
   """
-  n, agent = np.arange(len(states)), states[:, world.NUM_CELLS]
+  rows, agent = np.arange(len(states)), states[:, world.NUM_CELLS]
   carrying = states[:, world.NUM_CELLS + 1] > 0
   filled = states[:, :world.NUM_CELLS] > 0
-  can_go = ~np.take_along_axis(filled, goal, axis=1)
-  is_out, belongs = np.zeros([2, len(states), world.NUM_CELLS], np.bool_)
-  rows, columns = np.nonzero(can_go)
-  is_out[rows, places[rows, columns]] = True
-  belongs[n, np.sum(goal * (places == agent[:, None]), axis=1)] = True
-  on_it = is_out[n, agent]
+  # Two boards: the blocks that can go to their cells, and the cell to which the
+  # block under the agent belongs.
+  can_be_moved, belongs = np.zeros([2, *filled.shape], np.bool_)
+  movable_rows, movable = np.nonzero(
+      ~np.take_along_axis(filled, goals, axis=1))
+  can_be_moved[movable_rows, places[movable_rows, movable]] = True
+  belongs[rows, np.sum(goals * (places == agent[:, None]), axis=1)] = True
+  # An agent that carries a block cannot pass others.
   blocked = filled & carrying[:, None]
-  blocked[n, agent] = False
-  steps = _steps(np.where(carrying[:, None], belongs, is_out), blocked)
-  around = steps[n, world.NEIGHBOURS[:, agent]].T
+  blocked[rows, agent] = False
+  steps = _steps(
+      np.where(carrying[:, None], belongs, can_be_moved), blocked)
+  around = steps[rows, world.NEIGHBOURS[:, agent]].T
+  leads_on = (around == around.min(axis=1, keepdims=True)) & (
+      around < steps[rows, agent][:, None])
+  is_done = np.all(goals == places, axis=1) & ~carrying
   good = np.zeros([len(states), world.Action.NOOP], np.bool_)
-  good[:, :world.Action.INTERACT] = np.where(
-      np.any(goal != places, axis=1)[:, None] | carrying[:, None],
-      (around == around.min(axis=1, keepdims=True)) & (
-          around < steps[n, agent][:, None]), True)
-  interacts = carrying != on_it
+  good[:, :world.Action.INTERACT] = is_done[:, None] | leads_on
+  # It picks a block up that can be moved, or puts one down that cannot.
+  interacts = carrying != can_be_moved[rows, agent]
   good[interacts] = np.arange(world.Action.NOOP) == world.Action.INTERACT
   return (good / np.maximum(good.sum(axis=1, keepdims=True), 1)
          ).astype(np.float32)
@@ -248,19 +280,18 @@ def _steps(targets: np.ndarray, blocked: np.ndarray) -> np.ndarray:
   return steps
 
 
-class Imitation:
-  """What a thread's workers imitate: as `replay.RewardPrediction`."""
+def auxiliary(cost: float) -> auxiliary_lib.Auxiliary:
+  """Returns imitation as an auxiliary loss of the policy."""
+  def make(world: worlds.World, goals: worlds.GoalExamples | None
+          ) -> Demonstrations:
+    del world
+    assert goals is not None
+    return Demonstrations(goals)
 
-  def __init__(self, demonstrations: Demonstrations, rng: np.random.Generator):
-    self.rng = rng
-    self._demonstrations = demonstrations
+  return auxiliary_lib.Auxiliary(
+      auxiliary_lib.AuxiliaryLoss('imitation', cost, _loss), make)
 
-  def exchange(self, rollout: rollouts.Rollout,
-               decisions: np.ndarray) -> Demonstrated:
-    """Returns a batch for each of the rollout's W workers."""
-    del decisions
-    width = len(rollout.codes)
-    batch = self._demonstrations.batch(self.rng, width * _STATES_PER_ROLLOUT)
-    return Demonstrated(*(
-        part.reshape(width, _STATES_PER_ROLLOUT, *part.shape[1:])
-        for part in batch))
+
+def _loss(output: networks.PolicyOutput, labels: tf.Tensor) -> tf.Tensor:
+  """Returns the cross-entropy with the good actions."""
+  return -tf.reduce_sum(labels * tf.nn.log_softmax(output.logits), -1)

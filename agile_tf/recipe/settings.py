@@ -48,7 +48,8 @@ class Recipe:
   reward_prediction_goals: int = setting(
       0, 'Goal examples that reward prediction also learns from as rewarded '
       'states, for each rollout of a worker. It learns from as many with the '
-      'instruction of another example as states without reward.', low=0)
+      'instruction of another example as states without reward.', low=0,
+      high=10_000)
   imitation_cost: float = setting(
       0.0, 'The weight of the imitation loss, for --world=arrangements: blocks '
       'of goal examples are displaced, and the policy imitates the shortest '
@@ -72,6 +73,10 @@ class Recipe:
       0.0, "The share of the discriminator's negatives that are not drawn from "
       'B, but are goal examples with the instruction of another one.', low=0,
       high=0.9)
+  dataset_any_distractors: bool = setting(
+      False, 'Whether generated goal examples have 0 to 4 distractors, each '
+      "number equally often, instead of as many as the task's: one in "
+      'Relations, four in Arrangements.')
   dataset_carrying: float = setting(
       0.0, 'The share of generated goal examples in which the agent carries '
       'the block under it, among those with the agent on a block.', low=0,
@@ -97,6 +102,8 @@ class Recipe:
           f'{config.batch_size // 2} negatives of a batch another instruction; '
           'make it larger.')
     for name, fits, needed in (
+        ('dataset_any_distractors', config.world in tasks.TASKS,
+         'a GridLU task as --world'),
         ('dataset_carrying', config.world in tasks.TASKS,
          'a GridLU task as --world'),
         ('reward_prediction_goals', config.reward_prediction,
@@ -126,9 +133,6 @@ class Recipe:
     return config.batch_size // 2 - self.mismatched(config)
 
 
-config_lib.no_recipe.update(dataclasses.asdict(Recipe()))
-
-
 def define_flags() -> None:
   """Defines the flags of a run: all settings, and --preset."""
   config_lib.define_flags()
@@ -138,7 +142,19 @@ def define_flags() -> None:
 
 def saved(config: config_lib.Config, recipe: Recipe) -> dict[str, Any]:
   """Returns a run's settings by name, as it saves them."""
-  values = dataclasses.asdict(config)
-  if recipe != Recipe():
-    values[config_lib.RECIPE] = dataclasses.asdict(recipe)
-  return values
+  return dataclasses.asdict(config) | dataclasses.asdict(recipe)
+
+
+def load(path: str) -> tuple[config_lib.Config, Recipe]:
+  """Reads a run's settings from its config.json; see `config.read`."""
+  values = config_lib.read(path)
+  names = [{field.name for field in dataclasses.fields(kind)}
+           for kind in (config_lib.Config, Recipe)]
+  config_lib.check_names(values, set.union(*names), path)
+  try:
+    config, recipe = (
+        kind(**{name: values[name] for name in own})
+        for kind, own in zip((config_lib.Config, Recipe), names))
+  except config_lib.ConfigError as error:
+    raise config_lib.ConfigError(f'{path}: {error}') from error
+  return config, recipe

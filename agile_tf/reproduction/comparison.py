@@ -17,13 +17,15 @@ _HEADERS = ('', 'setting', 'this run', 'paper', 'default',
             "in the paper's table (appendix C) or text")
 _MARK, _UNUSED = '*', 'unused'
 
-_OF_GENERATED_GOALS = ('dataset_size', 'dataset_seed', 'dataset_carrying')
+_OF_GENERATED_GOALS = (
+    'dataset_size', 'dataset_seed', 'dataset_any_distractors',
+    'dataset_carrying')
 _OF_GOALS = ('dataset', *_OF_GENERATED_GOALS)
 # Settings that only a run that trains a discriminator uses.
 _OF_DISCRIMINATOR = (
     'anticipated_negative_rate', 'anticipated_negative_rate_steps',
     'all_workers_write', 'steps_per_discriminator_update', 'mismatched_share',
-    'discriminator_actors', 'discriminator_head_start',
+    'discriminator_actors', 'discriminator_head_start', 'held_out_goals',
     *(name for name, (_, place) in paper.HYPERPARAMETERS.items()
       if place.startswith('D:')))
 _OF_REWARD_PREDICTION = (
@@ -79,7 +81,7 @@ def _unused(config: config_lib.Config, recipe: Any) -> set[str]:
       (not config.trains_discriminator, _OF_DISCRIMINATOR),
       (not config.trains_discriminator and not recipe.reward_prediction_goals,
        _OF_GOALS),
-      (config.reward == 'environment', ['reward_form']),
+      (config.reward == 'environment', ['reward_form', 'reward_threshold']),
       (not config.reward_prediction, _OF_REWARD_PREDICTION),
       (config.world not in tasks.TASKS, config_lib.marked('of_gridlu')),
       (not has_truth, ['solved_starts']),

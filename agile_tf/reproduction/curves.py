@@ -4,7 +4,7 @@ import os
 
 import numpy as np
 
-from gridlu import files
+from agile_tf import records
 from gridlu import program
 
 # The columns of a metrics.csv by name, each float64 [rows].
@@ -23,19 +23,30 @@ def read(run_dir: str) -> Curve:
   """
   path = os.path.join(run_dir, 'metrics.csv')
   try:
-    rows = files.read_rows(path)
-    names = rows[0] if rows else {'steps': ''}
-    if 'steps' not in names:
-      raise ValueError('its first line does not name a column "steps"')
-    return {
+    rows = records.rows(path, check=_check)
+    steps = np.array([float(row['steps']) for row in rows], float)
+    if wrong := np.flatnonzero(np.diff(steps) <= 0).tolist():
+      raise ValueError(f'step {steps[wrong[0] + 1]:.0f} comes after step '
+                       f'{steps[wrong[0]]:.0f}')
+    return {'steps': steps} | {
         name: np.array([float(row[name] or 'nan') for row in rows], float)
-        for name in names}
+        for name in (rows[0] if rows else ())}
   except FileNotFoundError:
     return {'steps': np.zeros(0)}
   except (OSError, ValueError) as error:
     raise program.UserError(
         f'{path} cannot be read ({error}): expected the metrics.csv of a '
         'run.') from error
+
+
+def _check(row: dict[str, str]) -> None:
+  """Raises a ValueError for a row that no run writes."""
+  if 'steps' not in row:
+    raise ValueError('the first line does not name a column "steps"')
+  for name, text in row.items():
+    number = records.number(text, name)
+    if name == 'steps' and not 0 <= number < np.inf:
+      raise ValueError(f'steps is {text!r}; expected a number')
 
 
 def intervals(longest: float, rows: int) -> np.ndarray:
@@ -71,7 +82,7 @@ def _totals(curve: Curve, column: str, at: np.ndarray) -> np.ndarray:
 def best(curve: Curve) -> float:
   """Returns the highest success rate of up to `POINTS` equal parts of a run.
 
-  NaN if it has none.
+  It is NaN if the run has none.
   """
   steps = curve['steps']
   edges = intervals(max(steps, default=0), len(steps))

@@ -19,13 +19,14 @@ class Variant(NamedTuple):
   """What is run for each seed."""
   label: str  # Its name in figures.
   flagfile: str  # The name of a flagfile in launch/, without '.flags'.
-  flags: tuple[str, ...] = ()  # Additional flags.
-  not_of_recipe: tuple[str, ...] = ()  # Turn off parts of the recipe.
+  flags: tuple[str, ...] = ()  # They follow those of the flagfile.
+  # Flags that turn off parts of the recipe.
+  not_of_recipe: tuple[str, ...] = ()
   # Another variant that must be run first; '{after}' in the flags stands for
   # the directory of its run with the same seed.
   after: str = ''
-  # Of a finished run: the flags of agile_tf.evaluate, by the name of the JSON
-  # file in the run's directory that gets the report.
+  # The flags with which agile_tf.evaluate measures a finished run, by the name
+  # of the JSON file in the run's directory that gets the report.
   evaluations: Mapping[str, tuple[str, ...]] = {'evaluation': ()}
 
 
@@ -35,9 +36,9 @@ class Experiment(NamedTuple):
   variants: tuple[str, ...]  # The names of its variants.
   # Those with the recipe; None: the same ones.
   recipe_variants: tuple[str, ...] | None = None
-  seeds: int = 5  # As many as in the paper.
+  seeds: int = 5  # The paper has as many.
   first_seed: int = 0  # Our settings were chosen with the earlier ones.
-  recipe_seeds: int = 2  # From `FIRST_RECIPE_SEED`.
+  recipe_seeds: int = 2  # The first of them is `FIRST_RECIPE_SEED`.
 
   def names(self, recipe: bool) -> tuple[str, ...]:
     """Returns the names of the variants, without or with the recipe."""

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gridlu import files
+from agile_tf import records
 
 # A file for each curve, named by variant (see `experiments`) and column.
 _FOLDER = os.path.join(os.path.dirname(__file__), 'paper_curves')
@@ -60,7 +60,7 @@ class Curve(NamedTuple):
   measured among all those of 16 to 30 million steps. The reasons to think so
   are in launch/results/README.md; paper_test.py has them as tests.
   """
-  window: float  # The steps that a point averages over: those before it.
+  window: float  # How many steps before a point it averages over.
   steps: np.ndarray  # float64 [N]
   mean: np.ndarray  # float64 [N], a rate
   band: np.ndarray  # float64 [N], half the height of the shaded area
@@ -76,7 +76,7 @@ ARRANGEMENTS = {'all': .58, '4 blocks': .92, '8 blocks': .24}
 
 
 def _read(name: str) -> dict[str, np.ndarray]:
-  rows = files.read_rows(os.path.join(_FOLDER, f'{name}.csv'))
+  rows = records.rows(os.path.join(_FOLDER, f'{name}.csv'))
   return {key: np.array([float(row[key]) for row in rows]) for key in rows[0]}
 
 
@@ -90,7 +90,7 @@ def curve(variant: str, column: str) -> Curve | None:
     columns = _read(f'{variant}.{column}')
   except FileNotFoundError:
     return None
-  scale = 1.0 if column == 'success_rate' else 0.01  # The others are percent.
+  scale = 1.0 if column == 'success_rate' else 0.01  # The others are in %.
   mean = columns['mean']
   first = np.argmax(mean != mean[0]) - 1
   steps, mean = columns['env_steps'][first:], mean[first:]

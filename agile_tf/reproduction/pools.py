@@ -7,39 +7,47 @@ from collections.abc import Callable, Iterator, Sequence
 import contextlib
 import fcntl
 import glob
+import itertools
 import logging
 import os
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import tempfile
 import time
-from typing import Any, NamedTuple
+from typing import Any, IO, NamedTuple
 
+from agile_tf import stopping
 from gridlu import program
 
-# Starts a program on the cores that its first argument lists. It is killed when
-# its parent ends, however that ends; otherwise it would hold the lock of a run.
+# Starts a program on the cores that its first argument lists. The second
+# argument is the parent's process. When the parent ends, however it ends, Linux
+# kills the program, which would otherwise hold the lock of a run. The parent
+# may have ended before Linux was told.
 _STARTER = """
 import ctypes, os, sys
 ctypes.CDLL(None).prctl(1, 9)  # PR_SET_PDEATHSIG, SIGKILL
+if os.getppid() != int(sys.argv[2]):
+  sys.exit('What started this program has ended.')
 os.sched_setaffinity(0, map(int, sys.argv[1].split(',')))
-os.execv(sys.executable, [sys.executable, *sys.argv[2:]])
+os.execv(sys.executable, [sys.executable, *sys.argv[3:]])
 """
 
 
 class Task(NamedTuple):
   """A program to carry out, and the file for all that it prints."""
   name: str
-  arguments: list[str]  # Of the Python interpreter.
+  arguments: list[str]  # What follows `python` on the command line.
   log: str  # An absolute path.
 
 
 class Running(NamedTuple):
   """A task that was started."""
-  poll: Callable[[], str | None]  # Its problem, '' for none; None: it runs.
-  stop: Callable[[], None]  # Lets it save and end; the second time, at once.
+  # Returns its problem; '' if it ended without one; None while it runs.
+  poll: Callable[[], str | None]
+  stop: Callable[[], None]  # Lets it save and end; a second call ends it.
 
 
 # Starts a task, or returns None where all places are taken.
@@ -52,7 +60,7 @@ def signals() -> Iterator[list[int]]:
   arrived: list[int] = []
   handlers = {
       number: signal.signal(number, lambda number, _: arrived.append(number))
-      for number in program.stop_signals()}
+      for number in stopping.signals()}
   try:
     yield arrived
   finally:
@@ -60,26 +68,56 @@ def signals() -> Iterator[list[int]]:
       signal.signal(number, handler)
 
 
-def _begin(task: Task, cores: Sequence[int], **options: Any
-          ) -> subprocess.Popen:
+class _Attempt(NamedTuple):
+  """A process that carries out a task."""
+  process: subprocess.Popen
+  log: str  # The path of its file.
+  start: int  # Where its lines begin in that file.
+
+  def problem(self) -> str:
+    """Returns what went wrong, when it has ended; '' for exit code 0."""
+    code = self.process.returncode
+    if not code:
+      return ''
+    with open(self.log, 'rb') as file:
+      file.seek(self.start)
+      lines = file.read().decode(errors='replace').splitlines()
+    last = '\n  '.join([line for line in lines if line.strip()][-2:])
+    return f'exit code {code}; {self.log} ends with:\n  {last}\n'
+
+
+def _open_log(path: str) -> IO[bytes]:
+  """Opens a file to append to; another one while a process writes to that.
+
+  It is then `run.2.log` for `run.log`. Processes that get the file as their
+  output hold its lock too.
+  """
+  name, extension = os.path.splitext(path)
+  for number in itertools.count(1):
+    log = open(f'{name}.{number}{extension}' if number > 1 else path, 'ab')
+    try:
+      fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+      log.close()
+      continue
+    except OSError:
+      pass  # This disk has no locks.
+    return log
+  raise AssertionError
+
+
+def _begin(task: Task, cores: Sequence[int], **options: Any) -> _Attempt:
   """Starts a task in a session of its own, which no Ctrl-C reaches."""
-  with open(task.log, 'ab') as log:
+  with _open_log(task.log) as log:
+    start = log.seek(0, os.SEEK_END)
     log.write(f'{time.ctime()} on {socket.gethostname()}\n'.encode())
     log.flush()
-    return subprocess.Popen(
+    process = subprocess.Popen(
         [sys.executable, '-c', _STARTER, ','.join(map(str, cores)),
-         *task.arguments],
+         str(os.getpid()), *task.arguments],
         stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
         start_new_session=True, **options)
-
-
-def _problem(task: Task, code: int) -> str:
-  """Returns what went wrong in a task that has ended; '' for exit code 0."""
-  if not code:
-    return ''
-  with open(task.log, encoding='utf-8', errors='replace') as log:
-    last = [line for line in log if line.strip()][-2:]
-  return f'exit code {code}; {task.log} ends with:\n  {"  ".join(last)}'
+    return _Attempt(process, log.name, start)
 
 
 def _gpus() -> list[str]:
@@ -111,19 +149,43 @@ def local(count: int) -> Pool:
     place = free[0]
     own = ({'CUDA_VISIBLE_DEVICES': ','.join(_share(gpus, place, count))}
            if len(gpus) > 1 else {})
-    process = _begin(
+    attempt = _begin(
         task, _share(cores, place, count), env=os.environ | own)
     free.remove(place)
 
     def poll() -> str | None:
-      if process.poll() is None:
+      if attempt.process.poll() is None:
         return None
       free.append(place)
-      return _problem(task, process.returncode)
+      return attempt.problem()
 
-    return Running(poll, process.terminate)
+    return Running(poll, attempt.process.terminate)
 
   return begin
+
+
+def _own_folder() -> str:
+  """Makes a folder of this user for the locks of this machine's cores.
+
+  Its place is known, because all processes of the user share it. Somebody else
+  may have made it before, and is refused.
+  """
+  folder = os.path.join(tempfile.gettempdir(), f'agile_tf_cores_{os.getuid()}')
+  with contextlib.suppress(FileExistsError):
+    os.mkdir(folder, mode=0o700)
+  found = os.lstat(folder)
+  if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+    raise program.UserError(
+        f'{folder} is not a folder of this user. Remove it, or set TMPDIR to a '
+        'folder of your own on each machine of the cluster.')
+  os.chmod(folder, 0o700)
+  return folder
+
+
+def _open_own(path: str, _: int) -> int:
+  """Opens a file that may be new; no link is followed and nothing changed."""
+  return os.open(path, os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW |
+                 os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
 
 
 @contextlib.contextmanager
@@ -134,13 +196,13 @@ def _reserved(count: int) -> Iterator[list[int]]:
   reserves a core until this process ends. If Ray was told of more cores than
   there are, tasks share some.
   """
-  folder = os.path.join(tempfile.gettempdir(), f'agile_tf_cores_{os.getuid()}')
-  os.makedirs(folder, exist_ok=True)
+  folder = _own_folder()
   free: list[int] = []
   taken: list[int] = []
   with contextlib.ExitStack() as locks:
     for core in sorted(os.sched_getaffinity(0)):
-      lock = locks.enter_context(open(os.path.join(folder, str(core)), 'wb'))
+      lock = locks.enter_context(open(
+          os.path.join(folder, str(core)), 'rb', opener=_open_own))
       try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         free.append(core)
@@ -156,14 +218,15 @@ def cluster(address: str, cpus: int, gpus: float, runs: str
            ) -> Iterator[Pool]:
   """Connects to a Ray cluster, whose nodes must see this directory and `runs`.
 
-  A task gets so many CPUs, and uses no others, and GPUs, such as 0.5. Raises
-  UserError if there is no Ray, no cluster, or none with such nodes.
+  A task gets so many CPUs and uses no others. It also gets so many GPUs, such
+  as 0.5. Raises UserError if there is no Ray, no cluster, or none with such
+  nodes.
   """
   try:
     import ray
   except ImportError as error:
     raise program.UserError(
-        f'--ray={address} needs Ray ({error}): pip install "agile-tf[ray]".'
+        f'--ray={address} needs Ray ({error}). {program.installing("ray")}'
         ) from error
   try:
     ray.init(address=address, log_to_driver=False,
@@ -177,15 +240,15 @@ def cluster(address: str, cpus: int, gpus: float, runs: str
   def carry_out(task: Task) -> str:
     told = 0
     with _reserved(cpus) as cores, signals() as arrived:
-      process = _begin(task, cores, cwd=folder)
-      while process.poll() is None:
+      attempt = _begin(task, cores, cwd=folder)
+      while attempt.process.poll() is None:
         if len(arrived) > told:  # Ray interrupts a task to stop it.
           told = len(arrived)
-          process.terminate()
+          attempt.process.terminate()
         time.sleep(0.5)
-    return _problem(task, process.returncode)
+    return attempt.problem()
 
-  def begin(task: Task) -> Running:  # Ray has a queue.
+  def begin(task: Task) -> Running:  # Ray itself has a queue.
     result = ray.remote(
         num_cpus=cpus, num_gpus=gpus, max_retries=3, name=task.name
         )(carry_out).remote(task)
@@ -225,7 +288,7 @@ def _check_nodes(ray: Any, cpus: int, gpus: float, *folders: str) -> None:
             scheduling_strategy=on(node['NodeID'], soft=False)
         ).remote(*folders, mark.name) for node in nodes}
     for address, answer in answers.items():
-      with contextlib.suppress(ray.exceptions.RayError):  # Without agile_tf.
+      with contextlib.suppress(ray.exceptions.RayError):  # It lacks agile_tf.
         if ray.get(answer, timeout=300):
           continue
       raise program.UserError(

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 import csv
 import itertools
-import json
 import os
 import re
 import sys
@@ -12,10 +11,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from agile_tf import config as config_lib
+from agile_tf import records
+from agile_tf.recipe import settings
 from agile_tf.reproduction import curves
 from agile_tf.reproduction import experiments
 from gridlu import files
 from gridlu import program
+from gridlu import schema
 
 
 class Run(NamedTuple):
@@ -23,7 +25,7 @@ class Run(NamedTuple):
   path: str
   seed: int
   curve: curves.Curve
-  evaluations: dict[str, Any]  # By name, from agile_tf.evaluate --output.
+  evaluations: dict[str, Any]  # What evaluate --output wrote, by name.
   config: config_lib.Config
 
   @property
@@ -32,7 +34,7 @@ class Run(NamedTuple):
     return self.config.instructions in experiments.PAPERS_INSTRUCTIONS
 
 
-def load(paths: Sequence[str]) -> dict[str, list[Run]]:
+def runs_by_variant(paths: Sequence[str]) -> dict[str, list[Run]]:
   """Returns runs by variant. Runs without a row of metrics are left out.
 
   A directory has the name of its variant, or one of the user's own, and may end
@@ -41,7 +43,7 @@ def load(paths: Sequence[str]) -> dict[str, list[Run]]:
   """
   runs: dict[str, list[Run]] = {}
   for path in paths:
-    config = config_lib.load(os.path.join(path, 'config.json'))
+    config, _ = settings.load(os.path.join(path, 'config.json'))
     name = re.sub(r'_seed\d+$', '', os.path.basename(os.path.abspath(path)))
     curve = curves.read(path)
     if not len(curve['steps']):
@@ -55,6 +57,17 @@ def load(paths: Sequence[str]) -> dict[str, list[Run]]:
   return runs
 
 
+def _share(value: Any, place: str) -> None:
+  """Checks a rate of successes."""
+  schema.number(value, place)
+  schema.require(0 <= value <= 1, value, place, 'a number from 0 to 1')
+
+
+_RATE = schema.named({'rate': _share}, {'interval': schema.each(_share, 2)})
+_EVALUATION = schema.named({'success': schema.named({'all': _RATE})}, {
+    'steps': schema.whole(0)})
+
+
 def _evaluations(run_dir: str, variant: experiments.Variant
                 ) -> dict[str, Any]:
   """Returns the evaluations of a run, by name."""
@@ -62,17 +75,17 @@ def _evaluations(run_dir: str, variant: experiments.Variant
   for name in variant.evaluations:
     path = os.path.join(run_dir, f'{name}.json')
     try:
-      with open(path, encoding='utf-8') as file:
-        report = json.load(file)
-      if isinstance(report, dict) and 'success' not in report:
+      report = records.json_file(path, schema.by_name(schema.anything))
+      if 'success' not in report:
         continue  # The world has no ground truth.
-      float(report['success']['all']['rate'])
+      _EVALUATION(report, '')
+      schema.by_name(_RATE)(report['success'], 'success')
       found[name] = report
     except FileNotFoundError:
       continue
-    except (OSError, ValueError, TypeError, KeyError) as error:
+    except (OSError, ValueError, MemoryError) as error:
       raise program.UserError(
-          f'{path} has no success rate ({type(error).__name__}: {error}): '
+          f'{path} has no success rate ({error}): '
           'expected what agile_tf.evaluate --output writes.') from error
   return found
 
@@ -108,7 +121,7 @@ class Line(NamedTuple):
   """What a figure shows of one run, or of the paper."""
   agent: str
   source: str
-  seed: str  # Empty for the paper.
+  seed: str  # It is empty for the paper.
   column: str
   points: np.ndarray  # float64 [N, 4]: x, y, its interval's ends (NaN: none).
 
@@ -137,7 +150,7 @@ def stack(lines: Sequence[Line]) -> tuple[np.ndarray, np.ndarray]:
   return x, y
 
 
-def write(path: str, lines: Sequence[Line]) -> None:
+def write_lines(path: str, lines: Sequence[Line]) -> None:
   """Writes the lines of a figure as CSV, a row for each point."""
   with files.replacing(path) as file:
     writer = csv.writer(file, lineterminator='\n')
@@ -148,19 +161,29 @@ def write(path: str, lines: Sequence[Line]) -> None:
             '' if np.isnan(rate) else f'{rate:.5f}' for rate in rates)])
 
 
-def read(path: str) -> list[Line]:
-  """Reads what `write` wrote; UserError if it is another file."""
+def _check_row(row: dict[str, str]) -> None:
+  """Raises a ValueError for a row that `write_lines` does not write."""
+  if [*row] != _FIELDS:
+    raise ValueError(f'the first line is not {",".join(_FIELDS)}')
+  for name in _FIELDS[4:]:
+    if np.isinf(records.number(row[name], name)) or not row['x']:
+      raise ValueError(f'{name} is {row[name]!r:.100}; expected a number')
+
+
+def read_lines(path: str) -> list[Line]:
+  """Reads what `write_lines` wrote; UserError if it is another file."""
   try:
-    rows = files.read_rows(path)
-    if not rows or [*rows[0]] != _FIELDS:
-      raise ValueError(f'its first line is not {",".join(_FIELDS)}')
+    rows = records.rows(path, check=_check_row)
+    if not rows:
+      raise ValueError('it has no rows')
     return [
         Line(agent, source, seed, column, np.array([
-            [float(row[name] or 'nan') for name in _FIELDS[4:]]
+            [records.number(row[name], name) for name in _FIELDS[4:]]
             for row in points]))
         for (agent, source, seed, column), points in itertools.groupby(
-            rows, lambda row: tuple(row[name] for name in _FIELDS[:4]))]
-  except (OSError, ValueError, TypeError) as error:
+            rows, lambda row: tuple(
+                program.printable(row[name]) for name in _FIELDS[:4]))]
+  except (OSError, ValueError) as error:
     raise program.UserError(
         f'{path} cannot be read ({error}): expected the CSV file of a figure, '
         'from agile_tf.figures.') from error

@@ -1,1 +1,1 @@
-"""How a run is carried out: its parts, threads, metrics, checkpoints, lock."""
+"""Carries runs out: their parts, threads, metrics, checkpoints and locks."""

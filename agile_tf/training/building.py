@@ -1,50 +1,74 @@
-"""Builds the parts of a run from its configuration and wires them together."""
+"""Builds the parts of a run: its world, networks, data and workers."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 import contextlib
 import dataclasses
 import functools
 import hashlib
 import os
-import re
-from typing import Any, NamedTuple
+from typing import Any, cast, NamedTuple, TypeVar
 
 from absl import logging
 import numpy as np
 
 from agile_tf import config as config_lib
 from agile_tf.agent import actors
-from agile_tf.agent import modules
+from agile_tf.agent import auxiliary as auxiliary_lib
+from agile_tf.agent import functional
 from agile_tf.agent import networks
 from agile_tf.agent import optimizers
 from agile_tf.agent import programs as programs_lib
 from agile_tf.agent import replay
+from agile_tf.agent import variation as variation_lib
 from agile_tf.agent import workers
 from agile_tf.agent import worlds
-from agile_tf.agent.fast import functional
+from agile_tf.fast import networks as fast
 from agile_tf.training import checkpoints
+from agile_tf.training import held_out as held_out_lib
 from agile_tf.training import machine
+from agile_tf.training import own_networks
 from agile_tf.training import resources
+from agile_tf.training import selection
+from agile_tf.worlds import environments
+from agile_tf.worlds import gridlu_world
 from gridlu import archives
+from gridlu import files
 from gridlu import goal_dataset
 from gridlu import language
 from gridlu import program
-from gridlu import splits
 from gridlu import tasks
 from gridlu import world as board
 
+_Function = TypeVar('_Function', bound=Callable)
+
+
+def _once(function: _Function) -> _Function:
+  """Keeps the last results of a function and returns them for equal arguments.
+
+  So the runs of a process that have the same settings share their compiled
+  programs, for each of which XLA takes seconds.
+  """
+  return cast(_Function, functools.lru_cache(maxsize=32)(function))
+
+
+_gridlu_world = _once(gridlu_world.GridLUWorld)
+_policy_programs = _once(programs_lib.PolicyPrograms)
+_discriminator_programs = _once(programs_lib.DiscriminatorPrograms)
+
 
 def make_world(config: config_lib.Config, held_out: bool = False,
-               only: str = '') -> worlds.World:
+               only: str = '', selected: tuple[str, ...] | None = None
+              ) -> worlds.World:
   """Returns the world of a run.
 
   Its episodes have the instructions of training or those that were `held_out`,
-  but `only` those with a match of this regular expression.
+  restricted to matches of the regular expression `only`. `selected` are the
+  instructions that match --instructions, if a run has saved them.
   """
   if config.world in tasks.TASKS:
-    known, instructions = _instructions(config, held_out)
-    return worlds.GridLUWorld(
-        config.world, matching(only, instructions),
+    known, instructions = selection.instructions(config, held_out, selected)
+    return _gridlu_world(
+        config.world, selection.matching(only, instructions),
         board.PHYSICS[config.physics], config.episode_length, config.truncate,
         known, config.solved_starts)
   default = config_lib.Config()
@@ -58,59 +82,56 @@ def make_world(config: config_lib.Config, held_out: bool = False,
     raise config_lib.ConfigError(
         f'--world={config.world} is not GridLU: only the instructions of '
         'GridLU can be selected.')
-  return worlds.load(config.world)
+  return environments.load(config.world)
 
 
-def _instructions(config: config_lib.Config, held_out: bool = False
-                 ) -> tuple[tuple[language.Instruction, ...],
-                            tuple[language.Instruction, ...]]:
-  """Returns all instructions of a GridLU run, and one side of their split."""
-  known = matching(
-      config.instructions, tasks.find(config.world).instructions())
-  if config.held_out == 'none':
-    if held_out:
+@_once
+def make_networks(
+    model: str, world: worlds.World,
+    initialization: networks.Initialization = networks.PAPER
+) -> tuple[functional.Network, functional.Network]:
+  """Returns pi and D: those of the paper, or of a function of the user."""
+  if model not in networks.MODELS:
+    if initialization != networks.PAPER:
       raise config_lib.ConfigError(
-          'The run held no instructions out, because it has --held_out=none. '
-          'Use a run with --held_out=strings or --held_out=meanings.')
-    return known, known
-  try:
-    sides = splits.split(
-        known, config.held_out, config.held_out_share, config.held_out_seed)
-  except ValueError as error:
-    raise config_lib.ConfigError(
-        f'--held_out={config.held_out}: {error}') from error
-  return known, sides[held_out]
+          f'--model={model} says itself how its weights start: leave '
+          '--initialization out, or give --initialization=paper if a preset '
+          'or a flagfile sets another one.')
+    return own_networks.load(model, world)
+  pi, d = networks.make(model, world, initialization)
+  # Without this line, and agile_tf.fast, training is the same but slower.
+  pi, d = fast.accelerate(pi, d, model, world)
+  return pi, d
 
 
-def matching(pattern: str, instructions: tuple[language.Instruction, ...]
-            ) -> tuple[language.Instruction, ...]:
-  """Returns the instructions whose text contains a match of a pattern."""
-  try:
-    chosen = tuple(
-        each for each in instructions if re.search(pattern, str(each)))
-  except (re.error, OverflowError, RecursionError) as error:
-    raise config_lib.ConfigError(
-        f'--instructions={pattern} is not a regular expression: {error}.'
-        ) from error
-  if not chosen:
-    raise config_lib.ConfigError(
-        f'--instructions={pattern} matches none of the {len(instructions)} '
-        f'instructions. One of them is {instructions[0]}.')
-  return chosen
+def check_image_shape(model: str, image_shape: Sequence[int]) -> None:
+  """Raises WorldError if the paper's networks would not see all pixels."""
+  (height, width), size = image_shape[:2], networks.PATCH
+  rows, columns = height % size, width % size
+  if model in networks.MODELS and (rows or columns):
+    raise worlds.WorldError(
+        f'The images of this world have {height} x {width} pixels. The '
+        f'networks of --model={model} see whole patches of {size} x {size} '
+        f'pixels alone: not the last {rows} rows and the last {columns} '
+        'columns of pixels, and badly what lies across patches. Draw cells of '
+        f'{size} x {size} pixels, or sides that are multiples of {size}; or '
+        'train networks whose patches overlap, with '
+        '--model=agile_tf.overlapping:make --initialization=paper.')
 
 
 def make_goal_examples(config: config_lib.Config, world: worlds.World,
-                       carrying: float = 0.0) -> worlds.GoalExamples:
+                       carrying: float = 0.0,
+                       distractors: tuple[int, int] | None = None
+                      ) -> worlds.GoalExamples:
   """Loads or generates the goal examples of a run.
 
-  `carrying` is the share of the generated states with the agent on a block in
-  which it carries that block.
+  `carrying` and `distractors` of the generated ones are those of `Variation`.
   """
   is_gridlu = config.world in tasks.TASKS
   if is_gridlu and not config.dataset:
     dataset = goal_dataset.generate(
         config.world, config.dataset_size, config.dataset_seed,
-        _instructions(config)[1], carrying)
+        selection.instructions(config)[1], carrying, distractors)
   else:
     dataset = goal_dataset.load(
         config.dataset or world.goal_examples, world.observation_shape)
@@ -131,7 +152,7 @@ def make_goal_examples(config: config_lib.Config, world: worlds.World,
 def _of_this_run(config: config_lib.Config, dataset: goal_dataset.GoalDataset
                 ) -> goal_dataset.GoalDataset:
   """Returns the goal examples whose instructions the run trains on."""
-  texts = set(map(str, _instructions(config)[1]))
+  texts = set(map(str, selection.instructions(config)[1]))
   try:
     belongs = np.array([
         str(language.parse(text)) in texts for text in dataset.instructions])
@@ -147,7 +168,7 @@ def _of_this_run(config: config_lib.Config, dataset: goal_dataset.GoalDataset
         '%s: %d of %d examples are of instructions that --instructions or '
         '--held_out exclude, and are not used.',
         config.dataset, len(dataset) - len(keep), len(dataset))
-  # Imitation takes the first ones, and a file may be sorted by instruction.
+  # A file may be sorted by instruction, and imitation uses the first examples.
   keep = np.random.default_rng(0).permutation(keep)
   used, index = np.unique(dataset.instruction[keep], return_inverse=True)
   return goal_dataset.GoalDataset(
@@ -155,14 +176,16 @@ def _of_this_run(config: config_lib.Config, dataset: goal_dataset.GoalDataset
       dataset.observations[keep])
 
 
-def check_tokens(checkpoint: checkpoints.Checkpoint,
-                 world: worlds.World) -> None:
-  """Raises CheckpointError unless a checkpoint has the tokens of a world."""
-  there, here = checkpoint.values.get('tokens'), list(world.grammar.tokens)
-  if there != here:
-    raise checkpoints.CheckpointError(
-        f'{checkpoint.path} is from a world with the tokens {there}; this '
-        f'world has {here}. Use a checkpoint from the same world.')
+def check_world(checkpoint: checkpoints.Checkpoint,
+                world: worlds.World) -> None:
+  """Raises CheckpointError unless a run's checkpoint is of a world like this.
+
+  Own worlds may have been changed since it was saved.
+  """
+  checkpoints.check_tokens(checkpoint, world.grammar.tokens)
+  checkpoints.check_actions(checkpoint, world.num_actions)
+  checkpoints.check_pairs(
+      checkpoint, len(world.grammar.slots), world.observation_shape)
 
 
 def saved_parameters(
@@ -173,7 +196,15 @@ def saved_parameters(
   Raises:
     CheckpointError: if it is from another world, or of another network.
   """
-  check_tokens(checkpoint, world)
+  checkpoints.check_tokens(checkpoint, world.grammar.tokens)
+  if group == 'policy':
+    checkpoints.check_actions(checkpoint, world.num_actions)
+  here = list(world.image_shape)
+  # A run's own checkpoints do not have this value.
+  there = checkpoint.values.get('image_shape', here)
+  if there != here:
+    raise checkpoints.CheckpointError(
+        f'{checkpoint.path} is of images {there}; this world has {here}.')
   found = checkpoint.group(group)
   try:
     return network.layout.join({
@@ -183,192 +214,266 @@ def saved_parameters(
   except ValueError as error:
     raise checkpoints.CheckpointError(
         f'{checkpoint.path} does not fit ({error}): its run had no {group}, or '
-        'had another --model or other actions.') from error
+        'another --model.') from error
 
 
-class Parts(NamedTuple):
-  """The parts of a run."""
-  world: worlds.World
-  programs: programs_lib.Programs
-  policy: optimizers.SharedParameters  # theta
-  discriminator: optimizers.SharedParameters | None  # phi
-  buffer: replay.ReplayBuffer | None  # B
-  auxiliary_data: Any  # For reward prediction, the buffer; None without it.
-  policy_workers: tuple[workers.PolicyWorker, ...]  # One for each thread.
-  discriminator_worker: workers.DiscriminatorWorker | None
+def anticipated_negatives(config: config_lib.Config
+                         ) -> workers.AnticipatedNegatives:
+  """Returns the paper's choice of the discriminator's negatives."""
+  return workers.AnticipatedNegatives(
+      config.batch_size // 2, config.anticipated_negative_rate)
 
 
-class Builder:
-  """Makes the parts of a run as the paper has them.
+def check_draw(config: config_lib.Config, drawn: int) -> None:
+  """Raises ConfigError if B is too small for a draw of so many pairs."""
+  if drawn > config.replay_size:
+    raise config_lib.ConfigError(
+        f'--replay_size={config.replay_size} is less than one draw from B '
+        f'({drawn} pairs); make it or --anticipated_negative_rate larger.')
 
-  `agile_tf.recipe.builder` overrides what our recipe changes.
-  """
-  initialization = modules.Initialization()
-  programs = programs_lib.Programs
-  parameters = optimizers.SharedParameters
-  discriminator_actors = 1  # Episodes that the discriminator's worker plays.
-  head_start = 0  # Its iterations before the first policy step.
-  carrying = 0.0  # See `make_goal_examples`.
 
-  def __init__(self, config: config_lib.Config):
-    self.config = config
-
-  def saved(self) -> dict[str, Any]:
-    """Returns all settings by name, as a run saves them."""
-    return dataclasses.asdict(self.config) | self._dataset
+@dataclasses.dataclass(frozen=True)
+class Plan:
+  """A run that is not built yet: its settings, and how it varies the paper."""
+  config: config_lib.Config
+  variation: variation_lib.Variation = variation_lib.Variation()
+  # The settings from which `variation` was made and which `config` lacks.
+  beyond: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
   @functools.cached_property
   def world(self) -> worlds.World:
     return make_world(self.config)
 
+  @property
+  def given(self) -> dict[str, Any]:
+    """All settings by name, as they were given."""
+    return dataclasses.asdict(self.config) | dict(self.beyond)
+
   @functools.cached_property
+  def settings(self) -> dict[str, Any]:
+    """All settings by name, as a run saves them."""
+    return self.given | self._dataset | self._selected
+
+  @property
+  def _selected(self) -> dict[str, list[str]]:
+    """The instructions that match --instructions, which is not used later."""
+    if not self.config.instructions or self.config.world not in tasks.TASKS:
+      return {}
+    return {config_lib.SELECTED: [
+        str(each) for each in selection.instructions(self.config)[0]]}
+
+  @property
   def _dataset(self) -> dict[str, str]:
-    """What identifies the contents of the file of goal examples."""
+    """The SHA-256 of the file of goal examples, if the run has such a file."""
     path = self.config.dataset or self.world.goal_examples
-    if self.needs_goal_examples() and os.path.isfile(path):
-      with contextlib.suppress(OSError):  # Loading it says so.
-        with open(path, 'rb') as file:
+    if self.needs_goals and os.path.isfile(path):
+      with contextlib.suppress(OSError):  # The loader reports this.
+        with files.open_regular(path) as file:
           digest = hashlib.file_digest(file, 'sha256').hexdigest()
         return {config_lib.DATASET: digest}
     return {}
 
-  def needs_goal_examples(self) -> bool:
-    return self.config.trains_discriminator
+  @property
+  def needs_goals(self) -> bool:
+    """Whether the run has goal examples."""
+    return self.config.trains_discriminator or self.variation.needs_goals
 
-  def num_candidates(self) -> int:
-    """Returns the most pairs that one update of D draws from B."""
-    return workers.num_candidates(
-        self.config.batch_size // 2, self.config.anticipated_negative_rate)
+  @property
+  def negatives(self) -> workers.Negatives:
+    """The choice of the discriminator's negatives."""
+    return self.variation.negatives or anticipated_negatives(self.config)
 
-  def negatives(self, buffer: replay.ReplayBuffer, goals: worlds.GoalExamples
-               ) -> workers.AnticipatedNegatives:
-    """Returns what draws the negatives of the discriminator."""
-    return workers.AnticipatedNegatives(
-        buffer, self.config.batch_size // 2,
-        self.config.anticipated_negative_rate)
+  @property
+  def auxiliary(self) -> auxiliary_lib.Auxiliary | None:
+    """The auxiliary loss of the policy."""
+    config = self.config
+    if self.variation.auxiliary is not None or not config.reward_prediction:
+      return self.variation.auxiliary
+    return auxiliary_lib.reward_prediction(
+        config.reward_prediction_cost, config.reward_prediction_batch_size,
+        config.reward_prediction_replay_size)
 
-  def auxiliary_data(self, goals: worlds.GoalExamples | None) -> Any:
-    """Returns the buffer of reward prediction, if there is one."""
-    if not self.config.reward_prediction:
-      return None
-    return _buffer(self.config.reward_prediction_replay_size, self.world)
+  def check(self) -> None:
+    """Raises an error if settings, world and machine do not fit together.
 
-  def auxiliary(self, buffer: Any, rng: np.random.Generator,
-                goals: worlds.GoalExamples | None) -> replay.RewardPrediction:
-    """Returns what draws the samples of reward prediction."""
-    return replay.RewardPrediction(
-        buffer, self.config.reward_prediction_batch_size, rng)
-
-  def loss(self) -> programs_lib.Loss:
-    """Returns the weights of the policy's loss."""
-    return programs_lib.Loss(
-        self.config.discount, self.config.td_lambda, self.config.baseline_cost,
-        self.config.reward_prediction_cost)
-
-  def entropy_weight(self) -> Callable[[int], float]:
-    """Returns alpha by the policy steps; in the paper it does not change."""
-    return lambda step: self.config.entropy_weight
-
-  def learning_rate(self) -> Callable[[int], float]:
-    """Returns the policy's learning rate, likewise constant in the paper."""
-    return lambda step: self.config.policy_learning_rate
-
-  def after_head_start(self, parts: Parts) -> None:
-    """Is called at the end of the discriminator's head start."""
-
-  def make(self, frozen: checkpoints.Checkpoint | None = None,
-           initial: checkpoints.Checkpoint | None = None) -> Parts:
-    """Returns the parts of a run at step 0.
-
-    Its discriminator is that of the checkpoint `frozen`, if there is one, and
-    its policy begins as that of `initial`.
+    Raises:
+      ConfigError: A setting does not fit the world or the machine.
+      WorldError: See `check_image_shape`.
     """
-    config, world = self.config, self.world
-    self._check(world)
-    networks_seed, policy_seed, discriminator_seed, prediction_seed = (
-        np.random.SeedSequence(config.seed).spawn(4))
-    pi, d = networks.make(
-        config.model, world.grammar, world.image_shape, world.num_actions,
-        self.initialization)
-    theta, phi = (
-        network.initial(int(seed)) for network, seed in zip(
-            (pi, d), networks_seed.generate_state(2, np.uint32)))
-    if initial is not None:
-      theta = saved_parameters(initial, world, pi, 'policy')
-    if frozen is not None:
-      phi = saved_parameters(frozen, world, d, 'discriminator')
-    policy = self.parameters(pi.layout, theta, optimizers.Updates(
-        config.policy_decay, config.policy_epsilon,
-        config.policy_gradient_norm))
-    discriminator = None
-    if config.reward != 'environment':
-      discriminator = self.parameters(d.layout, phi, optimizers.Updates(
-          config.discriminator_decay, config.discriminator_epsilon,
-          config.discriminator_gradient_norm, config.max_column_norm or None))
-    programs = self.programs(
-        pi, d, world, self.loss(), config.reward_form, config.reward_scale)
-    goals = buffer = discriminator_worker = None
-    if self.needs_goal_examples():
-      goals = make_goal_examples(config, world, self.carrying)
-    if config.trains_discriminator:
-      assert discriminator is not None
-      assert goals is not None
-      buffer = _buffer(config.replay_size, world)
-      actor_seed, draw_seed = discriminator_seed.spawn(2)
-      count = self.discriminator_actors
-      discriminator_worker = workers.DiscriminatorWorker(
-          self._actor(
-              programs, actor_seed.spawn(count) if count > 1 else [actor_seed],
-              range(count)),
-          discriminator, programs, goals, buffer,
-          self.negatives(buffer, goals), config.batch_size,
-          config.discriminator_learning_rate, np.random.default_rng(draw_seed))
-    auxiliary_data = self.auxiliary_data(goals)
-    width = config.policy_workers // config.policy_threads
-    seeds = policy_seed.spawn(config.policy_workers)
-    policy_workers = []
-    for thread, draw_seed in enumerate(
-        prediction_seed.spawn(config.policy_threads)):
-      numbers = range(thread * width, (thread + 1) * width)
-      actor = self._actor(programs, [seeds[w] for w in numbers], numbers)
-      policy_workers.append(workers.PolicyWorker(
-          actor, policy, programs,
-          None if auxiliary_data is None else self.auxiliary(
-              auxiliary_data, np.random.default_rng(draw_seed), goals),
-          buffer if config.all_workers_write else None,
-          self.entropy_weight(), self.learning_rate()))
-    return Parts(world, programs, policy, discriminator, buffer, auxiliary_data,
-                 tuple(policy_workers), discriminator_worker)
-
-  def _actor(self, programs: programs_lib.Programs,
-             seeds: Sequence[np.random.SeedSequence], numbers: range
-            ) -> actors.Actor:
-    """Returns what plays the episodes of the workers of these numbers."""
-    pairs = [seed.spawn(2) for seed in seeds]
-    environments = [
-        programs.world.make_environment(int(seed.generate_state(1)[0]))
-        for seed, _ in pairs]
-    # Half of them begin a rollout later, so that not all of them are in the
-    # same part of their episodes.
-    return actors.kind(programs.world)(
-        programs, environments, [np.random.default_rng(s) for _, s in pairs],
-        self.config.rollout_length, [number % 2 == 1 for number in numbers])
-
-  def _check(self, world: worlds.World) -> None:
-    """Raises ConfigError if the settings do not fit world or machine."""
-    config, drawn = self.config, self.num_candidates()
-    if config.reward == 'environment' and not world.has_ground_truth:
+    config = self.config
+    check_image_shape(config.model, self.world.image_shape)
+    if config.reward == 'environment' and not self.world.has_ground_truth:
       raise config_lib.ConfigError(
           '--reward=environment needs a ground truth, and this world has none; '
           'use --reward=discriminator.')
-    if config.trains_discriminator and drawn > config.replay_size:
-      raise config_lib.ConfigError(
-          f'--replay_size={config.replay_size} is less than one draw from B '
-          f'({drawn} pairs); make it or --anticipated_negative_rate larger.')
-    resources.check(
-        config, world, drawn, self.needs_goal_examples(), machine.memory())
+    if config.trains_discriminator:
+      check_draw(config, self.negatives.largest_draw)
+    resources.check(config, self.world, self.needs_goals, machine.memory())
 
 
-def _buffer(capacity: int, world: worlds.World) -> replay.ReplayBuffer:
-  return replay.ReplayBuffer(
-      capacity, len(world.grammar.slots), world.observation_shape)
+class Networks(NamedTuple):
+  """Programs and parameters of both networks, which all workers share."""
+  policy_programs: programs_lib.PolicyPrograms
+  discriminator_programs: programs_lib.DiscriminatorPrograms
+  policy: optimizers.SharedParameters  # theta
+  discriminator: optimizers.SharedParameters | None  # phi; may be None.
+
+
+class Data(NamedTuple):
+  """The data on which networks are trained besides the rollouts."""
+  goals: worlds.GoalExamples | None
+  auxiliary: auxiliary_lib.Data | None  # For the auxiliary loss of the policy.
+  held_out: worlds.GoalExamples | None  # Nothing is trained on these.
+
+
+class Parts(NamedTuple):
+  """The parts of a run."""
+  world: worlds.World
+  networks: Networks
+  data: Data
+  policy_workers: tuple[workers.PolicyWorker, ...]  # One for each thread.
+  discriminator_worker: workers.DiscriminatorWorker | None
+
+
+class _Seeds(NamedTuple):
+  """The seeds of a run's parts."""
+  networks: np.random.SeedSequence
+  policy: np.random.SeedSequence
+  discriminator: np.random.SeedSequence
+  auxiliary: np.random.SeedSequence
+
+  @classmethod
+  def of(cls, config: config_lib.Config) -> '_Seeds':
+    return cls(*np.random.SeedSequence(config.seed).spawn(4))
+
+
+def build(plan: Plan, frozen: checkpoints.Checkpoint | None = None,
+          initial: checkpoints.Checkpoint | None = None) -> Parts:
+  """Returns the parts of a run at step 0.
+
+  Its discriminator is that of the checkpoint `frozen`, if there is one, and
+  its policy begins as that of `initial`.
+  """
+  plan.check()
+  made = build_networks(plan, frozen, initial)
+  data = build_data(plan)
+  return build_workers(plan, made, data)
+
+
+def build_networks(plan: Plan, frozen: checkpoints.Checkpoint | None = None,
+                  initial: checkpoints.Checkpoint | None = None) -> Networks:
+  """Returns both networks before their first update; see `build`."""
+  config, world, variation = plan.config, plan.world, plan.variation
+  pi, d = make_networks(config.model, world, variation.initialization)
+  theta, phi = (
+      network.initial(int(seed)) for network, seed in zip(
+          (pi, d), _Seeds.of(config).networks.generate_state(2, np.uint32)))
+  if initial is not None:
+    theta = saved_parameters(initial, world, pi, 'policy')
+  if frozen is not None:
+    phi = saved_parameters(frozen, world, d, 'discriminator')
+  policy = optimizers.SharedParameters(
+      pi.layout, theta,
+      variation.rule(config.policy_decay, config.policy_epsilon),
+      config.policy_gradient_norm)
+  discriminator = None
+  if config.reward != 'environment':
+    discriminator = discriminator_parameters(config, d, phi, variation.rule)
+  policy_programs = _policy_programs(
+      pi, world, programs_lib.LossSettings(
+          config.discount, config.td_lambda, config.baseline_cost),
+      None if plan.auxiliary is None else plan.auxiliary.loss,
+      variation.averaged)
+  return Networks(
+      policy_programs, discriminator_programs(config, d), policy, discriminator)
+
+
+def discriminator_parameters(
+    config: config_lib.Config, d: functional.Network, phi: np.ndarray,
+    rule: Callable[[float, float], optimizers.Rule] = optimizers.rmsprop
+) -> optimizers.SharedParameters:
+  """Returns phi, float32 [P], with the slots and limits of its updates."""
+  return optimizers.SharedParameters(
+      d.layout, phi,
+      rule(config.discriminator_decay, config.discriminator_epsilon),
+      config.discriminator_gradient_norm, config.max_column_norm or None,
+      config.limit_film_tables)
+
+
+def discriminator_programs(config: config_lib.Config, d: functional.Network
+                          ) -> programs_lib.DiscriminatorPrograms:
+  """Returns the programs of D."""
+  return _discriminator_programs(
+      d, config.reward_form, config.reward_scale, config.reward_threshold)
+
+
+def build_data(plan: Plan) -> Data:
+  """Returns the goal examples and the data of the auxiliary loss."""
+  goals = held_out = None
+  if plan.needs_goals:
+    goals, held_out = held_out_lib.divide(
+        make_goal_examples(
+            plan.config, plan.world, plan.variation.carrying,
+            plan.variation.distractors),
+        plan.world, plan.config.held_out_goals)
+    if plan.variation.check_goals is not None:
+      plan.variation.check_goals(goals)
+  auxiliary = plan.auxiliary
+  return Data(
+      goals, None if auxiliary is None else auxiliary.make(plan.world, goals),
+      held_out)
+
+
+def build_workers(plan: Plan, made: Networks, data: Data) -> Parts:
+  """Returns the workers of networks and data, and all parts with them."""
+  config, variation, seeds = plan.config, plan.variation, _Seeds.of(plan.config)
+  discriminator_worker = None
+  if config.trains_discriminator:
+    assert made.discriminator is not None
+    assert data.goals is not None
+    actor_seed, draw_seed = seeds.discriminator.spawn(2)
+    count = variation.actors
+    discriminator_worker = workers.DiscriminatorWorker(
+        _actor(plan, made.policy_programs,
+               actor_seed.spawn(count) if count > 1 else [actor_seed],
+               range(count)),
+        workers.RewardLearner(
+            made.discriminator, made.discriminator_programs,
+            replay.of_world(config.replay_size, plan.world), data.goals,
+            workers.RewardSettings(
+                config.batch_size, config.discriminator_learning_rate,
+                plan.negatives),
+            np.random.default_rng(draw_seed)),
+        config.first_states_in_buffer)
+  width = config.policy_workers // config.policy_threads
+  actor_seeds = seeds.policy.spawn(config.policy_workers)
+  policy_workers = []
+  for thread, draw_seed in enumerate(
+      seeds.auxiliary.spawn(config.policy_threads)):
+    numbers = range(thread * width, (thread + 1) * width)
+    policy_workers.append(workers.PolicyWorker(
+        _actor(plan, made.policy_programs,
+               [actor_seeds[w] for w in numbers], numbers),
+        made.policy, made.policy_programs, made.discriminator_programs,
+        variation.entropy_weight or (lambda step: config.entropy_weight),
+        variation.learning_rate or (lambda step: config.policy_learning_rate),
+        data.auxiliary, np.random.default_rng(draw_seed),
+        discriminator_worker.learner
+        if discriminator_worker and config.all_workers_write else None))
+  return Parts(plan.world, made, data, tuple(policy_workers),
+               discriminator_worker)
+
+
+def _actor(plan: Plan, programs: programs_lib.PolicyPrograms,
+           seeds: Sequence[np.random.SeedSequence], numbers: range
+          ) -> actors.Actor:
+  """Returns the actor of the workers of these numbers."""
+  pairs = [seed.spawn(2) for seed in seeds]
+  environments = [
+      plan.world.make_environment(int(seed.generate_state(1)[0]))
+      for seed, _ in pairs]
+  # Half of them begin a rollout later, so that not all of them are in the same
+  # part of their episodes.
+  return actors.kind(plan.world)(
+      programs, environments, [np.random.default_rng(s) for _, s in pairs],
+      plan.config.rollout_length, [number % 2 == 1 for number in numbers])

@@ -1,15 +1,15 @@
 """Checkpoints: everything that a run needs to resume as if never stopped.
 
 A checkpoint is a directory `checkpoints/step_000000050000` with `arrays.npz`,
-`state.json` and `manifest.json`, which has the SHA-256 of both. It gets its
-name when it is complete. Its contents are used only if they match the manifest,
-and none of them can contain code.
+`state.json` and `manifest.json`, which has the SHA-256 of both (of text with
+the line ends of Unix). It gets its name when it is complete. Its contents are
+used only if they match the manifest, and none of them can contain code.
 
 A checkpoint is called damaged only if a file is missing or its contents are
 wrong. A system error, such as too many open files, says nothing about it.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 import contextlib
 import errno
 import glob
@@ -20,15 +20,40 @@ import os
 import re
 import shutil
 from typing import Any, NamedTuple
+import unicodedata
 
 from absl import logging
 import numpy as np
 
+from agile_tf import records
 from gridlu import archives
+from gridlu import files
 from gridlu import program
+from gridlu import schema
 
-_NAME = re.compile(r'step_(\d{12})')
+_NAME = re.compile('step_([0-9]{12})')
 _ARRAYS, _STATE, _MANIFEST = 'arrays.npz', 'state.json', 'manifest.json'
+_MOST_MANIFEST = 10_000  # The most bytes of a manifest; it has 200.
+
+# The contents of state.json. A user's world may have states of any form. A
+# checkpoint of the networks alone has only the values that are required.
+_ACTOR = schema.each(schema.named({
+    'generator': schema.generator, 'delayed': schema.TRUTH,
+    'environment': schema.anything,
+}, {
+    'observation': schema.each(schema.whole(0, 255)),
+    'steps_left': schema.whole(0, 2**31 - 1), 'instruction': schema.TEXT,
+    'in_episode': schema.TRUTH, 'steps': schema.whole(0, 2**63 - 1)}))
+_STATE_VALUES = schema.named({
+    'config': schema.by_name(schema.anything),
+    'steps': schema.whole(0, 10**12 - 1), 'tokens': schema.each(schema.TEXT),
+}, {
+    'networks_alone': schema.TRUTH, 'iterations': schema.whole(0, 2**63 - 1),
+    'actors': schema.each(_ACTOR), 'generators': schema.each(schema.generator),
+    'tally': schema.named({'sums': schema.by_name(schema.number),
+                           'weights': schema.by_name(schema.number)}),
+    'totals': schema.by_name(schema.whole(0, 2**63 - 1))})
+
 # The endings of checkpoints that are being replaced and removed.
 _OLD, _REMOVED = '.old.part', '.removed.part'
 
@@ -43,9 +68,9 @@ class DamagedError(CheckpointError):
 
 class Checkpoint(NamedTuple):
   """The state of a run."""
-  arrays: dict[str, np.ndarray]  # By names such as 'policy:policy/baseline/w'.
+  arrays: dict[str, np.ndarray]  # Names are like 'policy:policy/baseline/w'.
   values: dict[str, Any]  # Values that JSON can represent.
-  path: str = 'An unsaved checkpoint'  # Where it was read.
+  path: str = 'An unsaved checkpoint'  # The directory that it was read from.
 
   def group(self, name: str) -> dict[str, np.ndarray]:
     """Returns the arrays of one part of the run; {} if there are none."""
@@ -87,7 +112,7 @@ def save(run_dir: str, step: int, checkpoint: Checkpoint, keep: int) -> None:
   temporary, replaced = f'{path}.part', f'{path}{_OLD}'
   try:
     for left_over in glob.glob(f'{glob.escape(_folder(run_dir))}/step_*.part'):
-      # Left by a killed run, or by a removal that failed.
+      # A killed run, or a removal that failed, has left it.
       shutil.rmtree(left_over, ignore_errors=True)
     # Unlike makedirs, this fails if the run's directory has been removed.
     with contextlib.suppress(FileExistsError):
@@ -102,7 +127,7 @@ def save(run_dir: str, step: int, checkpoint: Checkpoint, keep: int) -> None:
     # Checkpoints of later steps are not this run's own. Leave them alone.
     own = [other for other in steps(run_dir) if other <= step]
     for old in own[:-keep]:
-      # Renamed first, because its name never stands for an incomplete one.
+      # It is renamed first: its name must never stand for an incomplete one.
       removed = f'{_path(run_dir, old)}{_REMOVED}'
       try:
         os.rename(_path(run_dir, old), removed)
@@ -147,10 +172,28 @@ def _sync(folder: str) -> None:
   try:
     os.fsync(descriptor)
   except OSError as error:
-    if error.errno != errno.EINVAL:  # Of file systems that cannot do this.
+    if error.errno != errno.EINVAL:  # Some file systems cannot do this.
       raise
   finally:
     os.close(descriptor)
+
+
+def find(run_dir: str, step: int | None = None) -> int:
+  """Returns the step of a run's checkpoint; None asks for the newest.
+
+  Raises:
+    CheckpointError: if there is no such checkpoint.
+  """
+  known = steps(run_dir)
+  if not known:
+    raise CheckpointError(
+        f'{run_dir!r} has no checkpoints; expected the --run_dir of a run '
+        'that has saved one.')
+  if step is not None and step not in known:
+    raise CheckpointError(
+        f'{run_dir!r} has no checkpoint of step {step}; it has '
+        f'{", ".join(map(str, known))}.')
+  return known[-1] if step is None else step
 
 
 def load(run_dir: str, step: int | None = None) -> Checkpoint:
@@ -161,17 +204,9 @@ def load(run_dir: str, step: int | None = None) -> Checkpoint:
     CheckpointError: if there is no such checkpoint, or it cannot be read.
   """
   known = steps(run_dir)
-  if not known:
-    raise CheckpointError(
-        f'{run_dir!r} has no checkpoints; expected the --run_dir of a run '
-        'that has saved one.')
   advice = (' Move it away to use the checkpoint before it.'
             if step is None and len(known) > 1 else '')
-  step = known[-1] if step is None else step
-  if step not in known:
-    raise CheckpointError(
-        f'{run_dir!r} has no checkpoint of step {step}; it has '
-        f'{", ".join(map(str, known))}.')
+  step = find(run_dir, step)
   path = _path(run_dir, step)
   try:
     checkpoint = _read(path)
@@ -190,22 +225,85 @@ def load(run_dir: str, step: int | None = None) -> Checkpoint:
 
 
 def _read(folder: str) -> Checkpoint:
-  """Returns a checkpoint; ValueError unless its files are intact."""
+  """Returns a checkpoint; raises ValueError unless its files are intact."""
   if not os.path.exists(os.path.join(folder, _MANIFEST)):
     raise ValueError(f'it has no {_MANIFEST}; if an earlier version saved it, '
                      'commit ad1cf9b reads it')
   content = {}
-  for name in _ARRAYS, _STATE, _MANIFEST:
-    with open(os.path.join(folder, name), 'rb') as file:
-      content[name] = file.read()
+  for name, limit in ((_MANIFEST, _MOST_MANIFEST), (_ARRAYS, None),
+                      (_STATE, records.most_text())):
+    try:
+      content[name] = files.read(os.path.join(folder, name), limit)
+    except ValueError as error:
+      raise ValueError(f'{name}: {error}') from error
+  # Git for Windows changes the ends of lines in text files.
+  for name in _STATE, _MANIFEST:
+    content[name] = content[name].replace(b'\r\n', b'\n')
   manifest = content.pop(_MANIFEST)
-  # Byte for byte, so that the manifest itself cannot change either.
+  # Every byte is compared, so that the manifest itself cannot change either.
   if manifest != _manifest({
       name: hashlib.sha256(part).hexdigest()
       for name, part in content.items()}):
     raise ValueError(f'its files do not match its {_MANIFEST}')
   arrays = archives.load(io.BytesIO(content[_ARRAYS]))
-  return Checkpoint(arrays, json.loads(content[_STATE]), folder)
+  try:
+    values = records.json_value(content[_STATE])
+    _STATE_VALUES(values, '')
+    _check_steps_left(values)
+  except ValueError as error:
+    raise ValueError(f'{_STATE}: {error}') from error
+  return Checkpoint(arrays, values, folder)
+
+
+def _check_steps_left(values: dict[str, Any]) -> None:
+  """Raises a ValueError if an episode of GridLU has too many steps left."""
+  length = values['config'].get('episode_length', 0)
+  schema.whole(0)(length, 'config.episode_length')
+  check = schema.whole(0, length)
+  for i, actor in enumerate(values.get('actors', [])):
+    for w, row in enumerate(actor):
+      if 'steps_left' in row:
+        check(row['steps_left'], f'actors[{i}][{w}].steps_left')
+
+
+def check_tokens(checkpoint: Checkpoint, tokens: Sequence[str]) -> None:
+  """Raises CheckpointError unless a checkpoint has the tokens of a world."""
+  # An earlier version did not normalise the tokens that it saved.
+  there = [unicodedata.normalize('NFC', token)
+           for token in checkpoint.values.get('tokens', ())]
+  here = list(tokens)
+  if there != here:
+    raise CheckpointError(
+        f'{checkpoint.path} is from a world with the tokens {there}; this '
+        f'world has {here}. Use a checkpoint from the same world.')
+
+
+def check_actions(checkpoint: Checkpoint, num_actions: int) -> None:
+  """Raises CheckpointError unless a policy chooses among so many actions."""
+  if (biases := checkpoint.arrays.get('policy:policy/logits/b')) is not None:
+    _check_shape(checkpoint, biases.shape, [num_actions], 'actions')
+
+
+def check_pairs(checkpoint: Checkpoint, num_slots: int,
+                observation_shape: Sequence[int]) -> None:
+  """Raises CheckpointError unless its replay buffer fits a world."""
+  for name, here, what in (
+      ('codes', [num_slots], 'positions in the trees of its instructions'),
+      ('observations', observation_shape, 'numbers in an observation')):
+    if (array := checkpoint.arrays.get(f'buffer:{name}')) is not None:
+      _check_shape(checkpoint, array.shape[1:], here, what)
+
+
+def _check_shape(checkpoint: Checkpoint, there: Sequence[int],
+                 here: Sequence[int], what: str) -> None:
+  """Raises CheckpointError unless two shapes are the same."""
+  if tuple(there) != tuple(here):
+    counts = [' x '.join(map(str, each)) for each in (there, here)]
+    raise CheckpointError(
+        f'{checkpoint.path} is from a world with {counts[0]} {what}; this '
+        f'world has {counts[1]}. The world has been changed since: change it '
+        'back, or start a new run in another --run_dir. The checkpoint is left '
+        'as it is.')
 
 
 def recover(run_dir: str, restore: Callable[[Checkpoint], None]) -> bool:
@@ -225,7 +323,7 @@ def recover(run_dir: str, restore: Callable[[Checkpoint], None]) -> bool:
         'it one, or remove it to begin the run again.')
   for replaced in glob.glob(f'{glob.escape(folder)}/step_*{_OLD}'):
     path = replaced.removesuffix(_OLD)
-    if not os.path.exists(path):  # The new one did not get its name.
+    if not os.path.exists(path):  # The new one did not get this name.
       os.rename(replaced, path)
   errors: dict[int, DamagedError] = {}
   for step in reversed(steps(run_dir)):

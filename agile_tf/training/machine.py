@@ -3,17 +3,16 @@
 TensorFlow is imported when it is asked for, after programs have read flags.
 """
 
-import atexit
 from collections.abc import Iterator
 import contextlib
 import glob
 import hashlib
 import importlib.metadata
+import logging as python_logging
 import math
 import os
 import pathlib
 import re
-import subprocess
 import sys
 import tempfile
 import time
@@ -23,7 +22,11 @@ from absl import logging
 
 from agile_tf import config as config_lib
 from agile_tf.training import progress
+from gridlu import program
 
+# The classes whose methods are tf.functions.
+_TRACED = 'PolicyPrograms|DiscriminatorPrograms|SharedParameters|_Network'
+_MOST_THREADS = 10_000  # TensorFlow gets at most so many.
 _KEPT_SECONDS = 30 * 24 * 3600.0
 _process = 0  # The process in which TensorFlow works.
 
@@ -55,7 +58,7 @@ def _limits(name: str) -> list[str]:
   """
   found = []
   for line in _text('/proc/self/cgroup').splitlines():
-    _, controllers, path = line.split(':', 2)  # None in version 2 of cgroups.
+    _, controllers, path = line.split(':', 2)  # Version 2 of cgroups has none.
     for controller in controllers.split(','):
       for folder in (path, *pathlib.PurePosixPath(path).parents):
         found.append(_text(f'/sys/fs/cgroup/{controller}{folder}/{name}'))
@@ -74,18 +77,19 @@ def _text(path: str) -> str:
 @contextlib.contextmanager
 def _silence() -> Iterator[None]:
   """Keeps from stderr what is printed meanwhile, unless there is an error."""
-  if sys.stderr is None:  # It is closed.
+  try:
+    said, stderr = tempfile.TemporaryFile(), os.fdopen(os.dup(2), 'wb')
+  except OSError:  # Nothing can be written, or stderr is closed.
     yield
     return
-  # Another process prints it, because TensorFlow can also end this one.
-  with (os.fdopen(os.dup(2)) as stderr, subprocess.Popen(
-      ['sh', '-c', 'text=$(cat); printf "%s\\n" "$text" >&2'],
-      stdin=subprocess.PIPE) as printer):
-    assert printer.stdin is not None
-    os.dup2(printer.stdin.fileno(), 2)
+  with said, stderr:
+    os.dup2(said.fileno(), 2)
     try:
       yield
-      printer.kill()
+    except BaseException:
+      said.seek(0)
+      stderr.write(said.read())
+      raise
     finally:
       os.dup2(stderr.fileno(), 2)
 
@@ -98,7 +102,20 @@ def import_tensorflow() -> Any:
   if 'tensorflow' not in sys.modules:
     with _silence():
       importlib.import_module('tensorflow')
+  python_logging.getLogger('tensorflow').addFilter(_is_of_use)
   return sys.modules['tensorflow']
+
+
+def _is_of_use(record: python_logging.LogRecord) -> bool:
+  """Returns False for a warning of TensorFlow's that nobody can act on.
+
+  Each run and each loaded network of a process has functions of its own. If
+  there are several, TensorFlow takes that for one function that is traced again
+  and again. It does not know from where a function is, only its name.
+  """
+  return not re.search(
+      rf'<function ({_TRACED})\..*triggered tf.function retracing',
+      record.getMessage())
 
 
 def claim_process() -> None:
@@ -125,13 +142,12 @@ def keep_programs(threads: int) -> None:
   root = os.path.join(os.environ.get('XDG_CACHE_HOME') or
                       os.path.expanduser('~/.cache'), 'agile_tf', 'xla')
   with contextlib.suppress(OSError):
-    # What a program depends on, and XLA's own name of it leaves out.
+    # A program depends on all of this, and XLA's own name of it leaves it out.
     key = repr([importlib.metadata.version('tensorflow'), _processor(), threads,
                 options, os.environ.get('XLA_FLAGS')])
     folder = os.path.join(root, hashlib.sha256(key.encode()).hexdigest()[:16])
     os.makedirs(folder, mode=0o700, exist_ok=True)
-    _check_programs(root)
-    atexit.register(_check_programs, root)
+    _remove_old_programs(root)
     with tempfile.TemporaryFile(dir=folder) as file:
       file.write(bytes(2**20))
     os.environ['TF_XLA_FLAGS'] = (
@@ -139,24 +155,16 @@ def keep_programs(threads: int) -> None:
         '--tf_xla_persistent_cache_device_types=CPU').strip()
 
 
-def _check_programs(root: str) -> None:
-  """Removes old and damaged programs, and writes the SHA-256 of new ones.
+def _remove_old_programs(root: str) -> None:
+  """Removes what is older than a month, and the empty files of a power cut.
 
-  XLA would stop at some damaged ones, at each start, and run others.
+  XLA would stop at an empty program at each start.
   """
-  for path in glob.glob(f'{glob.escape(root)}/*/*.pb'):
-    with contextlib.suppress(OSError):  # Another process removes it too.
-      with open(path, 'rb') as file:
-        digest = hashlib.file_digest(file, 'sha256').hexdigest()
-      with open(f'{path}.sha256', 'a+', encoding='utf-8') as file:
-        file.seek(0)
-        known = file.read(len(digest))  # Two processes may have written it.
-        if not known:
-          file.write(digest)
-      if (known not in ('', digest) or not os.path.getsize(path) or
-          time.time() - os.path.getmtime(path) > _KEPT_SECONDS):
+  for path in glob.glob(f'{glob.escape(root)}/*/*'):
+    with contextlib.suppress(OSError):  # Another process may remove it too.
+      is_empty = path.endswith('.pb') and not os.path.getsize(path)
+      if is_empty or time.time() - os.path.getmtime(path) > _KEPT_SECONDS:
         os.remove(path)
-        os.remove(f'{path}.sha256')
 
 
 def _processor() -> str:
@@ -170,7 +178,7 @@ class Machine(NamedTuple):
   """The devices that TensorFlow was set up for."""
   description: str
   parallel: int  # How many threads can compute at the same time.
-  # TensorFlow's names of those of policy threads; '' leaves it the choice.
+  # TensorFlow's names of the policy threads' devices; '' leaves it the choice.
   devices: tuple[str, ...] = ('',)
 
 
@@ -190,22 +198,27 @@ def select(devices: str) -> tuple[int, ...]:
     raise config_lib.ConfigError(
         f'--devices={devices}: this machine has no {" and no ".join(missing)}. '
         f'TensorFlow finds {there} GPUs here. Choose among them, or use '
-        '--devices=auto.')
+        '--devices=auto.' + (
+            '' if there else f" For NVIDIA's GPUs: {program.installing('cuda')}"
+        ))
   return numbers
 
 
 def _threads(variable: str) -> int:
   value = os.environ.get(variable, '')
-  if value and not value.isdecimal():
+  # A text that is longer is not read as a number.
+  if value and not (value.isdecimal() and len(value) < 10 and
+                    int(value) <= _MOST_THREADS):
     raise config_lib.ConfigError(
-        f'{variable} is {value!r} in the environment; expected a number.')
+        f'{variable} is {value!r:.100} in the environment; expected a number '
+        f'from 0 to {_MOST_THREADS:,}.')
   return int(value or 0) or cores()
 
 
 def prepare(config: config_lib.Config) -> Machine:
   """Sets TensorFlow up for this machine, before it begins to compute."""
   claim_process()
-  # TensorFlow's own variables; by default a thread for each core.
+  # These are TensorFlow's own variables. By default each core has a thread.
   intra_op, inter_op = map(
       _threads, ('TF_NUM_INTRAOP_THREADS', 'TF_NUM_INTEROP_THREADS'))
   keep_programs(intra_op)

@@ -4,11 +4,9 @@ A `Tally` collects what workers report, from any thread. A `Writer` writes rows,
 from one thread.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 import contextlib
 import csv
-import glob
-import io
 import itertools
 import os
 import re
@@ -20,12 +18,14 @@ import numpy as np
 from tensorboard.plugins.hparams import summary_v2 as hparams
 import tensorflow as tf
 
+from agile_tf import records
 from agile_tf.training import progress
 from gridlu import files
 from gridlu import program
 
-# The columns of metrics.csv, in order, and their tags in TensorBoard. It sorts
-# tags by name: what matters comes first. launch/RUNS.md explains each column.
+# The columns of metrics.csv, in order, and their tags in TensorBoard, which
+# sorts tags by name. So names are such that what matters comes first.
+# docs/runs.md explains each column.
 _TAGS = {
     'steps': '',
     'seconds': '',
@@ -43,16 +43,21 @@ _TAGS = {
     'reward_prediction_loss': 'policy/reward prediction loss',
     'imitation_loss': 'policy/imitation loss',
     'policy_gradient_norm': 'policy/gradient norm',
+    'policy_filters_alive': 'policy/filters alive',
     'discriminator_loss': 'discriminator/loss',
     'goals_accepted': 'discriminator/goals accepted',
     'negatives_rejected': 'discriminator/negatives rejected',
+    'held_out_goals_accepted': 'discriminator/held-out goals accepted',
+    'mismatched_goals_accepted': 'discriminator/mismatched goals accepted',
     'discriminator_gradient_norm': 'discriminator/gradient norm',
+    'discriminator_filters_alive': 'discriminator/filters alive',
     'discriminator_steps': 'discriminator/steps',
     'discriminator_updates': 'discriminator/updates',
     'steps_per_discriminator_update': 'discriminator/policy steps per update',
 }
 COLUMNS = tuple(_TAGS)
-# Where success comes from a world's checker, not from a ground truth.
+# These tags are used where success comes from a world's checker, not from a
+# ground truth.
 _CHECKER_TAGS = {
     'success_rate': 'checker/1 success rate',
     'reward_model_accuracy': 'checker/2 reward model accuracy',
@@ -61,11 +66,16 @@ _CHECKER_TAGS = {
     'false_negatives': 'reward by the checker/false negatives',
 }
 
-# Below this share of the maximum entropy, a policy hardly explores.
+# A policy with less than this share of the maximum entropy hardly explores.
 _COLLAPSED = 0.01
 # A discriminator that accepts (or rejects) more than this share of both the
 # goals and the negatives makes the same decision for every state.
 _SAME = 0.99
+# A sign of trouble lasts if this many rows show it one after the other.
+LASTING = 20
+# A policy of which D accepts a smaller share of states has nothing to learn
+# from, and one that succeeds in a smaller share of episodes fails.
+_REWARDED, _SUCCEEDING = 0.001, 0.1
 
 
 class Tally:
@@ -111,7 +121,13 @@ class Tally:
 
   def load(self, state: dict[str, dict[str, float]], counts: dict[str, int]
           ) -> None:
-    """Restores `state` and `counts`."""
+    """Restores `state` and `counts`; ValueError if they do not fit."""
+    if state['sums'].keys() != state['weights'].keys() or not all(
+        weight > 0 for weight in state['weights'].values()):
+      raise ValueError('the tally has a sum without a positive weight')
+    if counts.keys() != self._counts.keys():
+      raise ValueError(f'the totals are {", ".join(counts)}; expected '
+                       f'{", ".join(self._counts)}')
     with self._lock:
       self._sums = dict(state['sums'])
       self._weights = dict(state['weights'])
@@ -152,26 +168,77 @@ def warnings(row: Mapping[str, Any], num_actions: int) -> dict[str, str]:
   return found
 
 
+def lasting(rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+  """Returns warnings about what the last rows of a run all show, by kind.
+
+  There are none for fewer than `LASTING` rows.
+  """
+  def column(name: str) -> np.ndarray:
+    return np.array([row.get(name, np.nan) for row in rows[-LASTING:]])
+
+  if len(rows) < LASTING:
+    return {}
+  since = f'In the last {LASTING} rows'
+  accepted, goals = column('modelled_reward'), column('true_reward')
+  wrong = column('false_positives')
+  errors = wrong + column('false_negatives')
+  found = {}
+  if (accepted < _REWARDED).all():
+    found['unrewarded'] = (
+        f'{since} the discriminator accepted less than {_REWARDED:.1%} of the '
+        "policy's states, so the policy has no reward to learn from. Either it "
+        'does not reach goal states by chance: let episodes begin nearer to '
+        'them, or last longer. Or goal examples do not look like what the '
+        'environment shows: compare their images.')
+  if (wrong > goals).all():
+    found['fooled'] = (
+        f'{since} the discriminator accepted more wrong states '
+        f'({wrong.mean():.1%} of all) than there were goal states '
+        f'({goals.mean():.1%}), so the policy learns something else. More goal '
+        'examples may help, a larger --mismatched_share if instructions are '
+        'confused, or a larger --anticipated_negative_rate.')
+  fails = (column('success_rate') < _SUCCEEDING).all()
+  if fails and (errors < goals / 2).all():
+    found['policy'] = (
+        f'{since} less than {_SUCCEEDING:.0%} of the episodes succeeded, '
+        f'although the discriminator erred in only {errors.mean():.1%} of all '
+        f'states, and {goals.mean():.1%} were goal states. The policy has not '
+        'learned from its rewards: train longer, and keep it trying with a '
+        'larger --entropy_weight; or turn --reward_prediction on.')
+  return found
+
+
 def read(path: str) -> list[dict[str, str]]:
   """Returns the rows of a run's `metrics.csv`; none if there is no such file.
 
   Raises:
     UserError: it cannot be read, or is not what a run writes.
   """
+  before = -1
+
+  def check(row: dict[str, str]) -> None:
+    nonlocal before
+    if not {'steps'} <= row.keys() <= _TAGS.keys():
+      raise ValueError(f'its columns are {", ".join(row)}; expected steps and '
+                       'other columns of a run')
+    for name, text in row.items():
+      number = records.number(text, name)
+      if name == 'seconds' and text and not 0 <= number < np.inf:
+        raise ValueError(f'seconds is {text!r}; expected 0 or more')
+    if not row['steps'].isdecimal() or int(row['steps']) <= before:
+      raise ValueError(f'steps is {row["steps"]!r:.100}; expected a whole '
+                       f'number of more than {before}')
+    before = int(row['steps'])
+
   try:
-    rows = files.read_rows(path)
-    if rows and not {'steps'} <= rows[0].keys() <= _TAGS.keys():
-      raise ValueError(f'its columns are {", ".join(rows[0])}; expected '
-                       'steps and other columns of a run')
-    for row in rows:
-      int(row['steps'])  # A ValueError if it is no whole number.
-    return rows
+    return records.rows(path, check=check)
   except FileNotFoundError:
     return []
   except ValueError as error:
     raise program.UserError(
-        f'{path} is not what a run writes ({error}); move it away, and '
-        'the run will begin a new one.') from error
+        f'{path} is not what a run writes ({error}). It was not changed. Mend '
+        'or remove this line, or move the file away; a run then begins a new '
+        'one.') from error
   except OSError as error:
     raise program.UserError(
         f'{path} cannot be read: {error}. It was not changed. Remove '
@@ -188,7 +255,6 @@ class Writer:
     a checker, not from a ground truth.
     """
     self._tags = _TAGS | (_CHECKER_TAGS if checked else {})
-    self._run_dir = run_dir
     self._path = os.path.join(run_dir, 'metrics.csv')
     there = read(self._path)
     try:
@@ -199,14 +265,13 @@ class Writer:
             'been moved, stop the run, put them back and rename the file '
             'again.', there[-1]['steps'], self._put_aside())
       there = [row for row in there if int(row['steps']) <= steps]
-      self._text = io.StringIO(newline='')  # All that is in the file.
-      self._csv = csv.DictWriter(self._text, COLUMNS)
-      self._csv.writeheader()
-      self._csv.writerows(there)
-      self._write_anew()
+      with files.replacing(self._path) as file:
+        writer = csv.DictWriter(file, COLUMNS)
+        writer.writeheader()
+        writer.writerows(there)
     except OSError as error:
       raise self._unwritable(error) from error
-    # Seconds that the run had taken before it resumed.
+    # How many seconds the run had taken before it resumed.
     self._seconds = float(
         there[-1].get('seconds') or 0) if there else 0.0
     self._summaries = tf.summary.create_file_writer(run_dir)
@@ -220,25 +285,6 @@ class Writer:
     os.rename(self._path, old)
     return old
 
-  def _write_anew(self) -> None:
-    """Writes all rows to a new file."""
-    with files.replacing(self._path) as file:
-      file.write(self._text.getvalue())
-
-  def _append(self, size: int) -> None:
-    """Writes the rows after `size` bytes; all if the file has another size."""
-    what = 'It was removed'
-    if os.path.exists(self._path):
-      if os.path.getsize(self._path) == size:
-        with open(self._path, 'a', newline='', encoding='utf-8') as file:
-          file.write(self._text.getvalue()[size:])
-        return
-      what = f'Somebody else wrote to it; their file is now {self._put_aside()}'
-    self._write_anew()
-    logging.warning(
-        '%s: %s. It was written anew, with all rows of the run.', self._path,
-        what)
-
   def _unwritable(self, error: OSError) -> program.UserError:
     return program.UserError(
         f'{self._path} cannot be written ({error}). Free some disk space, or '
@@ -247,19 +293,16 @@ class Writer:
   def row(self, values: Mapping[str, Any]) -> None:
     """Writes values, `seconds` among them, by column. Others stay empty."""
     values = {**values, 'seconds': values['seconds'] + self._seconds}
-    size = self._text.tell()
-    self._csv.writerow({
-        name: f'{value:.6g}' if isinstance(value, float) else value
-        for name, value in values.items()})
     try:
-      self._append(size)
+      with open(self._path, 'a', newline='', encoding='utf-8') as file:
+        writer = csv.DictWriter(file, COLUMNS)
+        if not file.tell():  # Somebody has removed the file.
+          writer.writeheader()
+        writer.writerow({
+            name: f'{value:.6g}' if isinstance(value, float) else value
+            for name, value in values.items()})
     except OSError as error:
       raise self._unwritable(error) from error
-    if not glob.glob(os.path.join(
-        glob.escape(self._run_dir), 'events.out.tfevents.*')):
-      logging.warning("TensorBoard's events were removed. Later rows are in a "
-                      'new file.')
-      self._summaries = tf.summary.create_file_writer(self._run_dir)
     with self._tensorboard():
       for name, value in values.items():
         if self._tags[name]:
@@ -280,6 +323,12 @@ class Writer:
       for name, markdown in texts.items():
         tf.summary.text(name, markdown, step=0)
       hparams.hparams(dict(compared), trial_id=re.sub(r'_seed\d+$', '', run))
+
+  def scalars(self, values: Mapping[str, float], steps: int) -> None:
+    """Writes numbers to TensorBoard alone, by their tags."""
+    with self._tensorboard():
+      for tag, value in values.items():
+        tf.summary.scalar(tag, value, steps)
 
   def image(self, name: str, image: np.ndarray, steps: int) -> None:
     """Writes a picture, uint8 [H, W, 3], to TensorBoard."""

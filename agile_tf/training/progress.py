@@ -1,6 +1,7 @@
 """Shows how far a run is: a line in a terminal, or one a minute in a file."""
 
 import collections
+from collections.abc import Callable
 import sys
 import threading
 import time
@@ -9,8 +10,8 @@ from absl import logging
 import tqdm
 import tqdm.contrib
 
-_LINE_SECONDS = 60.0  # From one line in a file to the next.
-_AVERAGED_SECONDS = 600  # What the estimate of the time left is based on.
+_LINE_SECONDS = 60.0  # The time from one line in a file to the next.
+_AVERAGED_SECONDS = 600  # The time left is estimated from so many seconds.
 _UNITS = (('day', 86_400), ('hour', 3600), ('minute', 60))
 
 
@@ -35,11 +36,13 @@ class Progress:
 
   def __init__(self):
     self.note = ''  # A text behind the progress.
-    self._now = (0, 1, 'steps')  # What `update` was told last.
+    # Says what the run waits for before anything is done; '' if it is unknown.
+    self.waits_for: Callable[[], str] = lambda: ''
+    self._now = (0, 1, 'steps')  # The last arguments of `update`.
     self._what, self._before = '', 0
     self._start = time.monotonic()
-    # Times and counts, one a second, once something has been done: the time
-    # that is left does not depend on how long compilation took.
+    # Each second adds a time and a count, once something has been done. So the
+    # time that is left does not depend on how long compilation took.
     self._samples: collections.deque[tuple[float, int]] = collections.deque(
         maxlen=_AVERAGED_SECONDS)
     self._in_terminal = sys.stderr.isatty()
@@ -77,7 +80,9 @@ class Progress:
         str(each) if each < 1000 else tqdm.tqdm.format_sizeof(each)
         for each in (done, total))
     if done == self._before and done < total:
-      text = f'compiling before the next of {of} {what}'
+      waits = self.waits_for()
+      reason = f' for {waits},' if waits else ''
+      text = f'waiting{reason} before the next of {of} {what}'
       seconds = now - self._start
       return f'{text}, for {duration(seconds)}' if seconds >= 2 else text
     self._samples.append((now, done))

@@ -8,10 +8,10 @@ import numpy as np
 from agile_tf.agent import rollouts
 from gridlu import rendering
 
-_MOST_STEPS = 300  # Of a longer episode, the last ones are recorded.
+_MOST_STEPS = 300  # Only the last steps of longer episodes are recorded.
 
-# TensorBoard shows a picture about as wide as these columns. Of more states,
-# some are left out at equal distances.
+# TensorBoard shows a picture about as wide as these columns. If an episode has
+# more states, some are left out at equal distances.
 _COLUMNS, _MOST_STATES = 6, 60
 _WIDTH = 56  # About the width of a state on a sheet, in pixels.
 _GOAL_COLOR = (0, 160, 0)  # The frame around a state that is judged a goal.
@@ -38,11 +38,11 @@ class Recorder:
     self._finished: RecordedEpisode | None = None
 
   def add(self, rollout: rollouts.Rollout, decisions: np.ndarray) -> None:
-    """Adds the first worker's part of a rollout and of decisions, [T, W]."""
+    """Adds the first worker's part of a rollout and of decisions, [R, W]."""
     steps = int(rollout.mask[:, 0].sum())
     if not self._waits and steps:
       first = 1 if self._observations else 0
-      # A copy, because a view would keep the rollouts of all workers in memory.
+      # It is copied: a view would keep the rollouts of all workers in memory.
       self._observations.extend(
           rollout.observations[first:steps + 1, 0].copy())
       self._decisions.extend(decisions[:steps, 0])

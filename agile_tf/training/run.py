@@ -1,69 +1,47 @@
-"""Carries out a run in one directory, where it resumes.
+"""The directory of a run, in which it resumes.
 
 It has `config.json`, `metrics.csv`, TensorBoard events and `checkpoints/`.
-Signals save and end the run (see `signals`); an exception in any thread ends it
-with its traceback.
 """
 
-from collections.abc import Callable
 import contextlib
-import os
 import time
+from typing import Any
 
 from absl import logging
 
 from agile_tf import config as config_lib
 from agile_tf.training import building
 from agile_tf.training import checkpoints
+from agile_tf.training import diagnostics
 from agile_tf.training import machine
 from agile_tf.training import metrics
 from agile_tf.training import progress
 from agile_tf.training import recorder
+from agile_tf.training import reward_models
 from agile_tf.training import run_lock
-from agile_tf.training import signals as signals_lib
+from agile_tf.training import start
 from agile_tf.training import trainer as trainer_lib
+from agile_tf.worlds import gridlu_world
 
 # The settings in TensorBoard's table of runs. Some are the recipe's.
 _COMPARED = (
     'world', 'model', 'reward', 'reward_prediction', 'policy_learning_rate',
     'entropy_weight', 'discriminator_learning_rate', 'batch_size',
     'anticipated_negative_rate', 'dataset_size', 'optimizer', 'initialization')
-_IMAGE_MINUTES = 5.0  # From one episode in TensorBoard to the next.
-
-
-def check_same_run(builder: building.Builder) -> str:
-  """Returns the path of a run's `config.json`; changes nothing."""
-  run_dir = builder.config.run_dir
-  path = os.path.join(run_dir, 'config.json')
-  try:
-    there = config_lib.read(path)
-  except config_lib.MissingError:
-    if checkpoints.steps(run_dir):
-      raise config_lib.ConfigError(
-          f'--run_dir={run_dir} has checkpoints but no config.json with their '
-          'settings. Put it back, or choose another --run_dir.') from None
-    return path
-  config_lib.restored(there, path)  # Or it says that these are no settings.
-  if differences := config_lib.differences(there, builder.saved()):
-    raise config_lib.ConfigError(
-        f'--run_dir={run_dir} contains a run with other settings:\n  ' +
-        '\n  '.join(differences) +
-        '\nTo resume that run, use its settings. For a new run, choose another '
-        '--run_dir.')
-  return path
+_IMAGE_MINUTES = 5.0  # The time between two episodes in TensorBoard.
 
 
 class RunFiles:
   """Writes the metrics, pictures and checkpoints of a run when they are due."""
 
-  def __init__(self, builder: building.Builder, trainer: trainer_lib.Trainer,
-               check_lock: Callable[[], None], table: str = ''):
+  def __init__(self, plan: building.Plan, trainer: trainer_lib.Trainer,
+               check_lock: run_lock.Check, table: str = ''):
     """Opens the files and resumes from the newest checkpoint, if there is one.
 
     The trainer is at step 0. `check_lock` is what `run_lock.hold` yields, and
     `table` has the hyperparameters beside the paper's, in Markdown.
     """
-    self._config = config = builder.config
+    self._config = config = plan.config
     self._check_lock = check_lock
     self._trainer = trainer
     self._schedule = trainer.schedule
@@ -72,9 +50,10 @@ class RunFiles:
     steps = self._schedule.steps
     self._writer = metrics.Writer(
         config.run_dir, steps, not trainer.world.has_ground_truth)
-    settings = builder.saved()
-    settings |= settings.pop(config_lib.RECIPE, {})
-    settings.pop(config_lib.DATASET, None)
+    self._writer.progress.waits_for = self._schedule.waits_for
+    settings = {
+        name: value for name, value in plan.settings.items()
+        if name not in (config_lib.DATASET, config_lib.SELECTED)}
     self._writer.settings(
         config.run_dir,
         {name: settings.get(name, 'paper') for name in _COMPARED},
@@ -82,12 +61,19 @@ class RunFiles:
             f'    --{name}={value}' for name, value in settings.items()))
     self._start_time = time.monotonic()
     self._row_steps, self._row_time = steps, self._start_time
+    self._updated = steps, 0  # See `_updates_missing`.
+    self._exchange_test: diagnostics.ExchangeTest | None = None
+    if (trainer.discriminator is not None and
+        isinstance(trainer.world, gridlu_world.GridLUWorld)):
+      self._exchange_test = diagnostics.ExchangeTest(trainer.world)
     self._saved = steps, self._schedule.iterations
     self._save_time = self._image_due = self._start_time
     self._warned: set[str] = set()
+    self._rows: list[dict[str, Any]] = []  # The last ones, since the start.
+    self._lasting: set[str] = set()  # What has been said of them.
 
-  def tick(self) -> None:
-    """Writes what is due. Only the main thread calls this."""
+  def write_what_is_due(self) -> None:
+    """Writes a row, a picture or a checkpoint. For the main thread alone."""
     steps = self._schedule.steps
     ahead = -self._schedule.iterations_after_head_start
     if ahead > 0:
@@ -119,10 +105,39 @@ class RunFiles:
     self._writer.row(values)
     self._row_steps, self._row_time = steps, now
     warnings = metrics.warnings(values, self._trainer.world.num_actions)
+    if without := self._updates_missing(values):
+      warnings['updates'] = without
     for kind, text in warnings.items():
-      if kind not in self._warned:  # By the previous row.
+      if kind not in self._warned:  # The previous row had none.
         logging.warning('At step %d: %s', steps, text)
     self._warned = set(warnings)
+    self._rows = [*self._rows, values][-metrics.LASTING:]
+    for kind, text in metrics.lasting(self._rows).items():
+      if kind not in self._lasting:
+        logging.warning('At step %d: %s', steps, text)
+        self._lasting.add(kind)
+
+  def _updates_missing(self, values: dict[str, Any]) -> str:
+    """Returns a warning if the discriminator is not updated although it should.
+
+    It is updated once B holds as many pairs as one update draws.
+    """
+    if 'discriminator_updates' not in values:
+      return ''
+    steps, updates = values['steps'], values['discriminator_updates']
+    since, before = self._updated
+    if updates > before:
+      self._updated = steps, updates
+      return ''
+    if steps - since <= 2 * self._config.steps_per_discriminator_update:
+      return ''
+    learner = self._trainer.learner
+    assert learner is not None
+    return (
+        f'The discriminator has not been updated since step {since}. One '
+        f'update draws {learner.needed} pairs from B, which '
+        f'holds {len(learner.buffer)}. A smaller '
+        '--steps_per_discriminator_update fills it sooner.')
 
   def _show(self, episode: recorder.RecordedEpisode, steps: int) -> None:
     """Writes an episode to TensorBoard."""
@@ -131,6 +146,12 @@ class RunFiles:
              'the reward model')
     self._writer.image(
         'episode/contact sheet', recorder.sheet(episode, images, judge), steps)
+
+  @property
+  def has_begun(self) -> bool:
+    """Whether any worker has iterated, now or before."""
+    now = self._schedule.steps, self._schedule.iterations
+    return now > self._saved or bool(checkpoints.steps(self._config.run_dir))
 
   def save(self) -> None:
     """Saves a checkpoint, unless a worker has failed.
@@ -141,10 +162,15 @@ class RunFiles:
     with self._schedule.paused():
       if self._schedule.error is not None:
         return
-      # First, because a resumed run writes no row for earlier steps.
+      # The row comes first: a resumed run writes none for earlier steps.
       self._write_row_if_due()
       checkpoint = self._trainer.checkpoint()
     step = checkpoint.values['steps']
+    if self._exchange_test is not None:
+      self._writer.scalars({
+          f'exchanged goal states accepted/{name}': row['accepted']
+          for name, row in self._trainer.exchange_test(
+              self._exchange_test).items()}, step)
     self._check_lock()
     # In the discriminator's head start only its iterations are counted.
     now = step, checkpoint.values['iterations']
@@ -158,23 +184,33 @@ class RunFiles:
     self._writer.close()
 
 
-def build(builder: building.Builder, check_lock: Callable[[], None],
-          table: str = '') -> tuple[trainer_lib.Trainer, RunFiles]:
-  """Returns a run, at its start or at its newest checkpoint; see `RunFiles`."""
-  config = builder.config
-  config_path = check_same_run(builder)
+def build(plan: building.Plan, check_lock: run_lock.Check, table: str = '',
+          undisturbed: contextlib.AbstractContextManager | None = None
+         ) -> tuple[trainer_lib.Trainer, RunFiles]:
+  """Returns a run, at its start or at its newest checkpoint; see `RunFiles`.
+
+  Its files are opened in `undisturbed`, where no signal must raise.
+  """
+  config = plan.config
+  start.check_same_run(config.run_dir, plan.settings)
   here = machine.prepare(config)
   frozen = initial = None
   # A checkpoint of the run itself contains these networks already.
   if not checkpoints.steps(config.run_dir):
-    frozen, initial = (
-        checkpoints.load(run_dir) if run_dir else None
-        for run_dir in (config.reward_model, config.initial_policy))
+    if config.reward_model:
+      frozen = reward_models.checkpoint(config.reward_model)
+    if config.initial_policy:
+      initial = checkpoints.load(config.initial_policy)
   started = time.monotonic()
-  trainer = trainer_lib.Trainer(builder, frozen, initial, here.devices)
-  run_files = RunFiles(builder, trainer, check_lock, table)
-  # Last: a failed start leaves no run.
-  config_lib.save(builder.saved(), config_path)
+  trainer = trainer_lib.Trainer(plan, frozen, initial, here.devices)
+  if config.branch and not checkpoints.steps(config.run_dir):
+    trainer.branch(checkpoints.load(*config.branch))
+    logging.info('Branched from %s: the run begins at step %d.',
+                 config.branch_from, trainer.schedule.steps)
+  with undisturbed or contextlib.nullcontext():
+    run_files = RunFiles(plan, trainer, check_lock, table)
+    # This comes last, so that a failed start leaves no run.
+    config_lib.save(plan.settings, start.config_path(config.run_dir))
   workers, num_threads = config.policy_workers, config.policy_threads
   logging.info(
       'Built in %.0f s: %s in %s%s on %s.', time.monotonic() - started,
@@ -189,31 +225,8 @@ def build(builder: building.Builder, check_lock: Callable[[], None],
     enough = max(n for n in range(1, max(1, others) + 1) if not workers % n)
     logging.info(
         '--policy_threads=%d is more than can run at the same time here (%d). '
-        '--policy_threads=%d trains the same %d workers and may be faster, in '
-        'a new --run_dir.',
-        num_threads, here.parallel, enough, workers)
+        '--policy_threads=%d trains the same %d workers and may be faster%s.',
+        num_threads, here.parallel, enough, workers,
+        ', in a new --run_dir' if plan.variation.averaged else
+        ': stop the run, and give the command again with it')
   return trainer, run_files
-
-
-def train(builder: building.Builder, table: str = '') -> None:
-  """Carries out a run, from its start or from its newest checkpoint."""
-  with (run_lock.hold(builder.config.run_dir) as check_lock,
-        signals_lib.Signals() as signals):
-    try:
-      trainer, run_files = build(builder, check_lock, table)
-    except KeyboardInterrupt:
-      if not signals.stopped:  # Something else raised it, such as a world.
-        raise
-      logging.info('Stopped before the run began; there is nothing to save.')
-      return
-    signals.stop_instead(trainer.schedule)
-    with contextlib.closing(run_files), contextlib.closing(trainer):
-      run_files.tick()
-      trainer.drive(run_files.tick)
-      run_files.tick()
-      run_files.save()
-  steps, total = trainer.schedule.steps, builder.config.steps
-  logging.info(
-      '%s at step %d of %d; everything is saved in %s.',
-      'Finished' if steps >= total else 'Stopped', steps, total,
-      builder.config.run_dir)

@@ -1,7 +1,8 @@
 """One process for each run: the lock on a run's directory.
 
 The operating system releases it when its process ends, however it ends. So a
-lock file that is left behind blocks nobody.
+lock file that is left behind blocks nobody. Processes that a world forks do not
+keep the lock.
 """
 
 from collections.abc import Callable, Iterator
@@ -9,7 +10,9 @@ import contextlib
 import fcntl
 import os
 import socket
+import stat
 import time
+from typing import IO
 
 from absl import logging
 
@@ -17,10 +20,51 @@ from agile_tf import config as config_lib
 from gridlu import program
 
 _NAME = 'owner.txt'
+_FIRST_WORD = 'process '  # Of the file, so that no other file is overwritten.
+
+# `hold` yields such a function. It raises UserError if the directory or its
+# lock file was removed, moved or replaced.
+Check = Callable[[], None]
+
+_held: set[IO] = set()  # The lock files that this process holds.
+
+
+def _let_go_in_fork() -> None:
+  """Closes the locks in a forked process, which may outlive the run."""
+  for file in _held:
+    file.close()
+  _held.clear()
+
+
+os.register_at_fork(after_in_child=_let_go_in_fork)
+
+
+def _open(path: str) -> IO[str]:
+  """Opens or makes a lock file; OSError or ValueError if it is another file.
+
+  A run may come from others, so no link is followed. The file is not emptied,
+  because the lock may be another process's.
+  """
+  descriptor = os.open(
+      path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+  if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+    os.close(descriptor)
+    raise ValueError(f'{path} is no regular file')
+  return open(descriptor, 'r+', encoding='utf-8', errors='replace')
+
+
+def _check_that_it_is_a_lock(file: IO[str], run_dir: str) -> None:
+  """Raises ConfigError if a file of this name has what no run writes."""
+  text = file.read(len(_FIRST_WORD))
+  if not _FIRST_WORD.startswith(text):  # A killed process wrote a part of it.
+    raise config_lib.ConfigError(
+        f'--run_dir={run_dir} has a file {_NAME} that no run has written: '
+        f'it begins with {text!r}. Choose another --run_dir, or rename that '
+        'file.')
 
 
 @contextlib.contextmanager
-def hold(run_dir: str) -> Iterator[Callable[[], None]]:
+def hold(run_dir: str) -> Iterator[Check]:
   """Makes and locks a run's directory, so that no other process writes there.
 
   A new directory is removed again if nothing else has been written to it.
@@ -37,9 +81,8 @@ def hold(run_dir: str) -> Iterator[Callable[[], None]]:
   is_new = not os.path.exists(run_dir)
   try:
     os.makedirs(run_dir, exist_ok=True)
-    # Opened without truncating it: the lock may be another process's.
-    opened = open(path, 'a+', encoding='utf-8', errors='replace')
-  except OSError as error:
+    opened = _open(path)
+  except (OSError, ValueError, RecursionError) as error:
     raise config_lib.ConfigError(
         f'--run_dir={run_dir} cannot be written: {error}. Make it writable, or '
         'choose another directory.') from error
@@ -56,18 +99,19 @@ def hold(run_dir: str) -> Iterator[Callable[[], None]]:
       logging.warning(
           '%s cannot be locked (%s). Make sure that only one process uses it.',
           run_dir, error)
+    _check_that_it_is_a_lock(file, run_dir)
     with contextlib.suppress(OSError):  # The lock works without this text.
       os.ftruncate(file.fileno(), 0)
-      os.write(file.fileno(), (
-          f'process {os.getpid()} on {socket.gethostname()}, since '
-          f'{time.strftime("%Y-%m-%d %H:%M:%S")}').encode())
+      os.pwrite(file.fileno(), (
+          f'{_FIRST_WORD}{os.getpid()} on {socket.gethostname()}, since '
+          f'{time.strftime("%Y-%m-%d %H:%M:%S")}').encode(), 0)
     folder = os.stat(run_dir)
 
     def check() -> None:
       try:
         held = (os.path.samestat(os.stat(run_dir), folder) and
                 os.path.samestat(os.stat(path), os.fstat(file.fileno())))
-      except OSError:
+      except (OSError, ValueError):  # A fork has closed it.
         held = False
       if not held:
         raise program.UserError(
@@ -76,10 +120,12 @@ def hold(run_dir: str) -> Iterator[Callable[[], None]]:
             'moved, move it back; the same command then resumes the run.')
 
     check()
+    _held.add(file)
     try:
       yield check
     finally:
+      _held.discard(file)
       with contextlib.suppress(OSError):  # It was removed or moved.
-        if is_new and os.listdir(run_dir) == [_NAME]:
+        if is_new and not file.closed and os.listdir(run_dir) == [_NAME]:
           os.remove(path)
           os.rmdir(run_dir)

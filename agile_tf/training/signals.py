@@ -7,6 +7,8 @@ compiles for minutes and may hang. The signal's number arrives in a socket at
 once, where another thread reads it and answers.
 """
 
+from collections.abc import Iterator
+import contextlib
 import os
 import signal
 import socket
@@ -16,12 +18,13 @@ from typing import Any
 
 from absl import logging
 
+from agile_tf import stopping
 from agile_tf.training import threads
-from gridlu import program
 
 # Wrappers such as timeout(1) send a signal to the process and to its group, so
-# that it arrives twice. Within this time, it counts as the same signal.
-_SAME_SIGNAL_SECONDS = 1.0
+# that it arrives twice. Within this time, it counts as the same signal. Nobody
+# presses Ctrl-C twice so fast.
+_SAME_SIGNAL_SECONDS = 0.25
 
 
 class Signals:
@@ -33,7 +36,7 @@ class Signals:
   def __init__(self):
     self.stopped = False  # Whether one has arrived.
     self._schedule: threads.Schedule | None = None
-    self._start = 0  # The policy steps when it began.
+    self._deferred = ''  # The argument of `deferred`, within its block.
     self._handlers: dict[int, Any] = {}
 
   def __enter__(self) -> 'Signals':
@@ -41,7 +44,7 @@ class Signals:
       return self
     self._handlers = {
         number: signal.signal(number, self._stop)
-        for number in program.stop_signals()}
+        for number in stopping.signals()}
     reader, self._writer = socket.socketpair()
     self._writer.setblocking(False)
     self._wakeup = signal.set_wakeup_fd(self._writer.fileno())
@@ -62,30 +65,50 @@ class Signals:
 
   def stop_instead(self, schedule: threads.Schedule) -> None:
     """Lets signals stop a schedule instead, from now on."""
-    self._schedule, self._start = schedule, schedule.steps
+    self._schedule = schedule
     if self.stopped:  # Python has swallowed the exception.
       schedule.stop()
 
+  @contextlib.contextmanager
+  def deferred(self, what: str) -> Iterator[None]:
+    """Lets a signal in the block raise KeyboardInterrupt at its end.
+
+    An import of TensorFlow that is broken off ends in a segmentation fault.
+    `what` says in the answer what is true at the end.
+    """
+    self._deferred = what
+    try:
+      yield
+    finally:
+      self._deferred = ''
+    if self.stopped:
+      raise KeyboardInterrupt
+
   def _listen(self, reader: socket.socket) -> None:
     """Logs the first signal and ends the process at the second."""
-    first = None
+    answered = False
     with reader:
       while number := reader.recv(1):
         if number[0] not in self._handlers:
           continue
-        if first is None:
-          first = time.monotonic()
-          self._answer(signal.Signals(number[0]).name)
-        elif time.monotonic() - first > _SAME_SIGNAL_SECONDS:
+        if answered:
           os._exit(128 + number[0])
+        answered = True
+        self._answer(signal.Signals(number[0]).name)
+        time.sleep(_SAME_SIGNAL_SECONDS)
+        # By now this thread may be late, so their times say nothing.
+        with contextlib.suppress(BlockingIOError):
+          reader.recv(1000, socket.MSG_DONTWAIT)
 
   def _answer(self, name: str) -> None:
     what = 'stopping before the run begins'
+    if self._deferred:
+      what += f', as soon as {self._deferred}'
     if self._schedule is not None:
       self._schedule.stop()
       what = 'saving and stopping'
-      if self._schedule.steps == self._start:
-        what += ' after this iteration, which may have to compile for minutes'
+      if waits := self._schedule.waits_for():
+        what += f' after this iteration, which waits for {waits}'
     logging.info('%s: %s. A second one ends the process at once, without '
                  'saving.', name, what)
 
@@ -94,6 +117,7 @@ class Signals:
     if self.stopped:
       return
     self.stopped = True
-    if self._schedule is None:
+    if self._schedule is not None:
+      self._schedule.stop()
+    elif not self._deferred:
       raise KeyboardInterrupt
-    self._schedule.stop()

@@ -1,25 +1,29 @@
-"""Which worker of a run iterates when, in one thread or in several.
+"""Decides which worker of a run iterates when; has the loop of several threads.
 
-The schedule is the clock that all threads share. It counts policy steps and the
-iterations of the discriminator's worker, keeps their ratio, and ends the run
-after its last step. It can pause all workers between two iterations, so that a
-checkpoint is consistent.
+`train` has the loop of a run with one policy thread. The schedule is the clock
+that all threads share. It counts policy steps and the iterations of the
+discriminator's worker, keeps their ratio, and ends the run after its last step.
+It can pause all workers between two iterations, so that a checkpoint is
+consistent.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent import futures
 import contextlib
 import sys
 import threading
 import time
 import traceback
-from typing import Any, NamedTuple
+from typing import NamedTuple, TYPE_CHECKING
 
 from absl import logging
 
 from gridlu import program
 
-_DISCRIMINATOR = 'discriminator'
+if TYPE_CHECKING:  # The import takes seconds, and signals must not wait.
+  from agile_tf.agent.workers import Parameters
+
+# The two kinds of workers.
+POLICY, DISCRIMINATOR = 'policy', 'discriminator'
 # Seconds in one iteration after which a worker is reported. With several
 # threads a run that must save or end then ends with an error.
 STALL_SECONDS = 600.0
@@ -29,11 +33,35 @@ class StalledError(program.UserError):
   """A worker that does not finish its iteration in time."""
 
 
+class Crew(NamedTuple):
+  """The workers that iterate in a run, and the snapshots they begin with."""
+  # Returns theta and phi as they are now. Each iteration begins with it.
+  snapshot: Callable[[], 'Parameters']
+  # Each policy thread has a function that makes an iteration of its workers,
+  # from a snapshot, and returns the steps that they made.
+  policy: tuple[Callable[['Parameters'], int], ...]
+  # The same for the discriminator's worker; None if there is none.
+  discriminator: Callable[['Parameters'], None] | None
+  # Whether one policy thread and the discriminator's worker may iterate at the
+  # same time: they share nothing but the snapshot.
+  side_by_side: bool = True
+  num_devices: int = 1  # The policy threads are dealt over so many devices.
+
+  @property
+  def workers(self) -> dict[str, Callable[['Parameters'], int | None]]:
+    """The workers of a run with one policy thread, by kind."""
+    policy, = self.policy
+    workers: dict[str, Callable[[Parameters], int | None]] = {POLICY: policy}
+    if self.discriminator is not None:
+      workers[DISCRIMINATOR] = self.discriminator
+    return workers
+
+
 class Turn(NamedTuple):
   """An iteration in progress."""
   worker: str
   thread: int
-  start: float  # By the monotonic clock.
+  start: float  # Seconds of the monotonic clock.
 
   def describe(self) -> str:
     """Returns how long it has taken, with its thread's stack trace."""
@@ -42,6 +70,24 @@ class Turn(NamedTuple):
         f'{time.monotonic() - self.start:.0f} seconds. It is here:\n' +
         ''.join(traceback.format_stack(
             sys._current_frames().get(self.thread))))
+
+
+# The module and the methods in which a thread waits for a user's environment.
+_ENVIRONMENTS = 'agile_tf.worlds.checks'
+_METHODS = frozenset({'reset', 'step', 'get_state', 'set_state', 'close'})
+
+
+def _waits_for(thread: int) -> str:
+  """Returns what a thread waits for, in words; '' if that is not known."""
+  frame = sys._current_frames().get(thread)
+  in_tensorflow = False
+  while frame is not None:
+    module = frame.f_globals.get('__name__', '')
+    if module == _ENVIRONMENTS and frame.f_code.co_name in _METHODS:
+      return f"the environment's {frame.f_code.co_name}()"
+    in_tensorflow |= module.partition('.')[0] == 'tensorflow'
+    frame = frame.f_back
+  return 'TensorFlow, which compiles' if in_tensorflow else ''
 
 
 class Schedule:
@@ -55,13 +101,13 @@ class Schedule:
     sets no ratio.
     """
     self.steps = 0  # Policy steps made.
-    self.iterations = 0  # Of the discriminator's worker.
-    self.error: BaseException | None = None  # The first one of any thread.
+    self.iterations = 0  # The discriminator's worker has made so many.
+    self.error: BaseException | None = None  # The first error of any thread.
     self._total_steps = total_steps
     self._ratio = ratio
     self._head_start = head_start
     self._changed = threading.Condition()
-    self._turns: dict[int, Turn] = {}  # By thread.
+    self._turns: dict[int, Turn] = {}  # Keys are the threads' numbers.
     self._paused = False
     self._stopped = False
 
@@ -70,14 +116,25 @@ class Schedule:
     """Iterations of the discriminator's worker; negative in its head start."""
     return self.iterations - self._head_start
 
+  def begin_at(self, steps: int, iterations: int) -> None:
+    """Begins a run at a step that another run with another ratio had reached.
+
+    The discriminator's worker, which had made `iterations` there, counts as if
+    this run's ratio had always held, so it iterates next. Its head start is
+    over.
+    """
+    self.steps = steps
+    self.iterations = self._head_start + (
+        steps // self._ratio if self._ratio else iterations)
+
   def may(self, kind: str) -> bool:
     """Returns whether the ratio lets a worker of this kind iterate."""
     iterations = self.iterations_after_head_start
     if iterations < 0:
-      return kind == _DISCRIMINATOR
+      return kind == DISCRIMINATOR
     if not self._ratio:
       return True
-    if kind == _DISCRIMINATOR:
+    if kind == DISCRIMINATOR:
       return iterations * self._ratio <= self.steps
     return self.steps < (iterations + 1) * self._ratio
 
@@ -92,6 +149,14 @@ class Schedule:
     with self._changed:
       return list(self._turns.values())
 
+  def waits_for(self) -> str:
+    """Returns what the iterations in progress wait for, in words, or ''.
+
+    While the first thread compiles for the others, that is what they wait for.
+    """
+    found = {_waits_for(turn.thread) for turn in self.turns} - {''}
+    return min(found, key=lambda what: what.startswith('the env'), default='')
+
   def stop(self) -> None:
     """Ends the run: threads finish their iterations and begin no others."""
     with self._changed:
@@ -104,7 +169,10 @@ class Schedule:
       self._changed.wait_for(lambda: self.finished, seconds)
 
   def begin(self, kind: str) -> bool:
-    """Waits until this thread's worker may; False if the run is over."""
+    """Waits until this thread's worker may begin an iteration.
+
+    Returns False if the run is over.
+    """
     with self._changed:
       self._changed.wait_for(
           lambda: self.finished or not self._paused and self.may(kind))
@@ -125,7 +193,7 @@ class Schedule:
       if error is not None:
         self.error = self.error or error
         self._stopped = True
-      elif kind == _DISCRIMINATOR:
+      elif kind == DISCRIMINATOR:
         self.iterations += 1
       else:
         self.steps += steps
@@ -159,7 +227,8 @@ class Schedule:
     try:
       with self._changed:
         left = STALL_SECONDS
-        # A suspended process is not a hung one: it loses one of the seconds.
+        # Only seconds in which the process is awake count, so a suspended
+        # process does not time out.
         while not self._changed.wait_for(
             lambda: not self._turns, min(left, 1.0)) and left > 0:
           left -= 1
@@ -174,34 +243,19 @@ class Schedule:
         self._changed.notify_all()
 
 
-def drive(schedule: Schedule, read: Callable[[], Any],
-          policy: Sequence[Callable[[Any], int]],
-          discriminator: Callable[[Any], None] | None,
-          tick: Callable[[], None], together: bool = True,
-          num_devices: int = 1) -> None:
-  """Iterates a run's workers until the run is over.
+@contextlib.contextmanager
+def watched(schedule: Schedule) -> Iterator[None]:
+  """Reports iterations that take too long, while a run's workers iterate.
 
-  Each iteration takes what `read` returned at its beginning. The policy's
-  workers return the policy steps made. If there are several, each has a thread
-  of its own, and these are dealt over the devices. A single one iterates in
-  lockstep with the discriminator's: `together`, or one after the other. `tick`
-  is called repeatedly in this thread. After `STALL_SECONDS` in one iteration a
-  worker is reported; with several threads the end of the run waits as long.
-
-  Raises:
-    Exception: the first exception of any thread.
-    StalledError: else, if it still has not ended its iteration.
+  After `STALL_SECONDS` in one iteration a worker is reported, again and again.
   """
   over = threading.Event()
-  # A thread of its own also notices when the main thread hangs.
+  # It is a thread, so that it also notices when the main thread hangs.
   watchdog = threading.Thread(
       target=_watch, args=(schedule, over), name='watchdog', daemon=True)
   watchdog.start()
   try:
-    if len(policy) == 1:
-      _in_lockstep(schedule, read, policy[0], discriminator, tick, together)
-    else:
-      _in_threads(schedule, read, policy, discriminator, tick, num_devices)
+    yield
   except SystemExit as error:  # The program would seem to have succeeded.
     raise RuntimeError(
         f'Something in an iteration called exit({error.code!r}).') from error
@@ -213,7 +267,8 @@ def drive(schedule: Schedule, read: Callable[[], Any],
 def _watch(schedule: Schedule, over: threading.Event) -> None:
   """Warns of an iteration each time that `STALL_SECONDS` have passed in it.
 
-  They are counted, because a process that was suspended is not a hung one.
+  Only seconds in which the process is awake count, so a suspended process is
+  not reported.
   """
   second = min(1.0, STALL_SECONDS / 4)
   spent: dict[Turn, float] = {}
@@ -224,48 +279,22 @@ def _watch(schedule: Schedule, over: threading.Event) -> None:
         logging.warning('%s', turn.describe())
 
 
-def _in_lockstep(schedule: Schedule, read: Callable[[], Any],
-                 policy: Callable[[Any], int],
-                 discriminator: Callable[[Any], None] | None,
-                 tick: Callable[[], None], together: bool) -> None:
-  """Iterates both workers in lockstep until the run is over.
+def loop(schedule: Schedule, crew: Crew, write: Callable[[], None]) -> None:
+  """The loop of a run with several policy threads: each iterates by itself.
 
-  If both may, they iterate from the same parameters. Who may depends only on
-  the counts. So the result does not depend on their speed, and a resumed run
-  continues in the same order.
+  `write` is called again and again in this thread. At the end of the run it
+  waits `STALL_SECONDS` for iterations in progress.
+
+  Raises:
+    Exception: the first exception of any thread.
+    StalledError: if a worker does not end its iteration.
   """
-  workers: dict[str, Callable[[Any], int | None]] = {'policy': policy}
-  if discriminator is not None:
-    workers[_DISCRIMINATOR] = discriminator
-
-  def iterate(kind: str) -> int:
-    with schedule.turn(kind):
-      return workers[kind](parameters) or 0
-
-  # The first steps trace the policy's programs. The names under which compiled
-  # programs are kept depend on the order, so nothing else is traced meanwhile.
-  run: Callable[..., Iterable[int]] = map
-  with futures.ThreadPoolExecutor(len(workers)) as pool:
-    while due := schedule.due(workers):
-      parameters = read()
-      for kind, steps in zip(due, list(run(iterate, due))):
-        schedule.end(kind, steps)
-        if together and steps:
-          run = pool.map
-      tick()
-
-
-def _in_threads(schedule: Schedule, read: Callable[[], Any],
-                policy: Sequence[Callable[[Any], int]],
-                discriminator: Callable[[Any], None] | None,
-                tick: Callable[[], None], num_devices: int) -> None:
-  """Iterates each worker in a thread of its own until the run is over."""
-  def work(kind: str, iterate: Callable[[Any], int | None],
+  def work(kind: str, iterate: Callable[['Parameters'], int | None],
            alone: contextlib.AbstractContextManager) -> None:
     while schedule.begin(kind):
       try:
         with alone:
-          steps = iterate(read()) or 0
+          steps = iterate(crew.snapshot()) or 0
         if steps:
           alone = contextlib.nullcontext()
       except BaseException as error:  # The main thread raises it.
@@ -276,21 +305,21 @@ def _in_threads(schedule: Schedule, read: Callable[[], Any],
   # The first steps on a device compile the programs for all of its threads,
   # which take turns until then. If they waited for that inside TensorFlow, it
   # would warn of retracing.
-  compiling = [threading.Lock() for _ in range(num_devices)]
+  compiling = [threading.Lock() for _ in range(crew.num_devices)]
   jobs: list[tuple] = [
-      (f'policy-{i}', 'policy', iterate, compiling[i % num_devices])
-      for i, iterate in enumerate(policy)]
-  if discriminator is not None:
-    jobs.append((_DISCRIMINATOR, _DISCRIMINATOR, discriminator,
+      (f'policy-{i}', POLICY, iterate, compiling[i % crew.num_devices])
+      for i, iterate in enumerate(crew.policy)]
+  if crew.discriminator is not None:
+    jobs.append((DISCRIMINATOR, DISCRIMINATOR, crew.discriminator,
                  contextlib.nullcontext()))
-  # Daemons, so that one that hangs does not keep the process alive.
+  # They are daemons: one that hangs does not keep the process alive.
   workers = [threading.Thread(target=work, name=name, args=job, daemon=True)
              for name, *job in jobs]
   for worker in workers:
     worker.start()
   try:
     while not schedule.finished:
-      tick()
+      write()
       schedule.wait(0.2)
     _end(schedule, workers)
   except StalledError as error:

@@ -1,11 +1,12 @@
 """A run: iterates its workers, and returns its metrics and checkpoints."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 import contextlib
 import functools
 import json
 from typing import Any
 
+from absl import logging
 import numpy as np
 import tensorflow as tf
 
@@ -14,7 +15,10 @@ from agile_tf.agent import rollouts
 from agile_tf.agent import workers
 from agile_tf.training import building
 from agile_tf.training import checkpoints
+from agile_tf.training import diagnostics
+from agile_tf.training import held_out
 from agile_tf.training import metrics
+from agile_tf.training import progress
 from agile_tf.training import recorder
 from agile_tf.training import threads
 from gridlu import program
@@ -23,58 +27,67 @@ from gridlu import program
 class Trainer:
   """The parts of a run: iterates its workers, and keeps metrics and state.
 
-  Attributes, besides those that are explained in `building.Parts`:
+  Attributes, besides those that are explained in `building.Parts` and
+  `building.Networks`:
+    learner: Trains the discriminator; None if nothing does.
     schedule: The run's clock.
     devices: TensorFlow's names of the devices of policy threads.
     recorder: Has the first worker's last finished episode.
   """
 
-  def __init__(self, builder: building.Builder,
+  def __init__(self, plan: building.Plan,
                frozen: checkpoints.Checkpoint | None = None,
                initial: checkpoints.Checkpoint | None = None,
                devices: Sequence[str] = ('',)):
-    """Builds a run at step 0; see `building.Builder.make`."""
-    self._builder = builder
-    self._parts = parts = builder.make(frozen, initial)
+    """Builds a run at step 0; see `building.build`."""
+    self._plan = plan
+    self._parts = parts = building.build(plan, frozen, initial)
     self.world = parts.world
-    self.policy = parts.policy
-    self.discriminator = parts.discriminator
-    self.buffer = parts.buffer
+    self.policy = parts.networks.policy
+    self.discriminator = parts.networks.discriminator
     self.policy_workers = parts.policy_workers
     self.discriminator_worker = parts.discriminator_worker
+    self.learner = (None if parts.discriminator_worker is None else
+                    parts.discriminator_worker.learner)
     self.devices = tuple(devices)
+    self._head_start = plan.variation.head_start
     self.schedule = threads.Schedule(
-        builder.config.steps,
-        builder.config.steps_per_discriminator_update
-        if builder.config.trains_discriminator else 0, builder.head_start)
+        plan.config.steps,
+        plan.config.steps_per_discriminator_update
+        if plan.config.trains_discriminator else 0,
+        0 if self._head_start is None else self._head_start.iterations)
     self._tally = metrics.Tally(
         'episodes', 'discriminator_steps', 'discriminator_updates')
     self.recorder = recorder.Recorder()
-    # What a checkpoint contains, besides the metrics.
+    self._seen: np.ndarray | None = None  # The last rollout's observations.
+    self._held_out = None if parts.data.held_out is None else (
+        held_out.Test(parts.data.held_out))
+    # A checkpoint contains these parts, besides the metrics.
     self._with_arrays = {name: part for name, part in (
-        ('policy', parts.policy), ('discriminator', parts.discriminator),
-        # Checkpoints keep the old name of the second.
-        ('buffer', parts.buffer), ('predictions', parts.auxiliary_data)
-        ) if part is not None}
+        ('policy', self.policy), ('discriminator', self.discriminator),
+        ('buffer', None if self.learner is None else self.learner.buffer),
+        # Checkpoints keep this old name.
+        ('predictions', parts.data.auxiliary)) if part is not None}
     self._actors = [worker.actor for worker in parts.policy_workers]
-    self._generators = [
-        worker.auxiliary.rng for worker in parts.policy_workers
-        if worker.auxiliary is not None]
+    self._generators = [] if parts.data.auxiliary is None else [
+        worker.rng for worker in parts.policy_workers]
     if parts.discriminator_worker is not None:
       self._actors.append(parts.discriminator_worker.actor)
-      self._generators.append(parts.discriminator_worker.rng)
+      self._generators.append(parts.discriminator_worker.learner.rng)
 
-  def drive(self, tick: Callable[[], None]) -> None:
-    """Iterates all workers until the run is over; see `threads.drive`."""
-    # An own world's environments may share something, as all writers share B.
-    together = (self.world.compiled is not None and
-                not self._builder.config.all_workers_write)
-    threads.drive(
-        self.schedule, self.read,
-        [functools.partial(self.iterate_policy, i)
-         for i in range(len(self.policy_workers))],
+  @property
+  def crew(self) -> threads.Crew:
+    """The workers that `train.loop` iterates."""
+    return threads.Crew(
+        self.snapshot,
+        tuple(functools.partial(self.iterate_policy, i)
+              for i in range(len(self.policy_workers))),
         self.iterate_discriminator if self.discriminator_worker else None,
-        tick, together, len(self.devices))
+        # The environments of an own world may share something, and writers to
+        # B share B.
+        side_by_side=(self.world.compiled is not None and
+                      not self._plan.config.all_workers_write),
+        num_devices=len(self.devices))
 
   def close(self) -> None:
     if self.schedule.turns:  # A world that hangs could also hang in close().
@@ -82,8 +95,8 @@ class Trainer:
     for actor in self._actors:
       actor.close()
 
-  def read(self) -> workers.Parameters:
-    """Returns what an iteration that begins now reads."""
+  def snapshot(self) -> workers.Parameters:
+    """Returns theta and phi as they are now, for an iteration."""
     return workers.Parameters(self.policy.snapshot(), (
         None if self.discriminator is None else self.discriminator.snapshot()))
 
@@ -95,7 +108,7 @@ class Trainer:
         iteration = self.policy_workers[thread].iterate(
             parameters, self.schedule.steps)
     except workers.NumericsError as error:
-      config = self._builder.config
+      config = self._plan.config
       first = thread * (config.policy_workers // config.policy_threads)
       raise self._broken(error, (
           'the averaged update' if error.row is None else
@@ -104,7 +117,7 @@ class Trainer:
     if not rollout.steps:
       return 0
     assert iteration.decisions is not None
-    truth = self.world.truth(rollout)
+    truth = rollout.truth
     self._tally.add(iteration.metrics, len(rollout.active))
     self._tally.add(
         self._rewards(rollout, iteration.decisions, truth), rollout.steps)
@@ -115,6 +128,7 @@ class Trainer:
             {'success_rate': float(np.mean(successes))}, successes.size)
     self._tally.count(episodes=int(rollout.ended.sum()))
     if thread == 0:
+      self._seen = rollout.observations[:, 0]
       self.recorder.add(rollout, iteration.decisions)
     return rollout.steps
 
@@ -143,9 +157,12 @@ class Trainer:
     self._tally.add(iteration.metrics)
     self._tally.count(discriminator_steps=iteration.rollout.steps,
                       discriminator_updates=int(bool(iteration.metrics)))
-    if self.schedule.iterations_after_head_start == -1:
-      # The last of the head start. No policy worker runs before its end.
-      self._builder.after_head_start(self._parts)
+    head_start = self._head_start
+    # No policy worker runs before the end of its last iteration.
+    if (head_start is not None and
+        self.schedule.iterations + 1 == head_start.iterations):
+      head_start.then(self.policy, self.discriminator_worker.learner,
+                      self._parts.data.auxiliary)
 
   def _broken(self, error: workers.NumericsError, worker: str
              ) -> program.UserError:
@@ -160,12 +177,33 @@ class Trainer:
     values = {'steps': self.schedule.steps, **self._tally.take()}
     counts = self._tally.counts
     values['episodes'] = counts['episodes']
+    for name, network in (('policy', self.policy),
+                          ('discriminator', self.discriminator)):
+      if network is not None and self._seen is not None:
+        alive = diagnostics.filters_alive(
+            network.layout.split(network.snapshot()),
+            diagnostics.example_images(self.world, self._seen))
+        if alive is not None:
+          values[f'{name}_filters_alive'] = alive
+    if self._held_out is not None:
+      assert self.discriminator is not None
+      values.update(self._held_out.accepted(
+          self._parts.networks.discriminator_programs,
+          self.discriminator.snapshot()))
     if self.discriminator_worker is not None:
       values.update(counts)
       values['steps_per_discriminator_update'] = (
           self.schedule.steps / max(
               1, self.schedule.iterations_after_head_start))
     return values
+
+  def exchange_test(self, test: diagnostics.ExchangeTest
+                   ) -> dict[str, dict[str, Any]]:
+    """Returns what a test says of the discriminator as it is now."""
+    assert self.discriminator is not None
+    return test.accepted(
+        self._parts.networks.discriminator_programs,
+        self.discriminator.snapshot())
 
   def checkpoint(self) -> checkpoints.Checkpoint:
     """Returns a copy of the run's state, while no worker is iterating."""
@@ -175,7 +213,7 @@ class Trainer:
         for key, value in part.state().items()}
     try:
       return checkpoints.Checkpoint(arrays, json.loads(json.dumps({
-          'config': self._builder.saved(),
+          'config': self._plan.settings,
           'steps': self.schedule.steps,
           'iterations': self.schedule.iterations,
           'tokens': list(self.world.grammar.tokens),
@@ -183,20 +221,59 @@ class Trainer:
           'generators': [rng.bit_generator.state for rng in self._generators],
           'tally': self._tally.state(),
           'totals': self._tally.counts})))
-    except (TypeError, ValueError) as error:  # Of an own world, after a step.
+    except (TypeError, ValueError) as error:
+      # A user's world may return a state that is not JSON.
       raise checkpoints.CheckpointError(
           f'The run cannot be saved: its state is not JSON ({error}).'
           ) from error
 
+  def branch(self, checkpoint: checkpoints.Checkpoint) -> None:
+    """Takes over what another run had learned, at its step (--branch_from).
+
+    Networks, slots, replay buffers and counts are those of the checkpoint.
+    Episodes and generators stay those of this run, which is at its start.
+
+    Raises:
+      CheckpointError: if the checkpoint does not fit this run.
+    """
+    building.check_world(checkpoint, self.world)
+    values = checkpoint.values
+    share = self._plan.config.held_out_goals
+    there = config_lib.complete(values['config'])['held_out_goals']
+    if share and there != share:
+      raise checkpoints.CheckpointError(
+          f'--held_out_goals={share} with --branch_from: the run of '
+          f'{checkpoint.path} had {there}, so its discriminator was trained on '
+          'goal examples that this run would hold out. Use the same share, or '
+          '0.')
+    for name, part in self._with_arrays.items():
+      try:
+        part.load(checkpoint.group(name))
+      except (KeyError, IndexError, TypeError, ValueError) as error:
+        raise checkpoints.CheckpointError(
+            f'--branch_from: {checkpoint.path} has no {name} that fits this '
+            f'run ({error}). Expected the checkpoint of a whole run with the '
+            'same networks, and with the same --replay_size and '
+            '--reward_prediction.') from error
+    try:
+      self._tally.load({'sums': {}, 'weights': {}}, values['totals'])
+      self.schedule.begin_at(values['steps'], values['iterations'])
+    except (KeyError, TypeError, ValueError) as error:
+      raise checkpoints.CheckpointError(
+          f'--branch_from: {checkpoint.path} is not of a whole run '
+          f'({type(error).__name__}: {error}).') from error
+
   def load(self, checkpoint: checkpoints.Checkpoint) -> None:
     """Restores what `checkpoint` returned, in a run with the same settings.
+
+    The number of policy threads may differ: see `config.differences`.
 
     Raises:
       CheckpointError: if it is from a run with other settings or other tokens,
         or has only the networks.
       DamagedError: if its contents are not what such a run writes.
     """
-    building.check_tokens(checkpoint, self.world)
+    building.check_world(checkpoint, self.world)
     values = checkpoint.values
     if values.get('networks_alone'):
       raise checkpoints.CheckpointError(
@@ -205,25 +282,61 @@ class Trainer:
           'networks, see --initial_policy and --reward_model.')
     try:
       differences = config_lib.differences(
-          values['config'], self._builder.saved())
+          values['config'], self._plan.settings)
       if differences:
         raise checkpoints.CheckpointError(
             f'{checkpoint.path} is from a run with other settings:\n  ' +
             '\n  '.join(differences))
       for name, part in self._with_arrays.items():
         part.load(checkpoint.group(name))
-      for actor, state in zip(self._actors, values['actors'], strict=True):
-        actor.load(state)
-      for rng, state in zip(
-          self._generators, values['generators'], strict=True):
-        rng.bit_generator.state = state
+      self._load_actors(values['actors'])
+      self._load_generators(values['generators'])
       self._tally.load(values['tally'], values['totals'])
       self.schedule.steps = values['steps']
       self.schedule.iterations = values['iterations']
       self.recorder = recorder.Recorder(waits=True)
+      self._say_threads(values['config'])
     except program.UserError:
       raise
-    except (KeyError, IndexError, TypeError, ValueError) as error:
+    except (LookupError, TypeError, ValueError, OverflowError) as error:
       raise checkpoints.DamagedError(
           f'{checkpoint.path} is damaged or from another version '
           f'({type(error).__name__}: {error}).') from error
+
+  def _load_actors(self, states: list[list[Any]]) -> None:
+    """Restores the actors of a run with as many workers in any threads.
+
+    A checkpoint has the rows of each actor, the policy's first, and these in
+    the order of the workers' numbers.
+    """
+    rows = [row for state in states for row in state]
+    counts = [len(actor.rngs) for actor in self._actors]
+    if len(rows) != sum(counts):
+      raise ValueError(f'it has {len(rows)} actors; expected {sum(counts)}')
+    for actor, count in zip(self._actors, counts):
+      actor.load(rows[:count])
+      del rows[:count]
+
+  def _load_generators(self, states: list[Any]) -> None:
+    """Restores generators: one of each policy thread, then D's worker's.
+
+    A thread that the run did not have keeps the generator of its own.
+    """
+    states, own = [*states], [*self._generators]
+    if self.discriminator_worker is not None:
+      own.pop().bit_generator.state = states.pop()
+    if bool(states) != bool(own):
+      raise ValueError(f'it has {len(states)} generators of policy threads; '
+                       f'expected {len(own)}')
+    for rng, state in zip(own, states):
+      rng.bit_generator.state = state
+
+  def _say_threads(self, before: dict[str, Any]) -> None:
+    """Says that the run goes on in another number of threads, if it does."""
+    count, config = before['policy_threads'], self._plan.config
+    if count != config.policy_threads:
+      logging.info(
+          'The run goes on with --policy_threads=%s; it had %s before. It '
+          'keeps its %s, but with the same seed it would not be repeated bit '
+          'for bit.', config.policy_threads, count,
+          progress.counted(config.policy_workers, 'policy worker'))

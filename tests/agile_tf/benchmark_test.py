@@ -7,13 +7,12 @@ from absl.testing import parameterized
 import pytest
 
 from agile_tf import benchmark
-from agile_tf.agent.fast import convolutions
 from tests.gridlu import programs
 
 
 class BenchmarkTest(parameterized.TestCase):
 
-  def test_reports(self):
+  def test_a_report_has_what_was_measured(self):
     with mock.patch.object(benchmark.machine, 'prepare'):
       result = programs.call(
           benchmark, '--only=matrix', '--seconds=0.2', '--json')
@@ -33,36 +32,11 @@ class BenchmarkTest(parameterized.TestCase):
     results = {
         name: benchmark.measure(name, ['--seconds=0.2', *tiny]) for name in (
             'matrix product', 'round of 15 workers', 'training, lockstep')}
-    benchmark._add_shares(results, trains=True)
     self.assertGreater(
         results['round of 15 workers']['milliseconds'],
         results['round of 15 workers']['policy_gradients_milliseconds'])
-    self.assertGreater(results['training, lockstep']['share'], 0)
-
-  def test_the_costs_know_which_layouts_filter(self):
-    for name, threads in (('15 threads', 15), ('5 threads', 5),
-                          ('3 threads', 3), ('lockstep', 1)):
-      alone = 15 // threads < convolutions._MIN_ROWS
-      self.assertEqual(benchmark.MEASUREMENTS[f'training, {name}'][1],
-                       17 + (26 if alone else 16))
-
-  def test_shares_are_of_the_matrix_products_rate(self):
-    lockstep = 'training, lockstep'
-    cost = benchmark.MEASUREMENTS[lockstep][1]
-    results = {
-        'matrix product': {'gflops': 80.0},
-        lockstep: {'steps_per_second': 500.0},
-        'discriminator iteration': {'milliseconds': 95.0}}
-    benchmark._add_shares(results, trains=True)
-    # 80 GFLOP/s are 80,000 MFLOP/s.
-    self.assertAlmostEqual(results[lockstep]['share'], 500 * cost / 80_000)
-    # An iteration takes 3,800 MFLOP, 47.5 of 95 milliseconds.
-    self.assertAlmostEqual(results['discriminator iteration']['share'], 0.5)
-    self.assertNotIn('share', results['matrix product'])
-    # Without a discriminator to train a step costs 17 MFLOP less.
-    benchmark._add_shares(results, trains=False)
-    self.assertAlmostEqual(
-        results[lockstep]['share'], 500 * (cost - 17) / 80_000)
+    self.assertGreater(results['training, lockstep']['steps_per_second'], 0)
+    self.assertGreater(results['matrix product']['gflops'], 0)
 
   @parameterized.parameters(
       ('training, lockstep', 'steps_per_second', 100., 180., 1.8),

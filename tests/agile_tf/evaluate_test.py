@@ -7,11 +7,13 @@ from unittest import mock
 import numpy as np
 from PIL import Image
 
+import agile_tf
 from agile_tf import config as config_lib
 from agile_tf import evaluate
-from agile_tf.agent import worlds
+from agile_tf import worlds
 from agile_tf.evaluation import played
 from agile_tf.evaluation import trained
+from agile_tf.training import trainer
 import gridlu
 from gridlu import goal_dataset
 from gridlu import program
@@ -20,6 +22,48 @@ from gridlu import tasks
 from tests.agile_tf import tiny
 from tests.gridlu import corners
 from tests.gridlu import programs
+
+
+class HeldOutGoalsTest(tiny.SavedRunTest):
+  changes = dict(held_out_goals=0.25, dataset_any_distractors=True)
+
+  def test_a_report_is_about_the_goal_examples_that_the_run_held_out(self):
+    with mock.patch.object(evaluate.options.machine, 'prepare'):
+      printed = programs.call(
+          evaluate, f'--run_dir={self.run_dir}', '--episodes=2',
+          '--instructions=red').stdout
+    self.assertRegex(printed, r'D > .*held-out goals mismatched goals\n0.5 ')
+    apart = trainer.Trainer(tiny.plan(**self.changes))._parts.data.held_out
+    model = agile_tf.load_reward_model(self.run_dir)
+    loaded = trained.load(self.run_dir, only='red')
+    found = evaluate.held_out_goals(loaded, self.run_dir)
+    texts = [apart.dataset.instructions[i] for i in apart.dataset.instruction]
+    np.testing.assert_allclose(
+        np.sort(found['held_out_goals']),
+        np.sort(model(loaded.world.pixels(apart.observations), texts)),
+        rtol=1e-4)
+    self.assertLen(found['held_out_goals'], 8)
+    self.assertLen(found['mismatched_goals'], 8)
+
+  def test_other_goal_examples_than_the_runs_are_left_out(self):
+    path = os.path.join(self.create_tempdir().full_path, 'goals.npz')
+    kept = goal_dataset.generate('relations', 50, 3, [
+        "SameLocation(AGENT, Color('red', SCENE))"])
+    goal_dataset.save(path, kept)
+    run_dir = tiny.save_for(
+        type(self), dataset=path, held_out_goals=0.1, instructions='red',
+        steps=64)
+    loaded = trained.load(run_dir)
+    self.assertLen(
+        evaluate.held_out_goals(loaded, run_dir)['held_out_goals'], 5)
+    goal_dataset.save(path, goal_dataset.generate('relations', 50, 4, [
+        "SameLocation(AGENT, Color('red', SCENE))"]))
+    for problem in 'the SHA-256', 'there is no such file':
+      with self.assertLogs(level='WARNING') as logs:
+        self.assertEmpty(evaluate.held_out_goals(loaded, run_dir))
+      self.assertRegex(''.join(logs.output), f'left out of .*{problem}')
+      if os.path.exists(path):
+        os.remove(path)
 
 
 class EvaluateTest(tiny.SavedRunTest):
@@ -48,6 +92,17 @@ class EvaluateTest(tiny.SavedRunTest):
         report['success']['SameLocation'], report['success']['all'])
     self.assertBetween(report['success']['all']['solvable'], .3, 1)
     self.assertIn(evaluate.table(report), printed)
+    self.assertRegex(
+        printed, rf'{self.run_dir} at step 0: world relations, \d+ instruct'
+        r"ions that match 'red', immovable_red_rects physics, 4 steps, "
+        r'a reward model that accepts D > 0.5, sampled actions, also from st')
+    # Without directions and with one operand there are no other exchanges.
+    self.assertLen(report['exchanges'], 6)
+    self.assertLen(report['crowds'], 9)
+    for name, row in (report['exchanges'] | report['crowds']).items():
+      self.assertGreater(row['states'], 100)
+      self.assertRegex(
+          printed, rf'{name} +{row["states"]} +\d+\.\d %')
     self.assertRegex(printed, r'all +10 +\d+\.\d %.* to .* % +\d+\.\d %')
 
   def test_starts_without_a_ground_truth_cannot_be_chosen(self):
@@ -63,6 +118,7 @@ class EvaluateTest(tiny.SavedRunTest):
 
   def test_flags_reach_the_episodes(self):
     with (mock.patch.object(evaluate.options.machine, 'prepare'),
+          mock.patch.object(evaluate.options, 'check') as check,
           mock.patch.object(trained, 'load') as load):
       load.return_value.play.side_effect = program.UserError('enough')
       programs.call(evaluate, '--run_dir=a', '--held_out', '--greedy',
@@ -71,8 +127,9 @@ class EvaluateTest(tiny.SavedRunTest):
       asked = load.call_args.kwargs
       programs.call(evaluate, '--run_dir=a')
     self.assertEqual(asked, dict(
-        world='', only='', held_out=True, physics='normal',
+        world='', model='', only='', held_out=True, physics='normal',
         solved_starts=False))
+    self.assertEqual(check.call_args.args, ('a', None, '', '', ''))
     self.assertEqual([call.args for call in load().play.call_args_list],
                      [(3, 7, True), (1000, 1_000_003, False)])
 
@@ -92,7 +149,8 @@ class EvaluateTest(tiny.SavedRunTest):
 
   def test_an_animation_shows_d_and_what_it_accepts(self):
     states = goal_dataset.generate('relations', 3, seed=1).states
-    agent = mock.Mock(world=worlds.GridLUWorld())
+    agent = mock.Mock(
+        world=worlds.GridLUWorld(), config=tiny.config(reward_threshold=0.3))
     agent.as_reward_model.return_value = lambda *_: np.array([.2, .8])
     with mock.patch.object(evaluate.rendering, 'contact_sheet') as sheet:
       self.assertLen(list(evaluate.animate(
@@ -113,6 +171,25 @@ class EvaluateTest(tiny.SavedRunTest):
       self.assertEqual(run.returncode, 1)
       self.assertStartsWith(run.stderr, f'Error: {flag}')
 
+  def test_no_output_replaces_a_file_of_the_run_or_another_output(self):
+    with open(os.path.join(self.run_dir, 'config.json'), 'rb') as file:
+      config = file.read()
+    link = os.path.join(self.create_tempdir().full_path, 'link')
+    os.symlink(self.run_dir, link)
+    for path in (f'{self.run_dir}/config.json', f'{link}/metrics.csv',
+                 f'{self.run_dir}/checkpoints/report.json'):
+      result = programs.call(
+          evaluate, f'--run_dir={self.run_dir}', f'--output={path}')
+      self.assertRegex(result.stderr, 'is a file of the run itself')
+      self.assertEqual(result.returncode, 1)
+    with open(os.path.join(self.run_dir, 'config.json'), 'rb') as file:
+      self.assertEqual(file.read(), config)
+    path = self.create_tempfile('both.png').full_path
+    result = programs.call(
+        evaluate, f'--run_dir={self.run_dir}', f'--output={path}',
+        f'--picture={path}')
+    self.assertRegex(result.stderr, 'is also --output: name two files')
+
   def test_a_report_counts_last_states_and_all_decisions(self):
     def episode(decisions, truth):
       image = np.zeros([24, 24, 3], np.uint8)
@@ -122,20 +199,66 @@ class EvaluateTest(tiny.SavedRunTest):
     report = evaluate.summarize([
         episode([0, 0, 1], [1, 0, 1]),  # Both accept the last state.
         episode([1, 0], [0, 1]),
-        episode([1, 1, 0], [0, 0, 0]),
+        episode([1, 1, 0], [0, 1, 0]),  # A goal state is left again.
         episode([0], [0])])
     self.assertEqual(report['success']['all']['rate'], 0.5)
+    self.assertEqual(report['reached'], played.rate([True, True, True, False]))
     self.assertEqual(report['modelled_success'], 0.25)
     self.assertEqual(report['modelled_interval'], played.interval(1, 4))
     errors = report['reward_model']
-    # Of nine states three are accepted wrongly, and two rejected wrongly.
-    self.assertAlmostEqual(errors['false_positives'], 3 / 9)
+    # Of nine states two are accepted wrongly, and two rejected wrongly.
+    self.assertAlmostEqual(errors['false_positives'], 2 / 9)
     self.assertAlmostEqual(errors['false_negatives'], 2 / 9)
-    self.assertAlmostEqual(errors['reward_model_accuracy'], 4 / 9)
-    self.assertEqual(evaluate.table(report).splitlines()[-2:], [
+    self.assertAlmostEqual(errors['reward_model_accuracy'], 5 / 9)
+    self.assertEqual(evaluate.table(report).splitlines()[-4:], [
+        'A goal state was reached at some step, the last or another, in 75.0 % '
+        'of episodes (30.1 to 95.4 %).', '',
         'The reward model accepts 25.0 % of final states (4.6 to 69.9 %).',
-        'On all states that the policy reached it is right in 44.4 %; false '
-        'positives 33.3 %, false negatives 22.2 %.'])
+        'On all states that the policy reached it is right in 55.6 %; false '
+        'positives 22.2 %, false negatives 22.2 %.'])
+
+  def test_a_judgement_is_of_all_states_and_by_the_runs_threshold(self):
+    def episode(probabilities, truth):
+      image = np.zeros([24, 24, 3], np.uint8)
+      return played.Episode(
+          'go', image[None], probabilities=np.array(probabilities, np.float32),
+          truth=None if truth is None else np.array(truth, bool))
+
+    pairs = [([.1, .97], [0, 1]), ([.6], [1]), ([.85, .55, .2], [0, 0, 1])]
+    own = tiny.config(reward_threshold=0.57)
+    report = evaluate.judgement(
+        [episode(*pair) for pair in pairs], own,
+        {'held_out_goals': np.array([.3, .96]),
+         'mismatched_goals': np.array([.3, .2])})
+    self.assertEqual([row['threshold'] for row in report['thresholds']],
+                     [0.5, 0.57, 0.8, 0.9, 0.95])
+    for name, expected in (
+        ('policy_states_accepted', [4, 3, 2, 1, 1]),
+        ('false_positives', [2, 1, 1, 0, 0]),
+        ('false_negatives', [1, 1, 2, 2, 2])):
+      self.assertEqual([round(6 * row[name], 5) for row in report['thresholds']
+                       ], expected, name)
+    self.assertEqual(
+        [(row['low'], row['states'], row['goal_states'])
+         for row in report['reliability']],
+        [(.1, 1, 0), (.2, 1, 1), (.5, 1, 0), (.6, 1, 1), (.8, 1, 0),
+         (.9, 1, 1)])
+    lines = evaluate.table({'episodes': 3} | report).splitlines()
+    self.assertIn(
+        "D >     policy's states wrongly accepted wrongly rejected   held-out "
+        'goals mismatched goals', lines)
+    self.assertIn(
+        '0.57             50.0 %           16.7 %           16.7 %           '
+        '50.0 %            0.0 %', lines)
+    self.assertIn('0.9 to 1          1    0.970      100.0 %', lines)
+    unknown = evaluate.judgement(
+        [episode(values, None) for values, _ in pairs], own, {})
+    self.assertEqual([*unknown], ['thresholds'])
+    self.assertEqual(
+        unknown['thresholds'][0],
+        {'threshold': 0.5, 'policy_states_accepted': 4 / 6})
+    self.assertEmpty(evaluate.judgement(
+        [played.Episode('go', np.zeros([1, 9], np.uint8))], own, {}))
 
   def test_groups_of_other_worlds_are_not_gridlus(self):
     image = np.zeros([24, 24, 3], np.uint8)

@@ -1,5 +1,6 @@
 """Tests for copies of runs with the networks alone."""
 
+import functools
 import os
 import pathlib
 import shutil
@@ -8,12 +9,12 @@ from unittest import mock
 import numpy as np
 
 import agile_tf
-from agile_tf import config as config_lib
 from agile_tf import export_networks
+from agile_tf import records
+from agile_tf.recipe import settings
 from agile_tf.training import checkpoints
 from agile_tf.training import metrics
 from agile_tf.training import run as run_lib
-from gridlu import files
 from gridlu import program
 from tests.agile_tf import tiny
 from tests.gridlu import programs
@@ -33,20 +34,22 @@ class ExportNetworksTest(tiny.SavedRunTest):
     output = self._export()
     images = np.random.default_rng(0).integers(
         256, size=[2, 56, 56, 3]).astype(np.uint8)
-    for load in agile_tf.load_policy, agile_tf.load_reward_model:
+    for load in (functools.partial(agile_tf.load_policy, greedy=True),
+                 agile_tf.load_reward_model):
       np.testing.assert_array_equal(
           load(output)(images, _TEXTS), load(self.run_dir)(images, _TEXTS))
     self.assertEqual(
         {name.split(':')[0] for name in checkpoints.load(output).arrays},
         {'policy', 'discriminator'})
     self.assertCountEqual(
-        os.listdir(output), ['checkpoints', 'config.json', 'metrics.csv'])
+        os.listdir(output),
+        ['checkpoints', 'config.json', 'metrics.csv', 'reward_model'])
     size = sum(os.path.getsize(os.path.join(folder, name))
                for folder, _, names in os.walk(output) for name in names)
-    self.assertLess(size, 1.4e6)
+    self.assertLess(size, 1.6e6)
     self.assertNotIn(self.run_dir, str(checkpoints.load(output).values))
     self.assertEqual(
-        config_lib.load(os.path.join(output, 'config.json')).run_dir, '')
+        settings.load(os.path.join(output, 'config.json'))[0].run_dir, '')
 
   def test_a_step_can_be_chosen(self):
     run_dir = self.create_tempdir().full_path
@@ -71,7 +74,7 @@ class ExportNetworksTest(tiny.SavedRunTest):
               encoding='utf-8') as file:
       empty = ',' * (len(metrics.COLUMNS) - 2) + '\r\n'
       file.write(f'0,1{empty}16,2{empty}0')  # The last is being written.
-    rows = files.read_rows(os.path.join(self._export(), 'metrics.csv'))
+    rows = records.rows(os.path.join(self._export(), 'metrics.csv'))
     self.assertEqual([row['steps'] for row in rows], ['0'])
 
   def test_a_table_that_cannot_be_read_is_named(self):
@@ -86,8 +89,8 @@ class ExportNetworksTest(tiny.SavedRunTest):
     output = self._export()
     with self.assertRaisesRegex(
         checkpoints.CheckpointError, 'networks alone.*--initial_policy'):
-      run_lib.build(tiny.builder(run_dir=output), lambda: None)
-    trainer, run = run_lib.build(tiny.builder(
+      run_lib.build(tiny.plan(run_dir=output), lambda: None)
+    trainer, run = run_lib.build(tiny.plan(
         run_dir=self.create_tempdir().full_path, initial_policy=output,
         reward='frozen', reward_model=output), lambda: None)
     run.close()

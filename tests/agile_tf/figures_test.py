@@ -1,16 +1,18 @@
 """Tests for figures: what they show of runs, the drawings and the table."""
 
-import dataclasses
 import json
 import os
+from unittest import mock
 
 from absl.testing import absltest
 from absl.testing import parameterized
+import matplotlib
 import numpy as np
 
 from agile_tf import config as config_lib
 from agile_tf import figures
-from agile_tf.evaluation import played
+from agile_tf.recipe import settings
+from agile_tf.reproduction import drawing
 from agile_tf.reproduction import paper
 from agile_tf.reproduction import results
 from gridlu import program
@@ -36,16 +38,6 @@ def _of(lines, source):
   return [line for line in lines if line.source == source]
 
 
-def _drawn(drawing, style='-'):
-  """Returns the points of the lines of a style, without empty ones."""
-  return [line.get_xydata() for ax in drawing.axes for line in ax.lines
-          if line.get_linestyle() == style and len(line.get_xdata())]
-
-
-def _legend(drawing):
-  return [text.get_text() for text in drawing.legends[0].get_texts()]
-
-
 class LinesTest(parameterized.TestCase):
 
   def test_shows_what_there_is(self):
@@ -59,7 +51,8 @@ class LinesTest(parameterized.TestCase):
         'figure4_left', 'figure4_middle', 'figure4_right', 'figure7', 'figure8',
         'remarks'})
     self.assertEqual(
-        [(line.agent, line.column, line.seed) for line in found['figure8']],
+        [(line.agent, line.column, line.seed)
+         for line in _of(found['figure8'], results.OURS)],
         [('AGILE, rho 25 %', column, seed)
          for column in ('false_positives', 'false_negatives')
          for seed in ('0', '1')])
@@ -103,13 +96,15 @@ class LinesTest(parameterized.TestCase):
       self.assertEqual({line.agent: line.points[0, 1]
                         for line in _of(lines, source)}, expected)
 
-  @parameterized.parameters((1e6, None), (4e7, 8e7), (3e8, 5e8), (6e8, 5e8))
-  def test_the_papers_curve_goes_up_to_twice_our_steps(self, steps, end):
+  @parameterized.parameters((1e6, 1), (1e8, None))
+  def test_the_papers_curve_is_whole_or_its_end_for_short_runs(
+      self, steps, expected):
     lines = figures.lines_of({'relations': [_run(steps=[steps / 2, steps])]})
-    published = _of(lines['figure4_left'], results.PAPER)
-    self.assertLen(published, 1 if end else 0)  # Its first average is later.
-    for line in published:
-      self.assertBetween(line.points[-1, 0], end - 4.1e6, end)
+    published, = _of(lines['figure4_left'], results.PAPER)
+    whole = paper.curve('relations', 'success_rate')
+    self.assertLen(published.points, expected or len(whole.steps))
+    np.testing.assert_allclose(
+        published.points[-1, :2], [whole.steps[-1], whole.mean[-1]])
 
   def test_long_runs_are_averaged_as_the_papers_curves(self):
     window = paper.curve('relations', 'success_rate').window
@@ -135,8 +130,10 @@ class LinesTest(parameterized.TestCase):
         for name, changes in (
             ('relations_a3c_rp', {'reward': 'environment'}),
             ('relations_rho50', {}), ('data_512', {}))})
-    self.assertEqual([line.agent for line in lines['figure4_left']],
-                     ['A3C-RP', 'AGILE-RP, rho 50 %'])
+    for source in results.OURS, results.PAPER:
+      self.assertEqual(
+          [line.agent for line in _of(lines['figure4_left'], source)],
+          ['A3C-RP', 'AGILE-RP, rho 50 %'])
     self.assertEqual({line.agent for line in lines['figure7']}, {'AGILE-RP'})
 
 
@@ -178,88 +175,9 @@ class CurvesTest(absltest.TestCase):
           [expected]])
 
 
-class DrawTest(parameterized.TestCase):
+class TableTest(absltest.TestCase):
 
-  def _lines(self, *rates, agent='AGILE', source=results.OURS, low=np.nan):
-    return [results.Line.of(
-        agent, source, i, 'success_rate', np.arange(1, len(y) + 1), y, low,
-        np.add(y, .1)) for i, y in enumerate(rates)]
-
-  def test_mean_of_seeds_and_each(self):
-    lines = self._lines([.1, .2, .6], [.3, .6])
-    drawing = figures.draw(lines)
-    one, other, mean = _drawn(drawing)
-    np.testing.assert_allclose(one, lines[0].points[:, :2])
-    np.testing.assert_allclose(other, lines[1].points[:, :2])
-    np.testing.assert_allclose(mean, [[1, .2], [2, .4]])  # Where both are.
-    self.assertEqual(_legend(drawing), [
-        'AGILE (2 seeds)', 'ours, mean (thin: seeds)'])
-    lines[1] = lines[1]._replace(agent='A3C')  # Now there is no mean.
-    self.assertIn('ours', _legend(figures.draw(lines)))
-
-  def test_each_style_has_one_meaning_that_the_legend_says(self):
-    lines = (
-        self._lines([.1, .2]) + self._lines([.3], source=results.AVERAGED) +
-        self._lines([.4, .5], source=results.PAPER, low=.3) +
-        self._lines([.25], source=results.EVALUATED, low=.2))
-    drawing = figures.draw(lines)
-    np.testing.assert_allclose(_drawn(drawing, ':')[0], [[1, .3]])
-    np.testing.assert_allclose(_drawn(drawing, '--'), [[[1, .4], [2, .5]]])
-    dot, = drawing.axes[0].containers
-    np.testing.assert_allclose(
-        dot.lines[2][0].get_segments(), [[[1, .2], [1, .35]]])
-    self.assertEqual(_legend(drawing), [
-        'AGILE', 'ours', "ours, averaged as the paper's",
-        "the paper's mean and band", 'evaluated, 95 % interval'])
-
-  def test_an_agent_has_the_same_color_in_every_figure(self):
-    agents = ['A3C', 'A3C-RP', 'AGILE, rho 25 %', 'AGILE, rho 50 %', 'mine']
-    known = {**figures._COLORS}
-    together = figures._looks(agents, known)
-    for key in 'color', 'marker':
-      self.assertLen({look[key] for look in together.values()}, len(agents))
-    for agent in agents:
-      self.assertEqual(figures._looks(['new', agent], known)[agent],
-                       together[agent])
-
-  @parameterized.parameters(
-      ('_old', '_old'), ('$x$', '$x$'),
-      ('mine with one more setting and another one more setting',
-       'mine with one more setting and another one\nmore setting'))
-  def test_every_name_is_in_the_legend(self, name, expected):
-    drawing = figures.draw(self._lines([.1], agent=name))
-    self.assertEqual(_legend(drawing)[0], expected)
-    self.assertFalse(drawing.legends[0].get_texts()[0].get_parse_math())
-
-  def test_bars_have_the_interval_of_each_seed(self):
-    column = 'success rate'
-    drawing = figures.draw([
-        results.Line.of('before', results.EVALUATED, 0, column, 0, .5, .4, .6),
-        results.Line.of('before', results.EVALUATED, 1, column, 0, .7, .6, .8),
-        results.Line.of('before', results.PAPER, '', column, 0, .98)])
-    ax, = drawing.axes
-    np.testing.assert_allclose(
-        [bar.get_height() for bar in ax.patches], [.6, .98])
-    dots, = [container for container in ax.containers
-             if len(container) == 3]  # The error bars.
-    np.testing.assert_allclose(
-        [segment[:, 1] for segment in dots.lines[2][0].get_segments()],
-        [[.4, .6], [.6, .8]])
-    self.assertLen(_legend(drawing), 2)
-
-  def test_bounds_that_miss_a_rate_by_rounding_are_drawn(self):
-    zero, = figures.draw([results.Line.of(
-        'AGILE', results.OURS, 0, 'success_rate', [1, 2], [0., 0.])]).axes
-    self.assertEqual(zero.get_ylim(), (0, .01))
-    for successes, count in (0, 1000), (200, 200):
-      low, high = played.interval(successes, count)
-      dot, = figures.draw([results.Line.of(
-          'AGILE', results.EVALUATED, 0, 'success_rate', 1, successes / count,
-          low, high)]).axes[0].containers
-      np.testing.assert_allclose(
-          dot.lines[2][0].get_segments(), [[[1, low], [1, high]]], atol=1e-6)
-
-  def test_table(self):
+  def test_the_table_has_our_rates_beside_the_papers(self):
     published = paper.curve('relations', 'success_rate')
     window = published.window
     runs = [_run(seed=i, steps=window * np.array([.5, 1]),
@@ -286,14 +204,43 @@ class DrawTest(parameterized.TestCase):
 
 class SaveTest(parameterized.TestCase):
 
+  def test_the_users_matplotlibrc_changes_nothing(self):
+    figures_of = {'mine': figures._curves(
+        {'mine': [_run('mine')]}, ['mine'], 'success_rate')}
+    lines = {name: list(each) for name, each in figures_of.items()}
+    pictures = []
+    for changes in {}, {
+        'text.usetex': True, 'savefig.dpi': 20, 'savefig.facecolor': 'black',
+        'font.size': 30, 'lines.linestyle': ':', 'axes.grid': True,
+        'svg.hashsalt': 'x', 'savefig.bbox': 'tight'}:
+      folder = self.create_tempdir().full_path
+      with matplotlib.rc_context(changes):
+        figures.save(folder, lines)
+      with open(os.path.join(folder, 'mine.png'), 'rb') as file:
+        pictures.append(file.read())
+    self.assertEqual(*pictures)
+
   def _evaluated(self, name, evaluation, success):
     run_dir = self.create_tempdir(name)
     run_dir.create_file('metrics.csv', 'steps,success_rate\n10,0.5\n')
-    config_lib.save(dataclasses.asdict(config_lib.Config()),
-                    os.path.join(run_dir.full_path, 'config.json'))
+    config_lib.save(
+        settings.saved(config_lib.Config(), settings.Recipe()),
+        os.path.join(run_dir.full_path, 'config.json'))
     run_dir.create_file(
         f'{evaluation}.json', json.dumps({'success': success}))
     return run_dir.full_path
+
+  def test_a_figure_has_the_title_of_the_text_file_beside_its_csv(self):
+    folder = self.create_tempdir().full_path
+    lines = figures.lines_of({'mine': [_run('mine')]})
+    figures.save(folder, lines, {'runs': 'Mine learns.'})
+    with open(os.path.join(folder, 'runs.txt'), encoding='utf-8') as file:
+      self.assertEqual(file.read(), 'Mine learns.\n')
+    again = self.create_tempdir().full_path
+    with mock.patch.object(drawing, 'draw', wraps=drawing.draw) as draw:
+      programs.call(
+          figures, os.path.join(folder, 'runs.csv'), f'--out={again}')
+    self.assertEqual(draw.call_args.args[1], 'Mine learns.')
 
   def test_figures_are_drawn_again_from_their_csv(self):
     group = {'rate': .5, 'interval': [.4, .7]}
@@ -304,8 +251,10 @@ class SaveTest(parameterized.TestCase):
     out, again = (self.create_tempdir(name).full_path for name in 'ab')
     programs.call(figures, *runs, f'--out={out}')
     names = ['arrangements', 'arrangements_by_blocks', 'figure5']
-    files = sorted(
-        f'{name}.{kind}' for name in names for kind in ('csv', 'png', 'svg'))
+    files = sorted([
+        'arrangements.txt', 'figure5.txt',  # Their titles.
+        *(f'{name}.{kind}' for name in names
+          for kind in ('csv', 'png', 'svg'))])
     self.assertEqual(sorted(os.listdir(out)), [*files, 'table.md'])
     programs.call(figures, f'--out={again}',
                   *(os.path.join(out, f'{name}.csv') for name in names))
@@ -317,7 +266,7 @@ class SaveTest(parameterized.TestCase):
     made = os.path.join(out, 'figure5.csv')
     self.assertIn(f'{made}: there is a figure figure5 already', programs.call(
         figures, runs[0], made, f'--out={again}').stderr)
-    bars = results.read(made)
+    bars = results.read_lines(made)
     rates = {(line.agent, line.source): line.points[0, 1] for line in bars
              if len(line.points)}
     with self.assertRaisesRegex(program.UserError, 'cannot be written'):

@@ -89,7 +89,7 @@ class ReportTest(parameterized.TestCase):
   def _answer(self, name, answers, page='p'):
     self._write(name, {'page': page, 'rater': name, 'answers': answers})
 
-  def test_rates_and_agreement(self):
+  def test_a_report_has_rates_and_agreement(self):
     self._answer('a.json', 'yyyyn')
     self._answer('b.json', 'yynnn')
     self.assertEqual(
@@ -116,15 +116,19 @@ class ReportTest(parameterized.TestCase):
 
   @parameterized.parameters(
       ('', 'b.json cannot be read'), ('{"answers"', 'b.json cannot be read'),
-      ('[]', 'answers, page, rater'), ('3', 'b.json cannot be read'),
-      ({'page': 'p', 'answers': 'yyyyy'}, 'answers, page, rater'),
+      ('[]', 'page, answers, rater'), ('3', 'b.json cannot be read'),
+      ('[' * 10_000, 'b.json cannot be read'),
+      ({'page': 'p', 'answers': 'yyyyy'}, 'b.json .*: it lacks rater'),
       ({'page': 'q', 'rater': 1, 'answers': 'yyyyy'}, 'another page'),
       ({'page': 'p', 'rater': 1, 'answers': 'yyy'}, '3 answers; .* 5 epi'),
       ({'page': 'p', 'rater': 1, 'answers': 'yyyyx'}, 'expected y or n'),
-      ({'page': 'p', 'rater': 1, 'answers': None}, 'expected y or n'),
+      ({'page': 'p', 'rater': 1, 'answers': None}, 'answers is None'),
+      ({'page': 'p', 'rater': 1, 'answers': ['y'] * 5}, 'answers is a list'),
+      ({'page': None, 'rater': 1, 'answers': 'yyyyy'}, 'page is None'),
+      ({'page': 'p', 'rater': None, 'answers': 'yyyyy'}, 'rater is None'),
       ({'page': 'p', 'rater': 'a.json', 'answers': 'nnnnn'},
        'a.json and b.json have the answers of one person'))
-  def test_files_that_cannot_be_used(self, content, message):
+  def test_files_that_cannot_be_used_are_named(self, content, message):
     self._answer('a.json', 'yyyyy')
     self._write('b.json', content)
     with self.assertRaisesRegex(program.UserError, message):
@@ -133,8 +137,42 @@ class ReportTest(parameterized.TestCase):
   @parameterized.parameters(
       ('cases.json', 'a.json', 'answers of one person'),
       ('cases.json', 'c.json', 'c.json cannot be read: .* --output names'),
-      ('a.json', 'b.json', 'cases, page'))
-  def test_files_that_do_not_belong(self, cases, other, message):
+      ('a.json', 'b.json', 'a.json cannot be read: it lacks cases'))
+  def test_files_that_do_not_belong_together_are_named(
+      self, cases, other, message):
     self._answer('a.json', 'yyyyy')
     with self.assertRaisesRegex(program.UserError, message):
       judge.report(cases, ['a.json', other])
+
+  @parameterized.parameters(
+      ({'cases': None}, 'cases is None: expected a list'),
+      ({'cases': []}, 'has no cases'), ({'cases': [3]}, r'cases\[0\] is 3'),
+      ({'page': 5}, 'page is 5: expected a text'))
+  def test_cases_of_another_form_are_refused(self, changes, message):
+    self._answer('a.json', '')
+    self._write('cases.json', {'page': 'p', 'cases': []} | changes)
+    with self.assertRaisesRegex(program.UserError, f'^cases.json.*{message}'):
+      judge.report('cases.json', ['a.json'])
+
+  @parameterized.parameters(
+      ({'checker': 'yes', 'reward model': True},
+       r"cases\[1\].verdicts.checker is 'yes': expected true or false"),
+      ({'checker': None, 'reward model': True}, 'verdicts.checker is None'),
+      ({'checker': 1, 'reward model': True}, 'verdicts.checker is 1'),
+      ({'reward model': True}, r'cases\[1\].verdicts has reward model; '
+       'expected checker, reward model'), ([], 'verdicts is a list'))
+  def test_verdicts_of_another_form_are_refused(self, verdicts, message):
+    self._answer('a.json', 'yy')
+    right = {'checker': True, 'reward model': True}
+    self._write('cases.json', {'page': 'p', 'cases': [
+        {'groups': ['all'], 'verdicts': each} for each in (right, verdicts)]})
+    with self.assertRaisesRegex(program.UserError, f'^cases.json.*{message}'):
+      judge.report('cases.json', ['a.json'])
+
+  @parameterized.parameters('cases.json', 'a.json')
+  def test_special_files_are_refused(self, name):
+    self._answer('a.json', 'yyyyy')
+    os.remove(name)
+    os.mkfifo(name)
+    with self.assertRaisesRegex(program.UserError, f'^{name} .*a named pipe'):
+      judge.report('cases.json', ['a.json'])

@@ -12,9 +12,12 @@ from agile_tf import config as config_lib
 from agile_tf import launch
 from agile_tf.agent import workers
 from agile_tf.recipe import imitation
+from agile_tf.recipe import settings
 from agile_tf.training import building
 from agile_tf.training import checkpoints
+from agile_tf.training import metrics
 from agile_tf.training import run as run_lib
+from agile_tf.training import train
 from agile_tf.training import trainer as trainer_lib
 from gridlu import program
 from tests.agile_tf import tiny
@@ -22,7 +25,7 @@ from tests.gridlu import programs
 
 
 def _train(run_dir, **changes):
-  run_lib.train(tiny.builder(run_dir=run_dir, **changes))
+  train.train(tiny.plan(run_dir=run_dir, **changes))
 
 
 def _pictures(run_dir):
@@ -41,7 +44,7 @@ class LaunchTest(parameterized.TestCase):
       cls.run_dir = tiny.train_for(cls)
 
   def test_a_run_leaves_its_files(self):
-    config = config_lib.load(os.path.join(self.run_dir, 'config.json'))
+    config, _ = settings.load(os.path.join(self.run_dir, 'config.json'))
     self.assertEqual(config.steps, 64)
     rows = tiny.rows(self.run_dir)
     self.assertEqual([int(row['steps']) // 16 for row in rows], [1, 2, 3, 4])
@@ -92,11 +95,21 @@ class LaunchTest(parameterized.TestCase):
   def test_the_flags_of_the_recipe_reach_the_run(self):
     with (mock.patch.object(launch.machine, 'prepare'),
           mock.patch.object(launch.machine, 'check_compiler'),
-          mock.patch.object(run_lib, 'train') as train):
-      programs.call(launch, '--run_dir=x', '--optimizer=adam')
-    made = train.call_args.args[0]
-    self.assertEqual(made.saved()[config_lib.RECIPE]['optimizer'], 'adam')
-    self.assertRegex(train.call_args.args[1], r'\* +optimizer +adam')
+          mock.patch.object(train, 'go_on') as trained):
+      run_dir = os.path.join(self.create_tempdir().full_path, 'run')
+      programs.call(launch, f'--run_dir={run_dir}', '--optimizer=adam')
+    made, _, table = trained.call_args.args
+    self.assertEqual(made.settings['optimizer'], 'adam')
+    self.assertRegex(table, r'\* +optimizer +adam')
+    self.assertFalse(os.path.exists(run_dir))  # It made nothing.
+
+  def test_a_run_that_fails_before_it_made_anything_leaves_nothing(self):
+    for where in (workers.PolicyWorker, workers.DiscriminatorWorker):
+      run_dir = os.path.join(self.create_tempdir().full_path, 'run')
+      with (mock.patch.object(where, 'iterate', side_effect=ZeroDivisionError),
+            self.assertRaises(ZeroDivisionError)):
+        _train(run_dir)
+      self.assertFalse(os.path.exists(run_dir))
 
   def test_another_configuration_is_refused(self):
     before = tiny.rows(self.run_dir)
@@ -145,11 +158,11 @@ class LaunchTest(parameterized.TestCase):
       begun = int(row['steps']) / 4 - int(row['episodes'])
       self.assertBetween(begun, -3, 6 + 3)
 
-  def _begin(self, config, builder=None):
+  def _begin(self, config, plan=None):
     """Returns a trainer and what writes its files."""
-    builder = builder or building.Builder(config)
-    trainer = trainer_lib.Trainer(builder)
-    run = run_lib.RunFiles(builder, trainer, lambda: None)
+    plan = plan or building.Plan(config)
+    trainer = trainer_lib.Trainer(plan)
+    run = run_lib.RunFiles(plan, trainer, lambda: None)
     self.addCleanup(run.close)
     return trainer, run
 
@@ -166,8 +179,8 @@ class LaunchTest(parameterized.TestCase):
             (64, 114.0, 1.0), (80, 115.0, 0.0)):
           trainer.schedule.steps, seconds[0] = steps, now
           row.return_value = {'steps': steps, 'entropy': entropy}
-          run.tick()
-          run.tick()  # Nothing more is due.
+          run.write_what_is_due()
+          run.write_what_is_due()  # Nothing more is due.
     rows = tiny.rows(config.run_dir)
     self.assertEqual([float(row['steps_per_second']) for row in rows],
                      [4, 16, 2, 16, 16])
@@ -176,6 +189,20 @@ class LaunchTest(parameterized.TestCase):
     # Once for each time that the entropy falls.
     self.assertEqual([call.args[1] for call in warning.call_args_list],
                      [32, 80])
+
+  def test_a_trouble_that_lasts_is_said_once(self):
+    trainer, run = self._begin(
+        tiny.config(run_dir=self.create_tempdir().full_path, log_steps=1))
+    with (mock.patch.object(trainer, 'row') as row,
+          mock.patch.object(run_lib.logging, 'warning') as warning):
+      for steps in range(1, 3 * metrics.LASTING):
+        trainer.schedule.steps = steps
+        row.return_value = {
+            'steps': steps, 'modelled_reward': float(steps == 25)}
+        run.write_what_is_due()
+    (_, step, text), = (call.args for call in warning.call_args_list)
+    self.assertEqual(step, metrics.LASTING)
+    self.assertIn('no reward to learn from', text)
 
   def test_pictures_and_checkpoints_come_when_their_time_has_passed(self):
     config = tiny.config(run_dir=self.create_tempdir().full_path,
@@ -200,7 +227,7 @@ class LaunchTest(parameterized.TestCase):
         for second in range(0, 500, 10):
           seconds[0] = 100.0 + second
           trainer.schedule.steps += 1
-          run.tick()
+          run.write_what_is_due()
     # The first as soon as an episode has ended, then once a minute.
     self.assertEqual(shown, [20, 80, 140, 200, 260, 320, 380, 440])
     self.assertEqual(saved, [190, 380])
@@ -228,14 +255,14 @@ class LaunchTest(parameterized.TestCase):
     while trainer.schedule.steps < 20:  # There is a row every 16.
       trainer.schedule.begin('policy')
       trainer.schedule.end(
-          'policy', trainer.iterate_policy(0, trainer.read()))
+          'policy', trainer.iterate_policy(0, trainer.snapshot()))
     run.save()
     row, = tiny.rows(config.run_dir)
     steps = trainer.schedule.steps
     self.assertEqual(int(row['steps']), steps)
     resumed, other = self._begin(config)
     self.assertEqual(resumed.schedule.steps, steps)
-    other.tick()
+    other.write_what_is_due()
     self.assertLen(tiny.rows(config.run_dir), 1)
 
   def test_a_directory_that_is_moved_ends_the_run(self):
@@ -261,14 +288,14 @@ class LaunchTest(parameterized.TestCase):
     _train(os.path.join(folder, 'other'), steps=32)
 
   def test_a_head_start_is_saved_as_it_goes(self):
-    builder = tiny.builder(run_dir=self.create_tempdir().full_path,
-                           discriminator_head_start=4)
-    config = builder.config
-    trainer, run = self._begin(config, builder)
+    plan = tiny.plan(run_dir=self.create_tempdir().full_path,
+                     discriminator_head_start=4)
+    config = plan.config
+    trainer, run = self._begin(config, plan)
     for count in range(1, 4):
       self.assertFalse(trainer.schedule.may('policy'))
       trainer.schedule.begin('discriminator')
-      trainer.iterate_discriminator(trainer.read())
+      trainer.iterate_discriminator(trainer.snapshot())
       trainer.schedule.end('discriminator')
       run.save()
       self.assertEqual(
@@ -280,10 +307,11 @@ class LaunchTest(parameterized.TestCase):
            imitation_cost=2.0))
   @pytest.mark.slow
   def test_a_run_beyond_the_paper_resumes_bit_for_bit(self, **tricks):
-    look = imitation.Demonstrations.look
+    look = imitation.Demonstrations.find_relevant_blocks
     # A reward model that has not learned anything may accept everything.
     self.enter_context(mock.patch.object(
-        imitation.Demonstrations, 'look', lambda own, accepts, rng: look(
+        imitation.Demonstrations, 'find_relevant_blocks',
+        lambda own, accepts, rng: look(
             own, lambda codes, states: np.zeros([len(states)], bool), rng)))
     changes = dict(
         policy_workers=6, initialization='he', policy_update='averaged',
@@ -316,10 +344,10 @@ class LaunchTest(parameterized.TestCase):
 
   def test_checkpoints_of_other_settings_are_refused(self):
     for changes in (dict(policy_workers=4), dict(replay_size=32),
-                    dict(policy_workers=4, policy_threads=2)):
+                    dict(policy_update='averaged')):
       with self.assertRaisesRegex(
           checkpoints.CheckpointError, f'--{[*changes][-1]}: .* there'):
-        trainer_lib.Trainer(tiny.builder(**changes)).load(
+        trainer_lib.Trainer(tiny.plan(**changes)).load(
             checkpoints.load(self.run_dir))
 
   def test_a_frozen_reward_model_is_another_runs(self):

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from agile_tf import config as config_lib
 from agile_tf.agent import worlds
+from agile_tf.recipe import settings
 from agile_tf.training import building
 from agile_tf.training import resources
 from tests.agile_tf import tiny
@@ -37,13 +38,8 @@ def _read(arguments):
     return None if str(error) else error
 
 
-def _of_run(config):
-  builder = building.Builder(config)
-  return builder.num_candidates(), builder.needs_goal_examples()
-
-
-def _check(config, world):
-  resources.check(config, world, *_of_run(config), _MEMORY)
+def _needs_goals(config):
+  return building.Plan(config).needs_goals
 
 
 class FlagsTest(parameterized.TestCase):
@@ -55,33 +51,33 @@ class FlagsTest(parameterized.TestCase):
   @hypothesis.example({'policy_workers': '1000000000', 'policy_threads': '7'})
   @hypothesis.example({'dataset_size': '10000000000'})
   @hypothesis.example({'replay_size': '100000000000000'})
-  def test_any_values(self, values):
+  def test_any_flags_make_a_run_or_a_clear_error(self, values):
     """They make a configuration and a world, or a clear error; none hangs."""
     config = _read([f'--{name}={text}' for name, text in values.items()])
     if config is None:
       return
     try:
       world = building.make_world(config)
-      _check(config, world)
+      resources.check(config, world, _needs_goals(config), _MEMORY)
     except (config_lib.ConfigError, worlds.WorldError) as error:
       self.assertNotEmpty(str(error))
       return
     self.assertLessEqual(
         sum(need.size for need in resources.needs(
-            config, world, *_of_run(config))), _MEMORY)
+            config, world, _needs_goals(config))), _MEMORY)
 
   @_settings
   @hypothesis.given(st.sampled_from(_FIELDS), st.one_of(
       st.none(), st.booleans(), st.integers(), st.floats(), st.text(),
       st.lists(st.integers(), max_size=2)))
-  def test_any_configuration_file(self, field, value):
+  def test_any_configuration_file_is_read_or_refused(self, field, value):
     with tempfile.TemporaryDirectory() as folder:
       path = os.path.join(folder, 'config.json')
       config = config_lib.Config()
       object.__setattr__(config, field.name, value)
-      config_lib.save(dataclasses.asdict(config), path)
+      config_lib.save(settings.saved(config, settings.Recipe()), path)
       try:
-        loaded = config_lib.load(path)
+        loaded, _ = settings.load(path)
         self.assertEqual(getattr(loaded, field.name), value)
       except config_lib.ConfigError as error:
         self.assertIn(path, str(error))

@@ -1,7 +1,6 @@
 """Tests for sweep: which runs it makes, measures and makes again."""
 
 import contextlib
-import dataclasses
 import io
 import os
 import pathlib
@@ -97,7 +96,7 @@ class SweepTest(parameterized.TestCase):
     self.assertEqual(made.returncode, 0, made.stderr)
     base, tuned = experiments.jobs('figure5', self._runs, [0], recipe=False)
     self.assertTrue(sweep.is_trained(base.run_dir))
-    runs = results.load([base.run_dir, tuned.run_dir])
+    runs = results.runs_by_variant([base.run_dir, tuned.run_dir])
     measured = runs['immovable'][0].evaluations
     self.assertEqual(measured['changed']['run_dir'], base.run_dir)
     self.assertEqual(measured['tuned']['run_dir'], tuned.run_dir)
@@ -126,9 +125,9 @@ class SweepTest(parameterized.TestCase):
     os.makedirs(os.path.join(run_dir, 'checkpoints'))
     job, = (job for job in experiments.jobs(
         'figure4_left', self._runs, [0], False) if job.name == name)
-    config = dataclasses.replace(tiny.read(job.launch), **(changes or {}))
     config_lib.save(
-        dataclasses.asdict(config), os.path.join(run_dir, 'config.json'))
+        tiny.read_all(job.launch) | (changes or {}),
+        os.path.join(run_dir, 'config.json'))
     pathlib.Path(os.path.join(run_dir, 'metrics.csv')).write_text(
         'steps,success_rate\n10,0.5\n20,\n', 'utf-8')
     return job._replace(evaluations={})
@@ -273,6 +272,20 @@ class SweepTest(parameterized.TestCase):
       self.assertEqual(
           [row.split()[0] for row in status.splitlines()[1:]],
           [os.path.join(self._runs, f'immovable_seed{seed}')])
+
+  def test_printed_commands_run_as_they_stand(self):
+    # The experiment may stand after --, where flags end.
+    for given in (['figure5'], ['--', 'figure5']):
+      line = programs.call(
+          sweep, f'--runs={self._runs}', '--seeds=1', '--commands', *given
+          ).stdout
+      for part in line.split(' && '):
+        command = shlex.split(part)
+        flags_end = command.index('figure5') - ('--' in command)
+        command.insert(flags_end, '--status')
+        status = subprocess.run(
+            command, capture_output=True, text=True, check=True).stdout
+        self.assertLen(status.splitlines(), 2)
 
   @parameterized.parameters(
       (['figure5'], range(5)), (['arrangements'], range(10)),

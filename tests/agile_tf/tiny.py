@@ -14,19 +14,20 @@ import tensorflow as tf
 
 from agile_tf import config as config_lib
 from agile_tf import presets
-from agile_tf.recipe import builder as builder_lib
+from agile_tf import records
 from agile_tf.recipe import settings
+from agile_tf.recipe import variations
 from agile_tf.training import building
 from agile_tf.training import checkpoints
 from agile_tf.training import run as run_lib
-from gridlu import files
-from gridlu import program
+from agile_tf.training import train
+from agile_tf.training import trainer as trainer_lib
 
 
 def flags(**changes) -> list[str]:
   """Returns the flags of a tiny AGILE run.
 
-  Runs with the same shapes share their compiled programs; see conftest.py.
+  Runs with the same shapes share their compiled programs; see building.py.
   """
   settings = dict(
       policy_workers=2, policy_threads=1, episode_length=4, rollout_length=2,
@@ -45,30 +46,34 @@ def config(**changes) -> config_lib.Config:
 
 def read(arguments: list[str]) -> config_lib.Config:
   """Returns the settings that agile_tf.launch reads from its arguments."""
-  return read_builder(arguments).config
+  return read_plan(arguments).config
 
 
 def read_all(arguments: list[str]) -> dict[str, Any]:
   """Returns all settings by name, with those of the recipe."""
-  values = read_builder(arguments).saved()
-  recipe = values.pop(config_lib.RECIPE, {})
-  return values | dataclasses.asdict(settings.Recipe()) | recipe
+  return read_plan(arguments).settings
 
 
-def builder(**changes) -> building.Builder:
-  """Returns what makes a tiny AGILE run, with the recipe's settings too."""
-  return read_builder(flags(**changes))
+def plan(**changes) -> building.Plan:
+  """Returns a tiny AGILE run to build, with the recipe's settings too."""
+  return read_plan(flags(**changes))
 
 
-def read_builder(arguments: list[str]) -> building.Builder:
+def read_plan(arguments: list[str]) -> building.Plan:
   """Returns what agile_tf.launch makes of its arguments."""
   values = absl_flags.FlagValues()
   config_lib.define_flags(config_lib.Config, values)
   config_lib.define_flags(settings.Recipe, values)
-  values(['launch', *program.with_flagfiles(arguments, presets.flagfile)])
-  return builder_lib.make(
-      config_lib.from_flags(values),
-      config_lib.from_flags(values, settings.Recipe))
+  values(['launch', *presets.expand(arguments)])
+  config = config_lib.from_flags(values)
+  recipe = config_lib.from_flags(values, settings.Recipe)
+  return building.Plan(config, variations.make(config, recipe),
+                       dataclasses.asdict(recipe))
+
+
+def drive(trainer: trainer_lib.Trainer) -> None:
+  """Iterates a run's workers until it is over."""
+  train.loop(trainer.schedule, trainer.crew, lambda: None)
 
 
 def _folder(test_class: type[absltest.TestCase]) -> str:
@@ -86,7 +91,7 @@ def save_for(test_class: type[absltest.TestCase], **changes) -> str:
   """
   run_dir = _folder(test_class)
   _, run = run_lib.build(
-      builder(run_dir=run_dir, **changes), lambda: None)
+      plan(run_dir=run_dir, **changes), lambda: None)
   run.save()
   run.close()
   return run_dir
@@ -112,7 +117,7 @@ def summaries(run_dir: str) -> Iterator[tuple[int, Any]]:
 
 def rows(run_dir: str) -> list[dict[str, str]]:
   """Returns the rows of a run's metrics.csv."""
-  return files.read_rows(os.path.join(run_dir, 'metrics.csv'))
+  return records.rows(os.path.join(run_dir, 'metrics.csv'))
 
 
 def assert_equal_arrays(one: checkpoints.Checkpoint,
@@ -128,5 +133,5 @@ def assert_equal_arrays(one: checkpoints.Checkpoint,
 def train_for(test_class: type[absltest.TestCase], **changes) -> str:
   """Trains once for all tests of a class; returns the run's directory."""
   run_dir = _folder(test_class)
-  run_lib.train(builder(run_dir=run_dir, **changes))
+  train.train(plan(run_dir=run_dir, **changes))
   return run_dir

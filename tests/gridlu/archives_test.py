@@ -2,6 +2,7 @@
 
 import io
 import pickle
+from unittest import mock
 import zipfile
 
 from absl.testing import parameterized
@@ -36,7 +37,7 @@ def _load(content):
 class ArchivesTest(parameterized.TestCase):
 
   @parameterized.parameters(np.savez, np.savez_compressed)
-  def test_round_trip(self, save):
+  def test_loading_returns_what_was_saved(self, save):
     found = _load(_content(save=save))
     self.assertEqual(list(found), list(_arrays()))
     for name, expected in _arrays().items():
@@ -79,7 +80,7 @@ class ArchivesTest(parameterized.TestCase):
       with self.assertRaisesRegex(ValueError, problem):
         _load(content)
 
-  def test_expect(self):
+  def test_arrays_of_another_form_are_named(self):
     found = _arrays()
     self.assertIs(
         archives.expect(found, 'pairs', np.uint8, [None, 27]), found['pairs'])
@@ -101,5 +102,82 @@ class ArchivesTest(parameterized.TestCase):
     lie = content.replace(size.to_bytes(4, 'little'),
                           (100).to_bytes(4, 'little'))
     self.assertNotEqual(lie, content)
-    with self.assertRaisesRegex(ValueError, 'does not match its checksum'):
+    with self.assertRaisesRegex(ValueError, 'CRC|100 bytes; expected'):
       _load(lie)
+
+  def _zip(self, members, compression=zipfile.ZIP_DEFLATED):
+    """Returns an archive of members by their names, in a list."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, 'w', compression) as archive:
+      for name, content in members:
+        archive.writestr(name, content)
+    return file.getvalue()
+
+  def _array(self, shape, numbers=b'', dtype='|u1'):
+    """Returns an array's file, whose header announces a shape."""
+    file = io.BytesIO()
+    np.lib.format.write_array_header_1_0(file, {
+        'descr': dtype, 'fortran_order': False, 'shape': shape})
+    return file.getvalue() + numbers
+
+  @parameterized.parameters(
+      ([('a.npy', (10**12,), bytes(10))], r'has 138 bytes; expected .*\[1000'),
+      ([('a.npy', (9,), bytes(10))], 'expected 137'),
+      ([('a.npy', (-1,), bytes(10))], 'bytes; expected'),
+      ([('a.npy', (3,), b'12'), ('b.npy', (2,), b'12')], 'expected 131'),
+      ([('a.npy', (2,), b'12'), ('a.npy', (2,), b'12')], 'different names'),
+      ([('a.txt', (2,), b'12')], 'a.txt.*expected arrays'))
+  def test_headers_that_do_not_fit_are_refused(self, members, problem):
+    content = self._zip([(name, self._array(shape, numbers))
+                         for name, shape, numbers in members])
+    with self.assertRaisesRegex(ValueError, problem):
+      _load(content)
+
+  def test_a_bomb_is_refused_before_it_is_unpacked(self):
+    """Each of these has 20 MB or more, in 20 kB."""
+    content = _content({'x': np.zeros([20, 2**20], np.uint8)},
+                       np.savez_compressed)
+    self.assertLess(len(content), 30_000)
+    opened = []
+
+    def refuse(headers):
+      opened.append({name: (header.dtype, header.shape)
+                     for name, header in headers.items()})
+      raise ValueError('not these')
+
+    read = mock.patch.object(
+        archives, '_array', side_effect=ValueError('it was read'))
+    with read, self.assertRaisesRegex(ValueError, 'not these'):
+      archives.load(io.BytesIO(content), refuse)
+    self.assertEqual(opened, [{'x': (np.uint8, (20, 2**20))}])
+    with (mock.patch.object(
+        archives.files, 'free_memory', return_value=20 * 2**20),
+          self.assertRaisesRegex(ValueError, 'it was read'), read):
+      archives.load(io.BytesIO(content))
+    with (mock.patch.object(
+        archives.files, 'free_memory', return_value=2**20), read,
+          self.assertRaisesRegex(MemoryError, '20,971,520 bytes')):
+      archives.load(io.BytesIO(content))
+
+  def test_members_that_share_their_bytes_are_refused(self):
+    content = bytearray(self._zip(
+        [(f'{name}.npy', self._array((10**4,), bytes(10**4)))
+         for name in 'abc'], zipfile.ZIP_STORED))
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+      first, _, third = archive.infolist()
+      directory = archive.start_dir
+    # All entries of the directory lead to the first member.
+    size = third.header_offset - first.header_offset
+    shared = content[:size // 2] + content[directory:]
+    for i in range(3):
+      place = size // 2 + i * (len(content) - directory - 22) // 3
+      shared[place + 42:place + 46] = bytes(4)
+    shared[-6:-2] = (size // 2).to_bytes(4, 'little')
+    with self.assertRaisesRegex(ValueError, 'its members overlap'):
+      _load(bytes(shared))
+
+  @parameterized.parameters(zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
+  def test_other_compressions_are_refused(self, compression):
+    content = self._zip([('a.npy', self._array((1,), b'1'))], compression)
+    with self.assertRaisesRegex(ValueError, 'is compressed in a way'):
+      _load(content)

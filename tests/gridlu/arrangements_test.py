@@ -60,14 +60,14 @@ def _is(word, cells):
 
 class ArrangementsTest(parameterized.TestCase):
 
-  def test_counts_of_placements(self):
+  def test_each_arrangement_has_its_count_of_placements(self):
     self.assertEqual(
         {word: len(cells) for word, cells in arrangements.PLACEMENTS.items()},
         {'Square': 16, 'Line': 20, 'Dline': 8, 'Triangle': 48, 'Circle': 9,
          'Eel': 96, 'Snake': 48, 'Connected': 228, 'Disconnected': 17})
 
   @parameterized.parameters(*language.Arrangement.words)
-  def test_every_set_of_four_cells(self, word):
+  def test_every_set_of_four_cells_is_judged_right(self, word):
     cells = np.array(list(itertools.combinations(range(25), 4)))
     blocks = np.zeros([len(cells), 25], np.int32)
     np.put_along_axis(blocks, cells, _RECTS['green'], axis=1)
@@ -102,7 +102,7 @@ class ArrangementsTest(parameterized.TestCase):
     board[4, 4] = world.block('circle', 'green')  # Does not matter.
     self.assertTrue(holds("Line(AGENT, Color('red', SCENE))"))
 
-  def test_instances(self):
+  def test_instances_have_the_papers_blocks(self):
     drawn = arrangements.instances(np.random.default_rng(0), 4000)
     instructions = language.arrangements_instructions()
     codes = arrangements.encode(instructions)[drawn.instruction]
@@ -135,7 +135,7 @@ class ArrangementsTest(parameterized.TestCase):
     for occupied in (blocks > 0)[plain].mean(0), (blocks > 0)[~plain].mean(0):
       np.testing.assert_allclose(occupied, occupied.mean(), atol=.06)
 
-  def test_goal_states(self):
+  def test_goal_states_satisfy_and_have_the_papers_shares(self):
     instructions = language.arrangements_instructions()
     drawn = arrangements.goal_states(np.random.default_rng(0), 20_000)
     codes = arrangements.encode(instructions)[drawn.instruction]
@@ -168,7 +168,7 @@ class ArrangementsTest(parameterized.TestCase):
     held = blocks[circles][np.arange(len(centre)), centre]
     self.assertAlmostEqual((held > 0).mean(), 4 / 21, delta=.07)
 
-  def test_chosen_instructions(self):
+  def test_only_chosen_instructions_are_drawn(self):
     chosen = [language.parse("Eel(AGENT, Color('blue', SCENE))")]
     for draw in arrangements.instances, arrangements.goal_states:
       drawn = draw(np.random.default_rng(0), 50, chosen)

@@ -50,10 +50,10 @@ class ArrayModulesTest(parameterized.TestCase):
         state = expected['after']
 
   @parameterized.parameters(((),), ((2, 3),))
-  def test_same_in_compiled_tensorflow(self, batch):
+  def test_compiled_tensorflow_gives_the_same(self, batch):
     self._check(None, batch)
 
-  def test_arrangements(self):
+  def test_arrangements_are_judged_the_same_in_tensorflow(self):
     rng = np.random.default_rng(0)
     instructions = language.arrangements_instructions()
     chosen, states = arrangements.goal_states(rng, 300, instructions)
@@ -65,7 +65,7 @@ class ArrayModulesTest(parameterized.TestCase):
         lambda *args: arrangements.satisfied(*args, xp=tf.experimental.numpy),
         jit_compile=True)(codes, states), expected)
 
-  def test_batch_of_unknown_size(self):
+  def test_a_batch_may_have_an_unknown_size(self):
     self._check([
         world.State(tf.TensorSpec([None, 5, 5], tf.int32),
                     tf.TensorSpec([None, 2], tf.int32),

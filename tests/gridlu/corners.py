@@ -63,7 +63,8 @@ def instances(rng, count, instructions=None):
       world.free_agents(blocks, cells[:, 3]))
 
 
-def goal_states(rng, count, instructions=None):
+def goal_states(rng, count, instructions=None, distractors=(2, 2)):
+  del distractors  # There are always two.
   codes = encode(language.chosen(instructions, all_instructions()))
   drawn = instances(rng, 20 * count + 100, instructions)
   goals = np.flatnonzero(

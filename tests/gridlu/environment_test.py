@@ -49,7 +49,7 @@ def _play(environment, num_steps, seed=0):
 class GridLUTest(parameterized.TestCase):
 
   @parameterized.parameters((0, ()), (1, (4,)), (2, tuple(range(1, 10))))
-  def test_episodes(self, seed, immovable):
+  def test_episodes_follow_rules_and_ground_truth(self, seed, immovable):
     environment = gridlu.GridLU(
         seed=seed, physics=world.Physics(immovable),
         instructions=language.relations_instructions()[:150])
@@ -101,7 +101,7 @@ class GridLUTest(parameterized.TestCase):
             unsolved.state.blocks, every.state.blocks)
     self.assertGreater(solved, 30)
 
-  def test_instructions_whose_starts_are_all_solved(self):
+  def test_instructions_whose_starts_are_all_solved_are_refused(self):
     task = tasks.find('relations')
     always = task._replace(satisfied=lambda codes, state, xp=np: np.ones(
         np.shape(state.carrying), bool))
@@ -115,7 +115,8 @@ class GridLUTest(parameterized.TestCase):
   @parameterized.product(
       num_steps=(0, 1, 31 * 3 + 7, 31 * 256 - 1, 31 * 256 + 1),
       solved_starts=(True, False))
-  def test_state_round_trip(self, num_steps, solved_starts):
+  def test_a_restored_environment_goes_on_the_same(
+      self, num_steps, solved_starts):
     kwargs = dict(instructions=language.relations_instructions()[:20],
                   solved_starts=solved_starts)
     environment = gridlu.GridLU(seed=2, **kwargs)
@@ -141,7 +142,7 @@ class GridLUTest(parameterized.TestCase):
                                     restored.state.blocks)
 
   @parameterized.parameters(True, False)
-  def test_the_time_step_of_a_restored_state(self, truncate):
+  def test_restoring_a_state_returns_its_time_step(self, truncate):
     environment, other = (
         gridlu.GridLU(seed=i, episode_length=3, truncate=truncate)
         for i in range(2))
@@ -170,7 +171,7 @@ class GridLUTest(parameterized.TestCase):
 
   @parameterized.named_parameters(
       ('task', dict(task='chess'),
-       r"'chess': expected one of \('relations', 'arrangements'"),
+       r"'chess': expected one of \('relations', 'put_down', 'arrangements'"),
       ('length', dict(episode_length=0), 'steps of an episode is 0'),
       ('empty', dict(instructions=[]), 'instructions is empty'),
       ('string', dict(instructions='NorthFrom'), 'put it into one'),
@@ -185,10 +186,30 @@ class GridLUTest(parameterized.TestCase):
       ('physics_code', dict(physics={'immovable': 4}), 'immovable is 4: .*tup'),
       ('word', dict(instructions=[{'word': 'Nort', 'left': 0, 'right': 0}]),
        r"instructions\[0\] is \{'word': 'Nort'.*expected a"),
+      ('starts', dict(solved_starts='false'),
+       "solved_starts is 'false': expected True or False"),
+      ('reward', dict(rewarded=1), 'rewarded is 1: expected True or False'),
+      ('end', dict(truncate='no'), "truncate is 'no': expected True or False"),
   )
   def test_bad_arguments_are_named(self, kwargs, message):
     with self.assertRaisesRegex(ValueError, message):
       gridlu.GridLU(**kwargs)
+
+  @parameterized.parameters(
+      ('generator', None), ('served', -1), ('served', 257), ('served', 'x'),
+      ('board', []), ('board', [10] * 27), ('board', [0] * 25 + [25, 0]),
+      ('board', 'x'), ('instruction', 990), ('instruction', -1),
+      ('num_steps', -1), ('num_steps', None), ('ended', 0))
+  def test_states_of_another_form_are_refused(self, name, value):
+    environment = gridlu.GridLU(seed=0)
+    environment.reset()
+    state = environment.get_state()
+    with self.assertRaisesRegex(ValueError, f'^{name}'):
+      environment.set_state(state | {name: value})
+    self.assertEqual(environment.get_state(), state)
+    del state[name]
+    with self.assertRaisesRegex(ValueError, f'lacks {name}'):
+      environment.set_state(state)
 
   def test_a_state_beyond_the_end_of_an_episode_ends_it(self):
     long, short = (gridlu.GridLU(seed=0, episode_length=n) for n in (30, 10))

@@ -3,6 +3,7 @@
 import errno
 import os
 import tempfile
+import unicodedata
 from unittest import mock
 import zlib
 
@@ -32,7 +33,8 @@ class GenerateTest(parameterized.TestCase):
 
   @parameterized.parameters(
       ('relations', 3551966465), ('arrangements', 2365612415))
-  def test_paper_sized_in_small(self, task, checksum):
+  def test_generated_examples_are_valid_and_always_the_same(
+      self, task, checksum):
     dataset, again, other = (
         goal_dataset.generate(task, 3000, seed) for seed in (0, 0, 1))
     self.assertEqual(dataset.states.shape, (3000, 27))
@@ -47,7 +49,29 @@ class GenerateTest(parameterized.TestCase):
     dataset.states[7, :25] = 0
     self.assertEqual(goal_dataset.violations(dataset), 1)
 
-  def test_of_some_instructions(self):
+  @parameterized.parameters(('relations', 1), ('arrangements', 4))
+  def test_goal_states_of_any_number_of_distractors(self, task, usual):
+    made, plain = (
+        goal_dataset.generate(task, 3000, 5, distractors=each)
+        for each in ((0, 4), None))
+    self.assertEqual(goal_dataset.violations(made), 0)
+
+    def others(dataset):
+      blocks = np.count_nonzero(world.unpack(dataset.states).blocks, (1, 2))
+      needed = np.array([
+          4 if task == 'arrangements' else 2 - ('AGENT' in text)
+          for text in dataset.instructions])[dataset.instruction]
+      takes = np.array([task == 'relations' or 'Color' in text for text in
+                        dataset.instructions])[dataset.instruction]
+      self.assertTrue(np.all((blocks == needed)[~takes]))
+      return np.unique((blocks - needed)[takes], return_counts=True)
+
+    numbers, counts = others(made)
+    self.assertEqual(numbers.tolist(), [0, 1, 2, 3, 4])
+    np.testing.assert_allclose(counts / counts.sum(), .2, atol=.06)
+    self.assertEqual(others(plain)[0].tolist(), [usual])
+
+  def test_examples_can_be_of_some_instructions(self):
     some = language.relations_instructions()[100:103]
     texts = [str(some[0]), some[1], str(some[2]).replace("'", '"'),
              str(some[0])]
@@ -90,7 +114,7 @@ class FileTest(parameterized.TestCase):
       goal_dataset.GoalDataset(
           ('\u00f6ffne', 'close'), np.array([1, 0]),
           images=np.arange(210, dtype=np.uint8).reshape(2, 5, 7, 3)))
-  def test_round_trip(self, dataset):
+  def test_loading_returns_what_was_saved(self, dataset):
     goal_dataset.save(self._path, dataset)
     loaded = goal_dataset.load(self._path)
     self.assertEqual(loaded.instructions, dataset.instructions)
@@ -98,6 +122,15 @@ class FileTest(parameterized.TestCase):
       np.testing.assert_array_equal(
           getattr(loaded, name), getattr(dataset, name))
     self.assertEqual(loaded.instruction.dtype, np.int32)
+
+  def test_two_spellings_of_a_letter_are_one(self):
+    one, other = (unicodedata.normalize(form, 'красный')
+                  for form in ('NFC', 'NFD'))
+    images = np.zeros((1, 5, 7, 3), np.uint8)
+    self.assertEqual(goal_dataset.GoalDataset(
+        (other,), np.array([0]), images=images).instructions, (one,))
+    with self.assertRaisesRegex(ValueError, 'more than once'):
+      goal_dataset.GoalDataset((one, other), np.array([0]), images=images)
 
   def test_instructions_are_a_tuple(self):
     images = np.zeros((2, 5, 7, 3), np.uint8)
@@ -115,11 +148,23 @@ class FileTest(parameterized.TestCase):
       ('other_version', dict(version=np.array(2)),
        'version is 2: this program reads .* version 1'),
       ('bytes', dict(instructions=np.array([b'open', b'close'])),
-       r'instructions\[0\] is .*expected a string'),
+       r'instructions is .S5 \[2\]: expected strings \[.M.\]'),
       ('number', dict(instructions=np.array(3)),
-       r'instructions\[0\] is 3: expected a string'),
+       r'instructions is int64 \[\]: expected strings'),
       ('twice', dict(instructions=np.array(['open', 'open'])),
        "'open' more than once"),
+      ('control', dict(instructions=np.array(['open', 'a\x1b[2J'])),
+       r"instructions\[1\] is 'a\\x1b\[2J': .* no control characters"),
+      ('nul', dict(instructions=np.array(['op\0en', 'close'])),
+       r"instructions\[0\] is 'op\\x00en'"),
+      ('surrogate', dict(instructions=np.array(['open', '\ud800'])),
+       r"instructions\[1\] is '\\ud800'"),
+      ('long', dict(instructions=np.array(['open', 'a' * 100_000])),
+       'instructions has 100,000 characters: expected at most 1,000'),
+      ('long_format', dict(format=np.array('a' * 100_000)),
+       'format has 100,000 characters'),
+      ('rows', dict(images=np.zeros((50, 4, 6, 3), np.uint8)),
+       r'images is uint8 \[50, 4, 6, 3\]; expected uint8 \[3, None, None, 3\]'),
       ('blank', dict(instructions=np.array(['open', ' '])),
        r'instructions\[1\] is'),
       ('float_index', dict(instruction=np.zeros(3)),
@@ -144,22 +189,22 @@ class FileTest(parameterized.TestCase):
       ('carrying', dict(images=None, states=np.eye(3, 27, 26, np.uint8) * 2),
        r'states\[0, 26\] is 2: expected less than 2'),
   )
-  def test_bad_content(self, changes, message):
+  def test_bad_content_is_named(self, changes, message):
     np.savez(self._path, **_arrays(**changes))
     with self.assertRaisesRegex(program.UserError,
                                 f'goals.npz: .*{message}'):
       goal_dataset.load(self._path)
 
-  def test_missing_file(self):
+  def test_a_missing_file_is_named(self):
     with self.assertRaisesRegex(program.UserError,
                                 'goals.npz: there is no such file.*GridLU'):
       goal_dataset.load(self._path)
 
-  def test_a_folder_is_no_file(self):
+  def test_a_folder_is_refused(self):
     with self.assertRaisesRegex(program.UserError, r'^\.: '):
       goal_dataset.load('.')
 
-  def test_examples_of_another_world(self):
+  def test_examples_of_another_world_are_refused(self):
     np.savez(self._path, **_arrays())
     with self.assertRaisesRegex(
         ValueError, r'shape \[4, 6, 3\]; this world needs uint8 \[5, 6, 3\]'):
@@ -180,7 +225,7 @@ class FileTest(parameterized.TestCase):
   def _run(self, *arguments):
     return programs.call(goal_dataset, *arguments)
 
-  def test_program(self):
+  def test_the_program_writes_what_generate_returns(self):
     run = self._run(f'--output={self._path}', '--task=arrangements',
                     '--size=50', '--seed=3', '--carrying=1')
     self.assertEqual(run.returncode, 0, run.stderr)
@@ -199,7 +244,7 @@ class FileTest(parameterized.TestCase):
       (['--output=/proc/goals.npz'], 'cannot be written'),
       (['--output=/nowhere/goals.npz'], 'there is no folder /nowhere'),
       (['--output={folder}'], 'expected the name of a new file'),
-      (['--output={folder}/' + 300 * 'g', '--size=1'], 'was not written'),
+      (['--output={folder}/' + 300 * 'g', '--size=1'], 'too long'),
       (['--output={folder}/g', '--carrying=nan'], 'carrying is nan'))
   def test_bad_input_is_named(self, arguments, message):
     folder = os.path.dirname(self._path)

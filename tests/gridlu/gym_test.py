@@ -169,7 +169,7 @@ class GridLUEnvTest(parameterized.TestCase):
                 for i in range(2)]
     self.assertEqual(list(texts), expected)
 
-  def test_tokens(self):
+  def test_each_instruction_has_its_row_of_tokens(self):
     environment = gridlu.gym.TokenInstruction(
         gymnasium.make('GridLU-Relations-v0'))
     tokens = ('', *environment.tokens)
@@ -189,7 +189,7 @@ class GridLUEnvTest(parameterized.TestCase):
     self.assertEqual(environment.observation_space['instruction'].shape, (5,))
 
   @parameterized.parameters(*_NAMES.values())
-  def test_tokens_for_other_learners(self, name):
+  def test_tokens_pass_gymnasiums_checker_and_flatten(self, name):
     environment = gridlu.gym.TokenInstruction(
         gymnasium.wrappers.TimeAwareObservation(
             gymnasium.make(name), flatten=False))
@@ -209,6 +209,18 @@ class GridLUEnvTest(parameterized.TestCase):
     for seed in None, 0:
       environment.reset(seed=seed)
       self.assertIn('NorthFrom(AGENT', str(environment.instruction))
+
+  @parameterized.parameters(
+      'from gridlu import gym', 'import gridlu.vectorized',
+      'import agile_tf; agile_tf.LearnedReward')
+  def test_without_gymnasium_the_command_that_installs_it_is_named(self, code):
+    result = subprocess.run(
+        [sys.executable, '-c', 'import sys; sys.modules["gymnasium"] = None\n'
+         f'{code}'], capture_output=True, text=True, check=False)
+    self.assertEqual(result.returncode, 1)
+    self.assertRegex(
+        result.stderr.splitlines()[-1],
+        r"^ImportError: gridlu.gym needs Gymnasium .*install -e '\.\[gym\]'")
 
   def test_misuse_is_named(self):
     environment = gridlu.gym.GridLUEnv(render_mode='rgb_array')

@@ -32,7 +32,7 @@ class SurfaceTest(parameterized.TestCase):
       (Arrangement('Snake', AGENT, Blocks('red')),
        "Snake(AGENT, Color('red', SCENE))", ('Snake', ('AGENT',), ('red',))),
   )
-  def test_string_and_tree(self, instruction, text, tree):
+  def test_instructions_have_their_text_and_tree(self, instruction, text, tree):
     self.assertEqual(str(instruction), text)
     self.assertEqual(instruction.tree, tree)
     self.assertEqual(language.parse(text), instruction)
@@ -48,7 +48,7 @@ class SurfaceTest(parameterized.TestCase):
       "NorthFrom(Color('red', Shape('rect', 'SCENE')), 'AGENT')",
       "  NorthFrom ( Color(\u2018red\u2019 , Shape(`rect',SCENE) )\n,AGENT )\t",
       'NorthFrom(Color(\u201cred\u201d, Shape(square, SCENE)), AGENT)')
-  def test_quotes_spaces_and_square(self, text):
+  def test_quotes_spaces_and_square_may_be_written_freely(self, text):
     self.assertEqual(
         language.parse(text),
         Relation('NorthFrom', Blocks('red', 'rect'), AGENT))
@@ -96,19 +96,19 @@ class ErrorTest(parameterized.TestCase):
        '     ^', r"'\(' was never closed"),
       ('', '^', 'an instruction such as'),
   )
-  def test_shows_the_place(self, text, caret, expected):
+  def test_errors_show_the_place(self, text, caret, expected):
     with self.assertRaisesRegex(language.InstructionError, expected) as caught:
       language.parse(text)
     lines = str(caught.exception).split('\n')
     self.assertEqual(lines[1], '  ' + text.replace('\n', ' '))
     self.assertEqual(lines[2], '  ' + caret)
 
-  def test_not_a_string(self):
+  def test_only_strings_are_parsed(self):
     with self.assertRaisesRegex(language.InstructionError, 'not NoneType'):
       language.parse(None)
 
   @parameterized.parameters('(', 'Color(', 'Color(SCENE,')
-  def test_an_enormous_text(self, text):
+  def test_an_enormous_text_is_refused(self, text):
     with self.assertRaisesRegex(language.InstructionError, 'at most 1000'):
       language.parse(text * 100_000)
     with self.assertRaises(language.InstructionError):  # Too many brackets.
@@ -117,7 +117,7 @@ class ErrorTest(parameterized.TestCase):
 
 class EnumerationTest(absltest.TestCase):
 
-  def test_relations(self):
+  def test_relations_has_the_papers_instructions(self):
     instructions = language.relations_instructions()
     self.assertLen(set(instructions), 990)
     self.assertLen([i for i in instructions if i.is_go_to], 150)
@@ -129,7 +129,7 @@ class EnumerationTest(absltest.TestCase):
         "WestFrom(Color('blue', Shape('triangle', SCENE)), "
         "Color('blue', Shape('rect', SCENE)))")
 
-  def test_arrangements(self):
+  def test_arrangements_has_the_papers_instructions(self):
     instructions = language.arrangements_instructions()
     self.assertLen(set(instructions), 36)
     self.assertFalse(any(i.is_go_to for i in instructions))
@@ -137,7 +137,7 @@ class EnumerationTest(absltest.TestCase):
                      ['Square(AGENT, SCENE)',
                       "Square(AGENT, Color('red', SCENE))"])
 
-  def test_orders_of_tokens(self):
+  def test_tokens_keep_their_order(self):
     """They are the numbers of tokens in trained networks."""
     self.assertEqual(' '.join(language.RELATIONS_TOKENS), (
         'red green blue circle rect triangle NorthFrom SouthFrom EastFrom '
@@ -159,7 +159,7 @@ class PropertiesTest(absltest.TestCase):
 
   @_settings
   @hypothesis.given(st.text())
-  def test_any_text(self, text):
+  def test_any_text_is_parsed_or_refused(self, text):
     instruction = _parse(text)
     if instruction is not None:
       self.assertIn(instruction, _INSTRUCTIONS)
@@ -168,7 +168,8 @@ class PropertiesTest(absltest.TestCase):
   @hypothesis.given(
       st.sampled_from(_INSTRUCTIONS).map(str), st.integers(0, 90),
       st.integers(0, 3), st.text(max_size=3))
-  def test_instructions_with_a_slip(self, text, place, cut, inserted):
+  def test_instructions_with_a_slip_are_parsed_or_refused(
+      self, text, place, cut, inserted):
     changed = text[:place] + inserted + text[place + cut:]
     instruction = _parse(changed)
     if instruction is not None:  # Nothing that was written is left out.

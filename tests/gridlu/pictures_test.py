@@ -25,7 +25,7 @@ class FiguresTest(parameterized.TestCase):
           np.bincount(state.blocks.ravel(), minlength=10)[[4, 6]], [4, 4])
       self.assertEqual(np.count_nonzero(state.blocks), 8)
 
-  def test_figure_3_episodes(self):
+  def test_figure_3_shows_episodes(self):
     episodes = pictures.figure_3_episodes()
     self.assertEqual([instruction.task for instruction, _, _ in episodes],
                      ['relations', 'arrangements', 'arrangements'])
@@ -36,7 +36,7 @@ class FiguresTest(parameterized.TestCase):
       np.testing.assert_array_equal(
           np.sort(initial.blocks, axis=None), np.sort(goal.blocks, axis=None))
 
-  def test_figure_3_vocabulary(self):
+  def test_figure_3_shows_the_vocabulary(self):
     vocabulary = pictures.figure_3_vocabulary()
     self.assertEqual(tuple(dict.fromkeys(word for word, _ in vocabulary)),
                      language.Arrangement.words)
@@ -53,7 +53,7 @@ class FiguresTest(parameterized.TestCase):
       boards.assert_equal(state, drawn)
 
   @parameterized.parameters('1', '3', '6')
-  def test_program(self, number):
+  def test_the_program_writes_each_figure(self, number):
     path = os.path.join(self.create_tempdir().full_path, 'figure.png')
     run = programs.call(pictures, f'--figure={number}', f'--output={path}')
     self.assertEqual(run.returncode, 0, run.stderr)

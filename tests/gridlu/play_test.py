@@ -29,7 +29,7 @@ def _text(game):
 
 class DemonstrationTest(absltest.TestCase):
 
-  def test_shortest_solutions(self):
+  def test_demonstrations_are_shortest_solutions(self):
     environment = gridlu.GridLU(seed=3)
     recording = mock.create_autospec(recording_lib.Recording, instance=True)
     sentences = list(play.demonstrate(environment, 5, recording))
@@ -46,7 +46,7 @@ class DemonstrationTest(absltest.TestCase):
       self.assertFalse(any('reached' in text for text in own[:-1]))
     self.assertEmpty(calls)
 
-  def test_an_instance_without_a_solution(self):
+  def test_an_instance_without_a_solution_is_reported(self):
     environment = gridlu.GridLU(
         seed=0, episode_length=1,
         instructions=["SameLocation(AGENT, Shape('rect', SCENE))"])
@@ -54,7 +54,7 @@ class DemonstrationTest(absltest.TestCase):
         environment, 10, mock.create_autospec(recording_lib.Recording))
     self.assertIn('no solution within an episode', '\n'.join(sentences))
 
-  def test_program(self):
+  def test_the_program_demonstrates_and_records(self):
     path = os.path.join(self.create_tempdir().full_path, 'expert.gif')
     arguments = ['--demonstrate=2', '--seed=3']
     run = programs.call(play, *arguments)
@@ -115,7 +115,7 @@ class GameTest(absltest.TestCase):
 
 class ProgramTest(parameterized.TestCase):
 
-  def test_at_a_terminal(self):
+  def test_a_person_can_play_at_a_terminal(self):
     path = os.path.join(self.create_tempdir().full_path, 'game.gif')
     # Of the test's own: where this seed begins and where its steps lead.
     environment = gridlu.GridLU(seed=7)
@@ -126,7 +126,7 @@ class ProgramTest(parameterized.TestCase):
         'gridlu.play', '--seed=7', f'--record={path}') as program:
       program.expect('q quits')
       self.assertIn('30 left', program.output)
-      self.assertIn('\x1b[47m', program.output)  # The wall's light grey.
+      self.assertIn('\x1b[47m', program.output)  # The wall's white.
       for keys in (_RIGHT, _UP, ' '):
         program.press(keys)
       program.press('q')
@@ -140,12 +140,9 @@ class ProgramTest(parameterized.TestCase):
         frame = np.asarray(gif.convert('RGB'))
         np.testing.assert_array_equal(frame[8:232:4, 8:232:4], image)
 
-  @parameterized.parameters(
-      dict(term='vt100'), dict(term='xterm-256color', NO_COLOR='1'))
-  def test_without_colours(self, **settings):
-    with terminal.Terminal('gridlu.play', '--seed=7', **settings) as program:
+  def test_a_terminal_without_colours_gets_none(self):
+    with terminal.Terminal('gridlu.play', '--seed=7', term='vt100') as program:
       program.expect('q quits')
-      # Neither one of 8 nor one of 256 colours is set.
       self.assertIsNone(
           re.search(r'\x1b\[[0-9;]*[34][0-8][;m]', program.output))
       program.press('q')

@@ -1,10 +1,13 @@
 """Tests for program."""
 
+import errno
+import logging
 import os
-import signal
+import resource
 import subprocess
 import sys
 import textwrap
+from unittest import mock
 
 from absl.testing import absltest
 
@@ -22,7 +25,8 @@ _PROGRAM = """
     flags.DEFINE_integer('number', None, 'The number.', required=True,
                          module_name='another')
 
-  @program.main(define_flags, preset=lambda name: f'{name}.flags')
+  @program.main(define_flags, expand=lambda arguments: [
+      argument.replace('--seven', '--number=7') for argument in arguments])
   def main():
     assert not sys.stderr.isatty()
     if flags.FLAGS.number < 0:
@@ -58,21 +62,8 @@ class ProgramTest(absltest.TestCase):
           self._run(*flag),
           (1, '', f'Error: {problem} --help lists all flags.\n'))
 
-  def test_flagfiles(self):
-    inner = self.create_tempfile(
-        'in.flags', '--file=a\r\n--number=5').full_path
-    outer = self.create_tempfile(
-        'out.flags', f'# Comments\n\n// too\n--flagfile={inner}\n\t--file=~/b/'
-        ).full_path
-    for line in ([f'--flagfile={outer}'], ['-flagfile', outer]):
-      self.assertEqual(
-          self._run(*line), (0, f'5 {os.path.expanduser("~/b")}\n', ''))
-    self.assertEqual(
-        self._run(f'--flagfile={outer}', '--file=./c/../d')[1], '5 d\n')
-    self.assertIn('--flagfile= is empty', self._run('--flagfile=')[2])
-    code, _, text = self._run('--flagfile=none')
-    self.assertEqual((code, text.count('\n')), (1, 1))
-    self.assertRegex(text, 'Error: .*flagfile: .*No such file.*none')
+  def test_a_flag_may_stand_for_others(self):
+    self.assertEqual(self._run('--seven', '--file=a'), (0, '7 a\n', ''))
 
   def test_paths_are_expanded(self):
     os.environ['GRIDLU_TEST_FOLDER'] = '/data'
@@ -82,7 +73,8 @@ class ProgramTest(absltest.TestCase):
         ('$GRIDLU_TEST_FOLDER/x', '/data/x'), ('$NO_SUCH/x', '$NO_SUCH/x')):
       self.assertEqual(program.clean_path(text), path)
 
-  def test_output_that_nobody_reads_or_that_does_not_fit(self):
+  def test_output_that_cannot_be_written_ends_the_program_without_a_traceback(
+      self):
     read, write = os.pipe()
     os.close(read)
     with os.fdopen(write, 'w') as pipe:
@@ -105,30 +97,52 @@ class ProgramTest(absltest.TestCase):
                                capture_output=False, stdout=subprocess.PIPE),
                      (0, '1 \n', None))
 
+  def test_a_disk_that_cannot_be_written_is_one_line(self):
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    self.addCleanup(resource.setrlimit, resource.RLIMIT_FSIZE, limits)
+    path = self.create_tempfile('big.txt').full_path
+    resource.setrlimit(resource.RLIMIT_FSIZE, (5, limits[1]))
+    with self.assertRaises(SystemExit) as raised, mock.patch.object(
+        program, '_close_output'), program._reported():
+      with open(path, 'w', encoding='utf-8') as file:
+        file.write('many words')
+    self.assertEqual(raised.exception.code,
+                     'Error: the output cannot be written: File too large.')
+    for number in errno.EROFS, errno.EIO:
+      with self.assertRaisesRegex(SystemExit, 'Error: x cannot be written: '):
+        with mock.patch.object(
+            program, '_close_output'), program._reported():
+          raise OSError(number, os.strerror(number), 'x')
+
   def test_an_interrupt_is_one_line(self):
     self.assertEqual(
-        self._run('--number=-1'), (1, '', 'Interrupted.\n'))
+        self._run('--number=-1'), (130, '', 'Interrupted.\n'))
 
   def test_nothing_that_a_file_says_controls_the_terminal(self):
     self.assertEqual(
         program.printable('é \x1b[2J\n\u202e'), 'é \\x1b[2J\n\\u202e')
+    self.assertEqual(
+        program.printable('a\0b\u200bc\u202ed\ufeff\ud800\r\t'),
+        r'a\x00b\u200bc\u202ed\ufeff\ud800\r\t')
+    long = program.printable('a' * 60_000 + '\x1b' + 'b' * 60_000)
+    self.assertLess(len(long), 101_000)
+    self.assertIn('a... [20,001 characters are left out] ...b', long)
+    record = logging.LogRecord('', logging.WARNING, '', 0, '%s', ('\x1b[2J',),
+                               None)
+    self.assertEqual(program._Formatter('%(message)s').format(record),
+                     r'Warning: \x1b[2J')
     for arguments in ('--number=1', '\x1b[2J'), ('--number=\x1b[2J',):
       self.assertNotIn('\x1b', self._run(*arguments)[2])
 
-  def test_sighup_and_sigusr1_may_be_ignored(self):
-    for number in (signal.SIGHUP, signal.SIGUSR1):
-      self.addCleanup(signal.signal, number, signal.getsignal(number))
-      for answer, stops in (signal.SIG_IGN, False), (signal.SIG_DFL, True):
-        signal.signal(number, answer)
-        self.assertEqual(number in program.stop_signals(), stops)
+  def test_letters_that_the_terminal_lacks_are_escaped(self):
+    self.assertEqual(
+        self._run('--number=1', '--file=красный',
+                  env=os.environ | {'PYTHONIOENCODING': 'ascii'})[:2],
+        (0, '1 ' + 'красный'.encode('unicode_escape').decode() + '\n'))
 
   def test_help_has_the_programs_text_and_flags(self):
-    code, text, _ = self._run('--help')
-    self.assertEqual(code, 1)  # As absl does.
-    self.assertStartsWith(text.strip(), 'Says a number.')
-    self.assertIn('--number: The number.', text)
-
-  def test_a_preset_is_the_flagfile_of_its_name(self):
-    path = self.create_tempfile('own.flags', '--number=7').full_path
-    self.assertEqual(self._run(f'--preset={path.removesuffix(".flags")}'),
-                     (0, '7 \n', ''))
+    for flag in '--help', '-help', '--helpshort', '--helpfull':
+      code, text, _ = self._run(flag)
+      self.assertEqual(code, 0)
+      self.assertStartsWith(text.strip(), 'Says a number.')
+      self.assertIn('--number: The number.', text)

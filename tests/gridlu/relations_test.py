@@ -29,7 +29,8 @@ class SatisfiedTest(parameterized.TestCase):
       ('West', 'gt rc/.@', True), ('West', 'rc gt/.@', False),
       ('West', '. . . . gt/rc/.@', False), ('West', '///.@/. . . gt rc', True),
   )
-  def test_blocks(self, relation, board, expected):
+  def test_relations_hold_between_adjacent_blocks(
+      self, relation, board, expected):
     # Each is "a green triangle RELATION from a red circle".
     instruction = f'{relation}From({_GREEN_TRIANGLE}, {_RED_CIRCLE})'
     actual = gridlu.satisfied(instruction, boards.draw(board))
@@ -51,11 +52,12 @@ class SatisfiedTest(parameterized.TestCase):
       ("EastFrom(Color('red', SCENE), Shape('rect', SCENE))", 'rr .@', False),
       ("EastFrom(Color('red', SCENE), Shape('rect', SCENE))", 'rr rr .@', True),
   )
-  def test_agent_and_loose_descriptions(self, instruction, board, expected):
+  def test_relations_hold_for_the_agent_and_loose_descriptions(
+      self, instruction, board, expected):
     self.assertEqual(gridlu.satisfied(instruction, boards.draw(board)),
                      expected)
 
-  def test_equals_scalar_oracle(self):
+  def test_the_ground_truth_equals_the_scalar_oracle(self):
     rng = np.random.default_rng(0)
     instructions = language.relations_instructions()
     index = np.concatenate([np.arange(990), rng.integers(990, size=1000)])
@@ -72,7 +74,7 @@ class SatisfiedTest(parameterized.TestCase):
 
 class InstancesTest(parameterized.TestCase):
 
-  def test_statistics(self):
+  def test_instances_have_the_papers_shares(self):
     count = 40_000
     drawn = relations.instances(np.random.default_rng(0), count)
     self.assertEqual(drawn.instruction.dtype, np.int32)
@@ -147,7 +149,8 @@ class InstancesTest(parameterized.TestCase):
         bring_to[4:] / bring_to[3:5], [22 / 25, 21 / 25], atol=.04)
 
   @parameterized.parameters(relations.instances, relations.goal_states)
-  def test_counts(self, draw):
+  def test_as_many_are_drawn_as_asked_and_bad_instructions_are_refused(
+      self, draw):
     rng = np.random.default_rng(0)
     for count in (0, 1, 5):
       drawn = draw(rng, count)
@@ -162,7 +165,7 @@ class InstancesTest(parameterized.TestCase):
 
 class GoalStatesTest(absltest.TestCase):
 
-  def test_all_satisfy(self):
+  def test_all_goal_states_satisfy_their_instruction(self):
     drawn = relations.goal_states(np.random.default_rng(0), 20_000)
     codes = relations.encode(language.relations_instructions())
     self.assertTrue(np.all(
@@ -173,7 +176,7 @@ class GoalStatesTest(absltest.TestCase):
     np.testing.assert_array_equal(np.sum(drawn.state.blocks > 0, axis=(1, 2)),
                                   np.where(is_go_to, 2, 3))
 
-  def test_uniform_over_placements(self):
+  def test_goal_states_are_uniform_over_placements(self):
     # 20 places for the agent and its rect below; the distractor, if it is not
     # a rect, is uniform over the 24 cells left.
     instruction = language.parse(

@@ -55,7 +55,7 @@ class RenderTest(parameterized.TestCase):
   @parameterized.parameters(
       ('/. . rc///.@', _CIRCLE), ('/. . gr@', _RECT_AND_AGENT),
       ('/. . bt!', _TRIANGLE_CARRIED))
-  def test_sprite(self, board, expected):
+  def test_each_content_of_a_cell_has_its_sprite(self, board, expected):
     image = rendering.render(boards.draw(board))
     np.testing.assert_array_equal(_cell(image, 1, 2), _pixels(expected))
 
@@ -68,7 +68,7 @@ class RenderTest(parameterized.TestCase):
     self.assertTrue(np.all(image[~inside] == 220))
     self.assertFalse(np.any(image[inside] == 220))
 
-  def test_equals_tile_by_tile(self):
+  def test_images_equal_tile_by_tile_rendering(self):
     state = boards.random_states(np.random.default_rng(0), 20)
     images = rendering.render(state)
     for i in range(20):

@@ -34,7 +34,7 @@ _BOARD = r"""
 
 class BoardTest(parameterized.TestCase):
 
-  def test_board_in_text(self):
+  def test_a_board_is_drawn_as_text(self):
     lines = screen.board(boards.draw('rc gr bt//. . . br@'))
     self.assertEqual(screen.plain(lines), _BOARD.split('\n')[1:])
     self.assertEqual(screen.size(lines), (37, 17))
@@ -52,15 +52,31 @@ class BoardTest(parameterized.TestCase):
           seen.add(tuple(row[1:8] for row in screen.plain(lines)[1:4]))
     self.assertLen(seen, 29)
 
-  def test_colours(self):
+  def test_contents_have_their_colours(self):
     lines = screen.board(boards.draw('rc gr! bt'))
     backgrounds = {segment.text: segment.style.background
                    for row in lines[1:4] for segment in row}
-    expected = {'(r)': 'red', '[g]': 'green', '/b\\': 'blue', '#': 'wall',
+    expected = {'(r)': 'red', '[g]': 'green', '/b\\': 'blue', '#': 'white',
                 '*******': 'white'}
     self.assertEqual(backgrounds, backgrounds | expected)
 
-  def test_agent_text(self):
+  def test_a_picture_has_the_average_color_of_each_rectangle(self):
+    image = np.zeros([8, 6, 3], np.uint8)
+    image[:4, 2:4] = (255, 0, 0)
+    image[4:, 4:] = 255
+    image[4:6, :2] = (0, 0, 100)
+    for width in 3, 4, 5:
+      lines = screen.picture(image, width)
+      self.assertEqual(
+          [[segment.style.background for segment in row] for row in lines],
+          [['#000000', '#ff0000', '#000000'],
+           ['#000032', '#000000', '#ffffff']])
+    self.assertEqual(screen.plain(lines), [' - ', '  @'])
+    self.assertEqual(screen.size(screen.picture(image, 6)), (6, 4))
+    # What is left over at the edges has characters too.
+    self.assertEqual(screen.size(screen.picture(image[:7, :5], 3)), (3, 2))
+
+  def test_the_agents_state_is_said_in_words(self):
     self.assertEqual(screen.agent_text(boards.draw('bt@')), 'free')
     self.assertEqual(screen.agent_text(boards.draw('/. bt!')),
                      'carries a blue triangle')
@@ -72,9 +88,9 @@ class ComposeTest(parameterized.TestCase):
     super().setUp()
     self._state = boards.draw('.@')
 
-  def test_layout(self):
+  def test_the_instruction_board_and_lines_have_their_places(self):
     lines = screen.plain(screen.compose(
-        'Snake(AGENT, SCENE)', self._state,
+        'Snake(AGENT, SCENE)', screen.board(self._state),
         [screen.line('one'), screen.line('two', bold=True)], ['q quits']))
     self.assertEqual(lines[:3], ['Snake(AGENT, SCENE)', '', ''])
     self.assertEqual(lines[3].rstrip(), '#' * 37 + '   one')
@@ -86,7 +102,8 @@ class ComposeTest(parameterized.TestCase):
                "Color('green', Shape('triangle', SCENE)))")
     for text in ('Snake(AGENT, SCENE)', longest):
       lines = screen.compose(
-          text, self._state, [screen.line('x' * screen.PANEL_WIDTH)] * 17,
+          text, screen.board(self._state),
+          [screen.line('x' * screen.PANEL_WIDTH)] * 17,
           ['k' * screen.WIDTH] * 2)
       self.assertEqual(screen.size(lines), (76, 23))
       joined = ' '.join(screen.plain(lines)[:2]).strip()
@@ -108,7 +125,7 @@ class ComposeTest(parameterized.TestCase):
 
 class TerminalTest(absltest.TestCase):
 
-  def test_without_a_terminal(self):
+  def test_without_a_terminal_an_error_says_so(self):
     for missing, message in enumerate((
         'standard input is not a terminal',
         'standard output is not a terminal')):
@@ -116,7 +133,7 @@ class TerminalTest(absltest.TestCase):
         with self.assertRaisesRegex(program.UserError, message):
           screen.check_terminal()
 
-  def test_without_curses(self):
+  def test_without_curses_an_error_says_so(self):
     with mock.patch.object(screen, 'curses', None):
       with self.assertRaisesRegex(program.UserError, 'no curses module'):
         screen.check_terminal()

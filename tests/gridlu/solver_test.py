@@ -78,7 +78,8 @@ class SolverTest(parameterized.TestCase):
       ("Line(AGENT, Color('blue', SCENE))",
        'br br . br ./. gr br@ gr ./. gr . gr', 2),
   )
-  def test_known_boards(self, text, board, steps):
+  def test_known_boards_are_solved_in_the_fewest_steps(
+      self, text, board, steps):
     state = boards.draw(board)
     solution = solver.solve(text, state)
     self.assertEqual(solution.steps, steps)
@@ -97,7 +98,7 @@ class SolverTest(parameterized.TestCase):
       ("NorthFrom(Color('red', SCENE), Shape('rect', SCENE))",
        'rr . rr/. @ ./rr', 'immovable_red_rects'),
   )
-  def test_impossible_boards(self, text, board, physics):
+  def test_impossible_boards_have_no_solution(self, text, board, physics):
     state = boards.draw(board)
     solution = solver.solve(text, state, world.PHYSICS[physics])
     self.assertEqual(solution, solver.Solution(solver.UNSOLVABLE, None))
@@ -133,7 +134,7 @@ class SolverTest(parameterized.TestCase):
   @parameterized.parameters(
       (relations, 80, world.NORMAL), (relations, 80, world.IMMOVABLE_RED_RECTS),
       (arrangements, 24, world.NORMAL))
-  def test_solutions(self, task, count, physics):
+  def test_solutions_lead_to_goal_states(self, task, count, physics):
     drawn = task.instances(np.random.default_rng(5), count)
     instructions = _chosen(task.all_instructions(), drawn)
     steps = solver.shortest(instructions, drawn.state, physics)
@@ -170,7 +171,7 @@ class SolverTest(parameterized.TestCase):
     text = "NorthFrom(Color('red', SCENE), Color('blue', SCENE))"
     self.assertEqual(solver.solve(text, state, max_states=0).steps, 4)
 
-  def test_batches(self):
+  def test_batches_take_strings_and_instructions(self):
     drawn = relations.instances(np.random.default_rng(10), 3)
     instructions = _chosen(language.relations_instructions(), drawn)
     steps = solver.shortest(instructions, drawn.state)
@@ -183,7 +184,7 @@ class SolverTest(parameterized.TestCase):
     none = world.State(*(x[:0] for x in drawn.state))
     self.assertEqual(solver.shortest([], none).shape, (0,))
 
-  def test_errors(self):
+  def test_bad_arguments_are_named(self):
     text = "NorthFrom(AGENT, Color('red', SCENE))"
     state = boards.draw('rr@')
     batch = world.State(*(np.asarray(x)[None] for x in state))

@@ -14,7 +14,7 @@ _ALL = language.relations_instructions()
 
 class TwinTest(absltest.TestCase):
 
-  def test_twins_of_relations(self):
+  def test_twins_of_relations_mean_the_same(self):
     twins = {str(i): str(i.twin) for i in _ALL}
     self.assertEqual(
         twins["EastFrom(AGENT, Color('red', SCENE))"],
@@ -59,6 +59,6 @@ class SplitTest(parameterized.TestCase):
       ('strings', 0, 'share is 0: expected more than 0'),
       ('strings', 1.0, 'share is 1.0: expected more than 0'),
       ('strings', 0.0001, '0.0001 of 990 strings are 0: a side would be empty'))
-  def test_bad_input(self, way, share, problem):
+  def test_bad_input_is_named(self, way, share, problem):
     with self.assertRaisesRegex(ValueError, problem):
       splits.split(_ALL, way, share, seed=0)

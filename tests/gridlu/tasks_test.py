@@ -21,8 +21,9 @@ _RED = "InCorner(AGENT, Color('red', SCENE))"
 
 class TaskTest(parameterized.TestCase):
 
-  def test_what_reports_and_gymnasium_ask(self):
-    relations, arrangements, crowded = tasks.TASKS.values()
+  def test_tasks_have_what_reports_and_gymnasium_ask_for(self):
+    relations, arrangements, crowded = (
+        tasks.TASKS[name] for name in ('relations', 'arrangements', 'crowded'))
     self.assertEqual(
         (relations.gym_id, arrangements.gym_id, crowded.gym_id),
         ('GridLU-Relations-v0', 'GridLU-Arrangements-v0', 'GridLU-Crowded-v0'))
@@ -34,6 +35,22 @@ class TaskTest(parameterized.TestCase):
         ['2 blocks', 'Line'])
 
 
+  def test_a_block_counts_once_it_is_put_down(self):
+    text = "NorthFrom(Color('red', SCENE), Color('green', SCENE))"
+    instruction = language.parse(text)
+    task = tasks.TASKS['put_down']
+    for carrying in False, True:
+      for agent in (0, 0), (1, 0), (4, 4):
+        blocks = np.zeros([5, 5], np.int32)
+        blocks[:2, 0] = (
+            world.block('rect', 'red'), world.block('circle', 'green'))
+        state = world.State(blocks, np.array(agent), np.array(carrying))
+        nowhere = carrying and agent != (4, 4)
+        self.assertEqual(
+            task.satisfied(task.encode([instruction])[0], state), not nowhere)
+        self.assertTrue(tasks.satisfied(instruction, state))
+
+
 class ThirdTaskTest(absltest.TestCase):
   """One new file and one entry in `TASKS` are all that a task takes."""
 
@@ -42,7 +59,7 @@ class ThirdTaskTest(absltest.TestCase):
     self.enter_context(mock.patch.dict(
         tasks.TASKS, corners=tasks.from_module(corners)))
 
-  def test_is_spoken(self):
+  def test_the_words_of_a_new_task_are_parsed(self):
     self.assertIs(type(language.parse(_RED)), corners.Corner)
     for instruction in corners.all_instructions():
       self.assertEqual(language.parse(str(instruction)), instruction)
@@ -58,7 +75,7 @@ class ThirdTaskTest(absltest.TestCase):
       type('Lines', (corners.Corner,), {'words': ('Line',)})
     self.assertEqual(language.parse('Line(AGENT, SCENE)').task, 'arrangements')
 
-  def test_is_played(self):
+  def test_a_new_task_is_played_and_rewarded(self):
     environment = gridlu.GridLU('corners', seed=0, solved_starts=True)
     self.assertEqual(environment.episode_length, 12)
     rewards = set()
@@ -74,12 +91,12 @@ class ThirdTaskTest(absltest.TestCase):
     many.reset(seed=0)
     self.assertEqual(many.step(np.zeros(4, np.int32))[1].shape, (4,))
 
-  def test_has_goal_states(self):
+  def test_a_new_task_has_goal_states(self):
     dataset = goal_dataset.generate('corners', 50, seed=0)
     self.assertLen(dataset, 50)
     self.assertEqual(goal_dataset.violations(dataset), 0)
 
-  def test_is_solved(self):
+  def test_a_new_task_is_solved(self):
     drawn = corners.instances(np.random.default_rng(0), 20)
     instructions = [
         corners.all_instructions()[i] for i in drawn.instruction]

@@ -17,7 +17,7 @@ class Terminal:
   def __init__(self, *arguments: str, term: str = 'xterm', columns: int = 80,
                rows: int = 24, **environment: str):
     inherited = {name: value for name, value in os.environ.items()
-                 if name not in ('NO_COLOR', 'COLUMNS', 'LINES')}
+                 if name not in ('COLUMNS', 'LINES')}
     self._program = pexpect.spawn(
         sys.executable, ['-m', *arguments], encoding='utf-8',
         timeout=300,  # On a busy machine too.

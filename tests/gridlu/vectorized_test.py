@@ -119,7 +119,7 @@ class VectorGridLUTest(parameterized.TestCase):
     self.assertTrue(many.states.carrying.any())
     np.testing.assert_array_equal(found, world.pack(many.states))
 
-  def test_seeds(self):
+  def test_a_seed_decides_the_starts(self):
     def starts(seed):
       many = vectorized.VectorGridLU(3, images=False)
       return [many.reset(seed=seed)[0]['board'].tobytes(),
@@ -142,6 +142,9 @@ class VectorGridLUTest(parameterized.TestCase):
       ('none', dict(num_envs=0), 'num_envs is 0'),
       ('mode', dict(autoreset_mode='Never'), "'Never' is not a valid"),
       ('render', dict(render_mode='human'), "render_mode is 'human'"),
+      ('starts', dict(solved_starts='no'), "solved_starts is 'no': expected"),
+      ('images', dict(images='no'), "images is 'no': expected True or False"),
+      ('tokens', dict(tokens=None), 'tokens is None: expected True or False'),
   )
   def test_bad_arguments_are_named(self, kwargs, message):
     with self.assertRaisesRegex(ValueError, message):
@@ -162,6 +165,23 @@ class VectorGridLUTest(parameterized.TestCase):
     many.reset(seed=0)
     with self.assertRaisesRegex(ValueError, message):
       many.step(actions)
+
+  def test_options_that_are_no_dict_are_named(self):
+    many = vectorized.VectorGridLU(2, images=False)
+    for options in 'abc', ['reset_mask'], 0:
+      with self.assertRaisesRegex(ValueError, 'options is .*: expected a dict'):
+        many.reset(seed=0, options=options)
+    many.reset(seed=0, options={})
+
+  def test_nothing_goes_on_after_close(self):
+    many = vectorized.VectorGridLU(2, images=False)
+    many.reset(seed=0)
+    many.close()
+    many.close()
+    for use in lambda: many.step([0, 0]), many.reset:
+      with self.assertRaisesRegex(
+          gymnasium.error.ClosedEnvironmentError, 'make new ones'):
+        use()
 
   def test_boards_that_start_are_named(self):
     many = vectorized.VectorGridLU(

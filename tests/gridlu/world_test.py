@@ -15,7 +15,7 @@ class BlockTest(parameterized.TestCase):
   @parameterized.parameters(
       ('circle', 'red', 1), ('circle', 'blue', 3), ('rect', 'red', 4),
       ('triangle', 'red', 7), ('triangle', 'blue', 9))
-  def test_codes(self, shape, color, code):
+  def test_each_block_has_its_code(self, shape, color, code):
     self.assertEqual(world.block(shape, color), code)
 
   @parameterized.parameters(('square', 'red', 'shape'),
@@ -27,7 +27,7 @@ class BlockTest(parameterized.TestCase):
 
 class ActionTest(absltest.TestCase):
 
-  def test_numbers(self):
+  def test_actions_keep_their_numbers(self):
     """Trained policies and users' code have them."""
     self.assertEqual(
         {action.name: int(action) for action in world.Action},
@@ -36,7 +36,7 @@ class ActionTest(absltest.TestCase):
 
 class PhysicsTest(parameterized.TestCase):
 
-  def test_is_a_value(self):
+  def test_physics_are_compared_by_value(self):
     self.assertEqual(world.Physics((9, 4, 4)), world.Physics((4, 9)))
     self.assertEqual(world.Physics(iter((9, 4))), world.Physics((4, 9)))
     self.assertLen({world.Physics((9, 4)), world.Physics((4, 9))}, 1)
@@ -64,19 +64,19 @@ class StepTest(parameterized.TestCase):
       ('noop_on_block', 'rc@', _ACTIONS.NOOP, 'rc@'),
       ('noop_carrying', 'rc!', _ACTIONS.NOOP, 'rc!'),
   )
-  def test_rule(self, before, action, after):
+  def test_a_step_follows_the_rules(self, before, action, after):
     boards.assert_equal(world.step(boards.draw(before), action),
                         boards.draw(after))
 
   @parameterized.parameters(
       ('rr@', 'rr@'), ('rc@', 'rc!'), ('br@', 'br!'), ('rr!', 'rr@'))
-  def test_immovable_red_rects(self, before, after):
+  def test_red_rects_can_be_made_immovable(self, before, after):
     state = world.step(boards.draw(before), _ACTIONS.INTERACT,
                        world.IMMOVABLE_RED_RECTS)
     boards.assert_equal(state, boards.draw(after))
 
   @parameterized.parameters((world.NORMAL,), (world.Physics((4, 9)),))
-  def test_equals_scalar_oracle(self, physics):
+  def test_a_step_equals_the_scalar_oracle(self, physics):
     rng = np.random.default_rng(0)
     count = 3000
     state = boards.random_states(rng, count)
@@ -90,7 +90,7 @@ class StepTest(parameterized.TestCase):
           *(np.stack(field) for field in zip(*expected, strict=True))))
       state = actual
 
-  def test_one_agent_on_several_boards(self):
+  def test_one_agent_can_act_on_several_boards(self):
     state = boards.random_states(np.random.default_rng(0), 9)
     one = state._replace(agent=np.array([1, 2]), carrying=np.array(False))
     each = state._replace(
@@ -101,7 +101,7 @@ class StepTest(parameterized.TestCase):
         np.testing.assert_array_equal(
             np.broadcast_to(actual, wanted.shape), wanted)
 
-  def test_leaves_its_argument_alone(self):
+  def test_a_step_leaves_its_argument_alone(self):
     state = boards.draw('rc! .')
     world.step(state, _ACTIONS.RIGHT)
     boards.assert_equal(state, boards.draw('rc! .'))
@@ -109,14 +109,14 @@ class StepTest(parameterized.TestCase):
 
 class PackTest(absltest.TestCase):
 
-  def test_layout(self):
+  def test_packed_states_have_the_documented_layout(self):
     packed = world.pack(boards.draw('. rc/. . . bt!'))
     expected = np.zeros(27, np.uint8)
     expected[[1, 8, 25, 26]] = 1, 9, 8, 1
     self.assertEqual(packed.dtype, np.uint8)
     np.testing.assert_array_equal(packed, expected)
 
-  def test_round_trip(self):
+  def test_unpacking_inverts_packing(self):
     state = boards.random_states(np.random.default_rng(0), 200)
     boards.assert_equal(world.unpack(world.pack(state)), state)
     single = world.State(*(x[7] for x in state))

@@ -2,7 +2,6 @@
 
 import functools
 import json
-import re
 from unittest import mock
 
 from absl.testing import parameterized
@@ -11,10 +10,11 @@ from dm_env import specs
 import numpy as np
 import tensorflow as tf
 
+from agile_tf import worlds
 from agile_tf.agent import actors
-from agile_tf.agent import networks
 from agile_tf.agent import programs as programs_lib
-from agile_tf.agent import worlds
+from agile_tf.training import building
+from agile_tf.worlds import checks
 
 _EPISODE, _LENGTH, _WIDTH = 6, 3, 4
 
@@ -52,9 +52,8 @@ def _gridlu():
   """One world and policy for all tests, which compile for them once."""
   # Some starts are goal states, so that there is some reward.
   world = worlds.GridLUWorld(episode_length=_EPISODE, solved_starts=True)
-  policy, _ = networks.make(
-      'nmn', world.grammar, world.image_shape, world.num_actions)
-  return world, policy, programs_lib.Programs(policy, None, world)
+  policy, _ = building.make_networks('nmn', world)
+  return world, policy, programs_lib.PolicyPrograms(policy, world)
 
 
 def _gridlu_actors(delayed=(False,) * _WIDTH, greedy=False, **episodes):
@@ -63,7 +62,7 @@ def _gridlu_actors(delayed=(False,) * _WIDTH, greedy=False, **episodes):
   if episodes:
     # The length of episodes, and how they end, are not in the programs.
     world = worlds.GridLUWorld(**episodes, solved_starts=True)
-    compiled, programs = programs, programs_lib.Programs(policy, None, world)
+    compiled, programs = programs, programs_lib.PolicyPrograms(policy, world)
     programs.play, programs.act = compiled.play, compiled.act
   # Larger than the initial ones, so that actions depend on what is seen.
   theta = tf.constant(2 * policy.initial(3))
@@ -92,17 +91,21 @@ def _countdown():
   world = worlds.from_environment(
       lambda seed: Countdown([2, 5, 1]), 'none.npz',
       [f'wait {n}' for n in range(1, 6)])
-  policy, _ = networks.make(
-      'nmn', world.grammar, world.image_shape, world.num_actions)
-  return (programs_lib.Programs(policy, None, world),
+  policy, _ = building.make_networks('nmn', world)
+  return (programs_lib.PolicyPrograms(policy, world),
           tf.constant(policy.initial(0)))
+
+
+def _checked(environment):
+  """Returns the environment as a world makes it."""
+  return checks.CheckedEnvironment(environment, (24, 24, 3), False)
 
 
 def _countdown_actor(environment):
   """An actor of one worker, and the policy's parameters."""
   programs, theta = _countdown()
   return actors.EnvironmentActor(
-      programs, [environment], [np.random.default_rng(0)], _LENGTH,
+      programs, [_checked(environment)], [np.random.default_rng(0)], _LENGTH,
       [False]), theta
 
 
@@ -110,10 +113,13 @@ class ActorsTest(parameterized.TestCase):
 
   def _assert_equal(self, one, other):
     self.assertEqual(one.instructions, other.instructions)
-    np.testing.assert_array_equal(*(
-        rollout.played(rollout.actions) for rollout in (one, other)))
+    for name in 'actions', 'truth':
+      np.testing.assert_array_equal(*(
+          rollout.played(np.asarray(getattr(rollout, name)))
+          if getattr(rollout, name) is not None else None
+          for rollout in (one, other)))
     for name in one._fields:
-      if name not in ('instructions', 'results', 'actions'):
+      if name not in ('instructions', 'activations', 'actions', 'truth'):
         np.testing.assert_array_equal(
             getattr(one, name), getattr(other, name), name)
 
@@ -137,13 +143,14 @@ class ActorsTest(parameterized.TestCase):
     self.assertEqual(rewards, {0, 1})
 
   def test_greedy_takes_the_likeliest_action(self):
-    world, policy, _ = _gridlu()
+    _, policy, _ = _gridlu()
     for greedy in True, False:
       (actor, _), theta = _gridlu_actors(greedy=greedy)
       rollout = actor.play(theta)
-      logits = policy.at(theta)(
-          world.images(rollout.observations[:-1].reshape([-1, 27])),
-          np.tile(rollout.codes, [_LENGTH, 1])).logits.numpy()
+      output, _ = policy.at(theta)(
+          rollout.observations[:-1].reshape([-1, 27]),
+          np.tile(rollout.codes, [_LENGTH, 1]))
+      logits = output.logits.numpy()
       likeliest = logits.argmax(axis=1).reshape([_LENGTH, _WIDTH])
       self.assertEqual((rollout.actions == likeliest).all(), greedy)
 
@@ -157,14 +164,13 @@ class ActorsTest(parameterized.TestCase):
         atol=.12)
 
   def test_the_gradient_gets_what_acting_computed(self):
-    world, policy, _ = _gridlu()
+    _, policy, _ = _gridlu()
     (actor, _), theta = _gridlu_actors()
     rollout = actor.play(theta)
     for t in range(_LENGTH):
-      _, results = policy.at(theta).record(
-          world.images(tf.constant(rollout.observations[t])),
-          tf.constant(rollout.codes))
-      for one, other in zip(rollout.results, results, strict=True):
+      _, activations = policy.at(theta)(
+          tf.constant(rollout.observations[t]), tf.constant(rollout.codes))
+      for one, other in zip(rollout.activations, activations, strict=True):
         np.testing.assert_allclose(one[t], other, rtol=1e-3, atol=1e-4)
 
   def test_both_actors_restore_their_episodes(self):
@@ -185,8 +191,8 @@ class ActorsTest(parameterized.TestCase):
 
     def make_actor():
       return actors.EnvironmentActor(
-          programs, [SavedCountdown([5, 2, 1])], [np.random.default_rng(0)],
-          _LENGTH, [False])
+          programs, [_checked(SavedCountdown([5, 2, 1]))],
+          [np.random.default_rng(0)], _LENGTH, [False])
 
     actor = make_actor()
     for steps in (3, 2):  # An episode of five.
@@ -214,47 +220,37 @@ class ActorsTest(parameterized.TestCase):
     self.assertEqual(seeds[0], seeds[1])
     self.assertNotEqual(seeds[0], 0)
 
-  def test_wrong_time_steps_are_named(self):
-    world = self._idle([], has_ground_truth=True)._world
-    image = np.zeros([24, 24, 3], np.uint8)
-    observation = {'image': image, 'instruction': 'wait 2'}
-    values = {
-        'step_type': (None, 3),
-        'observation': (None, {}, {'image': image}, {'instruction': 'wait 2'}),
-        'image': (None, [[1], [2, 3]], image[:1], image / 2, image[None]),
-        'instruction': (None, b'wait 2', ['wait 2'], 'wait 1'),
-        'discount': (None, -0.1, 1.5, np.nan),
-        'reward': (None, 0.5, -1, np.nan)}
-    for place, right, named, other, names in (
-        ('reset()', dm_env.restart(observation), 'reset()',
-         dm_env.StepType.LAST, 'step_type observation image'),
-        ('step(), at step 1', dm_env.transition(0., observation),
-         'step(), at step 1', dm_env.StepType.FIRST, ' '.join(values)),
-        ('step(), at step 2', dm_env.termination(1., observation),
-         'step(), at step 2, its last', dm_env.StepType.FIRST,
-         'observation image instruction discount reward')):
-      instruction = None if place == 'reset()' else 'wait 2'
-      world.checked(None, right, place, instruction)
-      for name in names.split():
-        for wrong in values[name] + (other,) * (name == 'step_type'):
-          changed = (
-              right._replace(observation=observation | {name: wrong})
-              if name in observation else right._replace(**{name: wrong}))
-          with self.assertRaisesRegex(
-              worlds.WorldError, f"the environment's {re.escape(named)}: "
-              f'{name} is .*; expected .*'):
-            world.checked(None, changed, place, instruction)
-
-  def _idle(self, environments, has_ground_truth=False):
+  def _idle(self, environments):
     """Returns an actor without networks, which takes action 0 always."""
     world = worlds.from_environment(
-        lambda seed: Countdown([]), 'none.npz', ['wait 2', 'wait 3', 'wait 5'],
-        has_ground_truth=has_ground_truth)
+        lambda seed: Countdown([]), 'none.npz', ['wait 2', 'wait 3', 'wait 5'])
     width = len(environments)
     return actors.EnvironmentActor(
         mock.Mock(world=world, act=lambda *_: np.zeros([width], np.int32)),
-        environments, [np.random.default_rng(0)] * width, _LENGTH,
+        list(map(_checked, environments)),
+        [np.random.default_rng(0)] * width, _LENGTH,
         [False] * width)
+
+  def test_a_worlds_checker_judges_the_states_that_actions_lead_to(self):
+    actor = self._idle([Countdown([5]), Countdown([2])])
+    seen = []
+
+    def check(texts, observations):
+      seen.append(texts)
+      return observations[..., 0, 0, 0] % 2 == 0
+
+    with mock.patch.object(actor._world, 'check', check):
+      rollout = actor.play(None)
+    self.assertEqual(seen, [('wait 5', 'wait 2')])
+    self.assertEqual(rollout.truth[:, 0].tolist(), [True, False, True])
+    self.assertFalse(rollout.true_rewards[:, 0].any())
+    self.assertIsNone(self._idle([Countdown([5])]).play(None).truth)
+
+  def test_the_ground_truth_is_the_reward(self):
+    actor = self._idle([Countdown([2])])
+    actor._world.has_ground_truth = True
+    rollout = actor.play(None)
+    self.assertEqual(rollout.truth[:2, 0].tolist(), [False, True])
 
   def test_what_is_no_time_step_is_named(self):
     right = {'image': np.zeros([24, 24, 3], np.uint8), 'instruction': 'wait 2'}

@@ -1,5 +1,7 @@
 """Tests for instructions: a row of codes says just what its tree says."""
 
+import unicodedata
+
 from absl.testing import parameterized
 import numpy as np
 
@@ -36,7 +38,23 @@ def _decode(grammar, codes, slot=None):
 
 class ChainTest(parameterized.TestCase):
 
-  def test_long_instructions(self):
+  def test_two_spellings_of_a_letter_are_one(self):
+    one, other = (unicodedata.normalize(form, 'иди в красный угол é')
+                  for form in ('NFC', 'NFD'))
+    self.assertNotEqual(one, other)
+    for text in one, other:
+      for parse in instructions.chain, lambda x: (
+          unicodedata.normalize('NFD', x),):
+        grammar = instructions.Grammar([text], parse)
+        self.assertEqual(
+            grammar.tokens,
+            instructions.Grammar([one], parse).tokens)
+        np.testing.assert_array_equal(*grammar.encode([one, other]))
+    self.assertEqual(
+        instructions.Grammar([one], tokens=other.split()).tokens,
+        tuple(one.split()))
+
+  def test_long_instructions_are_encoded(self):
     grammar = instructions.Grammar([' '.join(['on'] * 1000)])
     self.assertLen(grammar.slots, 1000)
     self.assertEqual(grammar.encode([' '.join(['on'] * 1000)]).sum(), 1000)
@@ -72,7 +90,7 @@ class GrammarTest(parameterized.TestCase):
     self.assertLen(np.unique(codes, axis=0), count)
     self.assertEqual(set(codes.ravel()), set(range(tokens + 1)))
 
-  def test_mixed_arity(self):
+  def test_trees_of_mixed_arity_share_slots(self):
     grammar = instructions.Grammar(list(MIXED), MIXED.get)
     none = instructions.NOTHING
     # Slots: left of left, right of left, left, right, root.
@@ -87,7 +105,7 @@ class GrammarTest(parameterized.TestCase):
     for text, row in zip(MIXED, grammar.encode(list(MIXED))):
       self.assertEqual(_decode(grammar, row), MIXED[text])
 
-  def test_chains_of_different_lengths(self):
+  def test_chains_of_different_lengths_share_slots(self):
     grammar = instructions.Grammar(['go to red', 'stop'])
     self.assertEqual(grammar.tokens, ('go', 'red', 'stop', 'to'))
     self.assertEqual(grammar.encode(['go to red', 'stop', 'to GO']).tolist(), [
@@ -112,16 +130,21 @@ class GrammarTest(parameterized.TestCase):
       ('tree_of_none', ['go'], lambda _: None, 'parse returned None'),
       ('operands_of_text', ['go to'], lambda text: (*text.split(),),
        "parse returned 'to'"),
+      ('too_long', ['go ' * 10**5], instructions.chain, 'than 1,000 words'),
       ('no_tokens', ['go', 'to'], lambda _: (), 'returns empty trees'))
-  def test_bad_grammars(self, texts, parse, message):
+  def test_bad_grammars_are_named(self, texts, parse, message):
     with self.assertRaisesRegex(ValueError, message):
       instructions.Grammar(texts, parse, ['go', 'to', 'red'])
 
   @parameterized.parameters(
       ('go to mars', r"has the tokens \['mars'\]; the grammar knows go, red, "),
       ('go go to red', "'go go to red' has an operand where no"),
+      ('go ' * 10**5, 'more than 1,000 words or levels'),
       ('', 'no words'))
-  def test_instructions_that_a_grammar_lacks(self, text, message):
+  def test_instructions_that_a_grammar_lacks_are_named(self, text, message):
     grammar = instructions.Grammar(['go to red'])
     with self.assertRaisesRegex(ValueError, message):
       grammar.encode(['go to red', text])
+    with self.assertRaisesRegex(ValueError, message):
+      grammar.tree(text)
+    self.assertEqual(grammar.tree('Go to red'), instructions.chain('go to red'))

@@ -33,7 +33,7 @@ def _softmax(logits):
 class ReturnsTest(parameterized.TestCase):
 
   @parameterized.product(td_lambda=(0.0, 0.5, 1.0), length=(1, 6))
-  def test_equals_the_loop(self, td_lambda, length):
+  def test_returns_equal_the_loop(self, td_lambda, length):
     rng = np.random.default_rng(0)
     rewards, values = rng.normal(size=[2, length, 5]).astype(np.float32)
     discounts = np.full([length, 5], 0.9, np.float32)
@@ -43,7 +43,7 @@ class ReturnsTest(parameterized.TestCase):
         actual, _returns(rewards, discounts, values, td_lambda), rtol=1e-5)
 
   @parameterized.parameters(0.0, 0.5, 1.0)
-  def test_no_gradient(self, td_lambda):
+  def test_no_gradient_flows_through_returns(self, td_lambda):
     sources = [tf.ones([3, 2])] * 3
     with tf.GradientTape() as tape:
       tape.watch(sources)
@@ -64,7 +64,7 @@ class ActorCriticTest(parameterized.TestCase):
   def _terms(self, logits, baseline, targets):
     return losses.actor_critic(logits, baseline, self._actions, targets)
 
-  def test_equals_numpy(self):
+  def test_terms_equal_numpy(self):
     terms = self._terms(self._logits, self._baseline, self._targets)
     pi = _softmax(self._logits.astype(np.float64))
     for i in np.ndindex(4, 3):
@@ -79,12 +79,12 @@ class ActorCriticTest(parameterized.TestCase):
           float(terms.baseline[i]), 0.5 * advantage**2, places=5)
 
   @parameterized.parameters((0, np.log(5)), (1000, 0))
-  def test_entropy_at_its_ends(self, scale, expected):
+  def test_entropy_is_exact_at_its_ends(self, scale, expected):
     logits = scale * np.eye(5, dtype=np.float32)[self._actions]
     terms = self._terms(logits, self._baseline, self._targets)
     np.testing.assert_allclose(terms.entropy, expected, rtol=1e-6)
 
-  def test_who_gets_which_gradient(self):
+  def test_each_term_trains_what_it_should(self):
     sources = [tf.constant(x) for x in (
         self._logits, self._baseline, self._targets)]
     with tf.GradientTape(persistent=True) as tape:
@@ -111,7 +111,7 @@ class ActorCriticTest(parameterized.TestCase):
 
 class CrossEntropiesTest(parameterized.TestCase):
 
-  def test_reward_prediction(self):
+  def test_reward_prediction_is_the_cross_entropy(self):
     logits = np.array([[[1, 2], [-1, 3]], [[0, 0], [5, -5]]], np.float32)
     positive = np.array([[True, False], [True, True]])
     pi = _softmax(logits.astype(np.float64))
@@ -120,7 +120,7 @@ class CrossEntropiesTest(parameterized.TestCase):
     np.testing.assert_allclose(
         losses.reward_prediction(logits, positive), expected, rtol=1e-5)
 
-  def test_discriminator(self):
+  def test_the_discriminators_loss_is_the_cross_entropy(self):
     logits = np.array([-3, -.5, 0, .5, 3, -3, -.5, 0, .5, 3], np.float32)
     is_goal = np.arange(10) < 5
     d = 1 / (1 + np.exp(-logits.astype(np.float64)))
@@ -128,7 +128,7 @@ class CrossEntropiesTest(parameterized.TestCase):
         losses.discriminator(logits, is_goal),
         np.where(is_goal, -np.log(d), -np.log(1 - d)), rtol=1e-5)
 
-  def test_discriminator_far_out(self):
+  def test_the_discriminators_loss_is_finite_far_out(self):
     logits = np.array([100, -100, 100, -100], np.float32)
     is_goal = np.array([True, True, False, False])
     np.testing.assert_allclose(
@@ -138,7 +138,7 @@ class CrossEntropiesTest(parameterized.TestCase):
 class AnticipatedNegativesTest(parameterized.TestCase):
 
   @parameterized.parameters(1, 3, 9, 10)
-  def test_keeps_the_lowest(self, count):
+  def test_the_lowest_logits_are_kept(self, count):
     logits = np.random.default_rng(2).normal(size=[10]).astype(np.float32)
     kept = losses.anticipated_negatives(logits, count).numpy()
     self.assertCountEqual(kept, np.argsort(logits)[:count])

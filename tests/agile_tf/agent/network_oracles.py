@@ -9,6 +9,18 @@ float64. TensorFlow differentiates it, to check gradients too.
 import numpy as np
 import tensorflow as tf
 
+# Trees by text. They differ in arity, in depth and in who takes the scene.
+TREES = {
+    'unary leaf': ('a',),
+    'unary': ('b', ('a',)),
+    'scene right': ('c', ('a',), ()),
+    'scene left': ('c', (), ('a',)),
+    'scene twice': ('c', (), ()),
+    'binary below unary': ('b', ('c', ('a',), ('b',))),
+    'deep right': ('c', ('b',), ('b', ('a',))),
+    'just the scene': (),
+}
+
 
 def variables(network, parameters):
   """The parameters [P] of a network by their short names, in float64."""

@@ -7,18 +7,19 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from agile_tf import worlds
 from agile_tf.agent import instructions
-from agile_tf.agent import modules
 from agile_tf.agent import networks
-from agile_tf.agent import worlds
-from agile_tf.recipe import builder
+from agile_tf.fast import networks as fast
 from gridlu import goal_dataset
 from gridlu import language
 from gridlu import tasks
 from tests.agile_tf.agent import network_oracles
 
 _TEXTS = [str(text) for text in language.relations_instructions()]
+_ARRANGEMENTS = [str(text) for text in language.arrangements_instructions()]
 _SHAPE = (56, 56, 3)
+_WORLD = worlds.GridLUWorld()
 
 # The standard deviation of a normal distribution that is cut at two sigma.
 _TRUNCATED = 0.87962566
@@ -69,14 +70,28 @@ _DISCRIMINATOR_HEAD = {
 }
 
 
-def _grammar():
-  return instructions.Grammar(
-      _TEXTS, lambda text: language.parse(text).tree,
-      language.RELATIONS_TOKENS)
+_RIGHT_ALONE = {'one': ('a', (), ('b',)), 'two': ('b', (), ('a',))}
+_CHAINS = ['go to red', 'red', 'to red', 'go go go']
+
+
+def _gridlu_tree(text):
+  return language.parse(text).tree
+
+
+def _case(name):
+  return {
+      'relations': (_gridlu_tree, _TEXTS, _TEXTS[::124]),
+      'arrangements': (_gridlu_tree, _ARRANGEMENTS, _ARRANGEMENTS[::5]),
+      'mixed': (network_oracles.TREES.get, list(network_oracles.TREES),
+                list(network_oracles.TREES)),
+      'right_alone': (_RIGHT_ALONE.get, list(_RIGHT_ALONE),
+                      list(_RIGHT_ALONE)),
+      'chains': (instructions.chain, _CHAINS, _CHAINS),
+  }[name]
 
 
 def _network(kind, model='nmn'):
-  pi, d = networks.make(model, _grammar(), _SHAPE, num_actions=5)
+  pi, d = networks.make(model, _WORLD)
   return pi if kind == 'policy' else d
 
 
@@ -94,7 +109,7 @@ class NetworksTest(parameterized.TestCase):
         size=[3, *_SHAPE]).astype(np.float32)
     self._texts = [_TEXTS[3], _TEXTS[400], _TEXTS[901]]
     self._trees = [language.parse(text).tree for text in self._texts]
-    self._grammar = _grammar()
+    self._grammar = _WORLD.grammar
     self._codes = self._grammar.encode(self._texts)
 
   @parameterized.product(kind=('policy', 'discriminator'),
@@ -107,7 +122,8 @@ class NetworksTest(parameterized.TestCase):
         self._grammar.tokens, network_oracles.variables(network, parameters))
     tf.nest.map_structure(
         lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5),
-        tf.nest.flatten(network.at(parameters)(self._images, self._codes)),
+        tf.nest.flatten(network.apply(
+            parameters, self._images, self._codes)),
         tf.nest.flatten(expected))
 
   @parameterized.parameters(
@@ -115,7 +131,8 @@ class NetworksTest(parameterized.TestCase):
       ('policy', 'lstm', _LSTM | _POLICY_HEADS),
       ('discriminator', 'nmn', _NMN | _DISCRIMINATOR_HEAD),
       ('discriminator', 'lstm', _LSTM | _DISCRIMINATOR_HEAD))
-  def test_initial_values(self, kind, model, expected):
+  def test_initial_weights_have_the_papers_distribution(
+      self, kind, model, expected):
     network = _network(kind, model)
     self.assertCountEqual(
         network.layout.names, [f'{kind}/{name}' for name in expected])
@@ -138,13 +155,12 @@ class NetworksTest(parameterized.TestCase):
 
   @parameterized.product(
       kind=('policy', 'discriminator'), model=('nmn', 'lstm'))
-  def test_he_initialization(self, kind, model):
+  def test_the_recipes_weights_before_a_relu_start_larger(self, kind, model):
     """Before a ReLU weights are larger; all others start as in the paper."""
     he, paper = (
-        _initial(networks.make(
-            model, self._grammar, _SHAPE, 5, initialization)[
-                kind == 'discriminator'], 5)
-        for initialization in (builder.HE, modules.Initialization()))
+        _initial(networks.make(model, _WORLD, initialization)[
+            kind == 'discriminator'], 5)
+        for initialization in (networks.HE, networks.PAPER))
     for name, value in he.items():
       is_relu = name.endswith('/w') and not any(
           part in name for part in (
@@ -158,24 +174,69 @@ class NetworksTest(parameterized.TestCase):
       np.testing.assert_allclose(
           value, ratio * paper[name], rtol=1e-5, err_msg=name)
 
-  def test_model_that_is_none(self):
+  def test_an_unknown_model_is_named(self):
     with self.assertRaisesRegex(ValueError, "Model 'mlp': expected one of nmn"):
       _network('policy', 'mlp')
 
-  def test_threads_with_parameters_of_their_own(self):
+  def test_each_thread_has_its_own_parameters(self):
     """Eager calls from many threads at once do not mix their parameters."""
     network = _network('discriminator')
     arguments = tf.constant(self._images), tf.constant(self._codes)
     phis = [tf.constant(network.initial(seed)) for seed in range(4)]
-    expected = [network.at(phi)(*arguments).numpy() for phi in phis]
+    expected = [network.apply(phi, *arguments).numpy() for phi in phis]
 
     def call(i):
       for _ in range(4):
         np.testing.assert_array_equal(
-            network.at(phis[i])(*arguments), expected[i])
+            network.apply(phis[i], *arguments), expected[i])
 
     with futures.ThreadPoolExecutor(4) as pool:
       list(pool.map(call, range(4)))  # Raises their errors.
+
+
+class FilmNmnTest(parameterized.TestCase):
+
+  @parameterized.parameters(
+      'relations', 'arrangements', 'mixed', 'right_alone', 'chains')
+  def test_mixed_batch_equals_each_tree_on_its_own(self, name):
+    parse, texts, batch = _case(name)
+    grammar = instructions.Grammar(texts, parse)
+    tf.random.set_seed(1)
+    nmn = networks.FilmNmn(grammar, networks.Initialization())
+    codes = tf.constant(grammar.encode(batch))
+    nmn(tf.zeros([len(batch), 3, 4, networks.CHANNELS]), codes)
+    parameters = {
+        variable.name.split('/')[-1].removesuffix(':0'): variable
+        for variable in nmn.trainable_variables}
+    h_stem, weights = np.random.default_rng(2).normal(
+        size=[2, len(batch), 3, 4, networks.CHANNELS])
+
+    def compute(sources, apply):
+      """The output, and its gradients to h_stem and the parameters."""
+      with tf.GradientTape() as tape:
+        tape.watch(sources)
+        output = apply(sources[0])
+        loss = tf.reduce_sum(tf.cast(weights, output.dtype) * output)
+      return output, *map(tf.convert_to_tensor, tape.gradient(loss, sources))
+
+    h, *values = map(tf.constant, (
+        h_stem, *(x.numpy().astype(float) for x in parameters.values())))
+
+    def alone(h):
+      return tf.stack([
+          network_oracles.nmn(
+              each, network_oracles.numbered(parse(text), grammar.tokens),
+              **dict(zip(parameters, values)))
+          for each, text in zip(tf.unstack(h), batch)])
+
+    actual = compute(
+        [tf.constant(h_stem, tf.float32), *parameters.values()],
+        lambda h: nmn(h, codes))
+    expected = compute([h, *values], alone)
+    for part, one, other in zip(['output', 'h', *parameters], actual, expected):
+      self.assertGreater(np.abs(other).max(), 0.1)
+      np.testing.assert_allclose(
+          one, other, rtol=1e-3, atol=1e-4 * np.abs(other).max(), err_msg=part)
 
 
 class AllInstructionsTest(parameterized.TestCase):
@@ -197,27 +258,27 @@ class AllInstructionsTest(parameterized.TestCase):
     examples = goal_dataset.generate(task, len(texts), 0, carrying=0.5)
     pixels = world.pixels(examples.states) / 255
     codes = tf.constant(world.grammar.encode(texts))
-    network = networks.make(
-        model, world.grammar, world.image_shape, world.num_actions)[
-            kind == 'discriminator']
+    pair = networks.make(model, world)
+    network = pair[kind == 'discriminator']
     parameters = network_oracles.large(network, 1)
     expected = tf.nest.flatten(network_oracles.apply(
         getattr(network_oracles, kind), model, tf.constant(pixels),
         [language.parse(text).tree for text in texts], world.grammar.tokens,
         network_oracles.variables(network, parameters)))
-    compute = tf.function(
-        lambda states, codes: network.at(parameters)(
-            world.images(states), codes),
-        autograph=False, jit_compile=True)
-    # A single state is convolved as usual, a batch by minimal filtering.
-    for count, size in ((len(texts), len(texts)), (36, 1)):
-      batches = [
-          tf.nest.flatten(compute(
-              examples.states[i:i + size], codes[i:i + size]))
-          for i in range(0, count, size)]
-      for actual, values in zip(zip(*batches), expected):
-        largest = np.abs(values).max()
-        self.assertGreater(largest, 0.1)
-        np.testing.assert_allclose(
-            np.concatenate(actual), values[:count], rtol=0,
-            atol=1e-4 * largest)
+    for pi, d in pair, fast.accelerate(*pair, model, world):
+      compute = tf.function(
+          (d if kind == 'discriminator' else pi).at(parameters),
+          autograph=False, jit_compile=True)
+      # The fast one convolves a single state as usual, and a batch by minimal
+      # filtering.
+      for count, size in ((len(texts), len(texts)), (36, 1)):
+        batches = [
+            tf.nest.flatten(compute(
+                examples.states[i:i + size], codes[i:i + size])[0])
+            for i in range(0, count, size)]
+        for actual, values in zip(zip(*batches), expected):
+          largest = np.abs(values).max()
+          self.assertGreater(largest, 0.1)
+          np.testing.assert_allclose(
+              np.concatenate(actual), values[:count], rtol=0,
+              atol=1e-4 * largest)

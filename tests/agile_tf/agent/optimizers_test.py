@@ -9,11 +9,12 @@ import tensorflow as tf
 from agile_tf.agent import optimizers
 from agile_tf.agent import parameters as parameters_lib
 
-_POLICY = optimizers.Updates(0.99, 0.1, 40.0)
-_DISCRIMINATOR = optimizers.Updates(0.9, 1e-10, 25.0)
+# The decay, the epsilon and the norm of the gradient.
+_POLICY = 0.99, 0.1, 40.0
+_DISCRIMINATOR = 0.9, 1e-10, 25.0
 _RATE = 5e-4
 LAYOUT = parameters_lib.Layout(
-    ('a/w', 'a/b', 'gamma'), ((4, 3), (3,), (2, 3)))
+    ('a/w', 'a/b', 'gamma'), ((4, 3), (3,), (2, 3)), tables=('gamma',))
 
 
 def draw(rng, scale=1.0):
@@ -45,6 +46,13 @@ def tensorflow_1(layout, initial, gradients, max_norm, make):
   return steps
 
 
+def _make(settings, initial=None, layout=LAYOUT, max_column_norm=None):
+  decay, epsilon, gradient_norm = settings
+  return optimizers.SharedParameters(
+      layout, draw(np.random.default_rng(0)) if initial is None else initial,
+      optimizers.rmsprop(decay, epsilon), gradient_norm, max_column_norm)
+
+
 def _start(*functions):
   threads = [threading.Thread(target=function) for function in functions]
   for thread in threads:
@@ -60,22 +68,23 @@ class UpdateTest(parameterized.TestCase):
       ('discriminator', _DISCRIMINATOR, _RATE, 1.0),
       ('discriminator_clipped', _DISCRIMINATOR, _RATE, 100.0),
       ('small_gradients', _DISCRIMINATOR, _RATE, 1e-5),
-      ('large_rate', optimizers.Updates(0.5, 1e-3, 2.0), 0.1, 1.0))
-  def test_equals_tensorflow_1(self, settings, rate, scale):
+      ('large_rate', (0.5, 1e-3, 2.0), 0.1, 1.0))
+  def test_updates_equal_those_of_tensorflow_1(self, settings, rate, scale):
     rng = np.random.default_rng(0)
     initial = draw(rng)
     gradients = [draw(rng, scale) for _ in range(5)]
-    parameters = optimizers.SharedParameters(LAYOUT, initial, settings)
+    parameters = _make(settings, initial)
+    decay, epsilon, gradient_norm = settings
     steps = tensorflow_1(
-        LAYOUT, initial, gradients, settings.gradient_norm,
+        LAYOUT, initial, gradients, gradient_norm,
         lambda: tf.compat.v1.train.RMSPropOptimizer(
-            rate, settings.decay, epsilon=settings.epsilon))
+            rate, decay, epsilon=epsilon))
     for gradient, (norm, expected) in zip(gradients, steps, strict=True):
       actual, = parameters.apply(rate, tf.constant(gradient))
       np.testing.assert_allclose(actual, norm, rtol=1e-6)
       np.testing.assert_allclose(
           parameters.snapshot(), expected, rtol=1e-6, atol=1e-7)
-    together = optimizers.SharedParameters(LAYOUT, initial, settings)
+    together = _make(settings, initial)
     together.apply(rate, *map(tf.constant, gradients))
     np.testing.assert_allclose(
         together.snapshot(), parameters.snapshot(), rtol=1e-6)
@@ -97,14 +106,6 @@ class UpdateTest(parameterized.TestCase):
 
 class ColumnsTest(parameterized.TestCase):
 
-  def test_a_weight_of_an_unknown_name_is_refused(self):
-    layout = parameters_lib.Layout(['hidden/w', 'hidden/kernel'], [[2], [2]])
-    initial = np.zeros([4], np.float32)
-    with self.assertRaisesRegex(ValueError, "'hidden/kernel': expected a name"):
-      optimizers.SharedParameters(
-          layout, initial, _DISCRIMINATOR._replace(max_column_norm=1.0))
-    optimizers.SharedParameters(layout, initial, _POLICY)  # Clips no columns.
-
   @parameterized.parameters(((3, 4), 1.0), ((3, 3, 2, 4), 1.0), ((3, 4), 2.0))
   def test_columns_equal_a_loop_over_units(self, shape, limit):
     weight = np.random.default_rng(1).normal(size=shape).astype(np.float32)
@@ -121,8 +122,7 @@ class ColumnsTest(parameterized.TestCase):
         np.testing.assert_allclose(
             clipped[..., unit], limit * incoming / norm, rtol=1e-5)
 
-  def test_clipped_after_each_update(self):
-    settings = optimizers.Updates(0.9, 1e-10, 1e9, 1.0)
+  def test_columns_are_clipped_after_each_update(self):
     rng = np.random.default_rng(2)
     names = ['conv/w', 'linear/w', 'linear/b', 'film_nmn/gamma']
     shapes = [(3, 3, 2, 4), (5, 4), (4,), (5, 4)]
@@ -131,13 +131,12 @@ class ColumnsTest(parameterized.TestCase):
     initial[1][:, 0] = 0.1  # A column that stays short.
     initial[2] += 2
     initial[3] += 2
-    layout = parameters_lib.Layout(names, shapes)
+    layout = parameters_lib.Layout(names, shapes, tables=('gamma',))
     start = layout.join(dict(zip(names, initial))).numpy()
     gradient = tf.constant(rng.normal(size=layout.size).astype(np.float32))
     both = []
-    for change in ({}, {'max_column_norm': None}):
-      parameters = optimizers.SharedParameters(
-          layout, start, settings._replace(**change))
+    for most in 1.0, None:
+      parameters = _make((0.9, 1e-10, 1e9), start, layout, most)
       parameters.apply(0.1, gradient)
       both.append(layout.split(parameters.snapshot()))
     for name in names:
@@ -147,11 +146,16 @@ class ColumnsTest(parameterized.TestCase):
           one, clipped if name.endswith('/w') else other, rtol=1e-6)
       self.assertFalse(np.array_equal(other, clipped), name)
 
-  def test_weights_have_columns_and_the_rest_has_none(self):
+  @parameterized.parameters(False, True)
+  def test_weights_have_columns_and_tables_and_biases_have_none(self, limits):
+    shapes = {'d/w': (2, 3), 'd/gamma/w': (2, 3), 'd/kernel': (3, 3, 2, 4),
+              'd/b': (3,), 'd/embeddings': (5, 3), 'd/gamma': (5, 3),
+              'd/beta': (5, 3)}
+    layout = parameters_lib.Layout(
+        list(shapes), list(shapes.values()), ('gamma', 'beta', 'embeddings'))
     self.assertEqual(
-        [optimizers.has_columns(f'discriminator/{name}') for name in (
-            'w', 'gamma/w', 'b', 'gamma', 'beta', 'embeddings')],
-        [True, True, False, False, False, False])
+        [optimizers.has_columns(layout, name, limits) for name in shapes],
+        [True, True, True, False, False, limits, limits])
 
 
 class SharedTest(parameterized.TestCase):
@@ -159,15 +163,11 @@ class SharedTest(parameterized.TestCase):
   def _gradient(self, seed):
     return tf.constant(draw(np.random.default_rng(seed)))
 
-  def _make(self, settings=_DISCRIMINATOR):
-    return optimizers.SharedParameters(
-        LAYOUT, draw(np.random.default_rng(0)), settings)
-
   def test_snapshot_keeps_its_values(self):
-    parameters = self._make()
+    parameters = _make(_DISCRIMINATOR)
     snapshot = parameters.snapshot()
     before = snapshot.numpy().copy()
-    loaded = self._make().state()
+    loaded = _make(_DISCRIMINATOR).state()
     for change in (lambda: parameters.apply(_RATE, self._gradient(1)),
                    lambda: parameters.load(
                        {name: value + 1 for name, value in loaded.items()})):
@@ -176,10 +176,9 @@ class SharedTest(parameterized.TestCase):
       self.assertFalse(np.array_equal(before, parameters.snapshot()))
 
   @parameterized.parameters(
-      _POLICY, _DISCRIMINATOR, _DISCRIMINATOR._replace(max_column_norm=1.0))
-  def test_state_round_trip_goes_on_the_same(self, *settings):
-    settings = optimizers.Updates(*settings)
-    parameters = self._make(settings)
+      (_POLICY, None), (_DISCRIMINATOR, None), (_DISCRIMINATOR, 1.0))
+  def test_state_round_trip_goes_on_the_same(self, settings, max_column_norm):
+    parameters = _make(settings, max_column_norm=max_column_norm)
     for seed in range(3):
       parameters.apply(_RATE, self._gradient(seed))
     state = parameters.state()
@@ -187,10 +186,10 @@ class SharedTest(parameterized.TestCase):
         {name: value.shape for name, value in state.items()},
         {name + slot: shape
          for name, shape in zip(LAYOUT.names, LAYOUT.shapes)
-         for slot in ('', '/mean_square', '/momentum')})
+         for slot in ('', '/mean_square')})
     kept = {name: value.copy() for name, value in state.items()}
-    restored = optimizers.SharedParameters(
-        LAYOUT, np.zeros([LAYOUT.size], np.float32), settings)
+    restored = _make(settings, np.zeros([LAYOUT.size], np.float32),
+                     max_column_norm=max_column_norm)
     restored.load(state)
     for seed in range(3, 6):
       for each in (parameters, restored):
@@ -208,8 +207,7 @@ class SharedTest(parameterized.TestCase):
     initial, good = draw(rng), draw(rng)
     bad = draw(rng)
     bad[13] = wrong
-    one = optimizers.SharedParameters(LAYOUT, initial, _DISCRIMINATOR)
-    other = optimizers.SharedParameters(LAYOUT, initial, _DISCRIMINATOR)
+    one, other = (_make(_DISCRIMINATOR, initial) for _ in range(2))
     norms = one.apply(_RATE, *map(tf.constant, (bad, good, bad))).numpy()
     expected = other.apply(_RATE, good).numpy()
     np.testing.assert_array_equal(np.isfinite(norms), [False, True, False])
@@ -225,9 +223,8 @@ class SharedTest(parameterized.TestCase):
     names = [f'{i}/w' for i in range(24)]
     layout = parameters_lib.Layout(names, [[5000, 1]] * len(names))
     alone, parameters = (
-        optimizers.SharedParameters(
-            layout, np.zeros([layout.size], np.float32),
-            _POLICY._replace(max_column_norm=1.0))
+        _make(_POLICY, np.zeros([layout.size], np.float32), layout,
+              max_column_norm=1.0)
         for _ in range(2))
     gradient = tf.ones([layout.size])
     parameters.apply(_RATE, gradient)

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from agile_tf import worlds
+from agile_tf.agent import auxiliary
 from agile_tf.agent import instructions
 from agile_tf.agent import networks
 from agile_tf.agent import programs as programs_lib
 from agile_tf.agent import replay
 from agile_tf.agent import rollouts
-from agile_tf.agent import worlds
-from agile_tf.recipe import averaging
-from agile_tf.recipe import mismatched as mismatched_lib
+from agile_tf.training import building
 from gridlu import goal_dataset
 from gridlu import language
 from tests.agile_tf.agent import network_oracles
@@ -26,7 +26,7 @@ _DISCOUNT, _ENTROPY, _BASELINE, _PREDICTION = 0.9, 0.05, 0.7, 1.3
 _SHAPE = (43, 50, 3)  # A board of 3 x 4, and a margin without patches.
 _TEXTS = ('red', 'go red', 'go blue', 'stop')
 
-_IMAGES = worlds.World(
+_IMAGES = worlds.EnvironmentWorld(
     None, instructions.Grammar(_TEXTS), _SHAPE, num_actions=3,
     goal_examples='', has_ground_truth=False)
 
@@ -70,7 +70,7 @@ class GridLU:
 
 
 def _rollout(rng, observations):
-  """Four workers: a whole rollout, two ends before T, and none at all.
+  """Four workers: a whole rollout, two ends before R, and none at all.
 
   Worker 1's episode is terminated after two steps, and what follows means
   nothing. Worker 2's is truncated after three; its last state stays. Worker 3
@@ -78,7 +78,7 @@ def _rollout(rng, observations):
 
   Args:
     rng: draws actions, of 3, and rewards.
-    observations: [T + 1, 4, ...], T at least 3.
+    observations: [R + 1, 4, ...], R at least 3.
 
   Returns:
     By name, what `_as_rollout` takes, and rewards.
@@ -99,12 +99,17 @@ def _rollout(rng, observations):
       rewards=rewards, discounts=discounts, mask=mask)
 
 
-def _as_rollout(parts, codes, results=()):
+def _as_rollout(parts, codes, activations=()):
   """What the programs take, of such a rollout."""
   return rollouts.Rollout(
       parts['observations'], codes, parts['actions'],
       np.zeros_like(parts['rewards']), parts['discounts'], parts['mask'],
-      np.zeros([len(codes)], bool), (), results)
+      np.zeros([len(codes)], bool), (), activations)
+
+
+def _make(fast):
+  """What makes the networks, as the paper writes them or fast."""
+  return building.make_networks if fast else networks.make
 
 
 class ProgramsTest(parameterized.TestCase):
@@ -185,20 +190,21 @@ class ProgramsTest(parameterized.TestCase):
       loss += _PREDICTION * terms['reward_prediction_loss']
     return loss, terms
 
-  def test_policy_on_images(self):
-    self._test_policy(Images, 'nmn', predicts=True, td_lambda=0.5)
+  @parameterized.parameters(False, True)
+  def test_the_policys_gradients_on_images_are_the_formulas(self, fast):
+    self._test_policy(Images, 'nmn', fast, predicts=True, td_lambda=0.5)
 
   @parameterized.product(model=('nmn', 'lstm'), predicts=(True, False))
   @pytest.mark.slow
-  def test_policy(self, model, predicts):
-    self._test_policy(GridLU, model, predicts, td_lambda=1.0)
+  def test_the_policys_gradients_on_gridlu_are_the_formulas(
+      self, model, predicts):
+    self._test_policy(GridLU, model, True, predicts, td_lambda=1.0)
 
-  def _test_policy(self, kind, model, predicts, td_lambda):
+  def _test_policy(self, kind, model, fast, predicts, td_lambda):
     self._start(kind)
     length, width, samples = 4, 4, 2
     world, case = self._world, self._case
-    policy, _ = networks.make(
-        model, world.grammar, world.image_shape, world.num_actions)
+    policy, _ = _make(fast)(model, world)
     theta = network_oracles.large(policy, 1)
     texts = case.texts(width)
     codes = world.grammar.encode(texts)
@@ -207,28 +213,34 @@ class ProgramsTest(parameterized.TestCase):
     replayed, sampled = None, None
     if predicts:
       sampled = [case.texts(samples) for _ in range(width)]
-      replayed = replay.Replayed(
+      replayed = auxiliary.Samples(
           codes=np.stack([world.grammar.encode(each) for each in sampled]),
           observations=case.states(width, samples),
-          positive=np.array([[False, True]] * 3 + [[False, False]]))
-    loss = programs_lib.Loss(
-        _DISCOUNT, td_lambda, _BASELINE, _PREDICTION)
-    programs = programs_lib.Programs(policy, None, world, loss)
+          labels=np.array([[False, True]] * 3 + [[False, False]]))
 
-    def run(rollout, workers=slice(None), results=(), programs=programs):
+    def make(averaged):
+      return programs_lib.PolicyPrograms(
+          policy, world,
+          programs_lib.LossSettings(_DISCOUNT, td_lambda, _BASELINE),
+          auxiliary=auxiliary.reward_prediction(_PREDICTION, 1, 1).loss,
+          averaged=averaged)
+
+    programs = make(averaged=False)
+
+    def run(rollout, workers=slice(None), activations=()):
       """The gradients and the terms of some workers in one pass."""
       these = {name: value[:, workers] for name, value in rollout.items()}
-      return programs._policy_gradients(
-          theta, _as_rollout(these, codes[workers], results),
-          these['rewards'], np.float32(_ENTROPY), replayed and replay.Replayed(
-              *(x[workers] for x in replayed)))
+      return programs._worker_gradients(
+          theta, _as_rollout(these, codes[workers], activations),
+          these['rewards'], np.float32(_ENTROPY),
+          replayed and auxiliary.Samples(*(x[workers] for x in replayed)))
 
     p = network_oracles.variables(policy, theta)
 
     def expect(w, rollout):
       return self._gradient(p, lambda: self._worker_loss(
           model, p, texts[w], rollout, w, replayed and (
-              sampled[w], replayed.observations[w], replayed.positive[w]),
+              sampled[w], replayed.observations[w], replayed.labels[w]),
           td_lambda))
 
     computed, terms = run(rollout)
@@ -247,17 +259,18 @@ class ProgramsTest(parameterized.TestCase):
             terms[name][w], value, rtol=1e-3, atol=1e-5, err_msg=name)
 
     # A run has those of the workers that played.
-    active, _ = programs.policy_gradients(
-        theta, _as_rollout(rollout, codes), rollout['rewards'], _ENTROPY,
-        replayed)
-    for one, two in zip(active, computed[:3], strict=True):
-      np.testing.assert_array_equal(one, two)
+    arguments = (theta, _as_rollout(rollout, codes), rollout['rewards'],
+                 _ENTROPY, replayed)
+    active, _ = programs.gradients(*arguments)
+    self.assertEqual(list(active), [0, 1, 2])
+    for w, gradient in active.items():
+      np.testing.assert_array_equal(gradient, computed[w])
 
     # Averaged, there is one gradient: of the mean of the active workers.
-    (mean,), _ = run(rollout, programs=averaging.AveragedPrograms(
-        policy, None, world, loss))
+    averaged, _ = make(averaged=True).gradients(*arguments)
+    self.assertEqual(list(averaged), [None])
     self._assert_close(
-        policy, mean, network_oracles.variables(
+        policy, averaged[None], network_oracles.variables(
             policy, tf.reduce_mean(computed[:3], 0)), 'the mean', unused[0])
 
     # An end with the last step that is played leaves nothing to bootstrap.
@@ -278,7 +291,7 @@ class ProgramsTest(parameterized.TestCase):
       np.testing.assert_allclose(
           one, two, rtol=1e-5, atol=1e-6, err_msg=f'worker {w}')
     self.assertEqual(
-        programs._policy_gradients.experimental_get_tracing_count(), 1)
+        programs._worker_gradients.experimental_get_tracing_count(), 1)
 
     # A worker's gradient does not depend on the other workers.
     for w in range(width):
@@ -289,36 +302,39 @@ class ProgramsTest(parameterized.TestCase):
 
     # What acting computed, four states at a time, is not computed again.
     acting = [
-        policy.at(theta).record(
-            world.images(tf.constant(states)), tf.constant(codes))[1]
+        policy.at(theta)(tf.constant(states), tf.constant(codes))[1]
         for states in rollout['observations'][:-1]]
-    results = tuple(map(tf.stack, zip(*acting)))
-    for w, reused in enumerate(run(rollout, results=results)[0]):
+    activations = tuple(map(tf.stack, zip(*acting)))
+    if not fast:  # The plain network keeps nothing.
+      self.assertEmpty(activations)
+      return
+    for w, reused in enumerate(run(rollout, activations=activations)[0]):
       self._assert_close(
           policy, reused, expected[w], f'worker {w}, reused', unused[w])
-    nothing = tuple(map(tf.zeros_like, results))  # It is believed.
+    nothing = tuple(map(tf.zeros_like, activations))  # It is believed.
     self.assertFalse(np.allclose(
-        run(rollout, results=nothing)[0][0], computed[0], rtol=1e-2))
+        run(rollout, activations=nothing)[0][0], computed[0], rtol=1e-2))
 
-  @parameterized.parameters(
-      (3, 3), (12, 12), (12, 7), (12, 3), (6, 4, 2))
-  def test_discriminator_on_images(self, candidates, drawn, num_mismatched=0):
-    self._test_discriminator(
-        Images, 'nmn', 3, candidates, drawn, num_mismatched)
+  @parameterized.product(
+      fast=(False, True),
+      sizes=((3, 3), (12, 12), (12, 7), (12, 3), (6, 4, 2)))
+  def test_the_discriminators_gradient_on_images_is_the_formula(
+      self, fast, sizes):
+    self._test_discriminator(Images, 'nmn', fast, 3, *sizes)
 
   @parameterized.product(
       model=('nmn', 'lstm'), sizes=((4, 12, 12), (495, 495, 495)))
   @pytest.mark.slow
-  def test_discriminator(self, model, sizes):
-    self._test_discriminator(GridLU, model, *sizes)
+  def test_the_discriminators_gradient_on_gridlu_is_the_formula(
+      self, model, sizes):
+    self._test_discriminator(GridLU, model, True, *sizes)
 
-  def _test_discriminator(self, kind, model, count, candidates, drawn,
-                          mismatched=0):
+  def _test_discriminator(self, kind, model, fast, count, candidates,
+                          drawn, mismatched=0):
     """Tests lines 9 and 10 of Algorithm 1."""
     self._start(kind)
     world = self._world
-    _, discriminator = networks.make(
-        model, world.grammar, world.image_shape, world.num_actions)
+    _, discriminator = _make(fast)(model, world)
     phi = network_oracles.large(discriminator, 2)
     sizes = count, candidates, mismatched
     texts = self._case.texts(sum(sizes))
@@ -327,14 +343,13 @@ class ProgramsTest(parameterized.TestCase):
     goals, pairs, certain = (
         rollouts.Pairs(world.grammar.encode(these), each)
         for these, each in zip(texts, states))
-    if drawn == candidates and not mismatched:  # The paper's.
-      programs, given = programs_lib.Programs, pairs
-    else:
-      programs = mismatched_lib.Programs
-      given = mismatched_lib.Candidates(
-          *pairs, np.int32(drawn), certain if mismatched else None)
-    made = programs(None, discriminator, world)
-    actual, terms = made.discriminator_gradients(phi, goals, given)
+    given = replay.Candidates(
+        pairs, None if drawn == candidates else np.int32(drawn),
+        certain if mismatched else None)
+    threshold = 0.6 if mismatched else 0.5
+    made = programs_lib.DiscriminatorPrograms(
+        discriminator, reward_threshold=threshold)
+    actual, terms = made.gradient(phi, goals, given)
 
     p = network_oracles.variables(discriminator, phi)
 
@@ -351,7 +366,9 @@ class ProgramsTest(parameterized.TestCase):
     expected, total, of_goals, rejected = self._gradient(p, loss)
     self._assert_close(discriminator, actual, expected, 'discriminator')
     np.testing.assert_allclose(terms['discriminator_loss'], total, rtol=1e-4)
+    logit = np.log(threshold / (1 - threshold))
     self.assertAlmostEqual(
-        float(terms['goals_accepted']), np.mean(of_goals > 0), places=6)
+        float(terms['goals_accepted']), np.mean(of_goals > logit), places=6)
     self.assertAlmostEqual(
-        float(terms['negatives_rejected']), np.mean(rejected <= 0), places=6)
+        float(terms['negatives_rejected']), np.mean(rejected <= logit),
+        places=6)

@@ -35,7 +35,7 @@ class ReplayTest(parameterized.TestCase):
   @parameterized.parameters(
       ([3],), ([3, 4],), ([7],), ([5, 5],), ([3, 4, 3, 4, 3],),
       ([9],), ([2, 23, 1],), ([0, 4, 0],), ([14, 7],))
-  def test_keeps_the_newest(self, sizes):
+  def test_the_newest_entries_are_kept(self, sizes):
     buffer = replay.ReplayBuffer(7, 2, [2, 3])
     kept, start = [], 0
     for size in sizes:
@@ -56,7 +56,7 @@ class ReplayTest(parameterized.TestCase):
     np.testing.assert_allclose(counts, 2000, atol=6 * np.sqrt(20000 * .1 * .9))
 
   @parameterized.parameters((4, 2), (5, 2), (1, 0), (2, 1))
-  def test_balanced(self, count, expected):
+  def test_half_of_the_samples_have_a_reward(self, count, expected):
     buffer = replay.ReplayBuffer(100, 2, [2, 3])
     buffer.add(*_triples(0, 120, every=40))  # 40 and 80 remain of 0, 40, 80.
     drawn = set()
@@ -72,7 +72,7 @@ class ReplayTest(parameterized.TestCase):
       self.assertContainsSubset([40, 80], drawn)
 
   @parameterized.parameters(True, False)
-  def test_balanced_with_one_kind(self, kind):
+  def test_with_one_kind_of_reward_all_entries_are_drawn(self, kind):
     buffer = replay.ReplayBuffer(10, 2, [2, 3])
     codes, observations, _ = _triples(0, 6)
     buffer.add(codes, observations, np.full([6], kind))
@@ -82,7 +82,7 @@ class ReplayTest(parameterized.TestCase):
     self.assertEqual(set(codes[:, 0].tolist()), set(range(6)))
     self.assertEqual(set(positive.tolist()), {kind})
 
-  def test_balanced_forgets_a_kind_with_its_last_entry(self):
+  def test_a_kind_of_reward_is_forgotten_with_its_last_entry(self):
     buffer = replay.ReplayBuffer(3, 2, [2, 3])
     buffer.add(*_triples(0, 2, every=100))
     rng = np.random.default_rng(0)
@@ -91,7 +91,7 @@ class ReplayTest(parameterized.TestCase):
     self.assertEqual(buffer.sample_with_rewards(rng, 4)[2].sum(), 0)
 
   @parameterized.parameters(4, 7, 11, 30)
-  def test_state_round_trip(self, added):
+  def test_a_loaded_buffer_goes_on_as_the_saved_one(self, added):
     buffer = replay.ReplayBuffer(7, 2, [2, 3])
     buffer.add(*_triples(0, added))
     state = buffer.state()
@@ -109,14 +109,14 @@ class ReplayTest(parameterized.TestCase):
     for name, value in kept.items():  # What was saved has not changed.
       np.testing.assert_array_equal(state[name], value, name)
 
-  def test_empty(self):
+  def test_nothing_is_drawn_from_an_empty_buffer(self):
     buffer = replay.ReplayBuffer(7, 2, [2, 3])
     self.assertEmpty(buffer)
     for draw in (buffer.sample, buffer.sample_with_rewards):
       with self.assertRaises(ValueError):
         draw(np.random.default_rng(0), 4)
 
-  def test_many_threads(self):
+  def test_entries_of_many_threads_stay_whole(self):
     class Slow(np.ndarray):  # Others run between any two accesses.
 
       def __getitem__(self, key):

@@ -38,3 +38,8 @@ class RolloutsTest(absltest.TestCase):
     self.assertEqual(codes[:, 0].tolist(), [7, 8, 7, 8, 7, 7])
     # s_1 of both, s_2 of both, then s_3 and s_4 of worker 0.
     self.assertEqual(observations[:, 0].tolist(), [3, 4, 6, 7, 9, 12])
+
+  def test_pairs_can_have_the_first_states_of_workers_that_played(self):
+    codes, observations = _rollout().pairs(with_first=True)
+    self.assertEqual(codes[:, 0].tolist(), [7, 8, 7, 8, 7, 8, 7, 7])
+    self.assertEqual(observations[:, 0].tolist(), [0, 1, 3, 4, 6, 7, 9, 12])

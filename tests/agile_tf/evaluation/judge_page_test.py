@@ -10,7 +10,7 @@ from absl.testing import absltest
 import numpy as np
 from PIL import Image
 
-from agile_tf.agent import worlds
+from agile_tf import worlds
 from agile_tf.evaluation import judge_page
 from agile_tf.evaluation import played
 from gridlu import rendering
@@ -80,7 +80,7 @@ class PageTest(absltest.TestCase):
     self.assertIn('grey square is the agent', page)
 
   def test_another_world_has_images_alone(self):
-    own = worlds.World(
+    own = worlds.EnvironmentWorld(
         mock.Mock(), mock.Mock(), (24, 30, 3), num_actions=2, goal_examples='',
         has_ground_truth=False)
     image = np.arange(24 * 30 * 3).reshape(24, 30, 3).astype(np.uint8)

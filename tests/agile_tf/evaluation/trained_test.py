@@ -1,89 +1,28 @@
 """Tests for what a run has learned: functions, and played episodes."""
 
 import contextlib
-import copy
-import dataclasses
 import os
 import pathlib
-import pickle
-import re
+import shutil
 import sys
 from unittest import mock
 
 from absl.testing import absltest
 import numpy as np
-import tensorflow as tf
 
 import agile_tf
 from agile_tf import config as config_lib
 from agile_tf.agent import rollouts
 from agile_tf.evaluation import options
 from agile_tf.evaluation import trained
+from agile_tf.recipe import settings
 from agile_tf.training import checkpoints
-from agile_tf.training import machine
+from agile_tf.training import own_networks
 from gridlu import world
 from tests.agile_tf import tiny
 
 
 class TrainedTest(tiny.SavedRunTest):
-
-  def test_trained_networks_are_functions(self):
-    reward_model = agile_tf.load_reward_model(self.run_dir)
-    policy = agile_tf.load_policy(self.run_dir)
-    images = np.zeros([3, 56, 56, 3], np.uint8)
-    texts = ["SameLocation(AGENT, Shape('rect', SCENE))"] * 3
-    probabilities = reward_model(images, texts)
-    self.assertEqual(probabilities.shape, (3,))
-    self.assertTrue(((probabilities > 0) & (probabilities < 1)).all())
-    loaded = trained.load(self.run_dir)
-    inputs = (np.zeros([1, 56, 56, 3], np.float32),
-              loaded.world.grammar.encode(texts[:1]))
-    accepted = loaded.discriminator.at(loaded.phi)(*inputs)
-    np.testing.assert_allclose(
-        probabilities, np.repeat(1 / (1 + np.exp(-accepted)), 3), rtol=1e-5)
-    logits = loaded.policy.at(loaded.theta)(*inputs).logits.numpy()
-    self.assertEqual(policy(images, texts).tolist(), [logits.argmax()] * 3)
-    # With a generator it samples the policy's distribution.
-    sampled = policy(np.repeat(images[:1], 4000, 0), texts[:1] * 4000,
-                     np.random.default_rng(0))
-    odds = np.exp(logits[0]) / np.exp(logits[0]).sum()
-    np.testing.assert_allclose(
-        np.bincount(sampled, minlength=5) / 4000, odds, atol=0.03)
-    images = np.random.default_rng(0).integers(
-        256, size=[2, 56, 56, 3]).astype(np.uint8)
-    texts = [f"SameLocation(AGENT, Shape('{shape}', SCENE))"
-             for shape in ('rect', 'circle')]
-    inputs = ((images / 255).astype(np.float32),
-              loaded.world.grammar.encode(texts))
-    for largest in trained._LARGEST, 1:
-      with mock.patch.object(trained, '_LARGEST', largest):
-        np.testing.assert_allclose(
-            reward_model(images, texts),
-            tf.sigmoid(loaded.discriminator.at(loaded.phi)(*inputs)), rtol=1e-5)
-    images, texts = images[[0, 1, 1]], texts + texts[:1]
-    with self.assertRaisesRegex(ValueError, re.escape('[2, 56, 56, 3]')):
-      reward_model(images[:2], texts)
-    for function, kind in (reward_model, np.float32), (policy, np.int32):
-      for nothing in images[:0], []:
-        empty = function(nothing, [])
-        self.assertEqual((empty.shape, empty.dtype), ((0,), kind))
-    with self.assertRaisesRegex(checkpoints.CheckpointError, 'step 7'):
-      agile_tf.load_policy(self.run_dir, step=7)
-    with self.assertRaisesRegex(config_lib.ConfigError, 'nowhere'):
-      agile_tf.load_policy('nowhere')
-
-  def test_no_other_process_can_use_loaded_networks(self):
-    reward_model = agile_tf.load_reward_model(self.run_dir)
-    self.assertIs(copy.deepcopy(reward_model), reward_model)
-    with self.assertRaisesRegex(pickle.PicklingError, 'in that process'):
-      pickle.dumps(reward_model)
-    # A fork is another process. Here it only seems to be one.
-    with mock.patch.object(os, 'getpid', return_value=os.getpid() + 1):
-      for use in (lambda: reward_model([], []),
-                  lambda: agile_tf.load_policy(self.run_dir),
-                  lambda: machine.prepare(config_lib.Config())):
-        with self.assertRaisesRegex(RuntimeError, "fork of .*'spawn'"):
-          use()
 
   def test_the_agent_of_the_package_has_a_name(self):
     parse = options._RunParser().parse
@@ -94,7 +33,44 @@ class TrainedTest(tiny.SavedRunTest):
       os.mkdir('trained')
       self.assertEqual(parse('trained'), 'trained')
 
-  def test_the_world_of_another_side_and_physics(self):
+  def test_no_pattern_of_a_run_is_matched(self):
+    """Some of them would be for ever. The run has saved its instructions."""
+    run_dir = os.path.join(self.create_tempdir().full_path, 'run')
+    shutil.copytree(self.run_dir, run_dir)
+    path = os.path.join(run_dir, 'config.json')
+    settings = config_lib.read(path)
+    texts = settings[config_lib.SELECTED]
+    self.assertLen(texts, 30)
+
+    def load(only='', world='', **changes):
+      changed = {**settings, **changes}
+      config_lib.save({name: value for name, value in changed.items()
+                       if value is not None}, path)
+      loaded = trained.load(run_dir, only=only, world=world)
+      environment = loaded.world.make_environment(0)
+      self.assertTrue(all('red' in str(each) or not only
+                          for each in environment.instructions))
+      return [str(each) for each in environment.instructions]
+
+    for pattern in r'(\w+\W*)+@', '|'.join(map(str, range(100_000))), '(':
+      self.assertEqual(load(instructions=pattern), texts)
+    self.assertLen(load('red', instructions='('), 8)
+    self.assertEqual(load(world='crowded'), texts)
+    self.assertEqual(load(selected_instructions=texts[::-1]), texts)
+    with self.assertRaisesRegex(
+        config_lib.ConfigError, 'config.json has a pattern.*the command'):
+      load(selected_instructions=None)
+    for wrong, problem in (
+        (['Snake'], "has 'Snake': expected"), ([], 'some twice, or none'),
+        (texts[:1] * 2, 'some twice'), (['\x1b[2J'], r"'\\x1b\[2J'"),
+        (5, 'selected_instructions is 5: expected a list'),
+        ([5], r'selected_instructions\[0\] is 5')):
+      with self.assertRaisesRegex(config_lib.ConfigError, problem):
+        load(selected_instructions=wrong)
+    # Without a pattern a run has all instructions, and needs no list.
+    self.assertLen(load(instructions='', selected_instructions=None), 990)
+
+  def test_a_run_can_be_played_on_another_side_and_with_other_physics(self):
     run_dir = tiny.save_for(
         type(self), held_out='strings', held_out_share=.5,
         physics='immovable_red_rects', solved_starts=True)
@@ -149,10 +125,11 @@ class WorldTest(absltest.TestCase):
     self.enter_context(contextlib.chdir(self.folder.full_path))
     self.enter_context(mock.patch.object(sys, 'path', [*sys.path]))
 
-  def _save(self, world_name, where):
-    """Writes a run's configuration and its world's module."""
+  def _save(self, world_name, where, model='nmn'):
+    """Writes a run's configuration and the module of its world or networks."""
     config_lib.save(
-        dataclasses.asdict(config_lib.Config(world=world_name)),
+        settings.saved(config_lib.Config(world=world_name, model=model),
+                       settings.Recipe()),
         os.path.join(self.run_dir, 'config.json'))
     return pathlib.Path(self.folder.create_file(
         where, content=_WORLD).full_path).with_suffix('.imported')
@@ -174,6 +151,25 @@ class WorldTest(absltest.TestCase):
       imported.unlink()
       del sys.modules['a_named_world']
     self.assertNotIn(self.run_dir, sys.path)
+
+  def test_networks_are_imported_only_if_they_are_named(self):
+    imported = self._save(
+        'relations', 'a_named_model.py', 'a_named_model:make')
+    for load in (agile_tf.load_policy, agile_tf.load_reward_model,
+                 trained.load):
+      for named, message in (
+          ('', 'add --model with the same name'),
+          ('nmn', "on the networks 'a_named_model:make'"),
+          ('a_named_model:other', "on the networks 'a_named_model:make'")):
+        with self.assertRaisesRegex(config_lib.ConfigError, message):
+          load(self.run_dir, model=named)
+        self.assertFalse(imported.exists())
+      # It is imported, and then its function takes no world.
+      with self.assertRaises(own_networks.ModelError):
+        load(self.run_dir, model='a_named_model:make')
+      self.assertTrue(imported.exists())
+      imported.unlink()
+      del sys.modules['a_named_model']
 
   def test_nothing_is_imported_from_the_runs_directory(self):
     for name, where, path in (
@@ -241,7 +237,8 @@ class _Actor:
     zeros = np.zeros([2, 2], np.float32)
     return rollouts.Rollout(
         observations, np.zeros([2, 1], np.int32), zeros.astype(np.int32),
-        zeros, zeros, mask, ended, ('short', 'long'))
+        zeros, zeros, mask, ended, ('short', 'long'),
+        truth=observations[1:, :, 0] % 10 == 3)
 
 
 class PlayTest(absltest.TestCase):
@@ -250,14 +247,13 @@ class PlayTest(absltest.TestCase):
     """Plays with two workers; also returns how the actor was made."""
     world_ = mock.Mock()
     world_.make_environment.side_effect = lambda seed: seed
-    # What is a goal state, and what D accepts, can be told from the number.
-    world_.truth.side_effect = (
-        lambda rollout: rollout.observations[1:, :, 0] % 10 == 3)
-    reward = mock.Mock(side_effect=lambda phi, observations, codes: (
-        mock.Mock(), mock.Mock(numpy=lambda: observations[1:, :, 0] % 2 == 0)))
+    # A state's number tells what D accepts, as it tells what a goal state is.
+    rewards = mock.Mock(side_effect=lambda phi, observations, codes: (
+        mock.Mock(numpy=lambda: observations[1:, :, 0] / 100),
+        mock.Mock(numpy=lambda: observations[1:, :, 0] % 2 == 0)))
     run = trained.Trained(
         tiny.config(), world_, 0, None, 'theta', None, phi,
-        mock.Mock(reward=reward))
+        mock.Mock(), mock.Mock(rewards=rewards))
     with (mock.patch.object(trained, '_BATCH', 2),
           mock.patch.object(trained.actors, 'kind') as kind):
       kind.return_value.return_value = _Actor()
@@ -280,9 +276,13 @@ class PlayTest(absltest.TestCase):
             episode.truth.tolist(), (states[1:] % 10 == 3).tolist())
         self.assertEqual(
             episode.decisions.tolist(), (states[1:] % 2 == 0).tolist())
+        self.assertEqual(
+            episode.probabilities.tolist(), (states[1:] / 100).tolist())
         self.assertEqual(episode.success, text == 'short')
     episodes, _ = self._play(2, phi=None)
-    self.assertEqual([episode.decisions for episode in episodes], [None] * 2)
+    for values in zip(*((episode.decisions, episode.probabilities)
+                        for episode in episodes)):
+      self.assertEqual(values, (None, None))
 
   def test_the_seed_decides_everything_drawn(self):
     def drawn(seed):

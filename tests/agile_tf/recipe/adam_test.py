@@ -8,8 +8,13 @@ from agile_tf.agent import optimizers
 from agile_tf.recipe import adam
 from tests.agile_tf.agent import optimizers_test
 
-_ADAM, _RATE = optimizers.Updates(0.99, 1e-6, 2.0), 1e-3
+_DECAY, _EPSILON, _GRADIENT_NORM, _RATE = 0.99, 1e-6, 2.0, 1e-3
 _LAYOUT, _values = optimizers_test.LAYOUT, optimizers_test.draw
+
+
+def _make(initial):
+  return optimizers.SharedParameters(
+      _LAYOUT, initial, adam.adam(_DECAY, _EPSILON), _GRADIENT_NORM)
 
 
 class AdamTest(parameterized.TestCase):
@@ -19,14 +24,14 @@ class AdamTest(parameterized.TestCase):
     rng = np.random.default_rng(0)
     initial = _values(rng)
     gradients = [_values(rng, scale) for _ in range(6)]
-    parameters = adam.AdamParameters(_LAYOUT, initial, _ADAM)
+    parameters = _make(initial)
     expected = optimizers_test.tensorflow_1(
-        _LAYOUT, initial, gradients, _ADAM.gradient_norm,
+        _LAYOUT, initial, gradients, _GRADIENT_NORM,
         lambda: tf.compat.v1.train.AdamOptimizer(
-            _RATE, 0.9, _ADAM.decay, _ADAM.epsilon))
+            _RATE, 0.9, _DECAY, _EPSILON))
     actual = [parameters.apply(_RATE, *map(tf.constant, gradients[:3]))]
     # The slots and the count of updates are part of the state.
-    resumed = adam.AdamParameters(_LAYOUT, _values(rng), _ADAM)
+    resumed = _make(_values(rng))
     resumed.load(parameters.state())
     for gradient in gradients[3:]:
       actual.append(resumed.apply(_RATE, tf.constant(gradient)))

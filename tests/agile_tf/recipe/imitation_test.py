@@ -8,8 +8,9 @@ from absl.testing import parameterized
 import numpy as np
 import tensorflow as tf
 
+from agile_tf import worlds
 from agile_tf.agent import networks
-from agile_tf.agent import worlds
+from agile_tf.agent import worlds as agent_worlds
 from agile_tf.recipe import displaced
 from agile_tf.recipe import imitation
 from gridlu import arrangements
@@ -22,7 +23,7 @@ from tests.gridlu import boards
 
 
 def _goals(count, seed=3):
-  return worlds.GoalExamples(
+  return agent_worlds.GoalExamples(
       goal_dataset.generate('arrangements', count, seed),
       worlds.GridLUWorld('arrangements'))
 
@@ -32,7 +33,8 @@ def _targets(goals):
   texts = np.take(goals.dataset.instructions, goals.dataset.instruction)
   cells = goals.dataset.states[:, :25]
   return np.array([
-      [code > 0 and ('Color' not in text or board.kind(code)[1] in text)
+      [code > 0 and (
+          'Color' not in text or board.shape_and_color(code)[1] in text)
        for code in row] for text, row in zip(texts, cells)])
 
 
@@ -46,7 +48,7 @@ def _looked(goals):
   """Demonstrations for which the checker has decided what matters."""
   number = {code.tobytes(): i for i, code in enumerate(goals.codes)}
   made = imitation.Demonstrations(goals)
-  made.look(lambda codes, states: _satisfied(
+  made.find_relevant_blocks(lambda codes, states: _satisfied(
       goals, [number[code.tobytes()] for code in codes], states),
             np.random.default_rng(0))
   return made
@@ -70,7 +72,7 @@ class DisplacedTest(absltest.TestCase):
     dataset = _goals(20).dataset
     first = np.flatnonzero(
         np.count_nonzero(dataset.states[:, :25], axis=1) == 4)[:1]
-    goals = worlds.GoalExamples(dataclasses.replace(
+    goals = agent_worlds.GoalExamples(dataclasses.replace(
         dataset, instruction=dataset.instruction[first],
         states=dataset.states[first]), worlds.GridLUWorld('arrangements'))
     _, states = displaced.sample(goals, np.random.default_rng(1), 4000)
@@ -110,9 +112,9 @@ class DemonstrationsTest(parameterized.TestCase):
     self.assertFalse((found & ~targets).any())
     self.assertGreater(found.sum() / targets.sum(), 0.9)
 
-  def test_a_reward_model_that_accepts_everything(self):
+  def test_a_reward_model_that_accepts_everything_finds_no_blocks(self):
     with self.assertRaisesRegex(program.UserError, 'discriminator_head_start'):
-      imitation.Demonstrations(self.goals).look(
+      imitation.Demonstrations(self.goals).find_relevant_blocks(
           lambda codes, states: np.ones([len(states)], bool),
           np.random.default_rng(0))
 
@@ -202,13 +204,13 @@ class DemonstrationsTest(parameterized.TestCase):
     self.assertBetween((np.diff(draw.call_args.args[2]) > 0).mean(), .4, .6)
 
   def test_each_worker_imitates_a_batch(self):
-    made = imitation.Imitation(self.made, np.random.default_rng(5)).exchange(
-        mock.Mock(codes=np.zeros([3, 5])), None)
+    made = self.made.add_and_sample(
+        np.random.default_rng(5), mock.Mock(codes=np.zeros([3, 5])), None)
     for part, expected in zip(
         made, self.made.batch(np.random.default_rng(5), 48)):
       np.testing.assert_array_equal(part, expected.reshape(3, 16, -1))
 
-  def test_is_restored(self):
+  def test_loaded_demonstrations_are_the_saved_ones(self):
     other = imitation.Demonstrations(self.goals)
     other.load(self.made.state())
     for expected, found in zip(*(
@@ -217,7 +219,7 @@ class DemonstrationsTest(parameterized.TestCase):
       np.testing.assert_array_equal(found, expected)
 
 
-class ProgramsTest(absltest.TestCase):
+class LossTest(absltest.TestCase):
 
   def test_the_loss_is_the_cross_entropy(self):
     rng = np.random.default_rng(0)
@@ -225,12 +227,12 @@ class ProgramsTest(absltest.TestCase):
     labels = np.zeros([2, 3, 5], np.float32)
     labels[0, 0, 1] = labels[1, 2, 4] = 1
     labels[0, 1, [0, 2]] = .5  # And three states without a good action.
-    name, loss = imitation.Programs._auxiliary(
-        None, networks.PolicyOutput(tf.constant(logits), None, None),
-        imitation.Demonstrated(None, None, tf.constant(labels)))
-    self.assertEqual(name, 'imitation_loss')
+    loss = imitation.auxiliary(2.0).loss.function(
+        networks.PolicyOutput(tf.constant(logits), None, None),
+        tf.constant(labels))
+    self.assertEqual(loss.shape, (2, 3))
     exp = np.exp(logits)
     log = np.log(exp / exp.sum(-1, keepdims=True))
-    np.testing.assert_allclose(loss, [
+    np.testing.assert_allclose(np.mean(loss, 1), [
         -(log[0, 0, 1] + log[0, 1, 0] / 2 + log[0, 1, 2] / 2) / 3,
         -log[1, 2, 4] / 3], rtol=1e-5)

@@ -9,16 +9,19 @@ import numpy as np
 import tensorflow as tf
 
 from agile_tf import config as config_lib
+from agile_tf import worlds
 from agile_tf.agent import replay
 from agile_tf.agent import rollouts
+from agile_tf.agent import variation
 from agile_tf.agent import workers
-from agile_tf.agent import worlds
+from agile_tf.agent import worlds as agent_worlds
 from agile_tf.recipe import adam
 from agile_tf.recipe import annealing
-from agile_tf.recipe import builder
 from agile_tf.recipe import mismatched
+from agile_tf.recipe import settings
+from agile_tf.recipe import variations
 from agile_tf.training import building
-from agile_tf.training import run as run_lib
+from agile_tf.training import start
 from agile_tf.training import trainer as trainer_lib
 from gridlu import goal_dataset
 from gridlu import language
@@ -33,7 +36,8 @@ class LinearTest(parameterized.TestCase):
       (1.0, 0.4, 1000, 0, 1.0), (1.0, 0.4, 1000, 250, 0.85),
       (1.0, 0.4, 1000, 1000, 0.4), (1.0, 0.4, 1000, 10**9, 0.4),
       (0.25, 1.0, 100, 50, 0.625), (7.0, 0.25, 0, 0, 0.25))
-  def test_changes_linearly(self, first, last, steps, step, expected):
+  def test_a_linear_setting_changes_linearly(
+      self, first, last, steps, step, expected):
     self.assertAlmostEqual(annealing.Linear(first, last, steps)(step), expected)
 
 
@@ -43,11 +47,11 @@ class MismatchedTest(parameterized.TestCase):
     super().setUp()
     self.world = worlds.GridLUWorld()
     self.dataset = goal_dataset.generate('relations', 200, seed=1)
-    self.goals = worlds.GoalExamples(self.dataset, self.world)
+    self.goals = agent_worlds.GoalExamples(self.dataset, self.world)
 
-  def test_never_the_states_own_instruction(self):
-    codes, observations = mismatched.sample(
-        self.goals, np.random.default_rng(0), 2000)
+  def test_mismatched_goals_never_have_their_own_instruction(self):
+    codes, observations = self.goals.sample_mismatched(
+        np.random.default_rng(0), 2000)
     own: dict[bytes, set[bytes]] = {}
     for i, state in zip(self.dataset.instruction, self.dataset.states):
       own.setdefault(state.tobytes(), set()).add(
@@ -66,10 +70,10 @@ class MismatchedTest(parameterized.TestCase):
 
   @parameterized.parameters(
       dict(mismatched_share=.5), dict(reward_prediction_goals=1))
-  def test_one_instruction_has_no_other(self, **changes):
+  def test_goals_of_one_instruction_alone_are_refused(self, **changes):
     with self.assertRaisesRegex(worlds.WorldError, '--mismatched_share'):
-      tiny.builder(
-          instructions=r"^Same.*AGENT, Color\('red', SCENE", **changes).make()
+      building.build_data(tiny.plan(
+          instructions=r"^Same.*AGENT, Color\('red', SCENE", **changes))
 
   def _buffer(self, count):
     buffer = replay.ReplayBuffer(100, len(self.world.grammar.slots), [27])
@@ -80,38 +84,47 @@ class MismatchedTest(parameterized.TestCase):
   def test_displaced_goals_are_among_the_mismatched_ones(self):
     buffer, boards = self._buffer(8), np.full([3, 27], 55, np.uint8)
     negatives = mismatched.Negatives(
-        buffer, self.goals, annealing.Linear(1.0, 1.0, 1), 8, 4, .75)
+        annealing.Linear(1.0, 1.0, 1), kept=8, mismatched=1, displaced=3)
     with mock.patch.object(
         mismatched.displaced, 'sample', return_value=rollouts.Pairs(
             self.goals.codes[:3], boards)) as sample:
-      made = negatives.draw(np.random.default_rng(0), 0)
+      made = negatives.draw(buffer, self.goals, np.random.default_rng(0), 0)
     sample.assert_called_once_with(self.goals, mock.ANY, 3)
     self.assertEqual(
-        (made.mismatched.observations == 55).all(1).tolist(),
+        (made.certain.observations == 55).all(1).tolist(),
         [False] + [True] * 3)
 
   @parameterized.parameters((0, 8), (50, 13), (100, 32), (1000, 32))
   def test_draws_as_many_as_rho_forgives(self, step, drawn):
     """rho falls from 1 to 1/4; 8 of 16 negatives are from B."""
     negatives = mismatched.Negatives(
-        self._buffer(32), self.goals, annealing.Linear(1.0, 0.25, 100), 8, 8)
-    self.assertTrue(negatives.ready)
-    made = negatives.draw(np.random.default_rng(0), step)
+        annealing.Linear(1.0, 0.25, 100), kept=8, mismatched=8, displaced=0)
+    self.assertEqual(negatives.largest_draw, 32)
+    made = negatives.draw(
+        self._buffer(32), self.goals, np.random.default_rng(0), step)
     self.assertEqual(made.drawn, drawn)
-    self.assertLen(made.codes, 32)
-    self.assertLen(made.mismatched.codes, 8)
+    self.assertLen(made.pairs.codes, 32)
+    self.assertLen(made.certain.codes, 8)
 
-  def test_waits_for_the_smallest_rho(self):
-    negatives = mismatched.Negatives(
-        self._buffer(31), self.goals, annealing.Linear(1.0, 0.25, 100), 8, 0)
-    self.assertFalse(negatives.ready)
+  def test_rho_may_fall_without_other_negatives(self):
+    made = mismatched.Negatives(
+        annealing.Linear(1.0, 0.25, 100), kept=8, mismatched=0,
+        displaced=0).draw(
+            self._buffer(32), self.goals, np.random.default_rng(0), 50)
+    self.assertEqual(made.drawn, 13)
+    self.assertIsNone(made.certain)
 
   def test_prediction_learns_from_goal_examples_too(self):
-    buffer = self._buffer(10)
-    predictions = mismatched.Prediction(
-        buffer, 4, np.random.default_rng(0), self.goals, 6)
-    codes, observations, positive = predictions.batch()
-    self.assertLen(codes, 4 + 6 + 6)
+    auxiliary = mismatched.prediction(0.5, 4, 100, 6)
+    self.assertEqual(auxiliary.loss.cost, 0.5)
+    rollout = mock.Mock(codes=self.goals.codes[:2], **{
+        'pairs.return_value': (self.goals.codes[:1].repeat(10, 0),
+                               np.full([10, 27], 77, np.uint8)),
+        'played.return_value': np.zeros([10], np.bool_)})
+    of_workers = auxiliary.make(self.world, self.goals).add_and_sample(
+        np.random.default_rng(0), rollout, None)
+    self.assertEqual(of_workers.labels.shape, (2, 4 + 6 + 6))
+    codes, observations, positive = (part[1] for part in of_workers)
     self.assertEqual(
         positive.tolist(), [False] * 4 + [True] * 6 + [False] * 6)
     self.assertTrue((observations[:4] == 77).all())
@@ -129,94 +142,103 @@ _IMITATION = dict(
     discriminator_head_start=1)
 
 
-class BuilderTest(parameterized.TestCase):
+class VariationTest(parameterized.TestCase):
 
-  def test_the_paper_needs_no_recipe(self):
-    self.assertIs(type(tiny.builder()), building.Builder)
-    self.assertNotIn(config_lib.RECIPE, tiny.builder().saved())
+  def test_without_the_recipe_a_run_is_the_papers(self):
+    self.assertEqual(tiny.plan().variation, variation.Variation())
+    self.assertEqual(
+        variations.make(config_lib.Config(), settings.Recipe()),
+        variation.Variation())
 
   def test_settings_reach_their_places(self):
-    made = tiny.builder(
+    made = tiny.plan(
         optimizer='adam', policy_update='averaged', initialization='he',
         policy_learning_rate=.5, first_policy_learning_rate=.7,
         policy_learning_rate_steps=10, entropy_weight=.1,
         first_entropy_weight=.3, entropy_weight_steps=20,
         discriminator_actors=3, discriminator_head_start=2,
-        dataset_carrying=.25, batch_size=16, mismatched_share=.25,
-        anticipated_negative_rate_steps=30)
-    self.assertIs(made.parameters, adam.AdamParameters)
-    self.assertIs(made.programs, builder._AveragedPrograms)
-    rate = made.learning_rate()
-    self.assertEqual(
-        (rate(0), rate(10)), (.7, .5))
-    weight = made.entropy_weight()
+        dataset_carrying=.25, dataset_any_distractors=True, batch_size=16,
+        mismatched_share=.25, anticipated_negative_rate_steps=30)
+    varied = made.variation
+    self.assertIs(varied.rule, adam.adam)
+    self.assertTrue(varied.averaged)
+    rate = varied.learning_rate
+    self.assertEqual((rate(0), rate(10)), (.7, .5))
+    weight = varied.entropy_weight
     self.assertEqual((weight(0), weight(20)), (.3, .1))
     self.assertAlmostEqual(weight(10), .2)
-    self.assertEqual(made.carrying, .25)
-    parts = made.make()
+    self.assertEqual(varied.carrying, .25)
+    self.assertEqual(varied.distractors, (0, 4))
+    parts = building.build(made)
     # He's last layer begins near 0; the paper's sigma there is 0.1.
     self.assertLess(
-        np.abs(parts.policy.state()['policy/logits/w']).max(), .01)
-    carried = parts.discriminator_worker._goal_examples.observations[:, 26]
-    self.assertTrue(carried.any())
-    negatives = parts.discriminator_worker._negatives
-    self.assertEqual((negatives._kept, negatives._count), (6, 2))
+        np.abs(parts.networks.policy.state()['policy/logits/w']).max(), .01)
+    self.assertTrue(parts.data.goals.observations[:, 26].any())
+    negatives = made.negatives
     self.assertEqual(
-        [negatives._rho(step) for step in (0, 15, 30)], [1, .75, .5])
+        (negatives.kept, negatives.mismatched, negatives.displaced), (6, 2, 0))
+    self.assertEqual(
+        [negatives.rho(step) for step in (0, 15, 30)], [1, .75, .5])
     self.assertLen(parts.discriminator_worker.actor.environments, 3)
     self.assertEqual(
-        made.saved()[config_lib.RECIPE]['discriminator_head_start'], 2)
+        made.settings['discriminator_head_start'], 2)
 
   @parameterized.parameters('worker', 'averaged')
   def test_mismatched_goal_examples_are_negatives(self, update):
-    parts = tiny.builder(
-        policy_update=update, batch_size=16, mismatched_share=.5).make()
-    worker = parts.discriminator_worker
-    pairs = worker._goal_examples.sample(worker.rng, 8)
-    parts.buffer.add(pairs.codes, 0 * pairs.observations)
-    drawn = worker._negatives.draw(worker.rng, 0)
-    kept, _ = parts.programs._negatives(
-        parts.discriminator.snapshot(), drawn, 8)
+    plan = tiny.plan(
+        policy_update=update, batch_size=16, mismatched_share=.5)
+    parts = building.build(plan)
+    learner, goals = parts.discriminator_worker.learner, parts.data.goals
+    pairs = goals.sample(learner.rng, 8)
+    learner.add(pairs.codes, 0 * pairs.observations)
+    drawn = plan.negatives.draw(learner.buffer, goals, learner.rng, 0)
+    kept, _ = parts.networks.discriminator_programs._negatives(
+        learner.parameters.snapshot(), drawn, 8)
     np.testing.assert_array_equal(
-        kept.observations[4:], drawn.mismatched.observations)
+        kept.observations[4:], drawn.certain.observations)
 
   def test_goals_can_be_predicted_without_a_discriminator(self):
-    parts = tiny.builder(
-        reward='environment', reward_prediction_goals=2).make()
-    worker, = parts.policy_workers
-    self.assertIsInstance(worker.auxiliary, mismatched.Prediction)
-    self.assertEqual(worker.auxiliary._count, 2)
+    parts = building.build(tiny.plan(
+        reward='environment', reward_prediction_goals=2))
     self.assertIsNone(parts.discriminator_worker)
+    codes, _, rewarded = parts.data.auxiliary._others(np.random.default_rng(0))
+    self.assertLen(codes, 4)
+    self.assertEqual(rewarded.tolist(), [True] * 2 + [False] * 2)
 
   def test_a_run_goes_on_with_its_recipe_alone(self):
     run_dir = self.create_tempdir().full_path
     path = os.path.join(run_dir, 'config.json')
-    both = [tiny.builder(run_dir=run_dir, **tricks)
+    both = [tiny.plan(run_dir=run_dir, **tricks)
             for tricks in ({}, {'policy_update': 'averaged'})]
     for made, other in itertools.permutations(both):
-      config_lib.save(made.saved(), path)
-      self.assertEqual(run_lib.check_same_run(made), path)
+      config_lib.save(made.settings, path)
+      with open(f'{run_dir}/metrics.csv', 'w', encoding='utf-8') as file:
+        file.write('steps\n1\n')
+      start.check_same_run(run_dir, made.settings)
       with self.assertRaisesRegex(
           config_lib.ConfigError,
           r'other settings:\n  --policy_update: .*\nTo resume'):
-        run_lib.check_same_run(other)
+        start.check_same_run(run_dir, other.settings)
     config_lib.save({'sede': 3}, path)
     with self.assertRaisesRegex(
         config_lib.ConfigError, f'{path}: .* has no setting sede'):
-      run_lib.check_same_run(made)
+      start.check_same_run(run_dir, made.settings)
 
   def test_d_says_which_blocks_matter(self):
-    made = tiny.builder(**_IMITATION)
-    self.assertEqual(made.loss().auxiliary_cost, 2)
-    parts = made.make()
-    worker = parts.discriminator_worker
-    self.assertEqual(worker._negatives._displaced, 6)  # Of 8 mismatched ones.
-    with mock.patch.object(parts.auxiliary_data, 'look') as look:
-      made.after_head_start(parts)
-    (accepts, _), _ = look.call_args
-    codes, states = worker._goal_examples.sample(np.random.default_rng(0), 32)
-    logits = parts.programs._discriminator.at(parts.discriminator.snapshot())(
-        parts.world.images(tf.constant(states)), tf.constant(codes))
+    made = tiny.plan(**_IMITATION)
+    self.assertEqual(made.auxiliary.loss[:2], ('imitation', 2))
+    self.assertEqual(made.negatives.displaced, 6)  # Of 8 mismatched ones.
+    parts = building.build(made)
+    learner = parts.discriminator_worker.learner
+    with mock.patch.object(
+        parts.data.auxiliary, 'find_relevant_blocks') as find:
+      made.variation.head_start.then(
+          parts.networks.policy, learner, parts.data.auxiliary)
+    (accepts, _), _ = find.call_args
+    codes, states = parts.data.goals.sample(np.random.default_rng(0), 32)
+    logits, _ = parts.networks.discriminator_programs._discriminator.at(
+        learner.parameters.snapshot())(
+            tf.constant(states), tf.constant(codes))
     np.testing.assert_array_equal(accepts(codes, states), logits > 0)
 
   @parameterized.parameters(
@@ -232,6 +254,7 @@ class BuilderTest(parameterized.TestCase):
       (dict(discriminator_head_start=1, initial_policy='x'),
        'needs an empty --initial_policy'),
       (dict(dataset_carrying=-1), 'dataset_carrying=-1.0: expected at least 0'),
+      (dict(reward_prediction_goals=10**30), 'expected .* at most 10000'),
       (_IMITATION | dict(world='relations'), 'needs --world=arrangements'),
       (_IMITATION | dict(physics='immovable_red_rects'), '--physics=normal'),
       (_IMITATION | dict(reward_prediction=True),
@@ -239,12 +262,12 @@ class BuilderTest(parameterized.TestCase):
       (_IMITATION | dict(mismatched_share=0), 'needs --mismatched_share'),
       (_IMITATION | dict(discriminator_head_start=0),
        'needs --discriminator_head_start'))
-  def test_settings_that_do_not_fit(self, changes, message):
+  def test_settings_that_do_not_fit_are_named(self, changes, message):
     with self.assertRaisesRegex(config_lib.ConfigError, message):
-      tiny.builder(**changes)
+      tiny.plan(**changes)
 
   def test_the_policy_takes_over_the_features(self):
-    trainer = trainer_lib.Trainer(tiny.builder(discriminator_head_start=3))
+    trainer = trainer_lib.Trainer(tiny.plan(discriminator_head_start=3))
     self.enter_context(mock.patch.object(
         trainer.discriminator_worker, 'iterate',
         return_value=workers.Iteration(mock.Mock(steps=2), {})))
@@ -264,7 +287,7 @@ class BuilderTest(parameterized.TestCase):
       if equal:
         break
       trainer.schedule.begin('discriminator')
-      trainer.iterate_discriminator(trainer.read())
+      trainer.iterate_discriminator(trainer.snapshot())
       trainer.schedule.end('discriminator')
     kept = first.keys() - {f'policy/{name}' for name in names}
     self.assertIn('policy/features/merge/convolution/w', kept)

@@ -38,7 +38,8 @@ class DifferencesTest(parameterized.TestCase):
        ['replay_size', 'dataset_size']),
       (dict(world='own:world', dataset='goals.npz', dataset_size=512,
             episode_length=9), ['world', 'dataset']))
-  def test_what_differs_and_is_used(self, changes, expected):
+  def test_the_table_has_settings_that_differ_and_are_used(
+      self, changes, expected):
     config = config_lib.Config(td_lambda=0, **changes)
     self.assertEqual(comparison.differences(config, _PLAIN), expected)
 
@@ -71,7 +72,7 @@ class TableTest(parameterized.TestCase):
     self.assertEqual(self._row('dataset_size', reward='environment')[1],
                      'unused')
 
-  def test_of_the_recipe_what_is_used(self):
+  def test_the_table_has_the_recipes_settings_that_are_used(self):
     recipe = settings.Recipe(optimizer='adam')
     as_in_paper = config_lib.Config(td_lambda=0)
     for make in comparison.table_text, comparison.table_markdown:
@@ -81,7 +82,7 @@ class TableTest(parameterized.TestCase):
       self.assertNotIn('mismatched_share', text)
       self.assertIn('Nothing differs', make(as_in_paper, _PLAIN))
 
-  def test_of_the_recipe_what_is_switched_off(self):
+  def test_the_table_lacks_the_recipes_settings_that_are_off(self):
     off = dict(first_policy_learning_rate=1., first_entropy_weight=1.)
     on = dict(policy_learning_rate_steps=5, entropy_weight_steps=5)
     for recipe, names in ((off, []), (off | on, [*off, *on])):

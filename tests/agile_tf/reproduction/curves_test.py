@@ -17,6 +17,19 @@ class CurvesTest(absltest.TestCase):
     np.testing.assert_array_equal(curve['steps'], [10, 20])
     np.testing.assert_array_equal(curve['success_rate'], [np.nan, .25])
 
+  def test_a_row_that_no_run_writes_is_named(self):
+    for text, problem in (
+        ('steps,x\n10,1\n20,abc\n', "line 3: x is 'abc'; expected a number"),
+        ('steps,x\nnan,1\n', "line 2: steps is 'nan'"),
+        ('steps,x\n,1\n', "line 2: steps is ''"),
+        ('steps,x\n-1,1\n', "line 2: steps is '-1'"),
+        ('steps,x\n20,1\n10,1\n', 'step 10 comes after step 20'),
+        ('x\n1\n', 'does not name a column "steps"')):
+      folder = self.create_tempdir()
+      folder.create_file('metrics.csv', text)
+      with self.assertRaisesRegex(program.UserError, f'metrics.csv.*{problem}'):
+        curves.read(folder.full_path)
+
   def test_best_passes_over_what_is_missing(self):
     steps = np.array([10., 20., 30.])
     for rates, expected in (([.9, .5, .2], .9), ([np.nan, .5, .25], .5),
@@ -58,7 +71,7 @@ class CurvesTest(absltest.TestCase):
     self.assertTrue(np.isnan(curves.averaged(
         {'steps': steps}, 'x', ends - 10, ends)).all())
 
-  def test_refuses(self):
+  def test_tables_that_no_run_writes_are_refused(self):
     folder = self.create_tempdir()
     self.assertEmpty(curves.read(folder.full_path)['steps'])
     for content, problem in (

@@ -13,7 +13,7 @@ from agile_tf.training import building
 from tests.agile_tf import tiny
 
 # Flagfiles of no experiment.
-_OTHERS = {'own_world', 'quickstart'}
+_OTHERS = {'babyai_goto', 'babyai_goto_a3c_rp', 'own_world', 'quickstart'}
 # The paper's experiments: all others have flagfiles of our own.
 _PAPERS = [
     name for name in experiments.EXPERIMENTS if 'evening' not in name]
@@ -65,7 +65,7 @@ class ExperimentsTest(parameterized.TestCase):
     used = {variant.flagfile for variant in experiments.VARIANTS.values()}
     self.assertEqual(files, used | _OTHERS)
     for name in _OTHERS:
-      tiny.read_builder([f'--flagfile=launch/{name}.flags'])
+      tiny.read_plan([f'--flagfile=launch/{name}.flags'])
     named = {
         name for experiment in experiments.EXPERIMENTS.values()
         for recipe in (False, True) for name in experiment.names(recipe)}
@@ -90,7 +90,7 @@ class ExperimentsTest(parameterized.TestCase):
     self.assertLen({job.run_dir for job in jobs}, len(jobs))
 
   @parameterized.parameters(False, True)
-  def test_what_is_measured_after_a_run(self, recipe):
+  def test_each_run_is_measured_as_its_experiment_says(self, recipe):
     def flags_of(experiment, name):
       job, = (job for job in experiments.jobs(experiment, 'runs', [3], recipe)
               if job.name == name)
@@ -122,7 +122,7 @@ class ExperimentsTest(parameterized.TestCase):
     self.assertEqual({each['instructions'] for each in measured.values()},
                      {experiments.PAPERS_INSTRUCTIONS[1]})
 
-  def test_the_papers_values(self):
+  def test_flagfiles_have_the_papers_values(self):
     """Settings that a flagfile does not name keep their defaults."""
     changes = _CHANGES | {
         'data_efficiency': dict(dataset_size=8192),
@@ -161,6 +161,8 @@ class ExperimentsTest(parameterized.TestCase):
         initial_policy='runs/relations_seed2')
     configs = {name: config for experiment in _WITH_RECIPE
                for name, config in _configs(experiment, recipe=True).items()}
+    # The instructions that its pattern selects, which a run also saves.
+    self.assertLen(configs['immovable'].pop('selected_instructions'), 122)
     self.assertEqual(configs, {
         name: evening | changed | dict(run_dir=f'runs/{name}_seed2', seed=2)
         for name, changed in changes.items()})

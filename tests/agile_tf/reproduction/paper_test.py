@@ -26,7 +26,7 @@ class CurvesTest(parameterized.TestCase):
       ('relations_rho100', .608, .903, .889),
       ('relations_lstm', .304, .579, .811),
       ('relations_lstm_a3c_rp', .219, .623, .956))
-  def test_success(self, name, *rates):
+  def test_success_rates_are_those_of_the_papers_figures(self, name, *rates):
     curve = paper.curve(name, 'success_rate')
     np.testing.assert_allclose(
         np.interp([50e6, 100e6, 200e6], curve.steps, curve.mean), rates,
@@ -36,7 +36,8 @@ class CurvesTest(parameterized.TestCase):
   @parameterized.parameters(
       ('relations_rho100', 91.0, 4.5, 4.5), ('relations_rho75', 94.6, 2.9, 2.6),
       ('relations_rho50', 96.7, 2.4, .93), ('relations', 75.0, 24.9, .09))
-  def test_reward_model(self, name, *percent):
+  def test_reward_model_rates_are_those_of_the_papers_figures(
+      self, name, *percent):
     columns = ('reward_model_accuracy', 'false_positives', 'false_negatives')
     for column, expected in zip(columns, percent):
       curve = paper.curve(name, column)
@@ -96,7 +97,7 @@ class CurvesTest(parameterized.TestCase):
     self.assertGreater(
         ends.mean(), published.mean[0] + 5 * published.band[0])
 
-  def test_data_efficiency(self):
+  def test_data_efficiency_is_that_of_the_papers_figure(self):
     sizes = paper.data_efficiency()
     self.assertEqual(tuple(sizes), experiments.DATA_SIZES)
     self.assertEqual(

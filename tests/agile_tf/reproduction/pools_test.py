@@ -95,7 +95,7 @@ class _Case(parameterized.TestCase):
     _wait_for(runs_are_under_way, 300)
     sweeping.send_signal(number)
     _, errors = sweeping.communicate(timeout=120)
-    self.assertEqual(sweeping.returncode, 1)
+    self.assertEqual(sweeping.returncode, 130)
     self.assertEndsWith(errors, 'Stopped; the same command resumes.\n')
     for seed in range(runs):
       self.assertIn('everything is saved',
@@ -127,6 +127,37 @@ class LocalTest(_Case):
         return True
 
     _wait_for(has_ended, 10)
+
+  def test_a_program_whose_parent_has_ended_before_does_not_begin(self):
+    result = subprocess.run(
+        [sys.executable, '-c', pools._STARTER, '0', str(os.getpid() + 1), '-c',
+         'print("trains on alone")'],
+        capture_output=True, text=True, check=False)
+    self.assertEqual((result.returncode, result.stdout), (1, ''))
+    self.assertIn('has ended', result.stderr)
+
+  def test_an_attempt_is_explained_by_its_own_lines(self):
+    quick = ('import os, sys, time\nprint(sys.argv[1], flush=True)\n'
+             'while not os.path.exists(sys.argv[1] + "{}"):\n'
+             '  time.sleep(.02)\nsys.exit(f"failed {}")\n')
+
+    def task(number):  # All have the same file.
+      return pools.Task('run', ['-c', quick.format(number, number),
+                                self._path('run')], self._path('run.log'))
+
+    one, two = pools.local(1)(task(1)), pools.local(1)(task(2))
+    problems = []
+    for number, running in (2, two), (1, one):
+      open(self._path(f'run{number}'), 'w').close()
+      problems += self._ends(running)
+    self.assertRegex(problems[0], r'run\.2\.log ends with:\n.*\n  failed 2\n$')
+    self.assertRegex(problems[1], r'run\.log ends with:\n.*\n  failed 1\n$')
+    # A later attempt that says nothing is not explained by an earlier one.
+    silent = pools.Task('run', ['-c', 'import os; os._exit(4)'],
+                        self._path('run.log'))
+    problem, = self._ends(pools.local(1)(silent))
+    self.assertStartsWith(problem, 'exit code 4; ')
+    self.assertNotIn('failed', problem)
 
   def test_tasks_share_the_machine_and_fail_alone(self):
     code = ('import os, sys\n'
@@ -170,6 +201,38 @@ class LocalTest(_Case):
       with pools._reserved(3) as again:
         self.assertEqual(again, [2, 5, 7])
 
+  def test_the_locks_folder_is_the_users_own(self):
+    folder = self.create_tempdir().full_path
+    locks = os.path.join(folder, f'agile_tf_cores_{os.getuid()}')
+    precious = self.create_tempfile('precious', 'text').full_path
+    self.enter_context(
+        mock.patch.object(tempfile, 'gettempdir', return_value=folder))
+    with pools._reserved(1) as first:
+      self.assertEqual(os.stat(locks).st_mode & 0o777, 0o700)
+    # Nothing is opened through a link, and a FIFO keeps nobody waiting.
+    lock = os.path.join(locks, str(first[0]))
+    os.remove(lock)
+    os.symlink(precious, lock)
+    with self.assertRaises(OSError), pools._reserved(1):
+      pass
+    with open(precious, encoding='utf-8') as file:
+      self.assertEqual(file.read(), 'text')
+    os.remove(lock)
+    os.mkfifo(lock)
+    with pools._reserved(1) as again:
+      self.assertEqual(again, first)
+    # Somebody else made it, or it is a link to somewhere.
+    with (mock.patch.object(os, 'getuid', return_value=os.getuid() + 1),
+          self.assertRaises(program.UserError) as raised):
+      os.rename(locks, f'{folder}/agile_tf_cores_{os.getuid()}')
+      with pools._reserved(1):
+        pass
+    self.assertIn('is not a folder of this user', str(raised.exception))
+    os.symlink(folder, locks)
+    with self.assertRaisesRegex(program.UserError, 'set TMPDIR'):
+      with pools._reserved(1):
+        pass
+
   @parameterized.parameters(signal.SIGINT, signal.SIGHUP, signal.SIGUSR2)
   def test_signals_are_counted_and_handlers_restored(self, number):
     before = signal.signal(number, signal.default_int_handler)
@@ -194,7 +257,7 @@ class LocalTest(_Case):
   def test_without_ray_the_extra_is_named(self):
     with mock.patch.dict(sys.modules, ray=None):
       with self.assertRaisesRegex(
-          program.UserError, r'pip install "agile-tf\[ray\]"'):
+          program.UserError, r"pip install -e '.\[ray\]'"):
         with pools.cluster('auto', 1, 0, self._runs):
           pass
 

@@ -10,7 +10,10 @@ import numpy as np
 from agile_tf import config as config_lib
 from agile_tf.agent import optimizers
 from agile_tf.agent import programs
+from agile_tf.agent import workers
+from agile_tf.agent import worlds
 from agile_tf.training import building
+from agile_tf.training import selection
 from gridlu import goal_dataset
 from gridlu import language
 from gridlu import program
@@ -27,20 +30,20 @@ class BuildingTest(parameterized.TestCase):
         file.write(text)
       with mock.patch.object(building, 'make_world', return_value=mock.Mock(
           goal_examples=path)):
-        digests.add(building.Builder(config_lib.Config(
-            world='my.world:make')).saved()[config_lib.DATASET])
+        digests.add(building.Plan(config_lib.Config(
+            world='my.world:make')).settings[config_lib.DATASET])
     self.assertLen(digests, 2)
 
   def test_a_changed_file_of_goal_examples_is_another_setting(self):
     path = self.create_tempfile('goals.npz', 'one').full_path
-    one = tiny.builder(dataset=path)
-    saved = one.saved()
-    self.assertFalse(config_lib.differences(saved, tiny.builder(
-        dataset=path).saved()))
+    one = tiny.plan(dataset=path)
+    saved = one.settings
+    self.assertFalse(config_lib.differences(saved, tiny.plan(
+        dataset=path).settings))
     with open(path, 'a', encoding='utf-8') as file:
       file.write('more')
-    self.assertTrue(config_lib.differences(saved, tiny.builder(
-        dataset=path).saved()))
+    self.assertTrue(config_lib.differences(saved, tiny.plan(
+        dataset=path).settings))
 
   @parameterized.parameters(
       ('SameLocation.*AGENT', 'meanings'),
@@ -77,48 +80,56 @@ class BuildingTest(parameterized.TestCase):
   @parameterized.parameters(('nmn', 'film_nmn'), ('lstm', 'lstm'))
   def test_both_networks_are_of_the_model(self, model, part):
     config = tiny.config(model=model)
-    parts = building.Builder(config).make()
-    for network in parts.policy, parts.discriminator:
+    made = building.build_networks(building.Plan(config))
+    for network in made.policy, made.discriminator:
       self.assertIn(part, ' '.join(network.layout.names))
 
   def test_settings_of_losses_and_updates_reach_their_places(self):
-    builder = tiny.builder(
+    plan = tiny.plan(
         discount=.1, td_lambda=.2, baseline_cost=.3, reward_prediction=True,
         reward_prediction_batch_size=3, reward_prediction_cost=.4,
-        reward_form='log', reward_scale=.5, policy_learning_rate=.5,
+        reward_form='log', reward_scale=.5, reward_threshold=.65,
+        policy_learning_rate=.5,
         policy_decay=.6, policy_epsilon=.7,
         policy_gradient_norm=.8, discriminator_learning_rate=1.5,
         discriminator_decay=.9, discriminator_epsilon=1.7,
         discriminator_gradient_norm=1.8, max_column_norm=1.9,
         entropy_weight=.75)
-    with (mock.patch.object(builder, 'programs') as made,
-          mock.patch.object(builder, 'parameters') as shared):
-      parts = builder.make()
-    (_, _, _, *arguments), _ = made.call_args
-    self.assertEqual(arguments, [programs.Loss(
-        discount=.1, td_lambda=.2, baseline_cost=.3,
-        auxiliary_cost=.4), 'log', .5])
-    self.assertEqual([call.args[2] for call in shared.call_args_list], [
-        optimizers.Updates(
-            decay=.6, epsilon=.7, gradient_norm=.8),
-        optimizers.Updates(
-            decay=.9, epsilon=1.7, gradient_norm=1.8, max_column_norm=1.9)])
-    free = tiny.builder(max_column_norm=0.0)
-    with mock.patch.object(free, 'parameters') as shared:
-      free.make()
-    self.assertIsNone(shared.call_args.args[2].max_column_norm)
+    rule = mock.Mock()
+    plan = dataclasses.replace(
+        plan, variation=plan.variation._replace(rule=rule))
+    with (mock.patch.object(building, '_policy_programs') as policy,
+          mock.patch.object(building, '_discriminator_programs') as d,
+          mock.patch.object(optimizers, 'SharedParameters') as shared):
+      parts = building.build(plan)
+    (_, _, settings, auxiliary, averaged), _ = policy.call_args
+    self.assertEqual(settings, programs.LossSettings(
+        discount=.1, td_lambda=.2, baseline_cost=.3))
+    self.assertEqual(d.call_args.args[1:], ('log', .5, .65))
+    self.assertEqual(auxiliary[:2], ('reward_prediction', .4))
+    self.assertFalse(averaged)
+    self.assertEqual(
+        [call.args for call in rule.call_args_list], [(.6, .7), (.9, 1.7)])
+    self.assertEqual([call.args[3:] for call in shared.call_args_list],
+                     [(.8,), (1.8, 1.9, False)])
+    free = tiny.plan(max_column_norm=0.0)
+    with mock.patch.object(optimizers, 'SharedParameters') as shared:
+      building.build(free)
+    self.assertIsNone(shared.call_args.args[4])
     worker, = parts.policy_workers
     self.assertEqual(
         (worker._entropy_weight(0), worker._learning_rate(10**9),
-         worker.auxiliary._batch_size, parts.discriminator_worker._batch_size,
-         parts.discriminator_worker._learning_rate), (.75, .5, 3, 4, 1.5))
+         worker._data._batch_size), (.75, .5, 3))
+    self.assertEqual(
+        parts.discriminator_worker.learner._settings, workers.RewardSettings(
+            4, 1.5, workers.AnticipatedNegatives(2, .5)))
 
   def test_generated_goal_examples_are_those_of_the_settings(self):
     config = tiny.config(dataset_size=40, dataset_seed=5)
     made = building.make_goal_examples(
         config, building.make_world(config), 1.0).dataset
     expected = goal_dataset.generate(
-        'relations', 40, 5, building.matching(
+        'relations', 40, 5, selection.matching(
             config.instructions, language.relations_instructions()), 1.0)
     np.testing.assert_array_equal(made.states, expected.states)
     self.assertEqual(made.instructions, expected.instructions)
@@ -130,15 +141,34 @@ class BuildingTest(parameterized.TestCase):
   def test_b_must_hold_one_draw(self):
     with self.assertRaisesRegex(
         config_lib.ConfigError, r'replay_size=5 is less .* \(6 pairs'):
-      tiny.builder(batch_size=6, replay_size=5).make()
-    tiny.builder(batch_size=6, replay_size=6).make()
+      tiny.plan(batch_size=6, replay_size=5).check()
+    tiny.plan(batch_size=6, replay_size=6).check()
 
   def test_a_checker_is_no_reward(self):
     with self.assertRaisesRegex(config_lib.ConfigError, 'needs a ground truth'):
-      tiny.builder(
-          world='arrangements', instructions='', reward='environment').make()
+      tiny.plan(
+          world='arrangements', instructions='', reward='environment').check()
 
-  def test_held_out_instructions(self):
+  @parameterized.parameters('nmn', 'lstm')
+  def test_pixels_that_no_patch_of_the_papers_networks_has_are_refused(
+      self, model):
+    for shape in (56, 56, 3), (24, 80, 3):
+      building.check_image_shape(model, shape)
+    for shape, rows, columns in (((36, 36, 3), 4, 4), ((40, 47, 3), 0, 7),
+                                 ((31, 24, 3), 7, 0)):
+      with self.assertRaisesRegex(
+          worlds.WorldError, f'{shape[0]} x {shape[1]} pixels.*--model={model}'
+          f'.*last {rows} rows and the last {columns} columns.*overlapping'):
+        building.check_image_shape(model, shape)
+      building.check_image_shape('agile_tf.overlapping:make', shape)
+
+  def test_a_plan_checks_its_images(self):
+    plan = tiny.plan()
+    with (mock.patch.object(plan.world, 'image_shape', (36, 36, 3)),
+          self.assertRaisesRegex(worlds.WorldError, '36 x 36')):
+      plan.check()
+
+  def test_held_out_instructions_are_not_trained_on(self):
     for way, count in (('strings', 3), ('meanings', 4)):
       # Of 30 instructions.
       config = tiny.config(held_out=way, dataset_size=500)
@@ -155,7 +185,7 @@ class BuildingTest(parameterized.TestCase):
       # The networks can read the instructions of both sides.
       self.assertLen(world.grammar.encode(sorted(seen | held_out)), 30)
 
-  def test_goal_states_that_are_none(self):
+  def test_invalid_goal_states_are_reported(self):
     path = os.path.join(self.create_tempdir().full_path, 'goals.npz')
     dataset = goal_dataset.generate(
         'relations', 50, 0, ["SameLocation(AGENT, Shape('rect', SCENE))"])
@@ -178,7 +208,7 @@ class BuildingTest(parameterized.TestCase):
         r'goals.npz: .*\[40, 40, 3\].*uint8 \[27\]'):
       building.make_goal_examples(config, building.make_world(config))
 
-  def test_instructions_that_cannot_be_held_out(self):
+  def test_splits_that_are_impossible_are_refused(self):
     for changes, held_out, problem in (
         (dict(), True, 'held no instructions out'),
         (dict(held_out='strings', held_out_share=0.001), False,
@@ -218,6 +248,18 @@ class BuildingTest(parameterized.TestCase):
     self.assertLen(instructions, count)
     for instruction in instructions:
       self.assertRegex(str(instruction), pattern or '.')
+
+  def test_a_run_saves_the_instructions_that_its_pattern_selects(self):
+    saved = tiny.plan(instructions=r'^SameLocation\(AGENT').settings
+    self.assertEqual(saved[config_lib.SELECTED], [
+        str(each) for each in language.relations_instructions()
+        if str(each).startswith('SameLocation(AGENT')])
+    self.assertNotIn(
+        config_lib.SELECTED, tiny.plan(instructions='').settings)
+    # An earlier version saved none.
+    earlier = {name: value for name, value in saved.items()
+               if name != config_lib.SELECTED}
+    self.assertEmpty(config_lib.differences(earlier, saved))
 
   @parameterized.parameters(
       ('(', 'not a regular expression'), ('(' * 5000, 'not a regular expres'),

@@ -2,6 +2,8 @@
 
 import contextlib
 import errno
+import hashlib
+import json
 import os
 import pathlib
 import shutil
@@ -31,7 +33,8 @@ def _checkpoint(number=3, steps=None):
       },
       values={
           'steps': number if steps is None else steps, 'seconds': 0.1 + 0.2,
-          'rows': [None, True, 'x'],
+          'config': {'episode_length': 30, 'world': 'relations'},
+          'tokens': ['red', 'circle'], 'rows': [None, True, 'x'],
           'generator': np.random.default_rng(1).bit_generator.state,
       })
 
@@ -86,7 +89,7 @@ class CheckpointsTest(parameterized.TestCase):
 
 class SaveTest(CheckpointsTest):
 
-  def test_round_trip(self):
+  def test_loading_returns_what_was_saved(self):
     self._save(50_000)
     self._assert_equal(checkpoints.load(self._dir), _checkpoint(50_000))
     self.assertEqual(
@@ -94,7 +97,7 @@ class SaveTest(CheckpointsTest):
         ['step_000000050000'])
     self.assertCountEqual(os.listdir(self._path(50_000)), _FILES)
 
-  def test_newest_and_given(self):
+  def test_the_newest_or_a_given_checkpoint_is_loaded(self):
     self._save(900, 5, 10_000)
     self.assertEqual(checkpoints.steps(self._dir), [5, 900, 10_000])
     self._assert_equal(checkpoints.load(self._dir), _checkpoint(10_000))
@@ -110,7 +113,8 @@ class SaveTest(CheckpointsTest):
     self.assertEqual(checkpoints.steps(self._dir), expected)
 
   @parameterized.parameters((0, 1), (1, 1), (2, 2), (9, 2))
-  def test_a_kill_while_one_is_replaced(self, kill_at, survivor):
+  def test_after_a_kill_while_one_is_replaced_one_of_both_is_there(
+      self, kill_at, survivor):
     """Whatever of the replacement has happened, one of the two is there."""
     checkpoints.save(self._dir, 0, _checkpoint(1, 0), keep=3)
     real, calls = os.rename, []
@@ -149,7 +153,7 @@ class SaveTest(CheckpointsTest):
     self.assertEqual(events, [
         *_FILES, 'step_000000000007.part', 'renamed', 'checkpoints'])
 
-  def test_a_kill_while_one_is_removed(self):
+  def test_after_a_kill_while_one_is_removed_no_half_is_left(self):
     """What is half removed has no name of a checkpoint any more."""
     self._save(1, 2)
 
@@ -199,7 +203,7 @@ class SaveTest(CheckpointsTest):
 class DamageTest(CheckpointsTest):
 
   @parameterized.parameters('', 'runs/none')
-  def test_no_checkpoints(self, name):
+  def test_a_run_without_checkpoints_is_named(self, name):
     run_dir = os.path.join(self._dir, name)
     self.assertEqual(checkpoints.steps(run_dir), [])
     with self.assertRaisesRegex(
@@ -207,7 +211,7 @@ class DamageTest(CheckpointsTest):
       checkpoints.load(run_dir)
 
   @parameterized.product(name=_FILES, kept=(None, 0, 1, 0.5, -1))
-  def test_a_file_that_is_missing_or_cut_off(self, name, kept):
+  def test_a_file_that_is_missing_or_cut_off_is_damage(self, name, kept):
     self._save(3)
     content = self._content(name)
     if kept is None:
@@ -230,7 +234,7 @@ class DamageTest(CheckpointsTest):
   @parameterized.parameters(
       [_FILES[:1]], [_FILES[1:2]], [_FILES[2:]], [_FILES[:2]], [_FILES[1:]],
       [_FILES])
-  def test_files_of_another_checkpoint(self, names):
+  def test_files_of_another_checkpoint_are_damage(self, names):
     self._save(3, 4)
     for name in names:
       shutil.copy(self._path(4, name), self._path(3, name))
@@ -252,6 +256,128 @@ class DamageTest(CheckpointsTest):
       self._save(3)
     self._assert_damaged('Object arrays')
     self.assertFalse(os.path.exists(touched))
+
+
+class StateTest(CheckpointsTest):
+  """What state.json has, where the manifest has its digest."""
+
+  def _save_state(self, content):
+    self._save(3)
+    self._write('state.json', content)
+    self._sign()
+
+  def _sign(self):
+    self._write('manifest.json', json.dumps({
+        name: hashlib.sha256(self._content(name)).hexdigest()
+        for name in _FILES[:2]}, indent=2).encode())
+
+  def _values(self, **changes):
+    generator = np.random.default_rng(1).bit_generator.state
+    actor = {'generator': generator, 'delayed': False, 'environment': {'x': 1},
+             'observation': [3] * 27, 'steps_left': 30, 'instruction': 'go'}
+    return _checkpoint(3).values | {
+        'iterations': 4, 'actors': [[actor, actor]], 'generators': [generator],
+        'tally': {'sums': {'loss': 0.5}, 'weights': {'loss': 2}},
+        'totals': {'episodes': 9}} | changes
+
+  def test_a_runs_state_is_loaded(self):
+    values = self._values()
+    self._save_state(json.dumps(values).encode())
+    self.assertEqual(checkpoints.load(self._dir).values, values)
+
+  @parameterized.parameters(
+      (b'null', 'it is None: expected an object'), (b'[]', 'it is a list'),
+      (b'"x"', "it is 'x'"), (b'5', 'it is 5'), (b'{}', 'it lacks config'),
+      (b'[' * 10_000 + b']' * 10_000, 'it is nested too deeply'),
+      (b'', 'Expecting value'), (b'\xff', "can't decode"))
+  def test_other_contents_are_damage(self, content, problem):
+    self._save_state(content)
+    self._assert_damaged(f'state.json: .*{problem}')
+
+  @parameterized.parameters(
+      (dict(steps='3'), "steps is '3': expected a whole number"),
+      (dict(steps=3.0), 'steps is 3.0'), (dict(steps=True), 'steps is True'),
+      (dict(steps=-3), 'steps is -3'), (dict(steps=None), 'steps is None'),
+      (dict(iterations='x'), "iterations is 'x'"),
+      (dict(iterations=2**200), 'iterations is 1606'),
+      (dict(config=[]), 'config is a list'), (dict(config=5), 'config is 5'),
+      (dict(config={'episode_length': 'x'}),
+       "config.episode_length is 'x': expected a whole number"),
+      (dict(tokens={}), 'tokens is a dict'),
+      (dict(tokens=[3]), r'tokens\[0\] is 3: expected a text'),
+      (dict(networks_alone='yes'), "networks_alone is 'yes'"),
+      (dict(actors=5), 'actors is 5'), (dict(actors=[5]), r'actors\[0\] is 5'),
+      (dict(actors=[[5]]), r'actors\[0\]\[0\] is 5'),
+      (dict(actors=[[{}]]), 'lacks generator, delayed, environment'),
+      (dict(generators=[{}]), r'generators\[0\] lacks'),
+      (dict(generators=['x']), r"generators\[0\] is 'x'"),
+      (dict(tally=None), 'tally is None'),
+      (dict(tally={'sums': {}, 'weights': {'a': 'b'}}), "weights.a is 'b'"),
+      (dict(totals={'episodes': 0.5}), 'totals.episodes is 0.5'),
+      (dict(totals={'episodes': -1}), 'totals.episodes is -1'))
+  def test_values_of_another_form_are_damage(self, changes, problem):
+    self._save_state(json.dumps(self._values(**changes)).encode())
+    self._assert_damaged(f'state.json: .*{problem}')
+
+  def test_only_the_digits_0_to_9_name_a_step(self):
+    self._save(3)
+    os.rename(self._path(3), f'{self._dir}/checkpoints/step_00000000000٣')
+    self.assertEmpty(checkpoints.steps(self._dir))
+
+  @parameterized.parameters(
+      ('steps_left', 2**40), ('steps_left', 31), ('steps_left', -1),
+      ('delayed', 1), ('delayed', 'no'), ('instruction', None),
+      ('observation', 'x'), ('observation', [256]), ('observation', [[1]]),
+      ('in_episode', None), ('steps', -1), ('generator', None))
+  def test_an_episode_of_another_form_is_damage(self, name, value):
+    values = self._values()
+    values['actors'][0][1] = values['actors'][0][1] | {name: value}
+    self._save_state(json.dumps(values).encode())
+    self._assert_damaged(rf'state.json: actors\[0\]\[1\].{name}')
+
+  @parameterized.parameters(-1, 2**200, None, 'x', 0.5)
+  def test_a_generator_of_another_form_is_damage(self, number):
+    values = self._values()
+    values['generators'][0]['state']['inc'] = number
+    self._save_state(json.dumps(values).encode())
+    self._assert_damaged(r'state.json: .*inc is .* from 0 to 3402823669')
+
+  def test_line_ends_do_not_matter(self):
+    """Git for Windows changes them in text, by default."""
+    self._save(3)
+    for name in _FILES[1:]:
+      content = self._content(name)
+      self._write(name, content.replace(b'\n', b'\r\n'))
+    self.assertIn(b'\r\n', self._content('manifest.json'))
+    self._assert_equal(checkpoints.load(self._dir), _checkpoint(3))
+    self._write('state.json', json.dumps(self._values(), indent=1).encode())
+    self._sign()
+    self._write('state.json',
+                self._content('state.json').replace(b'\n', b'\r\n'))
+    self.assertEqual(checkpoints.load(self._dir).values, self._values())
+
+  @parameterized.product(name=_FILES, kind=('pipe', 'zero', 'directory'))
+  def test_special_files_are_damage(self, name, kind):
+    self._save(3)
+    path = self._path(3, name)
+    os.remove(path)
+    if kind == 'pipe':
+      os.mkfifo(path)
+    elif kind == 'zero':
+      os.symlink('/dev/zero', path)
+    else:
+      os.mkdir(path)
+    self._assert_damaged(
+        'Is a directory' if kind == 'directory' else f'{name}: .*regular file')
+
+  def test_files_that_are_too_large_are_not_read(self):
+    self._save(3)
+    os.truncate(self._path(3, 'manifest.json'), 2**42)
+    self._assert_damaged('it has 4,398,046,511,104 bytes; expected at most')
+    self._save(3)
+    os.truncate(self._path(3, 'arrays.npz'), 2**42)
+    with self.assertRaisesRegex(checkpoints.CheckpointError, 'free memory'):
+      checkpoints.load(self._dir)
 
 
 class RecoverTest(CheckpointsTest):
@@ -325,7 +451,7 @@ class RecoverTest(CheckpointsTest):
     self.assertEqual(checkpoints.steps(self._dir), [1, 2])
     self._assert_equal(self._recover(), _checkpoint(2))
 
-  def test_nothing_whole_to_recover(self):
+  def test_an_error_says_if_nothing_whole_is_left(self):
     self._save(3)
     os.remove(self._path(3, 'state.json'))
     with self.assertRaisesRegex(

@@ -18,8 +18,8 @@ _CPUS = ('/device:CPU:0', '/device:CPU:1')
 
 def _trained(devices, **changes):
   trainer = trainer_lib.Trainer(
-      tiny.builder(**changes), devices=devices)
-  trainer.drive(lambda: None)
+      tiny.plan(**changes), devices=devices)
+  tiny.drive(trainer)
   return trainer
 
 
@@ -27,13 +27,13 @@ class DevicesTest(absltest.TestCase):
 
   def test_threads_are_dealt_over_devices(self):
     trainer = trainer_lib.Trainer(
-        tiny.builder(policy_workers=6, policy_threads=3), devices=_CPUS)
+        tiny.plan(policy_workers=6, policy_threads=3), devices=_CPUS)
     places = []
     for thread, worker in enumerate(trainer.policy_workers):
       with mock.patch.object(worker, 'iterate', side_effect=lambda *_: (
           places.append(tf.random.uniform([]).device[-13:]),
           mock.Mock(rollout=mock.Mock(steps=0)))[1]):
-        trainer.iterate_policy(thread, trainer.read())
+        trainer.iterate_policy(thread, trainer.snapshot())
     self.assertEqual(places, [_CPUS[0], _CPUS[1], _CPUS[0]])
 
   @pytest.mark.slow
@@ -48,10 +48,10 @@ class DevicesTest(absltest.TestCase):
   def test_a_run_on_two_devices_resumes_on_one(self):
     two = _trained(_CPUS, policy_threads=2)
     self.assertGreaterEqual(two.schedule.steps, 64)
-    one = trainer_lib.Trainer(tiny.builder(
+    one = trainer_lib.Trainer(tiny.plan(
         policy_threads=2, steps=96, devices='CPU:0'))
     one.load(two.checkpoint())
-    one.drive(lambda: None)
+    tiny.drive(one)
     self.assertGreaterEqual(one.schedule.steps, 96)
 
 
@@ -65,13 +65,13 @@ class SelectTest(parameterized.TestCase):
   @parameterized.parameters(
       ('auto', 0, ()), ('auto', 4, (0, 1, 2, 3)), ('GPU:2, GPU:0', 4, (2, 0)),
       ('CPU:0', 4, ()))
-  def test_selection(self, devices, there, gpus):
+  def test_gpus_are_selected_by_their_numbers(self, devices, there, gpus):
     self.assertEqual(self._select(devices, there), gpus)
 
   @parameterized.parameters(
       ('GPU:1', 'no GPU:1'), ('GPU:0,GPU:0', 'each once'), ('', 'expected'),
       ('GPU', 'expected'), ('GPU:0,CPU:0', 'expected'), ('CPU:1', 'expected'))
-  def test_errors(self, devices, words):
+  def test_bad_devices_are_named(self, devices, words):
     with self.assertRaisesRegex(config_lib.ConfigError, words):
       self._select(devices, gpus=1)
 

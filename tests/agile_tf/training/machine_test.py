@@ -3,7 +3,6 @@
 import io
 import os
 import pathlib
-import signal
 import subprocess
 import sys
 import textwrap
@@ -12,15 +11,40 @@ from unittest import mock
 from absl.testing import absltest
 from absl.testing import parameterized
 import pytest
+import tensorflow as tf
 
+from agile_tf import config as config_lib
+from agile_tf.agent import optimizers
+from agile_tf.agent import parameters
+from agile_tf.agent import programs
+from agile_tf.evaluation import trained
 from agile_tf.training import machine
 
 
 class ImportTest(parameterized.TestCase):
 
-  @parameterized.parameters(
-      ('pass', 0), ('raise ImportError("no AVX")', 1), ('os._exit(1)', 1),
-      ('os.abort()', -signal.SIGABRT))
+  def test_runs_of_a_process_are_not_called_retracing(self):
+    class Others:
+
+      @tf.function(autograph=False)
+      def double(self, x):
+        return 2 * x
+
+    machine.import_tensorflow()
+    layout = parameters.Layout(['w'], [[2, 2]])
+    with self.assertLogs('tensorflow', 'WARNING') as logs:
+      for _ in range(8):  # As many runs, one after the other.
+        optimizers.SharedParameters(
+            layout, tf.zeros([4]), optimizers.rmsprop(.9, .1), 1.0
+            ).apply(.1, tf.ones([4]))
+        Others().double(tf.ones([]))
+    self.assertIn('Others.double', logs.output[0])  # It is a user's.
+    self.assertNotIn('SharedParameters', ''.join(logs.output))
+    self.assertIsNotNone(trained._Network)  # As machine calls it.
+    self.assertIsNotNone(programs.PolicyPrograms)
+    self.assertIsNotNone(programs.DiscriminatorPrograms)
+
+  @parameterized.parameters(('pass', 0), ('raise ImportError("no AVX")', 1))
   def test_shows_what_an_import_prints_only_if_it_fails(self, end, code):
     folder = self.create_tempdir()
     folder.create_file(
@@ -31,12 +55,20 @@ class ImportTest(parameterized.TestCase):
             from agile_tf.training import machine
             sys.path.insert(0, {folder.full_path!r})
             print(machine.import_tensorflow().__file__)
-        """)], capture_output=True, text=True, check=False)
+        """)], capture_output=True, text=True, check=False,
+        env=os.environ | {'PATH': folder.full_path})  # It has no program.
     self.assertEqual(result.returncode, code)
     self.assertEqual(result.stdout == '', bool(code))
     self.assertStartsWith(result.stderr, 'a note' if code else '')
     self.assertEqual('a note' in result.stderr, bool(code))
     self.assertEqual('ImportError: no AVX' in result.stderr, 'AVX' in end)
+
+  def test_a_file_system_that_is_read_only_is_no_error(self):
+    error = FileNotFoundError('No usable temporary directory found')
+    with (mock.patch.object(
+        machine.tempfile, 'TemporaryFile', side_effect=error),
+          machine._silence()):
+      pass
 
 
 class LimitsTest(parameterized.TestCase):
@@ -70,6 +102,18 @@ class LimitsTest(parameterized.TestCase):
       there.clear()
       self.assertEqual(machine.cores(), 64)
       self.assertGreater(machine.memory(), 2**28)
+
+
+class ThreadsTest(parameterized.TestCase):
+
+  @parameterized.parameters('x', '-1', '1.5', '10001', 20 * '9', 5000 * '9')
+  def test_a_number_of_threads_that_cannot_be_is_named(self, value):
+    with (mock.patch.dict(os.environ, TF_NUM_INTRAOP_THREADS=value),
+          self.assertRaisesRegex(
+              config_lib.ConfigError,
+              f"TF_NUM_INTRAOP_THREADS is '{value[:50]}.*expected a number "
+              'from 0 to 10,000')):
+      machine.prepare(config_lib.Config())
 
 
 class MemoryTest(absltest.TestCase):
@@ -125,20 +169,17 @@ class KeepProgramsTest(absltest.TestCase):
       others.add(self._folder())
     self.assertLen(others | {here, self._folder(3)}, 4)
 
-  def test_old_and_damaged_programs_are_removed(self):
-    good, old, empty, damaged, unfinished = (
+  def test_old_and_empty_programs_are_removed(self):
+    good, old, empty, unfinished, old_unfinished = (
         self._folder() / name
-        for name in ('a.pb', 'b.pb', 'c.pb', 'd.pb', 'e.pb.tmp'))
-    for path in good, old, damaged:
+        for name in ('a.pb', 'b.pb', 'c.pb', 'd.pb.tmp', 'e.pb.tmp'))
+    for path in good, old, old_unfinished:
       path.write_bytes(b'program')
     for path in empty, unfinished:
       path.touch()
-    os.utime(old, times=(0, 0))
-    self._folder()
-    damaged.write_bytes(b'progrbm')
-    self.assertCountEqual(
-        self._folder().glob('*.pb*'),
-        [good, good.with_suffix('.pb.sha256'), unfinished])
+    for path in old, old_unfinished:
+      os.utime(path, times=(0, 0))
+    self.assertCountEqual(self._folder().glob('*'), [good, unfinished])
 
   def test_none_where_nothing_can_be_written_or_the_user_has_one(self):
     theirs = '--tf_xla_persistent_cache_directory='

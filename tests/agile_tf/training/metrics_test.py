@@ -2,7 +2,6 @@
 
 from concurrent import futures
 import errno
-import glob
 import os
 import pathlib
 import re
@@ -14,8 +13,8 @@ from absl.testing import parameterized
 import numpy as np
 import tensorflow as tf
 
+from agile_tf import records
 from agile_tf.training import metrics
-from gridlu import files
 from gridlu import program
 from tests.agile_tf import tiny
 
@@ -31,7 +30,7 @@ class TallyTest(absltest.TestCase):
     tally.add({'a': 2.0})
     self.assertEqual(tally.take(), {'a': 2.0})
 
-  def test_state_round_trip(self):
+  def test_a_loaded_tally_is_the_saved_one(self):
     tally, restored = metrics.Tally('episodes'), metrics.Tally('episodes')
     tally.add({'a': 1.0, 'b': 5.0}, 3.0)
     state = tally.state()
@@ -45,7 +44,7 @@ class TallyTest(absltest.TestCase):
     self.assertEqual(
         state, {'sums': {'a': 3.0, 'b': 15.0}, 'weights': {'a': 3.0, 'b': 3.0}})
 
-  def test_many_threads(self):
+  def test_many_threads_lose_no_value(self):
     tally = metrics.Tally('steps')
 
     class Slow(float):  # Another thread runs while it is added.
@@ -72,7 +71,7 @@ class TallyTest(absltest.TestCase):
 
 class DecisionsTest(absltest.TestCase):
 
-  def test_are_shares_of_all_decisions(self):
+  def test_errors_are_shares_of_all_decisions(self):
     decisions, truth = np.array(
         [(1, 1), (1, 0), (0, 1), (0, 1), (0, 0), (0, 0), (1, 1), (0, 1)],
         bool).T
@@ -97,7 +96,7 @@ class WarningsTest(parameterized.TestCase):
       (dict(goals_accepted=1.), ()),
       (dict(negatives_rejected=1.), ()),
       (dict(), ()))
-  def test_warnings(self, row, kinds):
+  def test_rows_that_look_wrong_get_their_warning(self, row, kinds):
     found = metrics.warnings(row, num_actions=5)
     self.assertEqual(tuple(found), kinds)
     for text in found.values():
@@ -105,6 +104,27 @@ class WarningsTest(parameterized.TestCase):
       self.assertEqual(
           [part in text for part in accepts],
           [row.get('goals_accepted', 0.0) > .5] * 2, text)
+
+
+  @parameterized.parameters(
+      (dict(modelled_reward=.0009), ('unrewarded',)),
+      (dict(modelled_reward=.0011), ()),
+      (dict(true_reward=.03, false_positives=.031, false_negatives=.01,
+            success_rate=.05), ('fooled',)),
+      (dict(true_reward=.03, false_positives=.01, false_negatives=.01,
+            success_rate=.05), ()),
+      (dict(true_reward=.03, false_positives=.01, false_negatives=.004,
+            success_rate=.05), ('policy',)),
+      (dict(true_reward=.03, false_positives=.01, false_negatives=.004,
+            success_rate=.11), ()),
+      (dict(success_rate=.05), ()),  # A3C.
+      (dict(), ()))
+  def test_what_lasts_gets_its_warning(self, row, kinds):
+    rows = metrics.LASTING * [row]
+    self.assertEqual(tuple(metrics.lasting(rows)), kinds)
+    self.assertEmpty(metrics.lasting(rows[1:]))
+    self.assertEmpty(metrics.lasting([{}, *rows[1:]]))
+    self.assertEqual(tuple(metrics.lasting([{}, *rows])), kinds)
 
 
 class WriterTest(parameterized.TestCase):
@@ -121,7 +141,7 @@ class WriterTest(parameterized.TestCase):
     writer.close()
 
   def _rows(self):
-    return files.read_rows(self._path)
+    return records.rows(self._path)
 
   def _row(self, steps, **values):
     return {'steps': steps, 'seconds': steps / 8, 'episodes': 2 * steps,
@@ -130,7 +150,7 @@ class WriterTest(parameterized.TestCase):
   def _assert_rows(self, steps):
     self.assertEqual([row['steps'] for row in self._rows()], steps)
 
-  def test_rows(self):
+  def test_rows_are_written_by_column(self):
     self._write(0, self._row(100), self._row(200, entropy=1.23456789e-9))
     rows = self._rows()
     self.assertEqual(list(rows[0]), list(metrics.COLUMNS))
@@ -170,13 +190,13 @@ class WriterTest(parameterized.TestCase):
       with self.assertLogs('absl', 'WARNING') as logs:
         self._write(0, self._row(100), self._row(200))
       self.assertIn('up to step 200 are now in', logs.output[0])
-      self.assertEqual(files.read_rows(f'{self._path}.{number}'), before)
+      self.assertEqual(records.rows(f'{self._path}.{number}'), before)
     self._write(100)
     self.assertLen([name for name in os.listdir(self._dir)
                     if name.startswith('metrics.csv')], 3)
 
   @parameterized.parameters(True, False)
-  def test_cut_off_row_is_whole_or_gone(self, last_column):
+  def test_a_row_that_was_cut_off_is_whole_or_gone(self, last_column):
     """However much of the last row is written when the machine stops."""
     values = {'steps_per_discriminator_update': 225} if last_column else {}
     rows = [self._row(i, entropy=0.25, **values) for i in (100, 200)]
@@ -192,7 +212,7 @@ class WriterTest(parameterized.TestCase):
           f'{content[first:size]!r} was taken for {self._rows()[1:]}.')
 
   @parameterized.parameters(0, 5)
-  def test_cut_off_header(self, size):
+  def test_a_header_that_was_cut_off_is_written_anew(self, size):
     pathlib.Path(self._path).write_bytes(b'steps,seconds'[:size])
     self._write(0, self._row(100))
     self._assert_rows(['100'])
@@ -200,7 +220,18 @@ class WriterTest(parameterized.TestCase):
   @parameterized.parameters(
       ('steps,success\n16,0.5\n', 'its columns are steps, success;'),
       ('steps,success_rate\n16,0.5,7\n', 'line 2: it has 3 values'),
-      ('steps,success_rate\nmany,0.5\n', 'many.*move it'),
+      ('steps,success_rate\nmany,0.5\n', "line 2: steps is 'many'.*move the"),
+      ('steps,seconds\n16,1\n32,abc\n48,3\n', "line 3: seconds is 'abc'; exp"),
+      ('steps,seconds\n16,nan\n', "line 2: seconds is 'nan'"),
+      ('steps,seconds\n16,-1\n', "line 2: seconds is '-1'"),
+      ('steps,seconds\n16,inf\n', "line 2: seconds is 'inf'"),
+      ('steps,entropy\n16,1\n32,0x1\n', "line 3: entropy is '0x1'"),
+      ('steps,entropy\n16,1\n,1\n', "line 3: steps is ''"),
+      ('steps,entropy\n16,1\n16,1\n', "steps is '16'; .* of more than 16"),
+      ('steps,entropy\n16,1\n8,1\n', "line 3: steps is '8'"),
+      ('steps,entropy\n-1,1\n', "line 2: steps is '-1'"),
+      ('steps,entropy\n1.5,1\n', "line 2: steps is '1.5'"),
+      ('steps,entropy\n16,\0\0\n', 'line 2'),
       ('success_rate\n0.5\n', 'its columns are success_rate;'))
   def test_other_tables_are_refused_and_stay(self, text, problem):
     pathlib.Path(self._path).write_text(text, 'utf-8')
@@ -209,41 +240,38 @@ class WriterTest(parameterized.TestCase):
     with open(self._path, encoding='utf-8') as file:
       self.assertEqual(file.read(), text)
 
-  @parameterized.parameters('removed', 'replaced', 'emptied', 'changed')
-  def test_what_happens_to_the_file_is_noticed(self, what):
+  @parameterized.parameters('pipe', '/dev/zero')
+  def test_special_files_are_refused(self, kind):
+    if kind == 'pipe':
+      os.mkfifo(self._path)
+    else:
+      os.symlink(kind, self._path)
+    with self.assertRaisesRegex(program.UserError, 'expected a regular file'):
+      metrics.Writer(self._dir, 100)
+
+  def test_a_file_that_is_removed_begins_anew(self):
     writer = metrics.Writer(self._dir, 0)
     writer.row(self._row(100))
-    with open(self._path, encoding='utf-8', newline='') as file:
-      text = file.read()
-    if what in ('removed', 'replaced'):
-      os.remove(self._path)
-    if what != 'removed':
-      with open(self._path, 'a' if what == 'changed' else 'w',
-                encoding='utf-8') as file:
-        file.write('' if what == 'emptied' else 'a note')
-    with self.assertLogs('absl', 'WARNING') as logs:
-      writer.row(self._row(200))
+    os.remove(self._path)
+    writer.row(self._row(200))
     writer.row(self._row(300))
     writer.close()
-    self.assertIn('It was written anew', logs.output[0])
-    self._assert_rows(['100', '200', '300'])
-    self.assertEqual(os.path.exists(f'{self._path}.1'), what != 'removed')
-    with open(self._path, encoding='utf-8', newline='') as file:
-      self.assertStartsWith(file.read(), text)
+    self._assert_rows(['200', '300'])
 
-  def test_events_that_vanish_begin_anew(self):
+  def test_a_row_that_somebody_changes_meanwhile_is_not_repaired(self):
     writer = metrics.Writer(self._dir, 0)
     writer.row(self._row(100))
-    pattern = os.path.join(self._dir, 'events*')
-    for path in glob.glob(pattern):
-      os.remove(path)
-    with self.assertLogs('absl', 'WARNING') as logs:
-      writer.row(self._row(200))
+    with open(self._path, 'a', encoding='utf-8') as file:
+      file.write('a note')
+    writer.row(self._row(200))
     writer.close()
-    self.assertIn('were removed', logs.output[0])
-    self.assertLen(glob.glob(pattern), 1)
+    before = pathlib.Path(self._path).read_bytes()
+    with self.assertRaisesRegex(
+        program.UserError, "line 3: steps is 'a note200'.*Mend or remove"):
+      metrics.Writer(self._dir, 200)
+    self.assertEqual(pathlib.Path(self._path).read_bytes(), before)
 
-  def test_seconds_go_on(self):
+  def test_seconds_go_on_after_a_resume(self):
     self._write(0, self._row(80))
     self._write(80, self._row(88))
     self.assertEqual([row['seconds'] for row in self._rows()], ['10', '21'])
@@ -268,13 +296,13 @@ class WriterTest(parameterized.TestCase):
 
   def test_every_column_is_described(self):
     text = pathlib.Path(
-        __file__).parents[3].joinpath('launch/RUNS.md').read_text('utf-8')
+        __file__).parents[3].joinpath('docs/runs.md').read_text('utf-8')
     table = text.partition('## Every metric')[2].partition('\n## ')[0]
     self.assertCountEqual(metrics.COLUMNS, [
         name for row in re.findall(r'^\| (`.*?) \|', table, re.MULTILINE)
         for name in re.findall('`([a-z_]+)`', row)])
 
-  def test_tensorboard(self):
+  def test_tensorboard_shows_rows_images_and_settings(self):
     writer = metrics.Writer(self._dir, 0)
     writer.row(self._row(100, entropy=0.5))
     self.assertEqual(writer.progress.note, 'success 33.3 %')

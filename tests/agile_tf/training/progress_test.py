@@ -78,7 +78,7 @@ class ProgressTest(parameterized.TestCase):
           *[(20 * second, 10_000_000) for second in range(151)])
       progress.close()
     lines = [record.getMessage() for record in logs.records]
-    self.assertEqual(lines[0], 'compiling before the next of 400 iterations of '
+    self.assertEqual(lines[0], 'waiting before the next of 400 iterations of '
                      'the head start')
     self.assertEndsWith(lines[1], ' for 59 seconds')
     self.assertEqual(lines[2], '14.8 %, 59 of 400 iterations of the head '
@@ -87,6 +87,17 @@ class ProgressTest(parameterized.TestCase):
     self.assertStartsWith(lines[-1], '0.0 %, 3.00k of 10.0M steps, 20 a second')
     self.assertEndsWith(lines[-1], '6 days left, success 5.0 %')
     self.assertLen(lines, 8)
+
+  def test_it_says_what_it_waits_for(self):
+    with (mock.patch.object(sys, 'stderr', io.StringIO()),
+          self.assertLogs('absl', 'INFO') as logs):
+      progress = progress_lib.Progress()
+      progress.waits_for = lambda: "the environment's step()"
+      self._watch(progress, *[(0, 200)] * 362)
+      progress.close()
+    self.assertEqual(
+        logs.records[-1].getMessage(), "waiting for the environment's step(), "
+        'before the next of 200 steps, for 6 minutes')
 
   @parameterized.parameters(
       (0.3, '0 seconds'), (1, '1 second'), (119, '119 seconds'),

@@ -101,7 +101,7 @@ class PicturesTest(parameterized.TestCase):
         drawn.call_args.kwargs['title'], f'{_TEXT}, judged by the reward model')
 
   @parameterized.parameters((1, 56, 1), (11, 40, 2), (12, 300, 3), (300, 8, 10))
-  def test_other_lengths_and_sizes(self, steps, size, rows):
+  def test_a_sheet_may_have_other_lengths_and_sizes(self, steps, size, rows):
     episode, images = _episode(steps, size)
     sheet = recorder.sheet(episode, images, 'the ground truth')
     height = max(1, round(56 / size)) * (size + 4) + 16 + 8

@@ -8,6 +8,7 @@ import numpy as np
 from agile_tf import config as config_lib
 from agile_tf import own_world
 from agile_tf.training import building
+from agile_tf.training import machine
 from agile_tf.training import resources
 from agile_tf.training import trainer as trainer_lib
 from tests.agile_tf import tiny
@@ -16,34 +17,34 @@ from tests.agile_tf import tiny
 class ResourcesTest(parameterized.TestCase):
 
   def _needs(self, **changes):
-    builder = building.Builder(config_lib.Config(**changes))
+    plan = building.Plan(config_lib.Config(**changes))
     return {need.flags[-1]: need.size for need in resources.needs(
-        builder.config, building.make_world(builder.config),
-        builder.num_candidates(), builder.needs_goal_examples())}
+        plan.config, plan.world, plan.needs_goals)}
 
   def test_the_buffers_take_what_they_are_made_of(self):
     config = tiny.config()
-    parts = building.Builder(config).make()
+    parts = building.build(building.Plan(config))
     found = {need.flags[-1]: need.size
-             for need in resources.needs(config, parts.world, 4, True)}
+             for need in resources.needs(config, parts.world, True)}
     for buffer, name in (
-        (parts.buffer, 'replay_size'),
-        (parts.auxiliary_data, 'reward_prediction_replay_size')):
+        (parts.discriminator_worker.learner.buffer, 'replay_size'),
+        (parts.data.auxiliary._buffer, 'reward_prediction_replay_size')):
       arrays = sum(buffer._arrays[each].nbytes
                    for each in ('codes', 'observations'))
       self.assertEqual(found[name], 2 * arrays)
 
-  def test_who_needs_what(self):
+  def test_a_run_needs_memory_for_what_it_uses_alone(self):
     both = self._needs(reward_prediction=True)
     self.assertEqual(self._needs(reward='environment').keys(),
                      {'rollout_length'})
     self.assertEqual(both.keys() - self._needs().keys(), {
         'reward_prediction_replay_size', 'reward_prediction_batch_size'})
     self.assertNotIn('dataset_size', self._needs(dataset='goals.npz'))
-    # An image, and 64 channels of 5 x 5 from the stem and from five modules.
-    seen = 4 * (56 * 56 * 3 + 6 * 64 * 5 * 5)
-    self.assertEqual(both['anticipated_negative_rate'], (128 + 512) * seen)
-    self.assertEqual(both['rollout_length'], 15 * 15 * (seen + 4 * 5 + 27))
+    # A pair has five slots and 27 bytes of a state.
+    self.assertEqual(
+        both['reward_prediction_batch_size'], 15 * 4 * (4 * 5 + 27))
+    # A step has a state, and noise for five actions.
+    self.assertEqual(both['rollout_length'], 15 * 15 * (27 + 4 * 5))
 
   def test_a_file_of_goal_examples_counts(self):
     path = self.create_tempfile().full_path
@@ -62,15 +63,16 @@ class ResourcesTest(parameterized.TestCase):
       ('dataset_size', 10**10, {}, '2,000,000,000,000 bytes, is for the goal'),
       ('replay_size', 10**14, {}, 'bytes, is for the replay buffer B and'),
       ('rollout_length', 10_000, dict(policy_workers=10_000), 'rollouts'),
-      ('batch_size', 10**9, dict(replay_size=10**10), 'discrimina.*batch'),
-      ('reward_prediction_batch_size', 10**9, {}, "prediction's batches"),
+      ('reward_prediction_batch_size', 10**11, {}, "prediction's batches"),
       ('reward_prediction_replay_size', 10**12, {}, "prediction's replay buf"))
   def test_too_much_is_named_in_bytes_with_the_fix(
       self, name, value, others, what):
-    builder = building.Builder(tiny.config(**{name: value}, **others))
+    plan = building.Plan(tiny.config(**{name: value}, **others))
+    self.enter_context(
+        mock.patch.object(machine, 'memory', return_value=2**32))
     with self.assertRaisesRegex(
         config_lib.ConfigError,
         'needs at least .*bytes of memory, but may use at most .* part, '
         f'.*{what}.*: '
         f'change .*--{name}={value}'):
-      trainer_lib.Trainer(builder)
+      trainer_lib.Trainer(plan)

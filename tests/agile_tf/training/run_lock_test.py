@@ -3,6 +3,7 @@
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
 
@@ -16,6 +17,19 @@ import sys, time
 from agile_tf.training import run_lock
 with run_lock.hold(sys.argv[1]):
   print('held', flush=True)
+  time.sleep(60)
+"""
+
+
+# A world that starts a process by forking, and dies before that process does.
+_FORK = """
+import os, signal, sys, time
+from agile_tf.training import run_lock
+with run_lock.hold(sys.argv[1]):
+  child = os.fork()
+  if not child:
+    print(os.getpid(), flush=True)
+    time.sleep(60)
   time.sleep(60)
 """
 
@@ -40,12 +54,64 @@ class OwnershipTest(parameterized.TestCase):
       with run_lock.hold(run_dir):
         pass
 
+  def test_a_fork_of_a_killed_run_does_not_keep_its_lock(self):
+    run_dir = self.create_tempdir().full_path
+    with subprocess.Popen(
+        [sys.executable, '-c', _FORK, run_dir], stdout=subprocess.PIPE,
+        text=True) as process:
+      child = int(process.stdout.readline())
+      self.addCleanup(os.kill, child, signal.SIGKILL)
+      with self.assertRaisesRegex(program.UserError, 'in use by'):
+        with run_lock.hold(run_dir):  # The fork has not freed it.
+          self.fail('two owners')
+      process.kill()
+      process.wait()
+      os.kill(child, 0)  # It is still there.
+      with run_lock.hold(run_dir):
+        pass
+      process.stdout.close()
+
   def test_a_lock_that_cannot_be_opened_is_named(self):
     folder = self.create_tempdir()
     folder.mkdir('owner.txt')
     with self.assertRaisesRegex(
         program.UserError, 'cannot be written: .*owner.txt'):
       with run_lock.hold(folder.full_path):
+        self.fail('no lock')
+
+  def test_a_file_that_is_no_lock_is_refused_and_left_as_it_is(self):
+    folder = self.create_tempdir()
+    mine = folder.create_file('mine.txt', 'A thesis.')
+    path = os.path.join(folder.full_path, 'owner.txt')
+    for make, problem in (
+        (lambda: os.symlink(mine.full_path, path), 'symbolic link'),
+        (lambda: os.symlink('nowhere', path), 'symbolic link'),
+        (lambda: os.mkfifo(path), 'no regular file'),
+        (lambda: shutil.copy(mine.full_path, path),
+         "no run has written: it begins with 'A thesis'")):
+      make()
+      with self.assertRaisesRegex(
+          program.UserError, f'{folder.full_path} .*{problem}'):
+        with run_lock.hold(folder.full_path):
+          self.fail('no lock')
+      self.assertFalse(os.path.exists(folder.full_path + '/nowhere'))
+      self.assertEqual(mine.read_text(), 'A thesis.')
+      if os.path.isfile(path):
+        self.assertEqual(pathlib.Path(path).read_text(), 'A thesis.')
+      os.remove(path)
+
+  @parameterized.parameters('', 'proc', 'process 1 on a machine, since 2020')
+  def test_a_lock_that_a_killed_run_left_is_taken_over(self, text):
+    folder = self.create_tempdir()
+    lock = folder.create_file('owner.txt', text)
+    with run_lock.hold(folder.full_path):
+      self.assertRegex(lock.read_text(), rf'^process {os.getpid()} on .*:\d\d$')
+
+  @parameterized.parameters(300 * 'x', 2500 * 'x/')
+  def test_a_name_that_is_too_long_is_refused(self, name):
+    run_dir = os.path.join(self.create_tempdir().full_path, name)
+    with self.assertRaisesRegex(program.UserError, 'x/? cannot be written'):
+      with run_lock.hold(run_dir):
         self.fail('no lock')
 
   def test_a_directory_with_nothing_but_the_lock_is_removed(self):

@@ -16,9 +16,11 @@ from unittest import mock
 
 from absl.testing import parameterized
 
+from agile_tf import config
 from agile_tf.training import run
 from agile_tf.training import signals
 from agile_tf.training import threads
+from agile_tf.training import train
 
 _PROGRAM = """
   import hashlib
@@ -31,10 +33,14 @@ _PROGRAM = """
 
   logging.set_verbosity(logging.INFO)
   handler = signals.Signals().__enter__()
+  if 'loading' in sys.argv:
+    block = handler.deferred('TensorFlow is loaded')
+    block.__enter__()
   if 'built' in sys.argv:
     schedule = threads.Schedule(10, 0)
     handler.stop_instead(schedule)
-    schedule.steps = 0 if 'compiling' in sys.argv else 1
+    if 'compiling' in sys.argv:
+      schedule.waits_for = lambda: 'TensorFlow, which compiles'
 
   def print_when_it_computes(clock, start):
     while time.clock_gettime(clock) < start + 0.1:
@@ -53,9 +59,11 @@ class SignalsTest(parameterized.TestCase):
 
   @parameterized.parameters(
       (signal.SIGINT, (), 'SIGINT: stopping before the run begins'),
+      (signal.SIGTERM, ('loading',), 'stopping before the run begins, as soon '
+       'as TensorFlow is loaded.'),
       (signal.SIGUSR1, ('built',), 'SIGUSR1: saving and stopping.'),
       (signal.SIGUSR2, ('built', 'compiling'),
-       'stopping after this iteration, which may'))
+       'stopping after this iteration, which waits for TensorFlow, which'))
   def test_the_first_is_answered_at_once_and_the_second_ends(
       self, number, arguments, answer):
     process = subprocess.Popen(
@@ -73,10 +81,24 @@ class SignalsTest(parameterized.TestCase):
     line = process.stderr.readline()  # While the main thread computes.
     self.assertIn(answer, line)
     self.assertIn('A second one ends the process at once', line)
-    time.sleep(1.1)
+    time.sleep(0.5)
     self.assertIsNone(process.poll())
     process.send_signal(number)
     self.assertEqual(process.wait(60), 128 + number)
+
+  def test_a_signal_in_a_deferred_block_raises_at_its_end(self):
+    done = []
+    with self.assertRaises(KeyboardInterrupt), signals.Signals() as handler:
+      with handler.deferred('it is done'):
+        signal.raise_signal(signal.SIGTERM)
+        done.append(True)
+      self.fail('It went on.')
+    self.assertEqual(done, [True])
+    with self.assertRaises(KeyError), signals.Signals() as handler:
+      with handler.deferred('it is done'):
+        raise KeyError  # Its own error comes first.
+    with self.assertRaises(KeyboardInterrupt), signals.Signals():
+      signal.raise_signal(signal.SIGTERM)
 
   def test_a_run_in_another_thread_handles_none(self):
     before = signal.getsignal(signal.SIGTERM)
@@ -93,12 +115,14 @@ class SignalsTest(parameterized.TestCase):
     self.assertEqual(handlers, [before])
 
   def test_an_interrupt_of_something_else_is_no_success(self):
-    builder = mock.Mock()
-    builder.config.run_dir = self.create_tempdir().full_path
-    trainer = mock.Mock(**{'drive.side_effect': KeyboardInterrupt,
-                           'schedule.steps': 0})
+    plan = mock.Mock(config=config.Config(
+        run_dir=self.create_tempdir().full_path), given={})
+    trainer = mock.Mock(**{'crew.snapshot.side_effect': KeyboardInterrupt},
+                        schedule=threads.Schedule(10, 0))
+    trainer.crew.policy = [None]
+    trainer.crew.workers = {'policy': None}
     for build in (mock.Mock(side_effect=KeyboardInterrupt),
                   mock.Mock(return_value=(trainer, mock.Mock()))):
       with (mock.patch.object(run, 'build', build),
             self.assertRaises(KeyboardInterrupt)):
-        run.train(builder)
+        train.train(plan)

@@ -11,9 +11,14 @@ import time
 from unittest import mock
 
 from absl.testing import parameterized
+import dm_env
+import numpy as np
 import pytest
+import tensorflow as tf
 
 from agile_tf.training import threads
+from agile_tf.training import train
+from agile_tf.worlds import checks
 
 _PATIENCE = 20  # Seconds after which a thread counts as hanging.
 
@@ -53,13 +58,23 @@ class ScheduleTest(parameterized.TestCase):
       (0, 0, True, True), (9, 0, True, True), (10, 0, False, True),
       (0, 1, True, False), (9, 1, True, False), (10, 1, True, True),
       (19, 1, True, True), (20, 1, False, True), (20, 3, True, False))
-  def test_who_may(self, steps, iterations, policy, discriminator):
+  def test_the_ratio_decides_who_may_iterate(
+      self, steps, iterations, policy, discriminator):
     clock = threads.Schedule(1000, 10)
     clock.steps, clock.iterations = steps, iterations
     self.assertEqual(clock.may('policy'), policy)
     self.assertEqual(clock.may('discriminator'), discriminator)
 
-  def test_head_start(self):
+  @parameterized.parameters((10, 0, 16), (100, 0, 1), (0, 0, 7), (10, 3, 19))
+  def test_a_branch_begins_where_its_own_ratio_would_be(
+      self, ratio, head_start, iterations):
+    clock = threads.Schedule(1000, ratio, head_start)
+    clock.begin_at(165, 7)
+    self.assertEqual((clock.steps, clock.iterations), (165, iterations))
+    self.assertTrue(clock.may('discriminator'))
+    self.assertTrue(clock.may('policy'))
+
+  def test_in_a_head_start_only_the_discriminator_iterates(self):
     clock = threads.Schedule(1000, 10, head_start=3)
     for clock.iterations in range(3):
       self.assertFalse(clock.may('policy'))
@@ -216,16 +231,17 @@ class ScheduleTest(parameterized.TestCase):
 
 def _drive(clock, iterate, tick=lambda: None, count=4, discriminator=None):
   """Drives policy workers, which are numbers."""
-  threads.drive(clock, lambda: None,
-                [lambda _, i=i: iterate(i) for i in range(count)],
-                discriminator, tick)
+  train.loop(clock, threads.Crew(
+      lambda: None, tuple(lambda _, i=i: iterate(i) for i in range(count)),
+      discriminator), tick)
 
 
 class DriveTest(parameterized.TestCase):
 
   @parameterized.product(
       where=('policy', 'discriminator', 'main'), count=(1, 3),
-      error=(RuntimeError('injected'), SystemExit(0)))
+      error=(RuntimeError('injected'), SystemExit(0),
+             StopIteration('injected')))
   def test_an_exception_in_a_thread_ends_the_run(self, where, count, error):
     calls, before = [], {*threading.enumerate()}
 
@@ -238,10 +254,11 @@ class DriveTest(parameterized.TestCase):
     policy, discriminator, main = (
         functools.partial(iterate, who)
         for who in ('policy', 'discriminator', 'main'))
-    with self.assertRaisesRegex(RuntimeError, r'injected|called exit\(0\)'):
-      threads.drive(
-          threads.Schedule(10**9, 10), lambda: None, count * [policy],
-          discriminator, main)
+    with self.assertRaisesRegex(
+        (RuntimeError, StopIteration), r'injected|called exit\(0\)'):
+      train.loop(
+          threads.Schedule(10**9, 10),
+          threads.Crew(lambda: None, count * (policy,), discriminator), main)
     self.assertEmpty({*threading.enumerate()} - before)
 
   @parameterized.parameters(0.0, 0.02)
@@ -255,10 +272,10 @@ class DriveTest(parameterized.TestCase):
       state[kind] += 1
       return 4
 
-    threads.drive(
-        clock, lambda: tuple(state.values()),
-        [functools.partial(iterate, 'policy')],
-        functools.partial(iterate, 'discriminator'), lambda: None)
+    train.loop(clock, threads.Crew(
+        lambda: tuple(state.values()),
+        (functools.partial(iterate, 'policy'),),
+        functools.partial(iterate, 'discriminator')), lambda: None)
     # Both read what was there before; at 4, 16 and 28 the policy may alone.
     self.assertEqual(sorted(log), [
         (0, 'discriminator', (0, 0)), (0, 'policy', (0, 0)),
@@ -272,8 +289,8 @@ class DriveTest(parameterized.TestCase):
 
   def test_without_a_ratio_one_thread_iterates_both_equally_often(self):
     clock = threads.Schedule(30, 0)
-    threads.drive(clock, lambda: None, [lambda _: 3], lambda _: None,
-                  lambda: None)
+    train.loop(clock, threads.Crew(
+        lambda: None, (lambda _: 3,), lambda _: None), lambda: None)
     self.assertEqual((clock.steps, clock.iterations), (30, 10))
 
   @parameterized.parameters(True, False)
@@ -293,9 +310,9 @@ class DriveTest(parameterized.TestCase):
       return 5 if kind == 'policy' else None
 
     clock = threads.Schedule(15, 5)
-    threads.drive(
-        clock, lambda: None, [functools.partial(iterate, 'policy')],
-        functools.partial(iterate, 'discriminator'), lambda: None, together)
+    train.loop(clock, threads.Crew(
+        lambda: None, (functools.partial(iterate, 'policy'),),
+        functools.partial(iterate, 'discriminator'), together), lambda: None)
     self.assertEqual((clock.steps, clock.iterations), (15, 3))
 
   @parameterized.parameters('save', 'stop', 'error', 'other')
@@ -337,6 +354,38 @@ class DriveTest(parameterized.TestCase):
       self.assertIn('The run has ended. It was not saved', message)
       self.assertNotIn('policy-1 ', message)
 
+  def test_it_is_said_what_a_run_waits_for(self):
+    release, inside = threading.Event(), threading.Event()
+    self.addCleanup(release.set)
+
+    def wait(*_):
+      inside.set()
+      release.wait(_PATIENCE)
+      return dm_env.restart({
+          'image': np.zeros([24, 24, 3], np.uint8), 'instruction': 'go'})
+
+    environment = checks.CheckedEnvironment(
+        mock.Mock(spec=['reset', 'action_spec'], reset=wait), (24, 24, 3), True)
+    for iterate, expected in (
+        (environment.reset, "the environment's reset()"),
+        (lambda: tf.nest.map_structure(wait, 1), 'TensorFlow, which compiles'),
+        (wait, '')):
+      clock = threads.Schedule(10, 0)
+      self.assertEqual(clock.waits_for(), '')
+
+      def run(clock=clock, iterate=iterate):
+        with clock.turn('policy'):
+          iterate()
+
+      thread = threading.Thread(target=run)
+      thread.start()
+      self.assertTrue(inside.wait(_PATIENCE))
+      self.assertEqual(clock.waits_for(), expected)
+      release.set()
+      thread.join()
+      inside.clear()
+      release.clear()
+
   @parameterized.parameters(
       (1, 0, 'policy'), (2, 1, 'policy-1'), (1, 'D', 'discriminator'))
   def test_a_slow_worker_is_reported_again_and_again_and_goes_on(
@@ -371,6 +420,8 @@ class DriveTest(parameterized.TestCase):
   def test_a_suspended_process_is_not_a_hung_one(self):
     code = """
 import os, signal, threading, time
+from agile_tf.training import machine
+machine.import_tensorflow()  # It prints nothing so.
 from agile_tf.training import threads
 
 def iterate():
@@ -398,9 +449,9 @@ with clock.paused():
 
   def test_each_iteration_reads_anew(self):
     seen, counter = [], itertools.count()
-    threads.drive(
-        threads.Schedule(60, 0), lambda: next(counter),
-        [lambda read: seen.append(read) or 1] * 3, None, lambda: None)
+    train.loop(threads.Schedule(60, 0), threads.Crew(
+        lambda: next(counter), (lambda read: seen.append(read) or 1,) * 3,
+        None), lambda: None)
     self.assertLen({*seen}, len(seen))
 
   def test_first_iterations_are_one_at_a_time(self):

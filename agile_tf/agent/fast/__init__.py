@@ -1,1 +1,0 @@
-"""How networks compute fast what `modules` says: the paper needs none of it."""

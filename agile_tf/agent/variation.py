@@ -1,0 +1,58 @@
+"""`Variation` has what a run may vary. By default it is the paper's AGILE."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from agile_tf.agent import auxiliary as auxiliary_lib
+from agile_tf.agent import networks
+from agile_tf.agent import optimizers
+from agile_tf.agent import workers
+from agile_tf.agent import worlds
+
+
+class HeadStart(NamedTuple):
+  """Iterations of the discriminator's worker before the first policy step."""
+  iterations: int
+  # It is called after the last of them, with theta, with the learner of phi,
+  # and with the data of the auxiliary loss, if there is one.
+  then: Callable[[optimizers.SharedParameters, workers.RewardLearner,
+                  auxiliary_lib.Data | None], None]
+
+
+class Variation(NamedTuple):
+  """The differences of a run from the paper. `Variation()` is the paper's run.
+
+  A field that is None leaves the choice to the settings of the paper.
+  """
+
+  # Both networks.
+  initialization: networks.Initialization = networks.Initialization()
+  # Takes a decay and an epsilon.
+  rule: Callable[[float, float], optimizers.Rule] = optimizers.rmsprop
+
+  # The policy. Both numbers are functions of the policy steps so far; None
+  # keeps them constant.
+  learning_rate: Callable[[int], float] | None = None
+  entropy_weight: Callable[[int], float] | None = None
+  # Whether the workers of a thread update the policy once, by the mean of their
+  # gradients.
+  averaged: bool = False
+  # None stands for reward prediction, if the run has it.
+  auxiliary: auxiliary_lib.Auxiliary | None = None
+
+  # The discriminator.
+  # None draws them from B alone, by rho, as Algorithm 1 does.
+  negatives: workers.Negatives | None = None
+  actors: int = 1  # Episodes that its worker plays at the same time.
+  head_start: HeadStart | None = None
+
+  # The goal examples.
+  needs_goals: bool = False  # Whether a run without a discriminator has some.
+  # Raises WorldError for goal examples that do not suit it.
+  check_goals: Callable[[worlds.GoalExamples], None] | None = None
+  # The share of generated goal states with the agent on a block in which it
+  # carries that block.
+  carrying: float = 0.0
+  # The fewest and the most distractors of generated goal states; None gives
+  # them as many as the task has.
+  distractors: tuple[int, int] | None = None

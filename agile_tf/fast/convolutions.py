@@ -1,0 +1,351 @@
+"""The convolutions of both networks, and how they are computed.
+
+Modules say what is convolved with what; how that is computed stays behind
+`Convolver`. Features are space-major, [h, w, B, channels].
+
+Minimal filtering. A 3x3 convolution that gives a 5x5 image takes 225 products
+for each pair of channels. By Toom-Cook's algorithm (Lavin and Gray, "Fast
+Algorithms for Convolutional Neural Networks", 2016) it takes 49:
+
+  y = A^T ((G w G^T) * (B^T x B)) A
+
+B^T x B evaluates the image at 7 x 7 points, G w G^T the kernel, and A^T
+interpolates. In the space-major layout the 49 products of all channels are a
+batch of 49 matrix products, and so are those of the gradient. Images of another
+size, and single ones, are convolved as usual. So are VALID convolutions: in
+the stem, black pixels must give exactly zero, because with a rounding error the
+ReLU would pass a gradient there.
+
+Reusing results. The gradient of a rollout needs what the network computed when
+it acted, from the same parameters; the gradient of the discriminator needs what
+it computed when it rated the same states. So a `Convolver` keeps its results,
+and another can take them from there. Results and gradients are the same.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from agile_tf.agent import worlds
+
+# Minimal filtering is used for 3x3 kernels, 5x5 results, and two or more rows.
+_KERNEL = 3
+_IMAGE = 5
+_MIN_ROWS = 2
+_POINTS = _KERNEL + _IMAGE - 1
+
+
+def _toom_cook() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+  """Returns A^T [5, 7], G [7, 3] and B^T [7, 7], float64.
+
+  Evaluation is at the points and at infinity. B^T is the inverse of the
+  transposed Vandermonde matrix; scaling its rows moves numbers to G.
+  """
+  points = np.array([0, 1, -1, 2, -2, 0.5])
+
+  def powers(count: int) -> np.ndarray:
+    return np.concatenate(
+        [points[:, None]**np.arange(count), np.eye(count)[-1:]])
+
+  # The numbers are multiples of 1/360. Adding 0 makes -0 to 0.
+  inverse = np.round(360 * np.linalg.inv(powers(_POINTS))) / 360 + 0.0
+  scale = np.abs(inverse).max(axis=0)[:, None]
+  return powers(_IMAGE).T, powers(_KERNEL) * scale, inverse.T / scale
+
+
+_A, _G, _B = _toom_cook()
+# The border that SAME adds is zero, and is left out.
+_B = _B[:, 1:-1]
+
+
+def _apply_both(matrix: np.ndarray, x: tf.Tensor) -> tf.Tensor:
+  """Multiplies both axes of space with a matrix: [m, m, ...] to [n, n, ...]."""
+  n, m = matrix.shape
+  factors = tf.constant(matrix, tf.float32)
+  columns = tf.matmul(
+      tf.tile(factors[None], [m, 1, 1]), tf.reshape(x, [m, m, -1]))
+  both = factors @ tf.reshape(columns, [m, -1])
+  return tf.reshape(both, [n, n, *x.shape[2:]])
+
+
+def evaluate(parameters: Iterable[tf.Tensor]) -> list[tf.Tensor | None]:
+  """Evaluates those parameters that are kernels of minimal filtering."""
+  return [
+      _evaluate(part) if part.shape.rank >= 4 and
+      part.shape[-4:-2] == [_KERNEL, _KERNEL] else None for part in parameters]
+
+
+def _evaluate(kernel: tf.Tensor) -> tf.Tensor:
+  """Evaluates a kernel [(W,) 3, 3, in, out] at the points, [7, 7, in, out]."""
+  kernel = tf.stop_gradient(_first(kernel))
+  flat = tf.constant(np.kron(_G, _G), tf.float32) @ tf.reshape(
+      kernel, [_KERNEL**2, -1])
+  return tf.reshape(flat, [_POINTS, _POINTS, *kernel.shape[2:]])
+
+
+def _first(kernel: tf.Tensor) -> tf.Tensor:
+  """Returns the first of equal kernels."""
+  return kernel[0] if kernel.shape.rank == 5 else kernel
+
+
+class Use(NamedTuple):
+  """A convolution by minimal filtering."""
+  kernel: tf.Tensor
+  blocks: list[slice]  # Each operand's block of the kernel's inputs.
+  points: list[tf.Tensor]  # The operands at the points, [49, B, in / N].
+  # float32 [49, B, out]: zeros that a tape watches. Their gradient is that of
+  # the convolution's 49 products.
+  products: tf.Tensor
+
+
+class Convolver:
+  """Convolves for one network with one snapshot of its parameters.
+
+  Kernels are [size, size, in, out], or have a leading axis of W equal ones, one
+  for each worker (see `agile_tf.fast.rows`).
+  """
+
+  def __init__(self, kernels: Sequence[tf.Tensor] = (),
+               evaluated: Sequence[tf.Tensor | None] = (),
+               known: Sequence[tf.Tensor] = (),
+               tape: tf.GradientTape | None = None):
+    """Prepares for one pass, which a tape may record for `gradients`.
+
+    Args:
+      kernels: The parameters; other than kernels may be among them.
+      evaluated: What `evaluate` returned for them.
+      known: The `results` of a convolver with the same parameters for the first
+        N rows of each worker, [h, w, W, N, out] each. They are not computed
+        again.
+      tape: Records the pass.
+    """
+    # Each convolution's output before bias or FiLM, float32 [h, w, B, out].
+    self.results: list[tf.Tensor] = []
+    self._uses: list[Use] = []
+    self._tape = tape
+    self._evaluated = dict(zip([each.ref() for each in kernels], evaluated))
+    self._known = iter(known)
+    self._points: dict[Any, tf.Tensor] = {}
+
+  def patches(self, images: tf.Tensor | worlds.Tiled, kernel: tf.Tensor
+             ) -> tf.Tensor:
+    """Convolves images with a stride as large as the kernel, VALID.
+
+    Images are [B, H, W, in], not space-major. The result is
+    [H / size, W / size, B, out]. Tiles are as large as the kernel.
+    """
+    if isinstance(images, worlds.Tiled):
+      # Each tile is convolved once; a product with one-hot rows looks it up.
+      table = images.table.reshape(len(images.table), -1)
+      rows = tf.one_hot(images.indices, len(table))
+    else:
+      table = None
+      size, _, inputs, _ = kernel.shape[-4:]
+      height, width = (n // size for n in images.shape[1:3])
+      rows = tf.reshape(tf.transpose(tf.reshape(
+          images[:, :height * size, :width * size],
+          [-1, height, size, width, size, inputs]), [0, 1, 3, 2, 4, 5]),
+                        [-1, height, width, size * size * inputs])
+    return self._keep(_product(rows, kernel, next(self._known, None), table))
+
+  def __call__(self, operands: Sequence[tf.Tensor | None], kernel: tf.Tensor,
+               padding: str = 'SAME') -> tf.Tensor:
+    """Convolves the concatenation of N features, [h, w, B, in / N] each.
+
+    None stands for zeros, which cost nothing. The padding is 'SAME' or 'VALID'.
+    """
+    known = next(self._known, None)
+    width = kernel.shape[-2] // len(operands)
+    features = [x for x in operands if x is not None]
+    # A feature meets one block of the kernel's inputs.
+    blocks = [slice(i * width, (i + 1) * width)
+              for i, x in enumerate(operands) if x is not None]
+    x = features[0]
+    if (padding == 'SAME' and x.shape[:2] == (_IMAGE, _IMAGE) and
+        kernel.shape[-4:-2] == (_KERNEL, _KERNEL) and
+        (x.shape[2] or 0) >= _MIN_ROWS):
+      return self._keep(self._filtered(features, blocks, kernel, known))
+    return self._keep(_general(features, blocks, kernel, padding, known))
+
+  def gradients(self, parameters: Sequence[tf.Tensor],
+                outputs: Sequence[tf.Tensor], upstreams: Sequence[tf.Tensor]
+               ) -> list[tf.Tensor]:
+    """Computes parameters' gradients from those of outputs, the `upstreams`.
+
+    All uses of a kernel's block share one batched product for its gradient.
+    """
+    assert self._tape is not None
+    gradients, of_products = self._tape.gradient(
+        outputs, (parameters, [use.products for use in self._uses]),
+        output_gradients=upstreams,
+        unconnected_gradients=tf.UnconnectedGradients.ZERO)
+    met: dict[Any, dict[int, list[Any]]] = {}
+    for use, upstream in zip(self._uses, of_products):
+      blocks = met.setdefault(use.kernel.ref(), {})
+      for block, points in zip(use.blocks, use.points):
+        blocks.setdefault(block.start, []).append((points, upstream))
+    return [
+        gradient if part.ref() not in met else
+        gradient + _kernel_gradient(part, met[part.ref()])
+        for part, gradient in zip(parameters, gradients)]
+
+  def _keep(self, result: tf.Tensor) -> tf.Tensor:
+    self.results.append(result)
+    return result
+
+  def _filtered(self, features, blocks, kernel, known):
+    """Convolves 5x5 features by minimal filtering.
+
+    `known`, [5, 5, groups, K, out], has the first K rows of each group.
+    """
+    evaluated = self._evaluated[kernel.ref()]
+    count, outputs = features[0].shape[2], kernel.shape[-1]
+    parts = [
+        tf.reshape(evaluated[:, :, block], [_POINTS**2, -1, outputs])
+        for block in blocks]
+
+    def multiply(points):
+      both = tf.concat(points, -1) @ tf.concat(parts, 1)
+      return _apply_both(_A, tf.reshape(
+          both, [_POINTS, _POINTS, points[0].shape[1], outputs]))
+
+    @tf.custom_gradient
+    def convolve(products, *points):
+      del products  # Their gradient yields the kernel's.
+      result = _complete(known, multiply, points)
+
+      def gradient(upstream):
+        upstream = tf.reshape(
+            _apply_both(_A.T, upstream), [_POINTS**2, count, outputs])
+        return upstream, *(
+            tf.matmul(upstream, part, transpose_b=True) for part in parts)
+
+      return result, gradient
+
+    points = [
+        tf.reshape(self._at_points(x), [_POINTS**2, count, x.shape[-1]])
+        for x in features]
+    products = tf.zeros([_POINTS**2, count, outputs])
+    if self._tape is not None:
+      self._tape.watch(products)
+      self._uses.append(Use(kernel, blocks, points, products))
+    return convolve(products, *points)
+
+  def _at_points(self, x: tf.Tensor) -> tf.Tensor:
+    """Evaluates features once for all kernels."""
+    if x.ref() not in self._points:
+      self._points[x.ref()] = _apply_both(_B, x)
+    return self._points[x.ref()]
+
+
+def _complete(known: tf.Tensor | None,
+              convolve: Callable[[Sequence[tf.Tensor]], tf.Tensor],
+              rows: Sequence[tf.Tensor]) -> tf.Tensor:
+  """Convolves rows [n, B, in], except for those whose results are known.
+
+  `known`, [h, w, groups, K, out], has the first K rows of each group.
+  """
+  if known is None:
+    return convolve(rows)
+  height, width, groups, first, outputs = known.shape
+  count = rows[0].shape[1]
+  result = known
+  if first * groups < count:
+    rest = convolve([
+        tf.reshape(
+            tf.reshape(x, [x.shape[0], groups, -1, x.shape[-1]])[:, :, first:],
+            [x.shape[0], -1, x.shape[-1]]) for x in rows])
+    result = tf.concat([known, tf.reshape(
+        rest, [height, width, groups, -1, outputs])], 3)
+  return tf.reshape(result, [height, width, count, outputs])
+
+
+def _general(features, blocks, kernel, padding, known):
+  """Convolves features of any size, as `_filtered` does those of 5x5."""
+  size = kernel.shape[-3]
+  x = tf.transpose(tf.concat(features, -1), [2, 0, 1, 3])
+  if padding == 'SAME':
+    border = [(size - 1) // 2, size // 2]
+    x = tf.pad(x, [[0, 0], border, border, [0, 0]])
+  height, width = (n - size + 1 for n in x.shape[1:3])
+  rows = tf.concat(
+      [x[:, i:i + height, j:j + width] for i in range(size)
+       for j in range(size)], -1)
+  if len(blocks) * (blocks[0].stop - blocks[0].start) < kernel.shape[-2]:
+    kernel = tf.concat([kernel[..., block, :] for block in blocks], -2)
+  return _product(rows, kernel, known)
+
+
+def _product(rows: tf.Tensor, kernel: tf.Tensor, known: tf.Tensor | None,
+             table: np.ndarray | None = None) -> tf.Tensor:
+  """Multiplies rows [B, h, w, n] with a kernel: [h, w, B, out].
+
+  A row has all numbers that the kernel meets in one place. With a table of n
+  such rows, it has their factors instead. `known` is as in `_filtered`.
+  """
+  _, height, width, _ = rows.shape
+  workers, outputs = _workers(kernel), kernel.shape[-1]
+
+  @tf.custom_gradient
+  def multiply(rows, kernel):
+    matrix = tf.reshape(_first(kernel), [-1, outputs])
+    if table is not None:
+      matrix = tf.constant(table) @ matrix
+
+    def convolve(parts):
+      part = tf.reshape(parts[0], [-1, rows.shape[-1]]) @ matrix
+      return tf.transpose(
+          tf.reshape(part, [-1, height, width, outputs]), [1, 2, 0, 3])
+
+    result = _complete(known, convolve, [tf.reshape(
+        rows, [1, -1, height * width * rows.shape[-1]])])
+
+    def gradient(upstream):
+      upstream = tf.reshape(
+          tf.transpose(upstream, [2, 0, 1, 3]), [workers, -1, outputs])
+      own = tf.reshape(rows, [workers, -1, rows.shape[-1]])
+      d_matrix = tf.matmul(own, upstream, transpose_a=True)
+      if table is not None:
+        d_matrix = tf.matmul(
+            tf.tile(tf.constant(table)[None], [workers, 1, 1]), d_matrix,
+            transpose_a=True)
+      d_rows = tf.reshape(
+          tf.matmul(upstream, matrix, transpose_b=True), rows.shape)
+      return d_rows, tf.reshape(d_matrix, kernel.shape)
+
+    return result, gradient
+
+  return multiply(rows, kernel)
+
+
+def _workers(kernel: tf.Tensor) -> int:
+  """Returns the number of workers that need a gradient of their own."""
+  return kernel.shape[0] if kernel.shape.rank == 5 else 1
+
+
+def _kernel_gradient(kernel: tf.Tensor, blocks: dict[int, list[Any]]
+                    ) -> tf.Tensor:
+  """Computes one kernel's gradient from what each of its blocks meets."""
+  workers = _workers(kernel)
+  parts = {}  # The gradients of the blocks, by the first of a block's inputs.
+  for start, pairs in blocks.items():
+    x, upstream = (
+        tf.concat([
+            tf.reshape(each, [_POINTS**2, workers, -1, each.shape[-1]])
+            for each in side], 2) for side in zip(*pairs))
+    width, outputs = x.shape[-1], upstream.shape[-1]
+    part = _apply_both(_G.T, tf.reshape(
+        tf.matmul(x, upstream, transpose_a=True),
+        [_POINTS, _POINTS, workers, width * outputs]))
+    parts[start] = tf.reshape(
+        tf.transpose(part, [2, 0, 1, 3]),
+        [workers, _KERNEL, _KERNEL, width, outputs])
+  # All blocks have the same shape. One that met nothing has a gradient of zero.
+  some_part = next(iter(parts.values()))
+  zeros, block_width = tf.zeros_like(some_part), some_part.shape[-2]
+  gradient = tf.concat(
+      [parts.get(start, zeros)
+       for start in range(0, kernel.shape[-2], block_width)], -2)
+  return tf.reshape(gradient, kernel.shape)

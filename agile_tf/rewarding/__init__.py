@@ -1,0 +1,1 @@
+"""A reward that is learned beside any learner, in any environment."""

@@ -1,0 +1,123 @@
+"""The loop of a run: who iterates when, and what is written in between.
+
+`train` carries out a whole run. With one policy thread it goes through `_loop`.
+With several threads it goes through `threads.loop`, where each worker makes the
+same turns in a thread of its own. One turn of either:
+
+  1. The schedule says who is due: the ratio of policy steps to the
+     discriminator's iterations decides, until the last step or until a signal
+     stops the run.
+  2. A snapshot of theta and phi is taken. With one thread it serves all who are
+     due; with several, each worker takes its own.
+  3. The worker plays a rollout, computes its gradient from the snapshot, and
+     updates its network (`agile_tf.agent.workers`, the paper's algorithm
+     boxes). The discriminator's worker plays a rollout too, for B.
+  4. The schedule counts the policy steps, and the discriminator's iterations.
+  5. The main thread writes what is due: a row of metrics, a picture, or a
+     checkpoint, for which all workers pause between two iterations.
+
+An exception in a worker ends the run without saving: its checkpoints are from
+before. Ctrl-C ends the loop after the turn, and then the run is saved.
+"""
+
+from collections.abc import Callable
+from concurrent import futures
+import contextlib
+
+from absl import logging
+
+from agile_tf.agent.workers import Parameters
+from agile_tf.training import building
+from agile_tf.training import run as run_lib
+from agile_tf.training import start
+from agile_tf.training import threads
+
+
+def train(plan: building.Plan, table: str = '') -> None:
+  """Carries out a run, from its start or from its newest checkpoint.
+
+  Args:
+    plan: The run's settings, and how it departs from the paper's AGILE.
+    table: The hyperparameters compared with the paper's, in Markdown, for
+      TensorBoard.
+  """
+  with start.begin(plan.config, plan.given) as begun:
+    go_on(plan, begun, table)
+
+
+def go_on(plan: building.Plan, begun: start.Begun, table: str = '') -> None:
+  """Carries out a run that has begun; see `train`.
+
+  Raises:
+    KeyboardInterrupt: if a signal has stopped it before its first iteration.
+  """
+  trainer, files = run_lib.build(
+      plan, begun.check_lock, table,
+      begun.signals.deferred('its files are open'))
+  # From here on Ctrl-C stops the schedule, so the loop ends after its turn.
+  begun.signals.stop_instead(trainer.schedule)
+  with contextlib.closing(files), contextlib.closing(trainer):
+    files.write_what_is_due()
+    loop(trainer.schedule, trainer.crew, files.write_what_is_due)
+    files.write_what_is_due()
+    if not files.has_begun:  # There is no iteration to save.
+      raise KeyboardInterrupt
+    files.save()
+  steps, total = trainer.schedule.steps, plan.config.steps
+  logging.info(
+      '%s at step %d of %d; everything is saved in %s.',
+      'Finished' if steps >= total else 'Stopped', steps, total,
+      plan.config.run_dir)
+
+
+def loop(schedule: threads.Schedule, crew: threads.Crew,
+         write: Callable[[], None]) -> None:
+  """Iterates a run's workers until the run is over.
+
+  `write` is called again and again, in this thread, to write what is due. An
+  iteration that takes minutes is reported.
+
+  Raises:
+    Exception: the first exception of any worker.
+    StalledError: if a worker of several threads does not end its iteration.
+  """
+  with threads.watched(schedule):
+    if len(crew.policy) > 1:
+      threads.loop(schedule, crew, write)
+    else:
+      _loop(schedule, crew, write)
+
+
+def _loop(schedule: threads.Schedule, crew: threads.Crew,
+          write: Callable[[], None]) -> None:
+  """The loop of a run with one policy thread.
+
+  All who are due iterate from the same snapshot. The counts alone decide who is
+  due, so the result does not depend on anybody's speed, and a resumed run
+  continues in the same order.
+  """
+  workers = crew.workers
+
+  def iterate(worker: str, snapshot: Parameters) -> int:
+    with schedule.turn(worker):
+      return workers[worker](snapshot) or 0  # D's worker makes no policy steps.
+
+  compiled = False
+  with futures.ThreadPoolExecutor(1) as side_thread:
+    while due := schedule.due(workers):
+      snapshot = crew.snapshot()  # theta and phi
+      steps = {}
+      if len(due) == 2 and compiled and crew.side_by_side:
+        other = side_thread.submit(iterate, threads.DISCRIMINATOR, snapshot)
+        steps[threads.POLICY] = iterate(threads.POLICY, snapshot)
+        steps[threads.DISCRIMINATOR] = other.result()
+      else:
+        for worker in due:
+          steps[worker] = iterate(worker, snapshot)
+      for worker in due:
+        schedule.end(worker, steps[worker])
+      # The policy's programs are compiled in its first steps. The names of kept
+      # programs depend on the order of compilation, so the discriminator's must
+      # not be compiled at the same time.
+      compiled = compiled or steps.get(threads.POLICY, 0) > 0
+      write()

@@ -1,0 +1,230 @@
+"""Checks of what users' environments return, so that a mistake has a name.
+
+`CheckedEnvironment` stands between an environment and AGILE. Each error is a
+`WorldError` that says which method returned what, and what was expected.
+"""
+
+from collections.abc import Iterator, Mapping
+import contextlib
+import functools
+import json
+import threading
+from typing import Any
+import weakref
+
+import dm_env
+import numpy as np
+
+from agile_tf import named
+from agile_tf.agent import worlds
+
+_STEP = dm_env.StepType
+_LARGEST = float(np.finfo(np.float32).max)
+_running = functools.partial(named.running, error_type=worlds.WorldError)
+
+
+class Distinct:
+  """Raises WorldError where an environment is made that is already in use."""
+
+  def __init__(self) -> None:
+    self._made: weakref.WeakValueDictionary[int, Any] = (
+        weakref.WeakValueDictionary())  # Environments in use, by id().
+
+  def add(self, environment: Any) -> None:
+    if id(environment) in self._made:
+      raise worlds.WorldError(
+          'The function that makes environments returned the same object '
+          f'twice, {environment!r:.200}; expected a new one each time, because '
+          'each worker plays episodes of its own.')
+    self._made[id(environment)] = environment
+
+
+class CheckedEnvironment(dm_env.Environment):
+  """An environment whose time steps and states are checked.
+
+  It takes actions as whole numbers and gives them to the environment in the
+  type of its action_spec().
+  """
+
+  def __init__(self, environment: Any, image_shape: tuple[int, int, int],
+               has_ground_truth: bool):
+    """Wraps an environment; its images have this shape.
+
+    With a ground truth, rewards must be 0 or 1.
+    """
+    self._environment = environment
+    self._image_shape = image_shape
+    self._has_ground_truth = has_ground_truth
+    self._action_type = environment.action_spec().dtype.type
+    self._thread = threading.get_ident()  # It made the environment.
+    self._instruction = ''  # The episode's instruction.
+    self._steps = 0  # The steps of the episode so far.
+    self._can_be_saved: bool | None = None  # None before it is known.
+
+  @property
+  def can_be_saved(self) -> bool:
+    """Whether the environment has get_state() and set_state()."""
+    return hasattr(self._environment, 'get_state')
+
+  def observation_spec(self) -> Any:
+    return self._environment.observation_spec()
+
+  def action_spec(self) -> Any:
+    return self._environment.action_spec()
+
+  def reset(self) -> dm_env.TimeStep:
+    self._steps = 0
+    with self._calling('reset()'):
+      timestep = self._environment.reset()
+    self._check(timestep, 'reset()', [_STEP.FIRST])
+    self._instruction = str(timestep.observation['instruction'])
+    if self._can_be_saved is None:
+      self._check_that_it_can_be_saved()
+      self._can_be_saved = self.can_be_saved
+    return timestep
+
+  def step(self, action: int) -> dm_env.TimeStep:
+    self._steps += 1
+    with self._calling('step()'):
+      timestep = self._environment.step(self._action_type(action))
+    self._check(timestep, f'step(), at step {self._steps} of an episode',
+                [_STEP.MID, _STEP.LAST], later=True)
+    return timestep
+
+  def get_state(self) -> Any:
+    """Returns the environment's state and the steps of its episode, as JSON."""
+    with self._calling('get_state()'):
+      state = self._environment.get_state()
+    return {'environment': state, 'steps': self._steps}
+
+  def set_state(self, state: Any) -> dm_env.TimeStep:
+    """Restores what `get_state` returned; returns its time step."""
+    try:
+      with _running("The environment's set_state()"):
+        timestep = self._environment.set_state(state['environment'])
+    except worlds.WorldError:
+      raise
+    except Exception as error:
+      raise worlds.WorldError(
+          "The environment's set_state() does not take what its get_state() "
+          f'returned when the run was saved ({type(error).__name__}: {error}). '
+          'If the world has been changed since, change it back or start a new '
+          'run in another --run_dir. The checkpoint is left as it is.'
+      ) from error
+    self._check(timestep, 'set_state()', [_STEP.FIRST, _STEP.MID])
+    self._instruction = str(timestep.observation['instruction'])
+    self._steps = state['steps']
+    return timestep
+
+  def close(self) -> None:
+    with self._calling('close()'):
+      self._environment.close()
+
+  @contextlib.contextmanager
+  def _calling(self, method: str) -> Iterator[None]:
+    """Says of an error in a method whether another thread made the environment.
+
+    Several policy threads play the environments that the main thread makes.
+    """
+    try:
+      with _running(f"The environment's {method}"):
+        yield
+    except Exception as error:
+      if threading.get_ident() != self._thread:
+        error.add_note(
+            'The main thread made this environment, and another thread called '
+            f'its {method}. If that is the cause, as it may be for a SQLite '
+            'connection or an OpenGL context, use --policy_threads=1, with '
+            'which one thread makes, steps and closes all environments.')
+      raise
+
+  def _check(self, timestep: Any, place: str, expected: list[dm_env.StepType],
+             later: bool = False) -> None:
+    """Checks a time step that a method, `place`, returned.
+
+    The instruction of a `later` one must be that of the episode.
+    """
+    def require(right: bool, name: str, value: Any, expected: str) -> None:
+      if not right:
+        shown = ' '.join(repr(value).split())[:100]
+        if isinstance(value, np.ndarray) and value.ndim:
+          shown = f'{value.dtype} {list(value.shape)}'
+        raise worlds.WorldError(
+            f"In the environment's {place}: {name} is {shown}; expected "
+            f'{expected}.')
+
+    require(isinstance(timestep, dm_env.TimeStep), 'what it returned', timestep,
+            'a dm_env.TimeStep, as dm_env.restart, dm_env.transition and '
+            'dm_env.termination make it')
+    step_type, observation = timestep.step_type, timestep.observation
+    require(step_type in expected, 'step_type', step_type,
+            ' or '.join(each.name for each in expected))
+    if step_type == _STEP.LAST:
+      place += ', its last'
+    require(isinstance(observation, Mapping), 'observation', observation,
+            "a dict with the keys 'image' and 'instruction'")
+    for name in 'image', 'instruction':
+      require(name in observation, 'observation', list(observation),
+              f'{name!r} among its keys')
+    text = observation['instruction']
+    # NumPy's texts are arrays without dimensions.
+    require(isinstance(text, str) or getattr(text, 'shape', None) == () and
+            text.dtype.kind in 'UO' and isinstance(text.item(), str),
+            'instruction', text, 'a text')
+    if later:
+      text = str(text)
+      require(text == self._instruction, 'instruction', text,
+              f'that of the whole episode, {self._instruction!r}')
+      require(_is_number(timestep.discount, 0, 1), 'discount',
+              timestep.discount, 'a number from 0 to 1')
+      if not self._has_ground_truth:
+        require(timestep.reward is None or _is_number(
+            timestep.reward, -_LARGEST, _LARGEST), 'reward', timestep.reward,
+                'a finite number or None')
+      else:
+        require(_is_number(timestep.reward) and timestep.reward in (0, 1),
+                'reward', timestep.reward, '1 in a goal state and else 0, as '
+                'the world has a ground truth')
+    image, shape = observation['image'], list(self._image_shape)
+    require(getattr(image, 'dtype', None) == np.uint8 and
+            list(image.shape) == shape, 'image', image,
+            f'uint8 {shape}, as observation_spec() says')
+
+  def _check_that_it_can_be_saved(self) -> None:
+    """Raises WorldError if a state is not restored as it was saved."""
+    environment = self._environment
+    if not hasattr(environment, 'get_state'):
+      return
+    if not hasattr(environment, 'set_state'):
+      raise worlds.WorldError(
+          'The environment has get_state() but no set_state(): add it, or '
+          'remove both.')
+    try:
+      with _running("The environment's get_state() or set_state()"):
+        saved = json.dumps(environment.get_state(), sort_keys=True)
+        timestep = environment.set_state(json.loads(saved))
+    except worlds.WorldError:
+      raise
+    except Exception as error:
+      raise worlds.WorldError(
+          "The environment's set_state() does not take what its get_state() "
+          f'returned, as JSON ({type(error).__name__}: {error}): expected '
+          'dicts with strings as keys, lists, strings, numbers of Python, '
+          'booleans and None.') from error
+    self._check(timestep, 'set_state()', [_STEP.FIRST, _STEP.MID])
+    if json.dumps(environment.get_state(), sort_keys=True) != saved:
+      raise worlds.WorldError(
+          "After set_state(), the environment's get_state() returns another "
+          'state, so a resumed episode would differ: set_state() must restore '
+          'all of it and draw no random number afterwards.')
+
+
+def _is_number(value: Any, low: float = -np.inf, high: float = np.inf) -> bool:
+  """Returns whether a value is one number, and within limits."""
+  try:
+    array = np.asarray(value)
+    # As Python's float, because float16 cannot be compared with every limit.
+    return (array.ndim == 0 and array.dtype.kind in 'biuf' and
+            low <= float(array) <= high)
+  except (TypeError, ValueError):
+    return False

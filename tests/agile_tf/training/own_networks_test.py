@@ -1,0 +1,158 @@
+"""Tests for networks that a user's function makes."""
+
+import importlib
+import os
+import pathlib
+import re
+import sys
+from unittest import mock
+
+from absl.testing import parameterized
+import numpy as np
+import tensorflow as tf
+
+from agile_tf import worlds
+from agile_tf.agent import optimizers
+from agile_tf.training import own_networks
+from gridlu import goal_dataset
+from gridlu import language
+
+_TEXTS = [str(text) for text in language.relations_instructions()]
+_WORLD = worlds.GridLUWorld()
+
+_OWN = """
+import os
+import sonnet as snt
+import tensorflow as tf
+from agile_tf.agent import networks
+
+class Linear(snt.Module):
+  def __init__(self, units, name):
+    super().__init__(name=name)
+    self._layer = snt.Linear(units, name='layer')
+    self._words = snt.Embed(20, units, name='words')
+  def __call__(self, images, codes):
+    words = self._words(tf.maximum(codes, 0))
+    return self._layer(snt.flatten(images)) + tf.reduce_sum(words, 1)
+
+class Policy(Linear):
+  def __call__(self, images, codes):
+    x = super().__call__(images, codes)
+    return networks.PolicyOutput(x[:, :-3], x[:, -3], x[:, -2:])
+
+class D(Linear):
+  def __call__(self, images, codes):
+    return super().__call__(images, codes)[:, 0]
+
+class Twice(Linear):
+  def __init__(self, units, name):
+    super().__init__(units, name)
+    self._other = snt.Linear(units, name='layer')
+  def __call__(self, images, codes):
+    return self._other(super().__call__(images, codes))[:, 0]
+
+def make(world):
+  return networks.Pair(Policy(world.num_actions + 3, 'policy'), D(1, 'd'))
+
+def make_one(world):
+  return make(world)[0]
+
+def make_narrow(world):
+  return make(world)._replace(policy=Policy(world.num_actions, 'policy'))
+
+def make_logits(world):
+  return make(world)._replace(policy=D(1, 'policy'))
+
+def make_twice(world):
+  return make(world)._replace(discriminator=Twice(1, 'd'))
+
+def make_nothing():
+  pass
+
+def leave(world):
+  raise SystemExit(0)
+
+def move(world):
+  os.chdir('..')
+"""
+
+
+class OwnNetworksTest(parameterized.TestCase):
+
+  def setUp(self):
+    super().setUp()
+    self._folder = self.create_tempdir()
+    self.enter_context(
+        mock.patch.object(sys, 'path', [self._folder.full_path, *sys.path]))
+    self.enter_context(mock.patch.dict(sys.modules))
+
+  def _file(self, name, content):
+    self._folder.create_file(f'{name}.py', content=content)
+    importlib.invalidate_caches()
+
+  def test_gradients_are_those_of_the_modules(self):
+    self._file('own_networks', _OWN)
+    pi, d = own_networks.load('own_networks:make', _WORLD)
+    rng = np.random.default_rng(0)
+    observations = goal_dataset.generate('relations', 6, 0).states.reshape(
+        [3, 2, -1])
+    codes = _WORLD.grammar.encode(_TEXTS[:6]).reshape([3, 2, -1])
+    images = _WORLD.pixels(observations.reshape([6, -1])).reshape([6, -1]) / 255
+    weights = tf.constant(rng.normal(size=[3, 2]), tf.float32)
+    gradients, extras = d.gradients(
+        tf.constant(d.initial(0)), tf.constant(observations),
+        tf.constant(codes),
+        lambda logits: (tf.reduce_sum(weights * logits, 1), logits.shape))
+    self.assertEqual(extras, [3, 2])
+    self.assertLen(gradients, 3)
+    for w, gradient in enumerate(gradients):
+      parts = d.layout.split(gradient)
+      np.testing.assert_allclose(
+          parts['d/layer/w'][:, 0],
+          weights[w].numpy() @ images[2 * w:2 * w + 2], rtol=1e-4, atol=1e-5)
+      np.testing.assert_allclose(
+          parts['d/layer/b'], [sum(weights[w].numpy())], rtol=1e-5)
+      counts = np.zeros([20])
+      for weight, row in zip(weights[w].numpy(), codes[w]):
+        np.add.at(counts, np.maximum(row, 0), weight)
+      np.testing.assert_allclose(
+          parts['d/words/embeddings'][:, 0], counts, rtol=1e-4, atol=1e-5)
+    self.assertEqual(d.layout.lends(pi.layout), {})
+    self.assertEqual(
+        [optimizers.has_columns(d.layout, name) for name in d.layout.names],
+        ['layer/w' in name for name in d.layout.names])
+
+  def test_the_networks_of_the_page(self):
+    text = pathlib.Path(__file__).parents[3].joinpath(
+        'docs/own_networks.md').read_text('utf-8')
+    example, = re.findall(r'```python\n(import sonnet.*?)```', text, re.DOTALL)
+    self._file('my_networks', example)
+    pi, d = own_networks.load('my_networks:make', _WORLD)
+    shapes = dict(zip(pi.layout.names, pi.layout.shapes))
+    self.assertEqual(
+        shapes['policy/features/stem/patches/w'], (8, 8, 3, 32))
+    self.assertEqual(
+        d.layout.lends(pi.layout),
+        {name: name.replace('policy', 'discriminator') for name in shapes
+         if '/features/stem/' in name or '/film_nmn/' in name})
+    self.assertEqual(
+        {name.rsplit('/', 1)[-1] for name in d.layout.names
+         if optimizers.has_columns(d.layout, name)}, {'w'})
+
+  @parameterized.parameters(
+      ('own_networks', 'not the name of a function'),
+      ('no_such_module:make', 'no_such_module'),
+      ('own_networks:other', 'other'),
+      ('own_networks:make_nothing', 'too many positional'),
+      ('own_networks:make_one', 'returned Policy; expected an agile_tf.agent'),
+      ('own_networks:make_narrow', r'The policy .* expected PolicyOutput'),
+      ('own_networks:make_logits', r'The policy .* returned \[2\] for 2'),
+      ('own_networks:make_twice', 'several parameters of the name d/layer/'),
+      ('own_networks:leave', r'leave\(\) called exit\(0\)'),
+      ('own_networks:move', r'move\(\) changed the current directory'))
+  def test_functions_that_make_no_networks_are_refused(self, name, message):
+    self._file('own_networks', _OWN)
+    before = os.getcwd()
+    with self.assertRaisesRegex(own_networks.ModelError, message):
+      own_networks.load(name, _WORLD)
+    self.assertEqual(os.getcwd(), before)
