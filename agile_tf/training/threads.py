@@ -232,10 +232,12 @@ class Schedule:
         while not self._changed.wait_for(
             lambda: not self._turns, min(left, 1.0)) and left > 0:
           left -= 1
+        # They are described before the pause ends and other workers begin.
         if self._turns:
+          stacks = '\n'.join(turn.describe() for turn in self._turns.values())
           raise StalledError(
               f'{len(self._turns)} of the workers did not end their iterations '
-              f'in {STALL_SECONDS:.0f} seconds.')
+              f'in {STALL_SECONDS:.0f} seconds.\n{stacks}')
       yield
     finally:
       with self._changed:
@@ -325,9 +327,8 @@ def loop(schedule: Schedule, crew: Crew, write: Callable[[], None]) -> None:
   except StalledError as error:
     schedule.stop()
     if schedule.error is None:
-      stacks = '\n'.join(turn.describe() for turn in schedule.turns)
       raise StalledError(
-          f'{error}\n{stacks}\nThe run has ended. It was not saved, because an '
+          f'{error}\nThe run has ended. It was not saved, because an '
           'iteration was not complete. The same command resumes it from its '
           'last checkpoint.') from error
   except BaseException:

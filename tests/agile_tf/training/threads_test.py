@@ -317,11 +317,12 @@ class DriveTest(parameterized.TestCase):
 
   @parameterized.parameters('save', 'stop', 'error', 'other')
   def test_a_worker_that_hangs_ends_a_run_that_needs_it(self, what):
-    release, released = threading.Event(), []
+    release, released, begun = threading.Event(), [], set()
     self.addCleanup(release.set)
 
     def iterate(worker):
-      if worker == 2 and clock.steps > 20:
+      begun.add(worker)  # All have had their first turn, which is alone.
+      if worker == 2 and clock.steps > 20 and len(begun) == 4:
         release.wait(60)
         released.append(worker)
       if what == 'other' and worker == 1 and clock.steps > 40:
@@ -342,7 +343,7 @@ class DriveTest(parameterized.TestCase):
     clock = threads.Schedule(10**9, 0)
     fails = what in ('error', 'other')
     expected = KeyError if fails else threads.StalledError
-    with (mock.patch.object(threads, 'STALL_SECONDS', 0.2),
+    with (mock.patch.object(threads, 'STALL_SECONDS', 0.5),
           self.assertRaises(expected) as caught):
       _drive(clock, iterate, tick)
     self.assertEmpty(released)  # It did not wait for the worker.
