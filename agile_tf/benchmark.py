@@ -100,7 +100,7 @@ def round_parts(config: config_lib.Config, seconds: float) -> Result:
       (worker.actor, 'play', 'play'),
       (worker._discriminator_programs, 'rewards', 'reward'),
       (worker._policy_programs, 'gradients', 'policy_gradients'),
-      (trainer.policy, 'apply', 'apply')):
+      (trainer.policy, 'update', 'apply')):
     setattr(owner, method, timed(name, getattr(owner, method)))
   rate = _repeat(lambda: worker.iterate(trainer.snapshot()), seconds)
   return {'milliseconds': 1e3 / rate, **{

@@ -38,7 +38,7 @@ from gridlu import recording
 from gridlu import rendering
 from gridlu import solver
 from gridlu import tasks
-from gridlu import world as board
+from gridlu import world as world_lib
 
 # What needs TensorFlow is imported where it is used, after the flags are read.
 if TYPE_CHECKING:
@@ -58,9 +58,9 @@ def _groups(episode: played.Episode) -> list[str]:
     root, bracket, _ = episode.instruction.partition('(')
     return ['all', root] if bracket else ['all']
   start = episode.states[0]
-  is_board = start.shape == (board.PACKED_SIZE,)
+  is_board = start.shape == (world_lib.PACKED_SIZE,)
   return ['all', *tasks.find(instruction.task).groups(
-      instruction, board.unpack(start) if is_board else None)]
+      instruction, world_lib.unpack(start) if is_board else None)]
 
 
 def solvable(episodes: Sequence[played.Episode], config: config_lib.Config
@@ -73,10 +73,11 @@ def solvable(episodes: Sequence[played.Episode], config: config_lib.Config
   """
   if config.world not in tasks.TASKS or config.world == 'put_down':
     return None
-  states = board.unpack(np.array([episode.states[0] for episode in episodes]))
+  states = world_lib.unpack(
+      np.array([episode.states[0] for episode in episodes]))
   steps = solver.shortest(
       [episode.instruction for episode in episodes], states,
-      board.PHYSICS[config.physics], max_steps=config.episode_length)
+      world_lib.PHYSICS[config.physics], max_steps=config.episode_length)
   return steps >= 0
 
 
@@ -326,7 +327,7 @@ def _define_flags() -> None:
       'held_out', False, 'Play the instructions that the run held out, '
       'instead of those that it was trained on.')
   flags.DEFINE_enum(
-      'physics', None, tuple(board.PHYSICS),
+      'physics', None, tuple(world_lib.PHYSICS),
       "The physics of the episodes; default: the run's.")
   flags.DEFINE_bool(
       'solved_starts', None, 'Whether an episode may begin in a goal state; '

@@ -237,10 +237,7 @@ def main() -> None:
   """Reads the pictures and the texts, and writes the goal examples."""
   values = flags.FLAGS
   output = values.output
-  if os.path.lexists(output) and not os.path.isdir(output):
-    raise program.UserError(f'--output={output} exists already: name another '
-                            'file, or remove it first.')
-  files.check_output('output', output)
+  files.check_new_output('output', output)
   dataset = read(values.pictures, values.texts)
   try:
     goal_dataset.save(output, dataset)

@@ -23,7 +23,7 @@ import gridlu
 from gridlu import program
 from gridlu import rendering
 from gridlu import screen
-from gridlu import world as board
+from gridlu import world as world_lib
 
 # What needs TensorFlow is imported after the flags are read.
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class _GridLU:
     return str(self._environment.instruction)
 
   @property
-  def state(self) -> board.State:
+  def state(self) -> world_lib.State:
     return self._environment.state
 
   @property
@@ -135,12 +135,12 @@ class _GridLU:
   def step(self, action: int) -> str:
     self._environment.step(action)
     self._steps += 1
-    return board.Action(action).name
+    return world_lib.Action(action).name
 
-  def lines(self, state: board.State) -> list[screen.Line]:
+  def lines(self, state: world_lib.State) -> list[screen.Line]:
     return screen.board(state)
 
-  def notes(self, state: board.State) -> list[screen.Line]:
+  def notes(self, state: world_lib.State) -> list[screen.Line]:
     return [screen.line(f'Agent    {screen.agent_text(state)}')]
 
 

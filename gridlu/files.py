@@ -48,6 +48,15 @@ def check_output(flag: str, path: str, *suffixes: str) -> None:
   raise program.UserError(f'--{flag}={path}: {problem}.')
 
 
+def check_new_output(flag: str, path: str) -> None:
+  """Raises a `UserError` if a flag does not name a new file in a folder."""
+  if os.path.lexists(path) and not os.path.isdir(path):
+    raise program.UserError(
+        f'--{flag}={path} exists already: name another file, or remove it '
+        'first.')
+  check_output(flag, path)
+
+
 def check_directory(flag: str, path: str) -> None:
   """Raises a `UserError` if the directory that a flag names cannot be made.
 

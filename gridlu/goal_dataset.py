@@ -302,10 +302,7 @@ def main() -> None:
   """Draws goal states and saves them."""
   values = flags.FLAGS
   output = values.output
-  if os.path.exists(output) and not os.path.isdir(output):
-    raise program.UserError(f'--output={output} exists already: name another '
-                            'file, or remove it first.')
-  files.check_output('output', output)
+  files.check_new_output('output', output)
   start = time.monotonic()
   try:
     dataset = generate(

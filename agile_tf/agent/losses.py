@@ -82,7 +82,7 @@ def discriminator(logits: tf.Tensor, is_goal: tf.Tensor) -> tf.Tensor:
       labels=tf.cast(is_goal, tf.float32), logits=logits)
 
 
-def anticipated_negatives(logits: tf.Tensor, count: int) -> tf.Tensor:
+def lowest_rated(logits: tf.Tensor, count: int) -> tf.Tensor:
   """Returns the indices of the `count` lowest logits, int32 [count].
 
   The other pairs drawn from B, the share 1 - rho that D rates highest, may be

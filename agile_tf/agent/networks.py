@@ -322,6 +322,13 @@ class Discriminator(snt.Module):
     return tf.squeeze(self._logit(tf.nn.relu(self._hidden(h_maxpool))), -1)
 
 
+def unseen_pixels(height: int, width: int) -> str:
+  """Says which pixels of an image no patch of the stem has; '' if none."""
+  return ' and '.join(
+      f'the last {count} {what} of pixels' for count, what in (
+          (height % PATCH, 'rows'), (width % PATCH, 'columns')) if count)
+
+
 class Pair(NamedTuple):
   """The modules of policy and discriminator; a user's function returns them.
 

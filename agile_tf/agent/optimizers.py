@@ -122,7 +122,7 @@ class SharedParameters:
                    for name, value in rule.slots(layout.size).items()}
 
   @tf.function(autograph=False)
-  def _apply(self, rate: tf.Tensor, *gradients: tf.Tensor) -> tf.Tensor:
+  def _update(self, rate: tf.Tensor, *gradients: tf.Tensor) -> tf.Tensor:
     """Makes one update after another; returns the gradients' norms."""
     clipped, norms = zip(*(
         clip_gradient(gradient, self._gradient_norm) for gradient in gradients))
@@ -163,13 +163,13 @@ class SharedParameters:
     with self._lock:
       return tf.identity(self._parameters)
 
-  def apply(self, learning_rate: float, *gradients: tf.Tensor) -> tf.Tensor:
+  def update(self, learning_rate: float, *gradients: tf.Tensor) -> tf.Tensor:
     """Updates once for each of N gradients, float32 [P]; returns their norms.
 
     Each is clipped separately, and skipped if its norm is not finite.
     """
     with self._lock:
-      return self._apply(np.float32(learning_rate), *gradients)
+      return self._update(np.float32(learning_rate), *gradients)
 
   def state(self) -> dict[str, np.ndarray]:
     """Returns parameters and slots by name, for a checkpoint."""

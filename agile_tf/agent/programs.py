@@ -94,7 +94,7 @@ class PolicyPrograms:
       observations: s_0 of each worker, uint8 [W, size].
       codes: int32 [W, slots].
       truth_codes: The instructions as the ground truth reads them, int32
-        [W, K].
+        [W, truth slots].
       gumbel: Noise, float32 [R, W, actions].
       mask: bool [R, W]; where it is False, the state does not change.
 
@@ -363,7 +363,7 @@ class DiscriminatorPrograms:
       if drawn is not None:
         logits = tf.where(
             tf.range(pairs.codes.shape[0]) < drawn, logits, logits.dtype.max)
-      lowest = losses.anticipated_negatives(logits, count)
+      lowest = losses.lowest_rated(logits, count)
       kept, activations = tf.nest.map_structure(
           lambda x: tf.gather(x, lowest), (rollouts.Pairs(*pairs), activations))
     if certain is not None:

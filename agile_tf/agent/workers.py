@@ -16,7 +16,7 @@ Each row is a separate worker with its own episodes and random generator. Unless
 updates are averaged, its gradient is clipped and applied separately.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -31,8 +31,8 @@ from agile_tf.agent import rollouts
 from agile_tf.agent import worlds
 
 
-class Parameters(NamedTuple):
-  """Snapshots at the start of an iteration; updates go on meanwhile."""
+class Snapshot(NamedTuple):
+  """Both networks at the start of an iteration; updates go on meanwhile."""
   theta: tf.Tensor  # float32 [P]
   phi: tf.Tensor | None  # None if the ground truth is the reward.
 
@@ -147,7 +147,7 @@ class RewardLearner:
     # gradient.
     gradient, terms = self._programs.gradient(phi, goals, candidates)
     # 11, 12: Update phi, which all workers read.
-    norm, = self.parameters.apply(settings.learning_rate, gradient).numpy()
+    norm, = self.parameters.update(settings.learning_rate, gradient).numpy()
     metrics = {name: float(value) for name, value in terms.items()}
     metrics['discriminator_gradient_norm'] = float(norm)
     for name, value in metrics.items():
@@ -158,16 +158,6 @@ class RewardLearner:
     """Returns D's decisions on N pairs as it is now, bool [N]."""
     return self._programs.decisions(
         self.parameters.snapshot(), observations, codes).numpy()
-
-  def state(self) -> dict[str, dict[str, np.ndarray]]:
-    """Returns the arrays of a checkpoint: phi with its slots, and B."""
-    return {'discriminator': self.parameters.state(),
-            'buffer': self.buffer.state()}
-
-  def load(self, state: Mapping[str, dict[str, np.ndarray]]) -> None:
-    """Restores what `state` returned; ValueError if it is of another one."""
-    self.parameters.load(state['discriminator'])
-    self.buffer.load(state['buffer'])
 
 
 class DiscriminatorWorker:
@@ -186,15 +176,15 @@ class DiscriminatorWorker:
     self.learner = learner
     self._first_states = first_states
 
-  def iterate(self, parameters: Parameters, step: int = 0) -> Iteration:
+  def iterate(self, snapshot: Snapshot, step: int = 0) -> Iteration:
     """Makes one pass of the inner loop, lines 4 to 13, after `step` steps."""
     # 2, 5: Sample an instance where an episode has ended; act.
-    rollout = self.actor.play(parameters.theta)
+    rollout = self.actor.play(snapshot.theta)
     # 6: Add the (c, s) pairs to B, and remove old ones.
     self.learner.add(*rollout.pairs(self._first_states))
     # 7 to 12: Update phi.
-    assert parameters.phi is not None
-    return Iteration(rollout, self.learner.update(parameters.phi, step))
+    assert snapshot.phi is not None
+    return Iteration(rollout, self.learner.update(snapshot.phi, step))
 
 
 class PolicyWorker:
@@ -232,13 +222,13 @@ class PolicyWorker:
     self._data = data
     self._learner = learner
 
-  def iterate(self, parameters: Parameters, step: int = 0) -> Iteration:
+  def iterate(self, snapshot: Snapshot, step: int = 0) -> Iteration:
     """Makes one pass of the inner loop, lines 4 to 9, for each row.
 
     Without phi the reward is the ground truth times the reward's scale.
     """
     # 2, 5: Sample an instance where an episode has ended; act.
-    theta, phi = parameters
+    theta, phi = snapshot
     rollout = self.actor.play(theta)
     if not rollout.steps:  # All rows sat out their first rollout.
       return Iteration(rollout, {})
@@ -261,7 +251,7 @@ class PolicyWorker:
         theta, rollout, rewards * rollout.mask,
         self._entropy_weight(step), samples)
     # 7, 8: Update theta, which all workers read, once for each active row.
-    norms = self._policy.apply(
+    norms = self._policy.update(
         self._learning_rate(step), *gradients.values()).numpy()
     by_row = {
         name: value.numpy()[rollout.active] for name, value in terms.items()}

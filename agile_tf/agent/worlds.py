@@ -92,7 +92,7 @@ class CompiledWorld(World, Protocol):
     codes: The instructions by index, as the networks read them: int32
       [I, slots].
     truth_codes: The instructions by index, as `satisfied` reads them: int32
-      [I, K].
+      [I, truth slots].
     episode_length: The steps of each episode.
     final_discount: The discount of an episode's last step.
   """

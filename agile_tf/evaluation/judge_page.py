@@ -15,7 +15,7 @@ from agile_tf.evaluation import played
 from gridlu import language
 from gridlu import pictures
 from gridlu import rendering
-from gridlu import world as board
+from gridlu import world as world_lib
 
 # The programs import what needs TensorFlow after they have read their flags.
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def make(episodes: Sequence[played.Episode], world: 'worlds.World'
   'groups' and the 'verdicts' of the ground truth or checker and of the reward
   model, as far as these exist.
   """
-  has_board = world.observation_shape == (board.PACKED_SIZE,)
+  has_board = world.observation_shape == (world_lib.PACKED_SIZE,)
   judge = 'ground truth' if world.has_ground_truth else 'checker'
   shown, cases = [], []
   for episode in episodes:
@@ -61,7 +61,7 @@ def make(episodes: Sequence[played.Episode], world: 'worlds.World'
     shown.append({'instruction': episode.instruction, 'image': _png(image)})
     groups, verdicts = ['all'], {}
     if has_board:
-      count = np.count_nonzero(board.unpack(episode.states[-1]).blocks)
+      count = np.count_nonzero(world_lib.unpack(episode.states[-1]).blocks)
       groups.append(f'{count} blocks')
     if episode.truth is not None:
       verdicts[judge] = episode.success

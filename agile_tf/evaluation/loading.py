@@ -19,7 +19,7 @@ from gridlu import language
 from gridlu import program
 from gridlu import rendering
 from gridlu import tasks
-from gridlu import world as board
+from gridlu import world as world_lib
 
 BACKENDS = ('tensorflow', 'numpy')
 
@@ -201,7 +201,7 @@ def _inputs(world: str) -> tuple[Sequence[str], _Parse, Sequence[int], int]:
   """Returns a world's tokens, parser, shape of images and number of actions."""
   if world in tasks.TASKS:
     shape = (rendering.IMAGE_SIZE, rendering.IMAGE_SIZE, 3)
-    return tasks.find(world).tokens, _tree, shape, len(board.Action) - 1
+    return tasks.find(world).tokens, _tree, shape, len(world_lib.Action) - 1
   machine.import_tensorflow()  # A world of one's own imports TensorFlow anyway.
   from agile_tf import worlds
   made = worlds.load(world)

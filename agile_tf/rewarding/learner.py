@@ -32,7 +32,7 @@ from gridlu import files
 from gridlu import goal_dataset
 from gridlu import language
 from gridlu import rendering
-from gridlu import world as board
+from gridlu import world as world_lib
 
 # The settings of a run that a reward learner has too.
 SETTINGS = (
@@ -159,7 +159,7 @@ class RewardLearner:
           f'model was trained on {list(saved.image_shape)}.')
     self.image_shape = height, width, 3
     self.instructions = grammar.instructions
-    negatives = building.anticipated_negatives(config)
+    negatives = building.paper_negatives(config)
     building.check_draw(config, negatives.largest_draw)
     _check_memory(config, dataset, self.image_shape)
     world = _world(grammar.instructions, grammar.parser, grammar.tokens,
@@ -408,12 +408,12 @@ def _image_shape(dataset: goal_dataset.GoalDataset) -> tuple[int, int]:
         f'The goal examples are images of {height} x {width} pixels; the '
         f'network needs at least {smallest} x {smallest}.')
   size = networks_lib.PATCH
-  if height % size or width % size:
+  if unseen := networks_lib.unseen_pixels(height, width):
     raise ValueError(
         f'The goal examples are images of {height} x {width} pixels. The '
-        f'network sees whole patches of {size} x {size} pixels alone: not the '
-        f'last {height % size} rows and the last {width % size} columns of '
-        f'pixels. Give images whose sides are multiples of {size}: draw or '
+        f'network looks at whole patches of {size} x {size} pixels, so it '
+        f'would not see {unseen}. '
+        f'Give images whose sides are multiples of {size}: draw or '
         'scale them so, or add an edge with np.pad.')
   return height, width
 
@@ -423,7 +423,7 @@ def _as_images(dataset: goal_dataset.GoalDataset) -> goal_dataset.GoalDataset:
   if dataset.images is not None:
     return dataset
   images = np.concatenate([
-      rendering.render(board.unpack(part)) for part in np.array_split(
+      rendering.render(world_lib.unpack(part)) for part in np.array_split(
           dataset.observations, 1 + len(dataset) // 4096)])
   return goal_dataset.GoalDataset(
       dataset.instructions, dataset.instruction, images=images)

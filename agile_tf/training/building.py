@@ -37,7 +37,7 @@ from gridlu import goal_dataset
 from gridlu import language
 from gridlu import program
 from gridlu import tasks
-from gridlu import world as board
+from gridlu import world as world_lib
 
 _Function = TypeVar('_Function', bound=Callable)
 
@@ -69,8 +69,8 @@ def make_world(config: config_lib.Config, held_out: bool = False,
     known, instructions = selection.instructions(config, held_out, selected)
     return _gridlu_world(
         config.world, selection.matching(only, instructions),
-        board.PHYSICS[config.physics], config.episode_length, config.truncate,
-        known, config.solved_starts)
+        world_lib.PHYSICS[config.physics], config.episode_length,
+        config.truncate, known, config.solved_starts)
   default = config_lib.Config()
   for name in config_lib.marked('of_gridlu'):
     if getattr(config, name) != getattr(default, name):
@@ -107,13 +107,13 @@ def make_networks(
 def check_image_shape(model: str, image_shape: Sequence[int]) -> None:
   """Raises WorldError if the paper's networks would not see all pixels."""
   (height, width), size = image_shape[:2], networks.PATCH
-  rows, columns = height % size, width % size
-  if model in networks.MODELS and (rows or columns):
+  unseen = networks.unseen_pixels(height, width)
+  if model in networks.MODELS and unseen:
     raise worlds.WorldError(
         f'The images of this world have {height} x {width} pixels. The '
-        f'networks of --model={model} see whole patches of {size} x {size} '
-        f'pixels alone: not the last {rows} rows and the last {columns} '
-        'columns of pixels, and badly what lies across patches. Draw cells of '
+        f'networks of --model={model} look at whole patches of {size} x {size} '
+        f'pixels. They would not see {unseen}, and they see badly what lies '
+        'across two patches. Draw cells of '
         f'{size} x {size} pixels, or sides that are multiples of {size}; or '
         'train networks whose patches overlap, with '
         '--model=agile_tf.overlapping:make --initialization=paper.')
@@ -217,8 +217,8 @@ def saved_parameters(
         'another --model.') from error
 
 
-def anticipated_negatives(config: config_lib.Config
-                         ) -> workers.AnticipatedNegatives:
+def paper_negatives(config: config_lib.Config
+                   ) -> workers.AnticipatedNegatives:
   """Returns the paper's choice of the discriminator's negatives."""
   return workers.AnticipatedNegatives(
       config.batch_size // 2, config.anticipated_negative_rate)
@@ -281,7 +281,7 @@ class Plan:
   @property
   def negatives(self) -> workers.Negatives:
     """The choice of the discriminator's negatives."""
-    return self.variation.negatives or anticipated_negatives(self.config)
+    return self.variation.negatives or paper_negatives(self.config)
 
   @property
   def auxiliary(self) -> auxiliary_lib.Auxiliary | None:
@@ -308,6 +308,11 @@ class Plan:
           'use --reward=discriminator.')
     if config.trains_discriminator:
       check_draw(config, self.negatives.largest_draw)
+    elif self.variation.head_start is not None:
+      raise config_lib.ConfigError(
+          f'--reward={config.reward} trains no discriminator, so the run '
+          'cannot begin with a head start of the discriminator. Leave the head '
+          'start out of its variation, or use --reward=discriminator.')
     resources.check(config, self.world, self.needs_goals, machine.memory())
 
 

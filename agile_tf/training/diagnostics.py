@@ -12,7 +12,7 @@ from agile_tf.worlds import gridlu_world
 from gridlu import exchanges
 from gridlu import language
 from gridlu import rendering
-from gridlu import world as board
+from gridlu import world as world_lib
 
 # A filter whose largest output is smaller than this is dead.
 _ALIVE = 1e-6
@@ -71,7 +71,7 @@ class ExchangeTest:
                seed: int = 0):
     """Draws `count` goal states of a world, with a seed."""
     self._pairs = {
-        name: (board.pack(exchanged.states),
+        name: (world_lib.pack(exchanged.states),
                world.grammar.encode(exchanged.instructions))
         for name, exchanged in exchanges.exchanges(
             world.task, world.instructions, seed, count).items()}
@@ -108,7 +108,7 @@ class CrowdTest:
       drawn = world.task.goal_states(
           np.random.default_rng([seed, number]), count, instructions,
           distractors=(number, number))
-      self._pairs[others] = board.pack(drawn.state), world.grammar.encode(
+      self._pairs[others] = world_lib.pack(drawn.state), world.grammar.encode(
           [str(instructions[i]) for i in drawn.instruction])
 
   def accepted(self, programs: programs_lib.DiscriminatorPrograms,

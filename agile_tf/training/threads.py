@@ -20,7 +20,7 @@ from absl import logging
 from gridlu import program
 
 if TYPE_CHECKING:  # The import takes seconds, and signals must not wait.
-  from agile_tf.agent.workers import Parameters
+  from agile_tf.agent.workers import Snapshot
 
 # The two kinds of workers.
 POLICY, DISCRIMINATOR = 'policy', 'discriminator'
@@ -36,22 +36,22 @@ class StalledError(program.UserError):
 class Crew(NamedTuple):
   """The workers that iterate in a run, and the snapshots they begin with."""
   # Returns theta and phi as they are now. Each iteration begins with it.
-  snapshot: Callable[[], 'Parameters']
+  snapshot: Callable[[], 'Snapshot']
   # Each policy thread has a function that makes an iteration of its workers,
   # from a snapshot, and returns the steps that they made.
-  policy: tuple[Callable[['Parameters'], int], ...]
+  policy: tuple[Callable[['Snapshot'], int], ...]
   # The same for the discriminator's worker; None if there is none.
-  discriminator: Callable[['Parameters'], None] | None
+  discriminator: Callable[['Snapshot'], None] | None
   # Whether one policy thread and the discriminator's worker may iterate at the
   # same time: they share nothing but the snapshot.
   side_by_side: bool = True
   num_devices: int = 1  # The policy threads are dealt over so many devices.
 
   @property
-  def workers(self) -> dict[str, Callable[['Parameters'], int | None]]:
+  def workers(self) -> dict[str, Callable[['Snapshot'], int | None]]:
     """The workers of a run with one policy thread, by kind."""
     policy, = self.policy
-    workers: dict[str, Callable[[Parameters], int | None]] = {POLICY: policy}
+    workers: dict[str, Callable[[Snapshot], int | None]] = {POLICY: policy}
     if self.discriminator is not None:
       workers[DISCRIMINATOR] = self.discriminator
     return workers
@@ -291,7 +291,7 @@ def loop(schedule: Schedule, crew: Crew, write: Callable[[], None]) -> None:
     Exception: the first exception of any thread.
     StalledError: if a worker does not end its iteration.
   """
-  def work(kind: str, iterate: Callable[['Parameters'], int | None],
+  def work(kind: str, iterate: Callable[['Snapshot'], int | None],
            alone: contextlib.AbstractContextManager) -> None:
     while schedule.begin(kind):
       try:

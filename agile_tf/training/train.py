@@ -26,7 +26,7 @@ import contextlib
 
 from absl import logging
 
-from agile_tf.agent.workers import Parameters
+from agile_tf.agent.workers import Snapshot
 from agile_tf.training import building
 from agile_tf.training import run as run_lib
 from agile_tf.training import start
@@ -98,7 +98,7 @@ def _loop(schedule: threads.Schedule, crew: threads.Crew,
   """
   workers = crew.workers
 
-  def iterate(worker: str, snapshot: Parameters) -> int:
+  def iterate(worker: str, snapshot: Snapshot) -> int:
     with schedule.turn(worker):
       return workers[worker](snapshot) or 0  # D's worker makes no policy steps.
 

@@ -95,18 +95,18 @@ class Trainer:
     for actor in self._actors:
       actor.close()
 
-  def snapshot(self) -> workers.Parameters:
+  def snapshot(self) -> workers.Snapshot:
     """Returns theta and phi as they are now, for an iteration."""
-    return workers.Parameters(self.policy.snapshot(), (
+    return workers.Snapshot(self.policy.snapshot(), (
         None if self.discriminator is None else self.discriminator.snapshot()))
 
-  def iterate_policy(self, thread: int, parameters: workers.Parameters) -> int:
+  def iterate_policy(self, thread: int, snapshot: workers.Snapshot) -> int:
     """Iterates the policy worker of a thread; returns the steps of all rows."""
     device = self.devices[thread % len(self.devices)]
     try:
       with tf.device(device) if device else contextlib.nullcontext():
         iteration = self.policy_workers[thread].iterate(
-            parameters, self.schedule.steps)
+            snapshot, self.schedule.steps)
     except workers.NumericsError as error:
       config = self._plan.config
       first = thread * (config.policy_workers // config.policy_threads)
@@ -146,12 +146,12 @@ class Trainer:
         values.update(metrics.decision_errors(decisions, truth))
     return values
 
-  def iterate_discriminator(self, parameters: workers.Parameters) -> None:
+  def iterate_discriminator(self, snapshot: workers.Snapshot) -> None:
     """Iterates the discriminator's worker and records its metrics."""
     assert self.discriminator_worker is not None
     try:
       iteration = self.discriminator_worker.iterate(
-          parameters, self.schedule.steps)
+          snapshot, self.schedule.steps)
     except workers.NumericsError as error:
       raise self._broken(error, "the discriminator's worker") from error
     self._tally.add(iteration.metrics)

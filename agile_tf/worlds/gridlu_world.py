@@ -18,7 +18,7 @@ import gridlu
 from gridlu import language
 from gridlu import rendering
 from gridlu import tasks
-from gridlu import world as board
+from gridlu import world as world_lib
 
 xnp = tf.experimental.numpy
 
@@ -37,7 +37,7 @@ class GridLUWorld:
 
   def __init__(self, task: str = 'relations',
                instructions: Sequence[language.Instruction] | None = None,
-               physics: board.Physics = board.NORMAL,
+               physics: world_lib.Physics = world_lib.NORMAL,
                episode_length: int | None = None, truncate: bool = False,
                known: Sequence[language.Instruction] | None = None,
                solved_starts: bool = False):
@@ -53,8 +53,8 @@ class GridLUWorld:
         [str(instruction) for instruction in self.instructions],
         language.tree, self.task.tokens)
     self.image_shape = (rendering.IMAGE_SIZE, rendering.IMAGE_SIZE, 3)
-    self.observation_shape: tuple[int, ...] = (board.PACKED_SIZE,)
-    self.num_actions = len(board.Action) - 1  # NOOP is none (appendix H).
+    self.observation_shape: tuple[int, ...] = (world_lib.PACKED_SIZE,)
+    self.num_actions = len(world_lib.Action) - 1  # NOOP is none (appendix H).
     self.goal_examples = ''
     self.has_ground_truth = self.task.has_ground_truth
     self.texts = tuple(map(str, played))
@@ -77,36 +77,37 @@ class GridLUWorld:
 
   def begin(self, environment: gridlu.GridLU) -> tuple[int, np.ndarray]:
     environment.reset()
-    return self.current_instruction(environment), board.pack(environment.state)
+    index = self.current_instruction(environment)
+    return index, world_lib.pack(environment.state)
 
   def current_instruction(self, environment: gridlu.GridLU) -> int:
     return environment.instruction_index
 
   def observe(self, environment: Any, timestep: dm_env.TimeStep) -> np.ndarray:
-    return board.pack(environment.state)
+    return world_lib.pack(environment.state)
 
   def images(self, observations: tf.Tensor) -> tf.Tensor:
     return tf.cast(rendering.render(
-        board.unpack(observations, xp=xnp), xp=xnp), tf.float32) / 255
+        world_lib.unpack(observations, xp=xnp), xp=xnp), tf.float32) / 255
 
   def tiles(self, observations: tf.Tensor) -> worlds.Tiled:
     return worlds.Tiled(rendering.tile_indices(
-        board.unpack(observations, xp=xnp), xp=xnp), _TILES)
+        world_lib.unpack(observations, xp=xnp), xp=xnp), _TILES)
 
   def pixels(self, observations: np.ndarray) -> np.ndarray:
-    return rendering.render(board.unpack(observations))
+    return rendering.render(world_lib.unpack(observations))
 
   def step(self, observations: tf.Tensor, actions: tf.Tensor) -> tf.Tensor:
-    state = board.unpack(observations, xp=xnp)
-    return board.pack(
-        board.step(state, actions, self._physics, xp=xnp), xp=xnp)
+    state = world_lib.unpack(observations, xp=xnp)
+    return world_lib.pack(
+        world_lib.step(state, actions, self._physics, xp=xnp), xp=xnp)
 
   def satisfied(self, truth_codes: tf.Tensor, observations: tf.Tensor
                ) -> tf.Tensor:
     return self.task.satisfied(
-        truth_codes, board.unpack(observations, xp=xnp), xp=xnp)
+        truth_codes, world_lib.unpack(observations, xp=xnp), xp=xnp)
 
   def check(self, texts: Sequence[str], observations: np.ndarray) -> np.ndarray:
     return self.task.satisfied(
         self.task.encode([language.parse(text) for text in texts]),
-        board.unpack(observations))
+        world_lib.unpack(observations))

@@ -140,11 +140,11 @@ class AnticipatedNegativesTest(parameterized.TestCase):
   @parameterized.parameters(1, 3, 9, 10)
   def test_the_lowest_logits_are_kept(self, count):
     logits = np.random.default_rng(2).normal(size=[10]).astype(np.float32)
-    kept = losses.anticipated_negatives(logits, count).numpy()
+    kept = losses.lowest_rated(logits, count).numpy()
     self.assertCountEqual(kept, np.argsort(logits)[:count])
 
   def test_ties_fill_the_count(self):
     logits = np.array([1, 0, 1, 0, 1], np.float32)
-    kept = losses.anticipated_negatives(logits, 3).numpy()
+    kept = losses.lowest_rated(logits, 3).numpy()
     self.assertLen(set(kept), 3)
     self.assertContainsSubset([1, 3], kept)

@@ -80,12 +80,12 @@ class UpdateTest(parameterized.TestCase):
         lambda: tf.compat.v1.train.RMSPropOptimizer(
             rate, decay, epsilon=epsilon))
     for gradient, (norm, expected) in zip(gradients, steps, strict=True):
-      actual, = parameters.apply(rate, tf.constant(gradient))
+      actual, = parameters.update(rate, tf.constant(gradient))
       np.testing.assert_allclose(actual, norm, rtol=1e-6)
       np.testing.assert_allclose(
           parameters.snapshot(), expected, rtol=1e-6, atol=1e-7)
     together = _make(settings, initial)
-    together.apply(rate, *map(tf.constant, gradients))
+    together.update(rate, *map(tf.constant, gradients))
     np.testing.assert_allclose(
         together.snapshot(), parameters.snapshot(), rtol=1e-6)
 
@@ -137,7 +137,7 @@ class ColumnsTest(parameterized.TestCase):
     both = []
     for most in 1.0, None:
       parameters = _make((0.9, 1e-10, 1e9), start, layout, most)
-      parameters.apply(0.1, gradient)
+      parameters.update(0.1, gradient)
       both.append(layout.split(parameters.snapshot()))
     for name in names:
       one, other = (parts[name] for parts in both)
@@ -168,7 +168,7 @@ class SharedTest(parameterized.TestCase):
     snapshot = parameters.snapshot()
     before = snapshot.numpy().copy()
     loaded = _make(_DISCRIMINATOR).state()
-    for change in (lambda: parameters.apply(_RATE, self._gradient(1)),
+    for change in (lambda: parameters.update(_RATE, self._gradient(1)),
                    lambda: parameters.load(
                        {name: value + 1 for name, value in loaded.items()})):
       change()
@@ -180,7 +180,7 @@ class SharedTest(parameterized.TestCase):
   def test_state_round_trip_goes_on_the_same(self, settings, max_column_norm):
     parameters = _make(settings, max_column_norm=max_column_norm)
     for seed in range(3):
-      parameters.apply(_RATE, self._gradient(seed))
+      parameters.update(_RATE, self._gradient(seed))
     state = parameters.state()
     self.assertEqual(
         {name: value.shape for name, value in state.items()},
@@ -193,7 +193,7 @@ class SharedTest(parameterized.TestCase):
     restored.load(state)
     for seed in range(3, 6):
       for each in (parameters, restored):
-        each.apply(_RATE, self._gradient(seed))
+        each.update(_RATE, self._gradient(seed))
     expected, actual = parameters.state(), restored.state()
     self.assertEqual(list(expected), list(actual))
     for name, value in expected.items():
@@ -208,8 +208,8 @@ class SharedTest(parameterized.TestCase):
     bad = draw(rng)
     bad[13] = wrong
     one, other = (_make(_DISCRIMINATOR, initial) for _ in range(2))
-    norms = one.apply(_RATE, *map(tf.constant, (bad, good, bad))).numpy()
-    expected = other.apply(_RATE, good).numpy()
+    norms = one.update(_RATE, *map(tf.constant, (bad, good, bad))).numpy()
+    expected = other.update(_RATE, good).numpy()
     np.testing.assert_array_equal(np.isfinite(norms), [False, True, False])
     self.assertEqual(norms[1], expected[0])
     for name, value in other.state().items():
@@ -227,12 +227,12 @@ class SharedTest(parameterized.TestCase):
               max_column_norm=1.0)
         for _ in range(2))
     gradient = tf.ones([layout.size])
-    parameters.apply(_RATE, gradient)
+    parameters.update(_RATE, gradient)
     done = threading.Event()
 
     def apply():
       for _ in range(80):
-        parameters.apply(_RATE, gradient)
+        parameters.update(_RATE, gradient)
 
     def snapshot():
       return parameters.snapshot().numpy()
@@ -261,7 +261,7 @@ class SharedTest(parameterized.TestCase):
     for values in seen.values():  # Some were taken between updates.
       self.assertGreater(len(values), 2)
     for _ in range(241):
-      alone.apply(_RATE, gradient)
+      alone.update(_RATE, gradient)
     for name, value in alone.state().items():
       np.testing.assert_array_equal(parameters.state()[name], value, name)
     self.assertAlmostEqual(

@@ -47,7 +47,7 @@ def measure(**changes) -> dict[str, float]:
     learner.add(*actor.play(both[0].snapshot()).pairs())
   numbers = {}
   for i in range(_ITERATIONS):
-    now = workers.Parameters(both[0].snapshot(), both[1].snapshot())
+    now = workers.Snapshot(both[0].snapshot(), both[1].snapshot())
     for worker in (*parts.policy_workers, parts.discriminator_worker):
       metrics = worker.iterate(now).metrics
       if i < _SHOWN:

@@ -29,12 +29,12 @@ class AdamTest(parameterized.TestCase):
         _LAYOUT, initial, gradients, _GRADIENT_NORM,
         lambda: tf.compat.v1.train.AdamOptimizer(
             _RATE, 0.9, _DECAY, _EPSILON))
-    actual = [parameters.apply(_RATE, *map(tf.constant, gradients[:3]))]
+    actual = [parameters.update(_RATE, *map(tf.constant, gradients[:3]))]
     # The slots and the count of updates are part of the state.
     resumed = _make(_values(rng))
     resumed.load(parameters.state())
     for gradient in gradients[3:]:
-      actual.append(resumed.apply(_RATE, tf.constant(gradient)))
+      actual.append(resumed.update(_RATE, tf.constant(gradient)))
     np.testing.assert_allclose(
         np.concatenate(actual), [norm for norm, _ in expected], rtol=1e-6)
     np.testing.assert_allclose(

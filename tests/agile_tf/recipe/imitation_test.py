@@ -18,7 +18,7 @@ from gridlu import goal_dataset
 from gridlu import language
 from gridlu import program
 from gridlu import solver
-from gridlu import world as board
+from gridlu import world as world_lib
 from tests.gridlu import boards
 
 
@@ -34,14 +34,14 @@ def _targets(goals):
   cells = goals.dataset.states[:, :25]
   return np.array([
       [code > 0 and (
-          'Color' not in text or board.shape_and_color(code)[1] in text)
+          'Color' not in text or world_lib.shape_and_color(code)[1] in text)
        for code in row] for text, row in zip(texts, cells)])
 
 
 def _satisfied(goals, instruction, states):
   codes = arrangements.encode(
       [language.parse(text) for text in goals.dataset.instructions])
-  return arrangements.satisfied(codes[instruction], board.unpack(states))
+  return arrangements.satisfied(codes[instruction], world_lib.unpack(states))
 
 
 def _looked(goals):
@@ -139,15 +139,16 @@ class DemonstrationsTest(parameterized.TestCase):
     np.testing.assert_allclose(labels.sum(axis=1), 1, rtol=1e-6)
     texts = np.take(self.goals.dataset.instructions, instruction)
     action = np.argmax(labels, axis=1)
+    before = world_lib.unpack(states)
     steps, following = (solver.shortest(texts, state) for state in (
-        board.unpack(states), board.step(board.unpack(states), action)))
+        before, world_lib.step(before, action)))
     better = (following == steps - 1)[steps > 0]
     self.assertGreater(len(better), 200)
     self.assertGreater(better.mean(), 0.75)
     # Never INTERACT where the goal is reached by a free agent.
     done = (steps == 0) & (states[:, 26] == 0)
     self.assertGreater(done.sum(), 5)
-    self.assertFalse(labels[done, board.Action.INTERACT].any())
+    self.assertFalse(labels[done, world_lib.Action.INTERACT].any())
 
   def test_advice_leads_to_the_goal(self):
     """From scattered blocks, in hardly more steps than the exact solver's."""
@@ -158,14 +159,14 @@ class DemonstrationsTest(parameterized.TestCase):
     goal = self.goals.dataset.states[four]
     states = displaced.displace(rng, goal, goal[:, :25] > 0)
     texts = np.take(self.goals.dataset.instructions, instruction)
-    shortest = solver.shortest(texts, board.unpack(states))
+    shortest = solver.shortest(texts, world_lib.unpack(states))
     taken = np.where(_satisfied(self.goals, instruction, states), 0, -1)
     for step in range(1, 60):
       places = np.nonzero(states[:, :25])[1].reshape(-1, 4)
       labels = imitation._labels(
           states, places, self.made._nearest(instruction, states, places))
-      states = board.pack(board.step(
-          board.unpack(states), np.argmax(labels, axis=1)))
+      states = world_lib.pack(world_lib.step(
+          world_lib.unpack(states), np.argmax(labels, axis=1)))
       taken = np.where((taken < 0) & _satisfied(
           self.goals, instruction, states), step, taken)
     self.assertGreater((taken >= 0).mean(), 0.97)
@@ -173,7 +174,7 @@ class DemonstrationsTest(parameterized.TestCase):
 
   def test_a_block_is_put_down_where_another_has_its_place(self):
     labels = imitation._labels(
-        board.pack(boards.draw('rr! . rr'))[None], np.array([[0, 2]]),
+        world_lib.pack(boards.draw('rr! . rr'))[None], np.array([[0, 2]]),
         np.array([[2, 4]]))
     self.assertEqual(labels.tolist(), [[0, 0, 0, 0, 1]])
 

@@ -26,7 +26,7 @@ from agile_tf.training import trainer as trainer_lib
 from gridlu import goal_dataset
 from gridlu import language
 from gridlu import relations
-from gridlu import world as board
+from gridlu import world as world_lib
 from tests.agile_tf import tiny
 
 
@@ -65,7 +65,7 @@ class MismatchedTest(parameterized.TestCase):
     truth = relations.satisfied(
         relations.encode(language.relations_instructions())[
             [numbers[code.tobytes()] for code in codes]],
-        board.unpack(observations))
+        world_lib.unpack(observations))
     self.assertBetween(truth.mean(), 0.01, 0.15)
 
   @parameterized.parameters(

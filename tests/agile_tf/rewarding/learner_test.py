@@ -28,7 +28,7 @@ from agile_tf.worlds import environments
 from gridlu import goal_dataset
 from gridlu import language
 from gridlu import rendering
-from gridlu import world as board
+from gridlu import world as world_lib
 
 _TEXTS = ['show red', 'show green', 'show blue']
 # Makes a learner, and tries to use it in a fork, which must not hang.
@@ -236,7 +236,7 @@ class RewardLearnerTest(parameterized.TestCase):
       self.assertEqual(learner.image_shape, (56, 56, 3))
       drawn = learner_lib._as_images(goals)
       np.testing.assert_array_equal(
-          drawn.images, rendering.render(board.unpack(goals.states)))
+          drawn.images, rendering.render(world_lib.unpack(goals.states)))
       trees = [learner._grammar.parse(text) for text in goals.instructions]
       self.assertEqual(trees, [*map(language.tree, goals.instructions)])
 
@@ -425,7 +425,7 @@ class RewardLearnerTest(parameterized.TestCase):
       (dict(goals=(np.zeros([2, 16, 24, 3], np.uint8), ['a', 'b'])),
        'images of 16 x 24 pixels; the network needs at least 24 x 24'),
       (dict(goals=(np.zeros([2, 36, 29, 3], np.uint8), ['a', 'b'])),
-       'images of 36 x 29 .* last 4 rows and the last 5 col.* multiples of 8'),
+       'images of 36 x 29 .* last 4 rows of pixels and the last 5 col.*np.pad'),
       (dict(goals=(np.zeros([2, 24, 24, 3], np.uint8), ['a'])),
        r'\[2, 24, 24, 3\] with 1 instructions'),
       (dict(goals=(np.zeros([2, 24, 24, 3], np.uint8), 'ab')),

@@ -10,6 +10,7 @@ import numpy as np
 from agile_tf import config as config_lib
 from agile_tf.agent import optimizers
 from agile_tf.agent import programs
+from agile_tf.agent import variation
 from agile_tf.agent import workers
 from agile_tf.agent import worlds
 from agile_tf.training import building
@@ -144,6 +145,14 @@ class BuildingTest(parameterized.TestCase):
       tiny.plan(batch_size=6, replay_size=5).check()
     tiny.plan(batch_size=6, replay_size=6).check()
 
+  def test_a_head_start_needs_a_discriminator_that_is_trained(self):
+    plan = tiny.plan(reward='environment')
+    plan = dataclasses.replace(plan, variation=plan.variation._replace(
+        head_start=variation.HeadStart(1, lambda *_: None)))
+    with self.assertRaisesRegex(
+        config_lib.ConfigError, 'reward=environment trains no discriminator'):
+      plan.check()
+
   def test_a_checker_is_no_reward(self):
     with self.assertRaisesRegex(config_lib.ConfigError, 'needs a ground truth'):
       tiny.plan(
@@ -154,11 +163,13 @@ class BuildingTest(parameterized.TestCase):
       self, model):
     for shape in (56, 56, 3), (24, 80, 3):
       building.check_image_shape(model, shape)
-    for shape, rows, columns in (((36, 36, 3), 4, 4), ((40, 47, 3), 0, 7),
-                                 ((31, 24, 3), 7, 0)):
+    for shape, unseen in (
+        ((36, 36, 3), 'the last 4 rows of pixels and the last 4 columns of'),
+        ((40, 47, 3), 'not see the last 7 columns of pixels, and'),
+        ((31, 24, 3), 'not see the last 7 rows of pixels, and')):
       with self.assertRaisesRegex(
           worlds.WorldError, f'{shape[0]} x {shape[1]} pixels.*--model={model}'
-          f'.*last {rows} rows and the last {columns} columns.*overlapping'):
+          f'.*{unseen}.*overlapping'):
         building.check_image_shape(model, shape)
       building.check_image_shape('agile_tf.overlapping:make', shape)
 

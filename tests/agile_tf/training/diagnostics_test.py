@@ -10,7 +10,7 @@ from agile_tf import worlds
 from agile_tf.training import diagnostics
 from gridlu import rendering
 from gridlu import tasks
-from gridlu import world as board
+from gridlu import world as world_lib
 
 
 class FiltersAliveTest(absltest.TestCase):
@@ -49,7 +49,7 @@ class ExchangeTestTest(absltest.TestCase):
     world = worlds.GridLUWorld(**how)
     programs = mock.Mock(reward_threshold=0.5)
     programs.probabilities = lambda phi, states, codes: judge(
-        world, board.unpack(states), codes)
+        world, world_lib.unpack(states), codes)
     return diagnostics.ExchangeTest(world, 200).accepted(programs, None)
 
   def test_a_judge_that_sees_everything_accepts_nothing(self):
@@ -89,7 +89,7 @@ class CrowdTestTest(parameterized.TestCase):
     seen = []
 
     def judge(phi, states, codes):
-      seen.append((board.unpack(states), codes))
+      seen.append((world_lib.unpack(states), codes))
       return np.arange(len(codes)) % 4 / 4  # 0, .25, .5 and .75.
 
     rows = diagnostics.CrowdTest(world, 100, most=5).accepted(

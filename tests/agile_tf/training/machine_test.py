@@ -36,7 +36,7 @@ class ImportTest(parameterized.TestCase):
       for _ in range(8):  # As many runs, one after the other.
         optimizers.SharedParameters(
             layout, tf.zeros([4]), optimizers.rmsprop(.9, .1), 1.0
-            ).apply(.1, tf.ones([4]))
+            ).update(.1, tf.ones([4]))
         Others().double(tf.ones([]))
     self.assertIn('Others.double', logs.output[0])  # It is a user's.
     self.assertNotIn('SharedParameters', ''.join(logs.output))

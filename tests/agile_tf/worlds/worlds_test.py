@@ -28,7 +28,7 @@ from gridlu import goal_dataset
 from gridlu import language
 from gridlu import relations
 from gridlu import rendering
-from gridlu import world as board
+from gridlu import world as world_lib
 from tests.agile_tf import tiny
 from tests.gridlu import programs
 
@@ -55,7 +55,7 @@ class WorldsTest(parameterized.TestCase):
   def test_the_checker_judges_each_instruction_by_its_own_states(self):
     drawn = arrangements.goal_states(np.random.default_rng(0), 20)
     texts = [str(arrangements.all_instructions()[i]) for i in drawn.instruction]
-    states = board.pack(drawn.state)
+    states = world_lib.pack(drawn.state)
     np.testing.assert_array_equal(
         worlds.GridLUWorld('arrangements').check(
             texts, np.stack([states, 0 * states])),
@@ -85,10 +85,10 @@ class WorldsTest(parameterized.TestCase):
         "SameLocation(AGENT, Color('red', SCENE))",
         "NorthFrom(AGENT, Color('red', SCENE))")]
     world = worlds.GridLUWorld(
-        instructions=some[:1], physics=board.IMMOVABLE_RED_RECTS,
+        instructions=some[:1], physics=world_lib.IMMOVABLE_RED_RECTS,
         episode_length=7, known=some, solved_starts=False)
     environment = world.make_environment(3)
-    self.assertEqual(environment.physics, board.IMMOVABLE_RED_RECTS)
+    self.assertEqual(environment.physics, world_lib.IMMOVABLE_RED_RECTS)
     self.assertEqual(environment.episode_length, 7)
     self.assertEqual(environment.instructions, tuple(some[:1]))
     for _ in range(100):
@@ -151,10 +151,10 @@ class WorldsTest(parameterized.TestCase):
     world = worlds.GridLUWorld()
     states = relations.instances(np.random.default_rng(0), 20).state
     pixels = rendering.render(states)
-    np.testing.assert_array_equal(world.pixels(board.pack(states)), pixels)
+    np.testing.assert_array_equal(world.pixels(world_lib.pack(states)), pixels)
     np.testing.assert_allclose(
-        world.images(board.pack(states)), pixels / 255, rtol=1e-6)
-    tiled = world.tiles(board.pack(states))
+        world.images(world_lib.pack(states)), pixels / 255, rtol=1e-6)
+    tiled = world.tiles(world_lib.pack(states))
     tiles = np.take(tiled.table, tiled.indices, axis=0)
     np.testing.assert_array_equal(
         tiles.transpose(0, 1, 3, 2, 4, 5).reshape(pixels.shape),
