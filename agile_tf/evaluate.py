@@ -71,7 +71,8 @@ def solvable(episodes: Sequence[played.Episode], config: config_lib.Config
   is not the solver's. An episode on which the solver gives up (see
   `gridlu.solver`) does not count.
   """
-  if config.world not in tasks.TASKS or config.world == 'put_down':
+  if config.world not in tasks.TASKS or (
+      not tasks.find(config.world).carried_counts):
     return None
   states = world_lib.unpack(
       np.array([episode.states[0] for episode in episodes]))

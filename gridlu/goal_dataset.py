@@ -1,16 +1,16 @@
 r"""Goal examples: pairs of an instruction and a goal state.
 
-Generate one of GridLU with
+This writes a file of them for GridLU:
 
     python -m gridlu.goal_dataset --task=relations --size=131072 --seed=0 \
         --output=goals.npz
 
-or write one for another world: instructions as strings, and images of states
-that satisfy them.
+For another world, a file has instructions as strings, and images of states
+that satisfy them:
 
     goal_dataset.save('goals.npz', goal_dataset.GoalDataset(
         instructions=('open the door', 'close the door'),
-        instruction=np.array([0, 0, 1]),  # Of each image, its index above.
+        instruction=np.array([0, 0, 1]),  # Each image's index above.
         images=np.stack([open_1, open_2, closed])))
 
 The file is a NumPy archive with exactly these arrays:
@@ -49,8 +49,8 @@ LONGEST = 1000  # The most characters of an instruction.
 # Unicode's categories of what no text has: control characters, surrogates.
 _CONTROLS = frozenset({'Cc', 'Cs'})
 
-# The shape of an example; None stands for any length.
-_ROWS: dict[str, list[int | None]] = {
+# The shape of an example in each form; None stands for any length.
+_EXAMPLE_SHAPES: dict[str, list[int | None]] = {
     'states': [world.PACKED_SIZE], 'images': [None, None, 3]}
 
 
@@ -117,7 +117,7 @@ class GoalDataset:
           'images given: expected one of them')
     name = 'images' if self.states is None else 'states'
     goals = archives.expect({name: np.asarray(getattr(self, name))}, name,
-                            np.uint8, [len(index), *_ROWS[name]])
+                            np.uint8, [len(index), *_EXAMPLE_SHAPES[name]])
     object.__setattr__(self, name, goals)
     if self.states is not None:
       wrong = np.argwhere(self.states >= np.array(world.PACKED_LIMITS))
@@ -173,9 +173,9 @@ def _check_headers(headers: archives.Headers) -> None:
       raise ValueError(f'{name} has {header.dtype.itemsize // 4:,} characters: '
                        f'expected at most {LONGEST:,}')
   _check_index(headers['instruction'])
-  for name in _ROWS.keys() & headers.keys():
+  for name in _EXAMPLE_SHAPES.keys() & headers.keys():
     archives.expect(headers, name, np.uint8,
-                    [headers['instruction'].shape[0], *_ROWS[name]])
+                    [headers['instruction'].shape[0], *_EXAMPLE_SHAPES[name]])
 
 
 def _from_arrays(arrays: dict[str, np.ndarray]) -> GoalDataset:
@@ -201,7 +201,7 @@ def load(path: str | os.PathLike,
 
   def check(headers: archives.Headers) -> None:
     _check_headers(headers)
-    for name in _ROWS.keys() & headers.keys():
+    for name in _EXAMPLE_SHAPES.keys() & headers.keys():
       found = headers[name].shape[1:]
       if shape is None or found == tuple(shape):
         continue
@@ -244,7 +244,8 @@ def generate(
 
   `carrying` is the share, of the goal states where the agent is on a block, in
   which it carries that block. In the paper it never does in Arrangements; for
-  Relations the paper does not say.
+  Relations the paper does not say. It must be 0 in the task 'put_down', where a
+  block does not count before the agent has put it down.
 
   `distractors` are the fewest and the most of them, and each number is equally
   likely; None: as many as the task has.
@@ -254,13 +255,18 @@ def generate(
     raise ValueError(f'count is {count}: expected at least 1.')
   if not 0 <= carrying <= 1:
     raise ValueError(f'carrying is {carrying}: expected a share, 0 to 1.')
+  if carrying and not found.carried_counts:
+    raise ValueError(
+        f'carrying is {carrying}: expected 0 in the task {task}, where a block '
+        'that the agent carries does not count. Leave carrying out, or name '
+        'another task.')
   parsed = tuple(dict.fromkeys(
       language.chosen(instructions, found.instructions())))
   rng = np.random.default_rng(seed)
   drawn = found.goal_states(rng, count, parsed, **(
       {} if distractors is None else {'distractors': distractors}))
   state = drawn.state
-  if carrying:  # The ground truth looks at positions only.
+  if carrying:  # The ground truth of these tasks looks at positions only.
     row, column = state.agent[:, 0], state.agent[:, 1]
     lifted = rng.random(count) < carrying
     lifted &= state.blocks[np.arange(count), row, column] > 0
@@ -270,12 +276,17 @@ def generate(
                      states=world.pack(state))
 
 
-def violations(dataset: GoalDataset) -> int:
-  """Counts the packed states that do not satisfy their instruction."""
-  task = tasks.find(language.parse(dataset.instructions[0]).task)
-  parsed = language.chosen(dataset.instructions, task.instructions())
-  return int(np.sum(~task.satisfied(
-      task.encode(parsed)[dataset.instruction], world.unpack(dataset.states))))
+def violations(dataset: GoalDataset, task: str | None = None) -> int:
+  """Counts the packed states that do not satisfy their instruction.
+
+  The ground truth or checker of `task` decides, a name in `tasks.TASKS`; None
+  for the task of the instructions' words: 'relations' or 'arrangements'.
+  """
+  found = tasks.find(task or language.parse(dataset.instructions[0]).task)
+  parsed = language.chosen(dataset.instructions, found.instructions())
+  return int(np.sum(~found.satisfied(
+      found.encode(parsed)[dataset.instruction],
+      world.unpack(dataset.states))))
 
 
 def _define_flags() -> None:
@@ -291,7 +302,8 @@ def _define_flags() -> None:
       lower_bound=0, upper_bound=2**63 - 1)
   flags.DEFINE_float(
       'carrying', 0.0, 'In this share of the goal states where the agent is on '
-      'a block, it carries that block.', lower_bound=0, upper_bound=1)
+      'a block, it carries that block. Not for --task=put_down.',
+      lower_bound=0, upper_bound=1)
   program.define_path(
       'output', None, 'The file to write, such as goals.npz. It must not '
       'exist yet.', required=True)

@@ -43,6 +43,9 @@ class Task(NamedTuple):
   # The groups that reports show first, in this order. The others follow in the
   # order of the alphabet.
   first_groups: tuple[str, ...]
+  # Whether a block that the agent carries counts as being in the agent's cell.
+  # If not, no goal state of `goal_dataset` carries.
+  carried_counts: bool = True
 
   @property
   def gym_id(self) -> str:
@@ -77,7 +80,8 @@ TASKS = {
     # put the block down.
     'put_down': _RELATIONS._replace(
         title='GridLU-PutDown',
-        satisfied=functools.partial(relations.satisfied, carried_counts=False)),
+        satisfied=functools.partial(relations.satisfied, carried_counts=False),
+        carried_counts=False),
     'arrangements': from_module(arrangements),
     'crowded': _RELATIONS._replace(
         title='GridLU-Crowded',
@@ -96,7 +100,11 @@ def find(name: str) -> Task:
 
 def satisfied(instruction: language.Instruction | str,
               states: world.State) -> world.Array:
-  """Returns which states (NumPy) satisfy an instruction: the ground truth."""
+  """Returns which states (NumPy) satisfy an instruction.
+
+  The ground truth of GridLU-Relations decides, or the checker of
+  GridLU-Arrangements. The task 'put_down' has a ground truth of its own.
+  """
   checked = language.checked([instruction])
   task = find(checked[0].task)
   return task.satisfied(task.encode(checked)[0], states)

@@ -79,8 +79,8 @@ class Recipe:
       'Relations, four in Arrangements.')
   dataset_carrying: float = setting(
       0.0, 'The share of generated goal examples in which the agent carries '
-      'the block under it, among those with the agent on a block.', low=0,
-      high=1)
+      'the block under it, among those with the agent on a block. Not for '
+      '--world=put_down.', low=0, high=1)
 
   def __post_init__(self):
     config_lib.check(self)
@@ -106,6 +106,11 @@ class Recipe:
          'a GridLU task as --world'),
         ('dataset_carrying', config.world in tasks.TASKS,
          'a GridLU task as --world'),
+        ('dataset_carrying',
+         config.world not in tasks.TASKS or
+         tasks.find(config.world).carried_counts,
+         f'another --world than {config.world}, where a block that the agent '
+         'carries does not count; or set it to 0'),
         ('reward_prediction_goals', config.reward_prediction,
          '--reward_prediction'),
         ('discriminator_head_start', config.trains_discriminator,

@@ -137,7 +137,7 @@ def make_goal_examples(config: config_lib.Config, world: worlds.World,
         config.dataset or world.goal_examples, world.observation_shape)
   if is_gridlu and config.dataset:
     dataset = _of_this_run(config, dataset)
-    if wrong := goal_dataset.violations(dataset):
+    if wrong := goal_dataset.violations(dataset, config.world):
       logging.warning(
           '%s: %d of %d goal states do not satisfy their instruction by the '
           'ground truth.', config.dataset, wrong, len(dataset))

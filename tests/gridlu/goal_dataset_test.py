@@ -93,6 +93,20 @@ class GenerateTest(parameterized.TestCase):
     np.testing.assert_array_equal(every.carrying, on_block)
     np.testing.assert_array_equal(every.blocks, free.blocks)
 
+  def test_no_goal_state_carries_where_a_block_must_be_put_down(self):
+    dataset = goal_dataset.generate('put_down', 2000, 0)
+    self.assertFalse(world.unpack(dataset.states).carrying.any())
+    self.assertEqual(goal_dataset.violations(dataset, 'put_down'), 0)
+    with self.assertRaisesRegex(
+        ValueError, 'carrying is 0.5: expected 0 in the task put_down.*Leave'):
+      goal_dataset.generate('put_down', 10, 0, carrying=0.5)
+
+  def test_the_truth_of_the_named_task_decides_what_violates_it(self):
+    dataset = goal_dataset.generate('relations', 2000, 0, carrying=1.0)
+    self.assertEqual(goal_dataset.violations(dataset), 0)
+    self.assertEqual(goal_dataset.violations(dataset, 'crowded'), 0)
+    self.assertGreater(goal_dataset.violations(dataset, 'put_down'), 50)
+
   def test_bad_arguments_are_named(self):
     with self.assertRaisesRegex(ValueError, 'carrying is 1.5'):
       goal_dataset.generate('relations', 1, 0, carrying=1.5)
@@ -245,7 +259,9 @@ class FileTest(parameterized.TestCase):
       (['--output=/nowhere/goals.npz'], 'there is no folder /nowhere'),
       (['--output={folder}'], 'expected the name of a new file'),
       (['--output={folder}/' + 300 * 'g', '--size=1'], 'too long'),
-      (['--output={folder}/g', '--carrying=nan'], 'carrying is nan'))
+      (['--output={folder}/g', '--carrying=nan'], 'carrying is nan'),
+      (['--output={folder}/g', '--carrying=1', '--task=put_down'],
+       'carrying is 1.0: expected 0 in the task put_down'))
   def test_bad_input_is_named(self, arguments, message):
     folder = os.path.dirname(self._path)
     run = self._run(*(each.format(folder=folder) for each in arguments))

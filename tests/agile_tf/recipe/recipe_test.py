@@ -247,6 +247,9 @@ class VariationTest(parameterized.TestCase):
       (dict(dataset_carrying=.5, world='my.world:make', dataset='goals.npz',
             dataset_size=131072, instructions=''),
        'dataset_carrying=0.5 needs a GridLU task as --world'),
+      (dict(dataset_carrying=.5, world='put_down'),
+       'dataset_carrying=0.5 needs another --world than put_down, .* set it to '
+       '0'),
       (dict(reward_prediction=False, reward_prediction_goals=1),
        'needs --reward_prediction'),
       (dict(discriminator_head_start=1, reward='environment'),

@@ -208,6 +208,17 @@ class BuildingTest(parameterized.TestCase):
       self.assertLen(building.make_goal_examples(config, world), 50)
     self.assertIn('3 of 50 goal states do not satisfy', logs.output[0])
 
+  def test_goal_states_are_checked_by_the_truth_of_the_runs_task(self):
+    path = os.path.join(self.create_tempdir().full_path, 'goals.npz')
+    text = "SameLocation(AGENT, Shape('rect', SCENE))"
+    dataset = goal_dataset.generate('relations', 50, 0, [text], carrying=1.0)
+    goal_dataset.save(path, dataset)
+    config = tiny.config(dataset=path, world='put_down')
+    world = building.make_world(config)
+    with self.assertLogs('absl', 'WARNING') as logs:
+      building.make_goal_examples(config, world)
+    self.assertIn('50 of 50 goal states do not satisfy', logs.output[0])
+
   def test_goal_states_of_another_world_name_their_file(self):
     path = os.path.join(self.create_tempdir().full_path, 'goals.npz')
     goal_dataset.save(path, goal_dataset.GoalDataset(
