@@ -32,7 +32,7 @@ from gridlu import schema
 
 _CASES = schema.named({'page': schema.TEXT, 'cases': schema.each(schema.named({
     'groups': schema.each(schema.TEXT),
-    'verdicts': schema.by_name(schema.TRUTH)}))})
+    'verdicts': schema.by_name(schema.BOOL)}))})
 _ANSWERS = schema.named({
     'page': schema.TEXT, 'answers': schema.TEXT,
     'rater': schema.either(schema.TEXT, schema.whole(0))})

@@ -26,7 +26,7 @@ class Header(NamedTuple):
   offset: int  # Where the array's numbers begin in its member.
 
   @property
-  def size(self) -> int:
+  def nbytes(self) -> int:
     """The bytes that the array takes in memory."""
     return math.prod(self.shape) * self.dtype.itemsize
 
@@ -47,6 +47,8 @@ def load(file: IO[bytes],
   Raises:
     ValueError: It is damaged or has other contents.
     MemoryError: Its arrays do not fit into the free memory.
+    OSError: The disk cannot be read.
+    ImportError: Python lacks the module that decompresses it.
   """
   magic = file.read(2)
   length = file.seek(0, os.SEEK_END)
@@ -59,7 +61,7 @@ def load(file: IO[bytes],
       headers = {name: _header(archive, member)
                  for name, member in members.items()}
       check(headers)
-      size = sum(header.size for header in headers.values())
+      size = sum(header.nbytes for header in headers.values())
       if size > files.free_memory():
         raise MemoryError(
             f'its arrays take {size:,} bytes, more than the free memory')
@@ -68,7 +70,9 @@ def load(file: IO[bytes],
   except (MemoryError, ImportError, ValueError):
     raise
   except OSError as error:
-    if error.errno not in (None, errno.EINVAL):  # The system's own errors.
+    # A damaged archive makes zipfile seek to a negative place, which is EINVAL,
+    # or raise an OSError without a number. Other errors are the disk's.
+    if error.errno not in (None, errno.EINVAL):
       raise
     raise ValueError(str(error)) from error
   except Exception as error:  # The parsers raise many kinds for bad data.
@@ -96,7 +100,10 @@ def _members(archive: zipfile.ZipFile, length: int
 
 
 def _header(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Header:
-  """Reads the header of an array; ValueError unless the rest has its size."""
+  """Reads an array's header.
+
+  It raises ValueError unless the array's numbers fill the rest of the member.
+  """
   with archive.open(member) as file:
     version = np.lib.format.read_magic(file)
     read = {(1, 0): np.lib.format.read_array_header_1_0,
@@ -110,10 +117,10 @@ def _header(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Header:
     raise ValueError(f'{member.filename!r:.100} has Object arrays, which could '
                      'run code')
   if min(shape, default=0) < 0 or (
-      header.offset + header.size != member.file_size):
+      header.offset + header.nbytes != member.file_size):
     raise ValueError(
         f'{member.filename!r:.100} has {member.file_size:,} bytes; expected '
-        f'{header.offset + header.size:,} for {dtype} {list(shape)}')
+        f'{header.offset + header.nbytes:,} for {dtype} {list(shape)}')
   return header
 
 
@@ -125,8 +132,8 @@ def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo, header: Header
     array = np.empty(header.shape, header.dtype,
                      'F' if header.fortran_order else 'C')
     done = 0
-    while done < header.size:
-      part = file.read(min(_PART, header.size - done))
+    while done < header.nbytes:
+      part = file.read(min(_PART, header.nbytes - done))
       if not part:
         raise ValueError(f'{member.filename!r:.100} ends too early')
       flat = array.reshape(-1, order='A').view(np.uint8)

@@ -64,7 +64,8 @@ PLACEMENTS = {
     word: np.concatenate([_FORM_PLACEMENTS[form] for form in _FORMS_OF[word]])
     for word in language.Arrangement.words}
 
-# int32 [words, placements]: each placement's set of cells, padded with -1.
+# int32 [words, placements]: each placement as a set of cells (see
+# `world.BITS`). Words with fewer placements are padded with -1.
 _SETS = np.full(
     (len(PLACEMENTS), max(map(len, PLACEMENTS.values()))), -1, np.int32)
 for _row, _placed in zip(_SETS, PLACEMENTS.values()):
@@ -81,7 +82,8 @@ def encode(instructions: Sequence[language.Instruction]) -> np.ndarray:
   codes = np.zeros((len(instructions), CODE_SIZE), np.int32)
   for i, instruction in enumerate(instructions):
     target = instruction.right
-    assert isinstance(target, language.Blocks)  # `problem` allows no other.
+    # `Arrangement.problem` allows no other.
+    assert isinstance(target, language.Blocks)
     codes[i] = [language.Arrangement.words.index(instruction.word),
                 world.COLORS.index(target.color) if target.color else -1]
   return codes
@@ -102,7 +104,10 @@ def satisfied(codes: world.Array, states: world.State,
 
 def groups(instruction: language.Instruction,
            start: world.State | None) -> Sequence[str]:
-  """Returns what reports count an episode for: blocks, if known, and word."""
+  """Returns the groups of a report to which an episode belongs.
+
+  They are its number of blocks, if that is known, and its word.
+  """
   if start is None:
     return (instruction.word,)
   return f'{np.count_nonzero(start.blocks)} blocks', instruction.word
@@ -112,7 +117,8 @@ def _propose(rng: np.random.Generator, count: int, codes: np.ndarray
             ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
   """Draws instructions (int32), target blocks and distractors, each [N].
 
-  The codes of distractors are 0 where there are none (see `instances`).
+  A distractor's block code is 0 where there is none (see `instances`). `codes`
+  are those of the instructions.
   """
   plain = np.flatnonzero(codes[:, 1] < 0)
   colored = np.flatnonzero(codes[:, 1] >= 0)
@@ -187,8 +193,9 @@ def goal_states(
   fewest, most = distractors
   others = np.argsort(order, axis=1)[:, :most]
   board = np.zeros((count, world.NUM_CELLS), np.int32)
-  _put(board, others, distractor)
-  if fewest < most:
+  if fewest == most:
+    _put(board, others, distractor)
+  else:
     number = rng.integers(fewest, most + 1, size=(count, 1))
     kept = np.where(np.arange(most) < number, distractor[:, None], 0)
     np.put_along_axis(board, others, kept.astype(board.dtype), axis=1)

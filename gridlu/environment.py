@@ -14,7 +14,7 @@ from gridlu import schema
 from gridlu import tasks
 from gridlu import world
 
-# About how many instances a batch has, which are drawn at a time.
+# About how many instances are drawn at a time, as a batch.
 _BATCH = 256
 # How many batches are drawn at most to fill one with unsolved starts.
 _ROUNDS = 1000
@@ -45,9 +45,9 @@ def set_up(
     raise ValueError(
         f'the number of steps of an episode is {episode_length!r}: expected a '
         "whole number from 1 up, or None for the task's.")
-  check_truth('solved_starts', solved_starts)
+  check_bool('solved_starts', solved_starts)
   if rewarded is not None:
-    check_truth('rewarded', rewarded)
+    check_bool('rewarded', rewarded)
   parsed = language.chosen(instructions, found.instructions())
   return Setup(
       found, parsed, tuple(str(i) for i in parsed), found.encode(parsed),
@@ -56,7 +56,7 @@ def set_up(
       solved_starts or not found.has_ground_truth)
 
 
-def check_truth(name: str, value: Any) -> None:
+def check_bool(name: str, value: Any) -> None:
   """Raises ValueError for 'no', say, which would count as True."""
   if not isinstance(value, bool | np.bool_):
     raise ValueError(f'{name} is {value!r}: expected True or False.')
@@ -70,7 +70,7 @@ def _check_board(value: Any, place: str) -> None:
 
 
 class Supply:
-  """Draws a batch of instances at a time, and serves `count` of them."""
+  """Draws instances in batches, and serves `count` of them at each `take`."""
 
   def __init__(self, setup: Setup, seed: int | None, count: int):
     self._setup = setup
@@ -80,13 +80,13 @@ class Supply:
     self._draw()
 
   def _draw_instances(self) -> world.Instances:
-    setup, count = self._setup, self._size
+    setup, size = self._setup, self._size
     if setup.solved_starts:
-      return setup.task.instances(self._rng, count, setup.instructions)
+      return setup.task.instances(self._rng, size, setup.instructions)
     parts = []
-    missing = count
+    missing = size
     for _ in range(_ROUNDS):
-      drawn = setup.task.instances(self._rng, count, setup.instructions)
+      drawn = setup.task.instances(self._rng, size, setup.instructions)
       kept = np.flatnonzero(~setup.task.satisfied(
           setup.codes[drawn.instruction], drawn.state))
       parts.append((drawn.instruction[kept], *(x[kept] for x in drawn.state)))
@@ -95,9 +95,9 @@ class Supply:
         break
     else:
       raise ValueError(
-          f'too few of {_ROUNDS * count} starts do not satisfy their '
+          f'too few of {_ROUNDS * size} starts do not satisfy their '
           'instruction: use solved_starts=True, or other instructions.')
-    instruction, *fields = (np.concatenate(x)[:count] for x in zip(*parts))
+    instruction, *fields = (np.concatenate(x)[:size] for x in zip(*parts))
     return world.Instances(instruction, world.State(*fields))
 
   def _draw(self) -> None:
@@ -163,10 +163,11 @@ class GridLU(dm_env.Environment):
       rewarded: Whether the reward is the ground truth, or always 0; None for
         the task's default. Do not train with our checker of Arrangements.
       solved_starts: Whether an episode may begin in a state that satisfies its
-        instruction. If not, as the paper's curves suggest, such instances are
-        drawn again, but not those of a task without a ground truth.
+        instruction. If not (as the paper's curves suggest), others are drawn
+        in the place of such instances. A task without a ground truth cannot
+        tell, so there the starts are as drawn.
     """
-    check_truth('truncate', truncate)
+    check_bool('truncate', truncate)
     self._setup = set_up(
         task, episode_length, instructions, physics, rewarded, solved_starts)
     self.task = self._setup.task
@@ -271,15 +272,15 @@ class GridLU(dm_env.Environment):
   def set_state(self, state: dict[str, Any]) -> dm_env.TimeStep:
     """Restores what `get_state` returned, and returns its time step.
 
-    The reward is 0; there is no observation before the first reset. Anything
-    else is a ValueError.
+    The reward is 0; there is no observation before the first reset. A state
+    that `get_state` cannot return is a ValueError.
     """
     setup = self._setup
     schema.named({
         'board': schema.either(schema.NOTHING, _check_board),
         'instruction': schema.whole(0, len(setup.instructions) - 1),
         'num_steps': schema.whole(0),
-        'ended': schema.TRUTH})(state, '')
+        'ended': schema.BOOL})(state, '')
     self._supply.set_state(state)
     board = state['board']
     self._state = None if board is None else world.unpack(

@@ -1,4 +1,4 @@
-"""Goal states in which something was exchanged, so that they are so no longer.
+"""Goal states in which something was exchanged, so that they are none any more.
 
 A judge of goal states, such as a reward model, should accept a goal state and
 reject it after the exchange. How many it accepts instead shows what it cannot
@@ -9,9 +9,9 @@ tell apart:
   'direction'     the instruction names the opposite direction;
   'roles'         the instruction's two operands are exchanged.
 
-The board keeps its blocks' cells and its agent, and the instruction its words
-but one, so nothing else gives the exchange away. States that still satisfy
-their instruction are left out.
+No block and no agent changes its cell, and at most one word of an instruction
+or the order of its operands changes, so nothing else gives the exchange away.
+States that still satisfy their instruction are left out.
 """
 
 from collections.abc import Sequence
@@ -61,12 +61,13 @@ def _turned(instruction: language.Instruction) -> language.Instruction | None:
 
 def exchanges(task: tasks.Task, instructions: Sequence[language.Instruction],
               seed: int = 0, count: int = 1000) -> dict[str, Exchanged]:
-  """Draws goal states and makes all exchanges that their task knows.
+  """Draws goal states and makes every exchange of this module.
+
+  An instruction that is not in the list after the exchange is left out.
 
   Args:
     task: A task of GridLU.
-    instructions: Those to draw from. An exchanged instruction is always one of
-      them, so that a judge knows it.
+    instructions: Those to draw from, which a judge of the states knows.
     seed: The seed of the goal states.
     count: How many goal states are drawn. Each exchange has those of them that
       it changes, so it has fewer.
@@ -89,9 +90,9 @@ def exchanges(task: tasks.Task, instructions: Sequence[language.Instruction],
 
   known = set(instructions)
   found = {}
-  for name, (texts, states) in candidates.items():
+  for name, (changed, states) in candidates.items():
     chosen, rows = [], []
-    for row, instruction in enumerate(texts):
+    for row, instruction in enumerate(changed):
       if instruction is not None and instruction in known:
         chosen.append(instruction)
         rows.append(row)

@@ -117,7 +117,10 @@ def replacing(path: str, mode: str = 'w') -> Iterator[IO]:
 
 
 def free_memory() -> int:
-  """Returns how many bytes of memory this process may still use, about."""
+  """Returns about how many bytes of memory this process may still use.
+
+  It is at most the whole limit of a container, of which a part may be in use.
+  """
   found = []
   for path, pattern in (
       ('/proc/meminfo', r'^MemAvailable: *(\d+) kB'),

@@ -26,7 +26,8 @@ _FOLDERS = (
     '/System/Library/Fonts', r'C:\Windows\Fonts')
 _SPECIAL = re.compile('bold|italic|oblique|light|thin|black|condensed|narrow|'
                       'mono|symbol|emoji', re.IGNORECASE)
-_NO_CHARACTER = '\U0010ffff'  # A font draws this as a letter that it lacks.
+# This is no character: a font draws it as it draws all that it lacks.
+_NO_CHARACTER = '\U0010ffff'
 
 
 def choose(texts: Sequence[str]) -> tuple[str, list[str]]:
@@ -34,8 +35,8 @@ def choose(texts: Sequence[str]) -> tuple[str, list[str]]:
 
   Returns:
     The path of a font for `load`, '' for Pillow's own, and the texts in the
-    form NFC. Letters that no font has are escaped in them; the first time, a
-    warning says so.
+    form NFC. Letters that this font lacks are escaped in them; the first time,
+    a warning says so.
   """
   texts = [program.printable(unicodedata.normalize('NFC', text))
            for text in texts]

@@ -39,7 +39,10 @@ _SCALE = 8  # `render` enlarges each pixel to a square of so many on a side.
 
 @functools.cache
 def _caption_lines(task: tasks.Task) -> int:
-  """Returns the lines of a task's longest caption: pictures have one size."""
+  """Returns how many lines a task's longest caption has.
+
+  With so many lines for every caption, pictures have one size.
+  """
   width = _SCALE * rendering.IMAGE_SIZE
   return max(len(rendering.wrap(str(i), width)) for i in task.instructions())
 
@@ -51,7 +54,10 @@ def image_space() -> spaces.Box:
 
 
 def text_space(task: tasks.Task) -> spaces.Text:
-  """Returns the space of all the task's instructions, whatever the list."""
+  """Returns the space of all the task's instructions.
+
+  It is the same for an environment whose episodes have only some of them.
+  """
   texts = [str(i) for i in task.instructions()]
   return spaces.Text(
       min_length=min(map(len, texts)), max_length=max(map(len, texts)),
@@ -67,9 +73,9 @@ def token_space(task: tasks.Task) -> spaces.Box:
 def token_rows(task: tasks.Task) -> dict[str, np.ndarray]:
   """Returns all instructions as numbers, by their texts.
 
-  Each is int64 [L], for the L tokens of the task's longest instruction: their
-  places in `Task.tokens`, from 1, in the order of the text and without
-  brackets, Color, Shape and SCENE. Zeros fill the rest.
+  Each row is int64 [L]: the places of its tokens in `Task.tokens`, from 1, in
+  the order of the text and without brackets, Color, Shape and SCENE, and then
+  zeros. L is the number of tokens of the task's longest instruction.
   """
   return {text: row.copy() for text, row in _token_rows(task).items()}
 
@@ -105,9 +111,11 @@ class GridLUEnv(gymnasium.Env[Observation, Any]):
       physics: str | Mapping[str, Any] | world.Physics = 'normal',
       rewarded: bool | None = None, render_mode: str | None = None,
       solved_starts: bool = False):
-    """Takes arguments of `gridlu.GridLU`, which JSON can hold.
+    """Takes arguments of `gridlu.GridLU`.
 
-    `render` returns a picture if `render_mode` is 'rgb_array'.
+    Gymnasium may save arguments as JSON and read them back: instructions and
+    physics may be what JSON makes of them. `render` returns a picture if
+    `render_mode` is 'rgb_array'.
     """
     check_render_mode(render_mode)
     self._arguments: dict[str, Any] = dict(
@@ -136,9 +144,10 @@ class GridLUEnv(gymnasium.Env[Observation, Any]):
   def reset(self, *, seed: int | None = None,
             options: dict[str, Any] | None = None
             ) -> tuple[Observation, dict[str, Any]]:
-    """Starts an episode; without a seed it goes on with the last one.
+    """Starts an episode.
 
-    Without any, seeds are random. `options` are ignored.
+    Without a seed the generator goes on; until the first seed is given, it has
+    a random one. `options` are ignored.
     """
     super().reset(seed=seed)
     if seed is not None:
@@ -219,7 +228,7 @@ class TokenInstruction(
 
 
 def register() -> None:
-  """Registers an environment for each task, also for one added later."""
+  """Registers an environment for each task; call it again after adding one."""
   for name, task in tasks.TASKS.items():
     if task.gym_id not in registration.registry:
       registration.register(

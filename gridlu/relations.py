@@ -111,7 +111,10 @@ def satisfied(codes: world.Array, states: world.State,
 
 def groups(instruction: language.Instruction,
            start: world.State | None) -> Sequence[str]:
-  """Returns what reports count an episode for: its kind and its relation."""
+  """Returns the groups of a report to which an episode belongs.
+
+  They are 'go to' or 'bring to', and its relation.
+  """
   del start
   return 'go to' if instruction.is_go_to else 'bring to', instruction.word
 

@@ -52,7 +52,7 @@ def of_type(wanted: type, expected: str) -> Check:
 
 
 TEXT = of_type(str, 'a text')
-TRUTH = of_type(bool, 'true or false')
+BOOL = of_type(bool, 'true or false')
 NOTHING = of_type(type(None), 'null')
 
 

@@ -64,7 +64,7 @@ class VectorGridLU(vector.VectorEnv[Observations, np.ndarray, np.ndarray]):
       raise ValueError(f'num_envs is {num_envs}: expected 1 or more.')
     gym.check_render_mode(render_mode)
     for name, value in ('images', images), ('tokens', tokens):
-      environment.check_truth(name, value)
+      environment.check_bool(name, value)
     self.num_envs = num_envs
     self.render_mode = render_mode
     self._mode = vector.AutoresetMode(autoreset_mode)

@@ -38,17 +38,17 @@ _MOST_MANIFEST = 10_000  # The most bytes of a manifest; it has 200.
 # The contents of state.json. A user's world may have states of any form. A
 # checkpoint of the networks alone has only the values that are required.
 _ACTOR = schema.each(schema.named({
-    'generator': schema.generator, 'delayed': schema.TRUTH,
+    'generator': schema.generator, 'delayed': schema.BOOL,
     'environment': schema.anything,
 }, {
     'observation': schema.each(schema.whole(0, 255)),
     'steps_left': schema.whole(0, 2**31 - 1), 'instruction': schema.TEXT,
-    'in_episode': schema.TRUTH, 'steps': schema.whole(0, 2**63 - 1)}))
+    'in_episode': schema.BOOL, 'steps': schema.whole(0, 2**63 - 1)}))
 _STATE_VALUES = schema.named({
     'config': schema.by_name(schema.anything),
     'steps': schema.whole(0, 10**12 - 1), 'tokens': schema.each(schema.TEXT),
 }, {
-    'networks_alone': schema.TRUTH, 'iterations': schema.whole(0, 2**63 - 1),
+    'networks_alone': schema.BOOL, 'iterations': schema.whole(0, 2**63 - 1),
     'actors': schema.each(_ACTOR), 'generators': schema.each(schema.generator),
     'tally': schema.named({'sums': schema.by_name(schema.number),
                            'weights': schema.by_name(schema.number)}),

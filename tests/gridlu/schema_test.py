@@ -7,7 +7,7 @@ from gridlu import schema
 
 _CHECK = schema.named({
     'steps': schema.whole(0, 9), 'tokens': schema.each(schema.TEXT),
-    'pair': schema.each(schema.TRUTH, 2), 'sums': schema.by_name(schema.number),
+    'pair': schema.each(schema.BOOL, 2), 'sums': schema.by_name(schema.number),
     'board': schema.either(schema.NOTHING, schema.whole(1))},
                       {'name': schema.TEXT})
 _RIGHT = {'steps': 9, 'tokens': ['red'], 'pair': [True, False],
