@@ -109,7 +109,8 @@ SCENE = Blocks()
 Operand = Agent | Blocks
 
 
-_INSTRUCTIONS: dict[str, type['Instruction']] = {}  # The keys are words.
+# The class of the instructions that begin with a word.
+_CLASS_OF_WORD: dict[str, type['Instruction']] = {}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,11 +127,12 @@ class Instruction(abc.ABC):
   def __init_subclass__(cls, **kwargs):
     super().__init_subclass__(**kwargs)
     for word in cls.words:
-      other = _INSTRUCTIONS.setdefault(word, cls)
+      other = _CLASS_OF_WORD.get(word, cls)
       if other.task != cls.task:
         raise TypeError(f'The tasks {other.task!r} and {cls.task!r} both have '
                         f'the word {word}: rename one of them.')
-      _INSTRUCTIONS[word] = cls
+      # A module that is reloaded defines the class of its task anew.
+      _CLASS_OF_WORD[word] = cls
 
   def __post_init__(self):
     if self.word not in self.words:
@@ -237,7 +239,7 @@ def relations_instructions() -> tuple[Instruction, ...]:
 
   Both are relation by relation, the former with AGENT on the left of each
   object and then on the right. The 15 objects are the shapes, the colours, and
-  the kinds colour by colour.
+  all pairs of a colour and a shape, colour by colour.
   """
   agent: list[Operand] = [AGENT]
   objects: list[Operand] = [
@@ -260,7 +262,7 @@ def arrangements_instructions() -> tuple[Instruction, ...]:
                for word in Arrangement.words for color in (None, *world.COLORS))
 
 
-# The paper's text has several quotes, and one means any other.
+# The paper's text has several kinds of quotes. All mean the same.
 _QUOTES = dict.fromkeys(map(ord, '"`\u2018\u2019\u201c\u201d\u201e\u00b4'), "'")
 
 
@@ -323,6 +325,7 @@ def parse(text: str) -> Instruction:
                       arguments[problem.operand].col_offset) from None
     return source[node.col_offset:node.end_col_offset]
 
+  # Python would read u'red' and r'red' as strings too.
   if unknown := re.search(r"[^A-Za-z0-9_ (),']|\b[uUrR](?=')", source):
     raise error('letters, quotes, brackets and commas', unknown.start())
   try:
@@ -337,11 +340,11 @@ def parse(text: str) -> Instruction:
     raise error('fewer brackets', 0) from None
   instruction = build(node, {
       word: functools.partial(task_class, word)
-      for word, task_class in _INSTRUCTIONS.items()})
+      for word, task_class in _CLASS_OF_WORD.items()})
   if not isinstance(instruction, Instruction):
     expected = ' or '.join(dict.fromkeys(
         f'{each.noun} ({_words(each.words)})'
-        for each in _INSTRUCTIONS.values()))
+        for each in _CLASS_OF_WORD.values()))
     raise error(expected, node.col_offset)
   return instruction
 
@@ -357,17 +360,20 @@ def _read(instruction: Any) -> Any:
     return parse(instruction)
   if isinstance(instruction, Mapping) and (
       instruction.keys() == {'word', 'left', 'right'} and
-      instruction['word'] in _INSTRUCTIONS):
-    operands = (instruction[side] for side in ('left', 'right'))
-    return _INSTRUCTIONS[instruction['word']](
-        instruction['word'],
-        *(Blocks(**operand) if operand else AGENT for operand in operands))
+      instruction['word'] in _CLASS_OF_WORD):
+    # JSON makes {} of AGENT, which has no attributes, and an object with the
+    # colour and the shape of `Blocks`, also of SCENE.
+    left, right = (
+        Blocks(**instruction[side]) if instruction[side] else AGENT
+        for side in ('left', 'right'))
+    word = instruction['word']
+    return _CLASS_OF_WORD[word](word, left, right)
   return instruction
 
 
 def checked(instructions: Iterable[Instruction | str]
            ) -> tuple[Instruction, ...]:
-  """Returns a list of instructions, those that are texts parsed."""
+  """Returns instructions as a tuple, and parses those that are texts."""
   if isinstance(instructions, str) or not isinstance(instructions, Iterable):
     raise ValueError(f'instructions is {instructions!r}: expected a list of '
                      'instructions; for a single one, put it into one.')

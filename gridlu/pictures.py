@@ -112,7 +112,10 @@ _EXAMPLE_RECTS = {'Connected': 'gr', 'Disconnected': 'br'}
 
 
 def figure_3_vocabulary() -> list[tuple[str, world.State]]:
-  """Returns each word of figure 3's vocabulary with one goal state or more."""
+  """Returns pairs of a word of figure 3's vocabulary and a goal state of it.
+
+  Some words are in several pairs.
+  """
   return [(word, _draw(form.replace('xx', _EXAMPLE_RECTS.get(word, 'rr'))))
           for word, forms in _EXAMPLES.items() for form in forms]
 
@@ -137,11 +140,11 @@ def _figure_1() -> np.ndarray:
 
 
 def _figure_3() -> np.ndarray:
-  images, captions = [], []
+  states, captions = [], []
   for instruction, initial, goal in figure_3_episodes():
-    images += [initial, goal]
+    states += [initial, goal]
     captions += [f'{instruction}: initial state', 'goal state']
-  left = rendering.contact_sheet(render(images), captions, columns=2, scale=4)
+  left = rendering.contact_sheet(render(states), captions, columns=2, scale=4)
   vocabulary = figure_3_vocabulary()
   labels = [
       f'{word}: {_LABELS[word]}' if word in _LABELS else word

@@ -25,7 +25,8 @@ class UserError(ValueError):
 
 
 Main = Callable[..., None]
-# Returns arguments in which flags may stand for others, with those others.
+# Takes arguments and replaces those that stand for several flags, such as
+# --preset, by these flags.
 Expand = Callable[[Sequence[str]], Iterable[str]]
 
 
@@ -94,7 +95,7 @@ def main(define_flags: Callable[[], None] = lambda: None,
       known, is_parsed = {*flags.FLAGS}, flags.FLAGS.is_parsed()
       define_flags()
       own = {*flags.FLAGS} - known
-      for name in own:
+      for name in own:  # --help lists the key flags of a program.
         flags.FLAGS.register_key_flag_for_module(
             sys.argv[0], flags.FLAGS[name])
       # --help begins with this text. A console script has none.

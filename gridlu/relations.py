@@ -140,7 +140,7 @@ class _Drawn(NamedTuple):
     return clash
 
   def state(self) -> world.State:
-    """Returns the boards of blocks that do not clash."""
+    """Returns the boards; no two blocks may clash, because codes are added."""
     board = np.zeros((len(self.blocks), world.NUM_CELLS), np.int32)
     for cells, blocks in zip(self.cells.T, self.blocks.T):
       board[np.arange(len(board)), cells] += blocks
@@ -196,13 +196,14 @@ def _draw(rng: np.random.Generator, count: int, codes: np.ndarray,
   """Draws instances, rejecting as the paper does."""
   accepted: list[_Drawn] = []
   missing = count
-  # This ends: more than half of the proposals pass, whatever the instructions.
+  # This ends, whatever the instructions: with one distractor more than half of
+  # the proposals pass, and with eight more than a tenth.
   while missing > 0 or not accepted:
     proposals = missing + missing // 4 + 8
     instruction, blocks = _propose_blocks(rng, proposals, codes, distractors)
     drawn = _Drawn(instruction, blocks, *_propose_places(rng, blocks))
-    first = np.max(blocks, axis=1, keepdims=True)
-    all_identical = np.all((blocks == 0) | (blocks == first), axis=1) & (
+    largest = np.max(blocks, axis=1, keepdims=True)
+    all_identical = np.all((blocks == 0) | (blocks == largest), axis=1) & (
         np.count_nonzero(blocks, axis=1) > 1)
     keep = np.flatnonzero(~(drawn.clash() | all_identical))[:missing]
     accepted.append(drawn.take(keep))

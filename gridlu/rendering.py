@@ -66,7 +66,8 @@ _TILE_ROWS = np.ascontiguousarray(TILES.swapaxes(0, 1)).reshape(
     -1, TILE_SIZE, 3)
 # [56]: the row of cells in which each pixel row of the image lies.
 _CELL_ROW = np.arange(IMAGE_SIZE, dtype=np.int32) // TILE_SIZE
-# [56, 1]: where the tiles' rows begin in `_TILE_ROWS` for each pixel row.
+# [56, 1]: for each pixel row of the image, where that row of all tiles begins
+# in `_TILE_ROWS`.
 _FIRST_TILE_ROW = len(TILES) * (
     np.arange(IMAGE_SIZE, dtype=np.int32)[:, None] % TILE_SIZE)
 

@@ -44,8 +44,8 @@ _INSTRUCTION_LINES = 2
 class Style(NamedTuple):
   """How a text looks; None is the terminal's own colour.
 
-  Others are names of `_COLORS`, or '#ff8000' with what a screen displays of
-  red, green and blue.
+  Others are names of `_COLORS`, or hexadecimal amounts of red, green and blue,
+  such as '#ff8000'.
   """
   foreground: str | None = None
   background: str | None = None

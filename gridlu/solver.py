@@ -14,9 +14,10 @@ share. More blocks need a search for each instance (see `_search`), which may be
 given up.
 
 Instances of another task can be solved if its ground truth looks at positions
-only, and if its grammar allows Shape('circle', SCENE) on the left and
-Color('red', SCENE) on the right wherever it allows an object or SCENE. Where
-the agent's cell matters, an instruction's `is_go_to` has to be true.
+only, and if its grammar allows two operands by which the solver replaces those
+of an instruction: Shape('circle', SCENE) on the left and Color('red', SCENE) on
+the right, wherever it allows an object or SCENE. Where the agent's cell
+matters, an instruction's `is_go_to` has to be true.
 """
 
 from collections.abc import Sequence
@@ -38,8 +39,8 @@ UNKNOWN = -2  # The search was given up.
 # States that a search may visit, in about a second.
 MAX_STATES = 300_000
 
-# The most ways to place the blocks for which a table is made.
-_MAX_POSITIONS = 60_000
+# A table is made for at most so many ways to place the blocks.
+_MAX_PLACEMENTS = 60_000
 _NO_BOUND = 2**30  # More steps than any solution has.
 
 _MOVES = (world.Action.UP, world.Action.DOWN, world.Action.LEFT,
@@ -64,7 +65,10 @@ class Solution(NamedTuple):
 
 
 class _Problem(NamedTuple):
-  """An instance without its positions."""
+  """An instance without its placement and its agent.
+
+  A placement is a choice of cells for all blocks.
+  """
   # Relates AGENT or circles to AGENT or red things. It stands for all
   # instructions that differ only in the descriptions of their operands.
   instruction: language.Instruction
@@ -72,8 +76,8 @@ class _Problem(NamedTuple):
   counts: tuple[int, ...]  # How many blocks have each of them.
 
   @property
-  def num_positions(self) -> int:
-    """The number of ways to choose the roles' cells."""
+  def num_placements(self) -> int:
+    """The number of placements, also of those with two blocks in a cell."""
     return math.prod(math.comb(world.NUM_CELLS, n) for n in self.counts)
 
 
@@ -88,12 +92,17 @@ class _States(NamedTuple):
 
 
 class _Graph(NamedTuple):
-  """All positions for a number of blocks of each role, and their moves."""
+  """All P placements of so many blocks of each role, and the moves.
+
+  States are numbered by the agent's cell and the placement: P * cell +
+  placement.
+  """
   sets: np.ndarray  # int32 [P, R], the cells of each role's blocks.
   # bool [25, P], the cells of all blocks; no cell if two blocks share one.
   occupied: np.ndarray
-  carried: np.ndarray  # int [K], where `occupied` (flattened) holds.
-  # int [4, K]: where each move leads from there while carrying the block.
+  # int [K], the states in which `occupied` holds, so the agent may carry.
+  carried: np.ndarray
+  # int [4, K], the states to which each move leads from these, with the block.
   after: np.ndarray
 
 
@@ -110,14 +119,14 @@ def _choices(count: int) -> np.ndarray:
        itertools.combinations(range(world.NUM_CELLS), count)], np.int32))
 
 
-def _position(sets: np.ndarray, counts: tuple[int, ...]) -> np.ndarray:
-  """Returns the positions' numbers, int64 [S], of sets int32 [S, R]."""
-  position = np.zeros(len(sets), np.int64)
+def _placement(sets: np.ndarray, counts: tuple[int, ...]) -> np.ndarray:
+  """Returns the placements' numbers, int64 [S], of sets int32 [S, R]."""
+  placement = np.zeros(len(sets), np.int64)
   for column, count in enumerate(counts):
     choices = _choices(count)
-    position = position * len(choices) + np.searchsorted(
+    placement = placement * len(choices) + np.searchsorted(
         choices, sets[:, column])
-  return position
+  return placement
 
 
 def _keys(states: _States) -> np.ndarray:
@@ -145,19 +154,19 @@ def _after(states: _States, action: int, roles: tuple[int, ...]) -> _States:
 
 @functools.lru_cache(maxsize=16)
 def _graph(counts: tuple[int, ...]) -> _Graph:
-  """Makes the graph of all positions, numbered as by `_position`."""
+  """Makes the graph of all placements, numbered as by `_placement`."""
   rows = [*itertools.product(*(_choices(count).tolist() for count in counts))]
   sets = np.array(rows, np.int32).reshape(len(rows), len(counts))
   occupied = _members(np.bitwise_or.reduce(sets, axis=1))
   occupied &= occupied.sum(axis=0) == sum(counts)
   carried = np.flatnonzero(occupied)
-  agent, position = np.divmod(carried, len(sets))
-  states = _States(sets[position], agent.astype(np.int32),
+  agent, placement = np.divmod(carried, len(sets))
+  states = _States(sets[placement], agent.astype(np.int32),
                    np.ones(len(carried), np.bool_))
   after = []
   for move in _MOVES:
     moved = _after(states, move, (0,) * len(counts))
-    after.append(moved.agent * len(sets) + _position(moved.sets, counts))
+    after.append(moved.agent * len(sets) + _placement(moved.sets, counts))
   return _Graph(sets, occupied, carried, np.stack(after))
 
 
@@ -187,9 +196,10 @@ def _goals(problem: _Problem, sets: np.ndarray) -> np.ndarray:
 def _table(problem: _Problem) -> np.ndarray:
   """Returns the steps from every state to the nearest goal, int8 [2, 25, P].
 
-  They go by whether the agent carries, its cell and the position (see
-  `_position`), and are -1 where no goal can be reached. Each frontier of the
-  search has the states from which an action leads into the last frontier.
+  They go by whether the agent carries, its cell and the placement (see
+  `_placement`), and are -1 where no goal can be reached. The search goes
+  backwards: each frontier has the states from which an action leads into the
+  last frontier.
   """
   graph = _graph(problem.counts)
   exists = graph.occupied.any(axis=0) | (sum(problem.counts) == 0)
@@ -198,20 +208,24 @@ def _table(problem: _Problem) -> np.ndarray:
     if role & _LIFTABLE:
       liftable |= _members(graph.sets[:, column])
   goals = _goals(problem, graph.sets) & exists
+  # The frontier's states with a free agent and those with a carrying one, both
+  # bool [25, P].
   free, carrying = goals, goals & graph.occupied
   steps = np.full((2,) + goals.shape, -1, np.int8)
   for step in itertools.count():
     steps[0][free] = step
     steps[1][carrying] = step
+    # Where these actions lead into the frontier. The first two begin with a
+    # free agent, the others with a carrying one.
     picking_up = carrying & liftable
     moving = functools.reduce(
         np.logical_or, [free[cells] for cells in world.NEIGHBOURS])
     putting_down = free & graph.occupied
-    moving_it = np.zeros_like(carrying)
-    moving_it.reshape(-1)[graph.carried] = (
+    moving_a_block = np.zeros_like(carrying)
+    moving_a_block.reshape(-1)[graph.carried] = (
         carrying.reshape(-1)[graph.after].any(axis=0))
     free = (moving | picking_up) & (steps[0] < 0)
-    carrying = (moving_it | putting_down) & (steps[1] < 0)
+    carrying = (moving_a_block | putting_down) & (steps[1] < 0)
     if not (free.any() or carrying.any()):
       break
   steps.flags.writeable = False  # The cache shares it.
@@ -224,12 +238,12 @@ def _relaxed(problem: _Problem) -> _Problem | None:
   This is the problem itself or, if its table is too large, one without the
   blocks that can only be in the way; None if that is too large as well.
   """
-  if problem.num_positions <= _MAX_POSITIONS:
+  if problem.num_placements <= _MAX_PLACEMENTS:
     return problem
   kept = [i for i, role in enumerate(problem.roles) if role > _LIFTABLE]
   smaller = problem._replace(roles=tuple(problem.roles[i] for i in kept),
                              counts=tuple(problem.counts[i] for i in kept))
-  return smaller if smaller.num_positions <= _MAX_POSITIONS else None
+  return smaller if smaller.num_placements <= _MAX_PLACEMENTS else None
 
 
 def _lower_bound(problem: _Problem, states: _States) -> np.ndarray:
@@ -247,7 +261,7 @@ def _lower_bound(problem: _Problem, states: _States) -> np.ndarray:
   # An agent that carries a block that was left out counts as free.
   carrying = states.carrying & ((occupied & world.BITS[states.agent]) != 0)
   steps = _table(relaxed)[carrying.astype(np.int32), states.agent,
-                          _position(sets, relaxed.counts)]
+                          _placement(sets, relaxed.counts)]
   return np.where(steps < 0, _NO_BOUND, steps.astype(np.int32))
 
 

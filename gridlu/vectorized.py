@@ -25,9 +25,9 @@ Observations = dict[str, Any]
 class VectorGridLU(vector.VectorEnv[Observations, np.ndarray, np.ndarray]):
   """`gridlu.gym.GridLUEnv`, many times.
 
-  It plays as `gymnasium.vector.SyncVectorEnv` does from the same boards, with
-  Gymnasium's modes of starting the next episode. One generator draws the
-  episodes of all boards, so a seed gives other episodes than there.
+  From the same boards it goes on exactly as `gymnasium.vector.SyncVectorEnv`
+  would, with Gymnasium's modes of starting the next episode. But one generator
+  draws the episodes of all boards, so the same seed gives other episodes.
 
   Attributes:
     instructions: The instructions that episodes are drawn from.
