@@ -2,9 +2,10 @@
 
   python -m agile_tf.choose runs/arrangements_seed0 runs/arrangements_seed1
 
-The paper trained ten seeds on GridLU-Arrangements, which has no ground truth,
-and judged the policy and reward model with the most modelled reward (section
-3.4). The default seed differs from that of agile_tf.evaluate and
+The modelled reward is the share of states that the reward model accepts. The
+paper trained ten seeds on GridLU-Arrangements, which has no ground truth, and
+judged the policy and reward model with the most modelled reward (section 3.4).
+The default seed differs from that of agile_tf.evaluate and
 agile_tf.judge: the best of many checkpoints looks better than it is on the
 episodes that it was chosen by.
 """
@@ -100,7 +101,7 @@ def main(run_dirs: Sequence[str]) -> None:
   run_dirs = list(map(program.clean_path, run_dirs))
   for run_dir in run_dirs:
     options.check(run_dir, world=values.world, model=values.model)
-  machine.prepare(config_lib.Config())
+  machine.prepare(config_lib.Config())  # Of a run it needs --devices alone.
   rows = compare(
       run_dirs, values.episodes, values.seed, values.world, values.model)
   print("Share of states that the checkpoint's own reward model accepts "

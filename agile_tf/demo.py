@@ -2,10 +2,11 @@ r"""Makes a page that runs the networks of GridLU runs in a browser.
 
   python -m agile_tf.demo --run_dir=runs/relations --output=demo.html
 
-One file, which needs no server and no network: open it or send it. One changes
-a board and an instruction, sees what D, the reward model, believes of them
-beside the truth, and lets the policy act. --run_dir=A,B puts two agents on one
-page. The page is made of the files in `demo_page`:
+The page is one file, which needs no server and no network: open it or send it.
+Whoever opens it changes a board and an instruction, sees what D, the reward
+model, believes of them beside the truth, and lets the policy act.
+--run_dir=A,B puts two agents on one page. The page is made of the files in
+`demo_page`:
 
   world.js     GridLU: states, physics, truth, pictures, boards to start from
   language.js  instructions: menus, English and the paper's grammar
@@ -80,7 +81,7 @@ def weights(checkpoint: checkpoints.Checkpoint, group: str, model: str,
         f'{checkpoint.path} has no {", ".join(missing)}; expected the '
         f'parameters of --model={model}.')
   shapes = numpy_networks.shapes(
-      model, group, num_tokens, len(world.Action) - 1)
+      model, group, num_tokens, world.NUM_POLICY_ACTIONS)
   try:
     for name in (*features, *_HEADS[group]):
       place = f'features/{name}' if name in features else name

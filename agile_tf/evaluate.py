@@ -5,13 +5,13 @@
 An episode succeeds if its final state is a goal state. The report has the
 success rate with its 95 % confidence interval (Wilson's), the share of episodes
 that can be solved within the episode length (see `gridlu.solver`), the share of
-those that reached a goal state at some step, and the errors of the reward model
-on all states that the policy reached, by the ground truth or the checker. For
-GridLU it also has the exchange test: the share of goal states that the reward
-model still accepts after two colours, two shapes, the direction or the roles
-were exchanged, so that they are goal states no longer; and the share of goal
-states that it accepts by how many other blocks are on the board. For several
-thresholds it has the share of the policy's states that the reward model
+all episodes that reached a goal state at some step, and the errors of the
+reward model on all states that the policy reached, by the ground truth or the
+checker. For GridLU it also has the exchange test: the share of goal states that
+the reward model still accepts after two colours, two shapes, the direction or
+the roles were exchanged, so that they are goal states no longer; and the share
+of goal states that it accepts by how many other blocks are on the board. For
+several thresholds it has the share of the policy's states that the reward model
 accepts, its errors where the truth is known, and what it accepts of the goal
 examples that the run held out (--held_out_goals).
 """
@@ -69,7 +69,7 @@ def solvable(episodes: Sequence[played.Episode], config: config_lib.Config
 
   It is None for a world other than GridLU, and for a task whose ground truth
   is not the solver's. An episode on which the solver gives up (see
-  `gridlu.solver`) does not count.
+  `gridlu.solver`) counts as one that cannot be solved.
   """
   if config.world not in tasks.TASKS or (
       not tasks.find(config.world).carried_counts):
@@ -86,12 +86,16 @@ def summarize(episodes: Sequence[played.Episode],
               possible: np.ndarray | None = None) -> dict[str, Any]:
   """Returns the report on played episodes.
 
-  `possible`, bool [episodes], says which can be solved, if that is known. Keys
-  that cannot be computed are left out: 'success' has, for each group,
-  `played.rate` and the share that is 'solvable'; 'reached' has `played.rate` of
-  the episodes with a goal state at any step; 'modelled_success' is the share of
-  final states that the reward model accepts, 'reward_model' the shares of its
-  errors in all decisions.
+  `possible`, bool [episodes], says which can be solved, if that is known.
+
+  Returns:
+    'success' has, for each group, `played.rate` and the share that is
+    'solvable', None if it is not known. 'reached' has `played.rate` of the
+    episodes with a goal state at any step. 'modelled_success' is the share of
+    final states that the reward model accepts, 'modelled_interval' its
+    confidence interval, and 'reward_model' has the shares of its errors in all
+    decisions. The keys that need a truth or a reward model are left out without
+    it.
   """
   report: dict[str, Any] = {'episodes': len(episodes)}
   truth = [
@@ -143,7 +147,8 @@ def held_out_goals(trained: 'trained_lib.Trained', run_dir: str
   try:
     there, here = (values.get(config_lib.DATASET) for values in (
         config_lib.read(path), plan.settings))
-    if here not in (None, there):  # None: there is no file, as we shall see.
+    # None: they are generated, or `make_goal_examples` will not find the file.
+    if here not in (None, there):
       raise program.UserError(
           f'they are not those of the run, whose file has the SHA-256 {there}')
     _, goals = held_out_lib.divide(
@@ -161,12 +166,17 @@ def held_out_goals(trained: 'trained_lib.Trained', run_dir: str
 
 
 def judgement(episodes: Sequence[played.Episode], config: config_lib.Config,
-              held_out: Mapping[str, np.ndarray]) -> dict[str, Any]:
+              goals: Mapping[str, np.ndarray]) -> dict[str, Any]:
   """Returns how good the reward model is, from its probabilities.
+
+  Args:
+    episodes: The episodes that the policy played.
+    config: The configuration of the run.
+    goals: What `held_out_goals` returned.
 
   Returns:
     'thresholds' as of `judged.by_threshold`, of the policy's states and of the
-    `held_out` goal examples; where a truth is known also 'reliability', as of
+    held-out goal examples; where a truth is known also 'reliability', as of
     `judged.reliability`. {} without a reward model.
   """
   from agile_tf.evaluation import judged
@@ -178,7 +188,7 @@ def judgement(episodes: Sequence[played.Episode], config: config_lib.Config,
   truths = [episode.truth for episode in episodes if episode.truth is not None]
   truth = np.concatenate(truths) if truths else None
   report: dict[str, Any] = {'thresholds': judged.by_threshold(
-      {judged.POLICY_STATES: values, **held_out}, truth,
+      {judged.POLICY_STATES: values, **goals}, truth,
       (*judged.THRESHOLDS, config.reward_threshold))}
   if truth is not None:
     report['reliability'] = judged.reliability(values, truth)
@@ -261,7 +271,7 @@ def _thresholds_table(rows: Sequence[Mapping[str, float]]) -> list[str]:
 
 
 def goal_tests(trained: 'trained_lib.Trained') -> dict[str, Any]:
-  """Returns how many goal states the reward model accepts, by what they have.
+  """Returns how many goal states the reward model accepts, in two tests.
 
   Returns:
     By exchange and by number of other blocks (see `diagnostics`) the number of
@@ -354,10 +364,12 @@ def main() -> None:
   if values.picture:
     files.check_output('picture', values.picture, '.png', '.gif')
   trained = options.load(
-      values, held_out=values.held_out, physics=values.physics or '',
-      solved_starts=values.solved_starts)
+      values, held_out_instructions=values.held_out,
+      physics=values.physics or '', solved_starts=values.solved_starts)
+  from agile_tf.worlds import gridlu_world
   draws_starts = (  # Such a world can leave goal states out.
-      trained.world.compiled is not None and trained.world.has_ground_truth)
+      isinstance(trained.world, gridlu_world.GridLUWorld) and
+      trained.world.has_ground_truth)
   if values.solved_starts is not None and not draws_starts:
     raise program.UserError(
         f'--{"" if values.solved_starts else "no"}solved_starts: '

@@ -8,8 +8,9 @@ to the checkpoint, and the checkpoint without the optimisers' slots, the replay
 buffers and the episodes. All programs that play or judge a run take it, and so
 do --initial_policy and --reward_model. agile_tf.launch cannot resume it.
 
-Its `reward_model/` is a copy of the discriminator alone, which can be given
-away on its own: `agile_tf.load_reward_model` and --reward_model take it.
+If the run has a discriminator with one of the paper's networks, the directory
+`reward_model/` in the new one is a copy of it alone, which can be given away on
+its own: `agile_tf.load_reward_model` and --reward_model take it.
 """
 
 import contextlib
@@ -53,7 +54,9 @@ def export(run_dir: str, output: str, step: int | None = None,
           f'--output={output} is not empty; remove it or name another '
           'directory.')
     with contextlib.ExitStack() as failed:
-      if existed:  # The user made it.
+      # These run in reverse: what was written is removed, and then a directory
+      # that the user had made is made again.
+      if existed:
         failed.callback(os.makedirs, output, exist_ok=True)
       failed.callback(shutil.rmtree, output, ignore_errors=True)
       with files.replacing(os.path.join(output, 'metrics.csv')) as file:
@@ -92,7 +95,7 @@ def main() -> None:
   options.check(
       values.run_dir, values.checkpoint, values.world, values.model)
   files.check_directory('output', values.output)
-  machine.prepare(config_lib.Config())
+  machine.prepare(config_lib.Config())  # Of a run it needs --devices alone.
   steps = export(
       values.run_dir, values.output, values.checkpoint, values.world,
       values.model)

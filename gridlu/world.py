@@ -57,6 +57,10 @@ class Action(enum.IntEnum):
   NOOP = 5
 
 
+# Policies choose among the first five: NOOP is none of theirs (appendix H).
+NUM_POLICY_ACTIONS = len(Action) - 1
+
+
 # The index of a cell is 5 * row + column. [25, 2]: a cell's row and column.
 _ROW_AND_COLUMN = np.stack(
     np.divmod(np.arange(NUM_CELLS, dtype=np.int32), SIZE), axis=-1)

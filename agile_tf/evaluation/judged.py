@@ -46,10 +46,11 @@ def reliability(probabilities: np.ndarray, truth: np.ndarray, bins: int = 10
                ) -> list[dict[str, Any]]:
   """Returns how often a state is a goal state, by the probability that D gives.
 
-  Of a reliable D both are equal in each bin. Each of the equally wide bins that
-  has a state gives a row: the probability is from 'low' on and less than
-  'high', or 1 in the last one; how many 'states' there are; the
-  'mean_probability'; and the 'goal_states', a share.
+  If D is reliable, the share of goal states and the mean probability are equal
+  in each bin. Each of the equally wide bins that has a state gives a row: the
+  probability is from 'low' on and less than 'high', or 1 in the last one; how
+  many 'states' there are; the 'mean_probability'; and the 'goal_states', a
+  share.
 
   Args:
     probabilities: D(c, s), float32 [N].

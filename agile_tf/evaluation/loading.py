@@ -111,7 +111,7 @@ def load_policy(
 
 
 def _is_tensorflow(backend: str) -> bool:
-  """Returns which of the two backends this is."""
+  """Returns whether a backend is TensorFlow; ValueError if it is none."""
   if backend not in BACKENDS:
     raise ValueError(
         f'backend is {backend!r}: expected one of {", ".join(BACKENDS)}.')
@@ -201,7 +201,7 @@ def _inputs(world: str) -> tuple[Sequence[str], _Parse, Sequence[int], int]:
   """Returns a world's tokens, parser, shape of images and number of actions."""
   if world in tasks.TASKS:
     shape = (rendering.IMAGE_SIZE, rendering.IMAGE_SIZE, 3)
-    return tasks.find(world).tokens, _tree, shape, len(world_lib.Action) - 1
+    return tasks.find(world).tokens, _tree, shape, world_lib.NUM_POLICY_ACTIONS
   machine.import_tensorflow()  # A world of one's own imports TensorFlow anyway.
   from agile_tf import worlds
   made = worlds.load(world)

@@ -89,7 +89,9 @@ def define_play() -> None:
 
 def check(run_dir: str, step: int | None = None, world: str = '',
           model: str = '', only: str = '') -> None:
-  """Raises UserError for what is wrong with a run and needs no TensorFlow.
+  """Raises UserError if a run cannot be loaded, as far as is known early.
+
+  TensorFlow is not imported for it.
 
   Arguments are those of `trained.load`.
   """
@@ -117,14 +119,14 @@ def check_outside(run_dir: str, flag: str, path: str) -> None:
 def load(values: flags.FlagValues, **how: Any) -> 'trained_lib.Trained':
   """Sets TensorFlow up and loads the run that the flags name.
 
-  Other arguments are those of `trained.load`, which also has the errors.
+  Other arguments are those of `trained.load`, which also lists the errors.
   """
   check(values.run_dir, values.checkpoint, values.world, values.model,
         values.instructions)
   if sys.stderr.isatty():
     print(f'Loading {program.printable(values.run_dir)}. Compiling its '
           'networks can take a minute.', file=sys.stderr)
-  machine.prepare(config_lib.Config())
+  machine.prepare(config_lib.Config())  # Of a run it needs --devices alone.
   from agile_tf.evaluation import trained
   return trained.load(values.run_dir, values.checkpoint, world=values.world,
                       model=values.model, only=values.instructions, **how)

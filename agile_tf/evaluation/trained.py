@@ -74,7 +74,7 @@ class Trained(NamedTuple):
   discriminator: functional.Network
   phi: tf.Tensor | None  # float32 [P]; None if the run has no discriminator.
   policy_programs: programs_lib.PolicyPrograms
-  # Its rewards are D's probabilities.
+  # Its rewards are D's probabilities, without a scale.
   discriminator_programs: programs_lib.DiscriminatorPrograms
 
   def play(self, count: int, seed: int, greedy: bool
@@ -91,7 +91,7 @@ class Trained(NamedTuple):
         [self.world.make_environment(int(s.generate_state(1)[0]))
          for s in seeds[:width]],
         [np.random.default_rng(s) for s in seeds[width:]],
-        self.config.rollout_length, [False] * width, greedy)
+        self.config.rollout_length, delayed=[False] * width, greedy=greedy)
     missing = [count // width + (w < count % width) for w in range(width)]
     # For each row the rollouts of its episode, as arrays by their names.
     parts: list[list[dict[str, np.ndarray]]] = [[] for _ in range(width)]
@@ -101,10 +101,10 @@ class Trained(NamedTuple):
         arrays: dict[str, Any] = {
             'states': rollout.observations, 'truth': rollout.truth}
         if self.phi is not None:
-          judged = self.discriminator_programs.rewards(
+          probabilities, decisions = self.discriminator_programs.rewards(
               self.phi, rollout.observations, rollout.codes)
-          for name, values in zip(('probabilities', 'decisions'), judged):
-            arrays[name] = values.numpy()
+          arrays['probabilities'] = probabilities.numpy()
+          arrays['decisions'] = decisions.numpy()
         for w in range(width):
           steps = int(rollout.mask[:, w].sum())
           parts[w].append({name: values[:steps, w]
@@ -112,10 +112,12 @@ class Trained(NamedTuple):
                            if values is not None})
           if not rollout.ended[w]:
             continue
-          last = {'states': rollout.observations[None, steps, w]}
-          episode = {name: np.concatenate([part[name] for part in
-                                           (*parts[w], last) if name in part])
-                     for name in parts[w][0]}
+          # The last state has no truth and no probability.
+          parts[w].append({'states': rollout.observations[None, steps, w]})
+          episode = {
+              name: np.concatenate(
+                  [part[name] for part in parts[w] if name in part])
+              for name in parts[w][0]}
           parts[w] = []
           if missing[w]:
             missing[w] -= 1
@@ -161,15 +163,16 @@ def reward_model(directory: str | os.PathLike,
 
 
 def load(run_dir: str | os.PathLike, step: int | None = None,
-         held_out: bool = False, only: str = '', physics: str = '',
-         solved_starts: bool | None = None, world: str = '', model: str = ''
-        ) -> Trained:
+         held_out_instructions: bool = False, only: str = '',
+         physics: str = '', solved_starts: bool | None = None, world: str = '',
+         model: str = '') -> Trained:
   """Loads the networks of a run.
 
   Args:
     run_dir: The directory of the run.
     step: The step of the checkpoint; None for the newest.
-    held_out: Whether to play the instructions that the run held out.
+    held_out_instructions: Whether to play the instructions that the run held
+      out.
     only: A regular expression that instructions must match.
     physics: A name of `gridlu.world.PHYSICS`; '' for the run's own.
     solved_starts: Whether episodes may begin solved; None as in the run.
@@ -192,15 +195,17 @@ def load(run_dir: str | os.PathLike, step: int | None = None,
       solved_starts=(
           config.solved_starts if solved_starts is None else solved_starts))
   made = building.make_world(
-      config, held_out, only,
+      config, held_out_instructions, only,
       selection.saved(config_lib.read(path), path))
   policy, discriminator = building.make_networks(config.model, made)
   return at(
-      Trained(config, made, 0, policy, tf.zeros([0]), discriminator, None,
-              programs_lib.PolicyPrograms(policy, made),
-              programs_lib.DiscriminatorPrograms(
-                  discriminator, reward_form='probability', reward_scale=1.0,
-                  reward_threshold=config.reward_threshold)),
+      Trained(
+          config=config, world=made, policy=policy, discriminator=discriminator,
+          steps=0, theta=tf.zeros([0]), phi=None,  # `at` fills these in.
+          policy_programs=programs_lib.PolicyPrograms(policy, made),
+          discriminator_programs=programs_lib.DiscriminatorPrograms(
+              discriminator, reward_form='probability', reward_scale=1.0,
+              reward_threshold=config.reward_threshold)),
       run_dir, step)
 
 

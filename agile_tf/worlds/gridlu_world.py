@@ -54,7 +54,7 @@ class GridLUWorld:
         language.tree, self.task.tokens)
     self.image_shape = (rendering.IMAGE_SIZE, rendering.IMAGE_SIZE, 3)
     self.observation_shape: tuple[int, ...] = (world_lib.PACKED_SIZE,)
-    self.num_actions = len(world_lib.Action) - 1  # NOOP is none (appendix H).
+    self.num_actions = world_lib.NUM_POLICY_ACTIONS
     self.goal_examples = ''
     self.has_ground_truth = self.task.has_ground_truth
     self.texts = tuple(map(str, played))

@@ -127,8 +127,8 @@ class EvaluateTest(tiny.SavedRunTest):
       asked = load.call_args.kwargs
       programs.call(evaluate, '--run_dir=a')
     self.assertEqual(asked, dict(
-        world='', model='', only='', held_out=True, physics='normal',
-        solved_starts=False))
+        world='', model='', only='', held_out_instructions=True,
+        physics='normal', solved_starts=False))
     self.assertEqual(check.call_args.args, ('a', None, '', '', ''))
     self.assertEqual([call.args for call in load().play.call_args_list],
                      [(3, 7, True), (1000, 1_000_003, False)])

@@ -76,7 +76,8 @@ class TrainedTest(tiny.SavedRunTest):
         physics='immovable_red_rects', solved_starts=True)
     sides = []
     for held_out in False, True:
-      loaded = trained.load(run_dir, held_out=held_out, only='red')
+      loaded = trained.load(
+          run_dir, held_out_instructions=held_out, only='red')
       environment = loaded.world.make_environment(0)
       sides.append({environment.reset().observation['instruction']
                     for _ in range(300)})
