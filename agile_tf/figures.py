@@ -12,7 +12,8 @@ can be drawn again. table.md has the numbers of all figures.
 The paper's curves are moving averages over 16 to 30 million steps. Our runs are
 also averaged in this way where they are long enough. The paper's curves are
 drawn to their end if our runs have its instructions and get to its first
-averages; of shorter runs a line marks where the paper's curve ends.
+averages; for shorter runs a dashed line shows how high the paper's curve is at
+its end.
 
 The sentence on top of a figure is its experiment's title. That of a figure that
 is drawn from NAME.csv is the text of NAME.txt, if there is one.
@@ -78,8 +79,8 @@ def lines_of(runs: _Runs) -> dict[str, list[results.Line]]:
   own = [name for name in runs if name not in experiments.VARIANTS]
   for figure_name, (experiment, columns) in _CURVES.items():
     names = dict.fromkeys(
-        name for other in (False, True)
-        for name in experiments.EXPERIMENTS[experiment].names(other)
+        name for recipe in (False, True)
+        for name in experiments.EXPERIMENTS[experiment].names(recipe)
         if name in runs)
     pairs = {(name, column) for name in names for column in columns}
     if pairs - shown:
@@ -99,7 +100,7 @@ def lines_of(runs: _Runs) -> dict[str, list[results.Line]]:
 def _label(label: str, run: results.Run) -> str:
   """Returns an agent's name: AGILE-RP if AGILE learns to predict its reward.
 
-  The paper's curve has the name, and so the colour, of the agent beside it.
+  The paper's curve has the same name, so it is drawn in the agent's panel.
   """
   config = run.config
   if config.reward_prediction and config.reward == 'discriminator':
@@ -130,8 +131,8 @@ def _curves(runs: _Runs, names: Collection[str], column: str
       yield results.Line.of(label, results.OURS, run.seed, column, ends,
                             curves.averaged(run.curve, column, begins, ends))
       if published is not None and longest >= published.steps[0]:
-        # 1 % may be missing: the first rows have no episode, and the last row
-        # ends where it can.
+        # 1 % may be missing: no episode may have ended in the first rows, and
+        # the last row ends a little before or after the interval does.
         yield results.Line.of(
             label, results.AVERAGED, run.seed, column, ends, curves.averaged(
                 run.curve, column, ends - published.window, ends, least=0.99))
@@ -158,9 +159,10 @@ def _data_efficiency(runs: _Runs) -> Iterator[results.Line]:
   first = runs[sizes[0][1]][0]
   label = _label('AGILE', first)
   for seed in sorted({run.seed for _, name in sizes for run in runs[name]}):
-    yield results.Line.of(label, results.OURS, seed, drawing.BEST, *zip(*(
-        (size, curves.best(run.curve)) for size, name in sizes
-        for run in runs[name] if run.seed == seed)))
+    points = [(size, curves.best(run.curve)) for size, name in sizes
+              for run in runs[name] if run.seed == seed]
+    x, y = zip(*points)
+    yield results.Line.of(label, results.OURS, seed, drawing.BEST, x, y)
   if first.on_papers_instructions:
     yield results.Line.of(label, results.PAPER, '', drawing.BEST,
                           *zip(*paper.data_efficiency().items()))
@@ -181,8 +183,9 @@ def _bars(runs: _Runs, name: str) -> Iterator[results.Line]:
 def table(figures: Mapping[str, Sequence[results.Line]]) -> str:
   """Returns a Markdown table of all curves and bars.
 
-  The paper's rate is its moving average at the last step of each seed (of
-  those that are averaged, if any), then their mean.
+  The paper's rate is read from its curve at the step where each seed ends, and
+  averaged over the seeds. If some seeds are averaged as the paper's, only these
+  count.
   """
   rows = [['figure', 'agent', 'column', 'steps', 'last 5 points', 'best',
            'evaluated', "averaged as the paper's", 'the paper'], ['---'] * 9]
@@ -202,10 +205,12 @@ def table(figures: Mapping[str, Sequence[results.Line]]) -> str:
               results.OURS, results.EVALUATED, results.AVERAGED, results.PAPER))
       ends = [run[-1, 0] for run in averages or ours or published]
       timed = ours if column != drawing.BEST else []  # x is the policy's steps.
+      # The best of an error rate would be its lowest, so it has none here.
+      rated = ours if 'false' not in column else []
       rows.append([
           name, agent, column, ', '.join(f'{run[-1, 0]:,.0f}' for run in timed),
           _spread([run[-5:, 1].mean() for run in timed]),
-          _spread([run[:, 1].max() for run in ours if 'false' not in column]),
+          _spread([run[:, 1].max() for run in rated]),
           *(_spread([run[-1, 1] for run in found])
             for found in (evaluated, averages)),
           _spread([np.interp(ends, curve[:, 0], curve[:, 1], left=np.nan).mean()

@@ -39,7 +39,7 @@ def _rows(config: config_lib.Config, recipe: Any) -> Iterator[list[str]]:
   if config.world == 'arrangements':
     of_paper |= paper.OF_ARRANGEMENTS
   for field in dataclasses.fields(config):
-    if field.metadata['of_run']:
+    if field.metadata['of_run']:  # It does not change what is learned.
       continue
     name, value = field.name, getattr(config, field.name)
     expected, place = of_paper.get(name, (field.default, ''))

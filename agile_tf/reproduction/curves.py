@@ -50,7 +50,10 @@ def _check(row: dict[str, str]) -> None:
 
 
 def intervals(longest: float, rows: int) -> np.ndarray:
-  """Returns the ends of equal intervals: one for each row, at most `POINTS`."""
+  """Returns the edges of N equal intervals from 0, float64 [N + 1].
+
+  N is the number of rows, at least 1 and at most `POINTS`.
+  """
   return np.linspace(0, longest, min(POINTS, max(rows, 1)) + 1)
 
 
@@ -68,7 +71,10 @@ def averaged(curve: Curve, column: str, begins: np.ndarray, ends: np.ndarray,
 
 
 def _totals(curve: Curve, column: str, at: np.ndarray) -> np.ndarray:
-  """Returns, up to each step of `at`, the steps with a value and their sum."""
+  """Returns two sums over the steps up to each step of `at`, float64 [2, N].
+
+  They are the number of steps with a value, and the sum of their values.
+  """
   steps = curve['steps']
   values = curve.get(column, np.full(len(steps), np.nan))
   known = np.isfinite(values)

@@ -26,7 +26,8 @@ class _Axes(NamedTuple):
   y_label: str
   x_label: str = ''  # Policy steps unless named.
   is_logarithmic: bool = False
-  begins_high: bool = False  # Its axis leaves out what few points reach.
+  # Whether the y axis may begin just below most points instead of at 0.
+  begins_high: bool = False
 
 
 class _Name(NamedTuple):
@@ -107,13 +108,17 @@ def draw(lines: Sequence[results.Line], title: str = '') -> figure.Figure:
 
 def _draw_curves(drawing: figure.Figure, lines: Sequence[results.Line]
                 ) -> float:
-  """Draws a panel for each column and agent; returns the width in inches."""
+  """Draws a panel for each column and agent; returns the width in inches.
+
+  A column is one of metrics.csv. The panels of its agents fill some rows of
+  the grid. If there is one agent, the panels of all columns fill them.
+  """
   columns = list(dict.fromkeys(line.column for line in lines))
   agents = list(dict.fromkeys(line.agent for line in lines))
   panels = [(agent, column) for column in columns for agent in agents]
   count = len(agents) if len(agents) > 1 else len(columns)
-  wide = count if count < 4 else 4 if count == 8 else 3 if count != 4 else 2
-  deep = -(-count // wide)  # Rows of a column, if there are several agents.
+  wide = {4: 2, 8: 4}.get(count, min(count, 3))  # Panels in a row.
+  deep = -(-count // wide)  # The rows of `count` panels.
   rows = deep * (len(panels) // count)
   width, height = (_WIDTH, 1.75) if wide > 1 else (4.6, 2.4)
   drawing.set_size_inches(width, 0.55 + height * rows)
@@ -161,7 +166,7 @@ def _are_points(lines: Sequence[results.Line]) -> bool:
 
 
 def _mean(lines: Sequence[results.Line]) -> np.ndarray:
-  """Returns the mean of lines where all are, [N, 2].
+  """Returns the mean of lines at the steps that all of them reach, [N, 2].
 
   Lines that join few points have a mean where all of them have a point.
   """
@@ -190,8 +195,8 @@ def _draw_panel(ax: axes.Axes, agent: str, own: Sequence[results.Line],
     height: of the panel, in inches.
   """
   how = CURVES[own[0].column]
-  of = _by_source(own)
-  ours, averaged = of[results.OURS], of[results.AVERAGED]
+  by_source = _by_source(own)
+  ours, averaged = by_source[results.OURS], by_source[results.AVERAGED]
   others: dict[str, list[results.Line]] = {}
   for line in of_column:
     if line.agent != agent and line.source == results.OURS:
@@ -200,7 +205,7 @@ def _draw_panel(ax: axes.Axes, agent: str, own: Sequence[results.Line],
     for group in others.values():
       ax.plot(*_mean(group).T, color=_GREY, linewidth=0.8, zorder=1)
   names: list[_Name] = []
-  for line in of[results.PAPER]:
+  for line in by_source[results.PAPER]:
     x, y, low, high = line.points.T
     if len(x) == 1:
       ax.axhline(y[0], color=_PAPER, linewidth=0.8, linestyle='--', zorder=2)
@@ -221,12 +226,12 @@ def _draw_panel(ax: axes.Axes, agent: str, own: Sequence[results.Line],
     rate = np.mean([line.points[-1, 1] for line in shown
                     if line.points[-1, 0] == end])
     name = 'ours'
-    if are_points and not of[results.PAPER]:
+    if are_points and not by_source[results.PAPER]:
       name = f'{100 * rate:.0f} %'
     names.append(_Name(end, rate, name, _OURS))
-  if of[results.EVALUATED]:
+  if by_source[results.EVALUATED]:
     _draw_intervals(ax, np.concatenate(
-        [line.points for line in of[results.EVALUATED]]))
+        [line.points for line in by_source[results.EVALUATED]]))
   seeds = len({line.seed for line in ours})
   ax.set_title(textwrap.fill(
       f'{agent} ({seeds} seeds)' if seeds > 1 else agent, int(15 * width)))
@@ -279,6 +284,8 @@ def _write_names(ax: axes.Axes, names: Sequence[_Name], height: float) -> None:
   """Writes names beside the ends of lines, pushed apart where they meet."""
   low, high = ax.get_ylim()
   left, right = ax.get_xlim()
+  # The height of a line of text in units of y. A point is 1/72 inch, and the
+  # axes take about 0.72 of a panel's height.
   gap = (high - low) * 1.15 * _FONT_SIZE / 72 / (0.72 * height)
   heights = [name.y for name in names if name.x is None]
   placed: list[tuple[float, float]] = []
@@ -328,11 +335,12 @@ def _draw_rates(drawing: figure.Figure, lines: Sequence[results.Line]
                ) -> float:
   """Draws rates beside the paper's; returns the width in inches."""
   agents = list(dict.fromkeys(line.agent for line in lines))
-  rates: dict[str, dict[str, np.ndarray]] = {
-      agent: {source: np.concatenate([line.points for line in found])
-              for source, found in _by_source(
-                  [line for line in lines if line.agent == agent]).items()
-              if found} for agent in agents}
+  rates: dict[str, dict[str, np.ndarray]] = {}  # By agent and source.
+  for agent in agents:
+    by_source = _by_source([line for line in lines if line.agent == agent])
+    rates[agent] = {
+        source: np.concatenate([line.points for line in found])
+        for source, found in by_source.items() if found}
   column = lines[0].column
   if len(agents) <= _MOST_BARS:
     drawing.set_size_inches(4.6, 2.7)
@@ -347,13 +355,13 @@ def _draw_bars(ax: axes.Axes, rates: Mapping[str, Mapping[str, np.ndarray]],
                column: str) -> None:
   """Draws the mean of seeds with each seed's interval, beside the paper's."""
   named = set()
-  for i, of in enumerate(rates.values()):
+  for i, by_source in enumerate(rates.values()):
     for source, side, color, name in (
         (results.EVALUATED, -0.2, _OURS, 'ours'),
         (results.PAPER, 0.2, _PAPER, 'the paper')):
-      if source not in of or np.isnan(of[source][:, 1]).all():
+      if source not in by_source or np.isnan(by_source[source][:, 1]).all():
         continue
-      points = of[source].copy()
+      points = by_source[source].copy()
       mean = points[:, 1].mean()
       ax.bar(i + side, mean, 0.36, color=color, alpha=0.75)
       if source == results.EVALUATED:
@@ -381,13 +389,14 @@ def _draw_dots(ax: axes.Axes, rates: Mapping[str, Mapping[str, np.ndarray]],
 
   Without a rate of the paper's a line marks the first row's, to compare with.
   """
-  has_paper = any(results.PAPER in of for of in rates.values())
-  for i, of in enumerate(rates.values()):
-    if results.PAPER in of:
-      ax.plot(of[results.PAPER][:, 1], [i] * len(of[results.PAPER]), 'D',
-              color=_PAPER, markersize=4.5, markerfacecolor='white', zorder=4)
-    if results.EVALUATED in of:
-      points = of[results.EVALUATED].copy()
+  has_paper = any(results.PAPER in by_source for by_source in rates.values())
+  for i, by_source in enumerate(rates.values()):
+    if results.PAPER in by_source:
+      published = by_source[results.PAPER][:, 1]
+      ax.plot(published, [i] * len(published), 'D', color=_PAPER,
+              markersize=4.5, markerfacecolor='white', zorder=4)
+    if results.EVALUATED in by_source:
+      points = by_source[results.EVALUATED].copy()
       points[:, 0] = i + np.linspace(-.3, .3, len(points) + 2)[1:-1]
       _draw_intervals(ax, points, horizontal=True)
   if not has_paper:
@@ -400,8 +409,8 @@ def _draw_dots(ax: axes.Axes, rates: Mapping[str, Mapping[str, np.ndarray]],
             va='bottom', transform=ax.transAxes)
   ax.set_yticks(range(len(rates)), list(rates))
   ax.set_ylim(len(rates) - 0.4, -0.6)
-  highest = max(np.nanmax(points[:, 1:]) for of in rates.values()
-                for points in of.values())
+  highest = max(np.nanmax(points[:, 1:]) for by_source in rates.values()
+                for points in by_source.values())
   ax.set_xlim(0, min(1.0, 1.1 * highest) if highest < 0.95 else 1.01)
   ax.set_xlabel(column)
   ax.xaxis.set_major_formatter(lambda x, _: f'{100 * x:g} %')

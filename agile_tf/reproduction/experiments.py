@@ -37,7 +37,7 @@ class Experiment(NamedTuple):
   # Those with the recipe; None: the same ones.
   recipe_variants: tuple[str, ...] | None = None
   seeds: int = 5  # The paper has as many.
-  first_seed: int = 0  # Our settings were chosen with the earlier ones.
+  first_seed: int = 0  # `FIRST_RECIPE_SEED` for variants of the recipe.
   recipe_seeds: int = 2  # The first of them is `FIRST_RECIPE_SEED`.
 
   def names(self, recipe: bool) -> tuple[str, ...]:
@@ -48,11 +48,12 @@ class Experiment(NamedTuple):
 
 
 RECIPE = 'relations_evening'
-# The recipe's settings were chosen by what seeds 0 and 1 learned, its column
-# norms by seed 2.
+# The recipe's settings were chosen by what seeds 0 and 1 learned, its norm
+# limit by what seed 2 learned.
 FIRST_RECIPE_SEED = 2
 
-# The recipe's parts that need a discriminator in training, and goal examples.
+# The first turns off the part of the recipe that needs a discriminator in
+# training, the second the part that needs goal examples.
 _WITHOUT_DISCRIMINATOR = ('--discriminator_head_start=0',)
 _WITHOUT_PREDICTED_GOALS = ('--reward_prediction_goals=0',)
 

@@ -56,9 +56,9 @@ OF_ARRANGEMENTS: dict[str, tuple[float, str]] = {
 class Curve(NamedTuple):
   """A published curve, the mean of five runs, digitised from its figure.
 
-  Its points are moving averages, probably over 1,000 episodes of each run,
-  measured among all those of 16 to 30 million steps. The reasons to think so
-  are in launch/results/README.md; paper_test.py has them as tests.
+  Each point seems to average 1,000 episodes of each run, spread over the 16 to
+  30 million steps before it. launch/results/README.md says why it is an
+  average; tests in paper_test.py also show why of 1,000 episodes.
   """
   window: float  # How many steps before a point it averages over.
   steps: np.ndarray  # float64 [N]
@@ -94,10 +94,11 @@ def curve(variant: str, column: str) -> Curve | None:
   mean = columns['mean']
   first = np.argmax(mean != mean[0]) - 1
   steps, mean = columns['env_steps'][first:], mean[first:]
-  # The points are 4 million steps apart. Between the first two, the curve
-  # becomes the line through the next two.
-  window = steps[1] - (mean[1] - mean[0]) * (
-      (steps[2] - steps[1]) / (mean[2] - mean[1]))
+  # The curve is flat until a whole window has passed, which is between the
+  # points 0 and 1: they are 4 million steps apart. We go back from point 1
+  # along the line through the points 1 and 2, to where it has point 0's rate.
+  steps_per_rate = (steps[2] - steps[1]) / (mean[2] - mean[1])
+  window = steps[1] - (mean[1] - mean[0]) * steps_per_rate
   return Curve(float(np.clip(window, steps[0], steps[1])), steps, scale * mean,
                scale * columns['half_band'][first:])
 

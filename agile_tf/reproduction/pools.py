@@ -87,10 +87,10 @@ class _Attempt(NamedTuple):
 
 
 def _open_log(path: str) -> IO[bytes]:
-  """Opens a file to append to; another one while a process writes to that.
+  """Opens a file to append to.
 
-  It is then `run.2.log` for `run.log`. Processes that get the file as their
-  output hold its lock too.
+  While a process writes to it, another one is opened: `run.2.log` for
+  `run.log`. Processes that get the file as their output hold its lock too.
   """
   name, extension = os.path.splitext(path)
   for number in itertools.count(1):
