@@ -3,10 +3,11 @@
   python -m agile_tf.benchmark
   python -m agile_tf.benchmark --only='training' --against=../before
 
-It takes the flags of agile_tf.launch; --reward=frozen --reward_model=itself
-measures the policy's side only. Each measurement has a process of its own.
---against measures another checkout in turn with this one and prints ratios: on
-a busy machine only they mean much.
+It takes the flags of agile_tf.launch. --reward=frozen --reward_model=unused
+measures the policy's side only: its reward model has learned nothing, and no
+directory is read. Each measurement has a process of its own. --against measures
+another checkout in turn with this one and prints ratios: on a busy machine only
+they mean much.
 """
 
 from collections.abc import Callable, Sequence
@@ -35,12 +36,14 @@ Result = dict[str, float]
 
 _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _PAIRS = 5  # How often a checkout and this one are measured in turn.
+# Four rollouts of 15 workers with 15 steps: by then all programs are compiled.
+_WARM_STEPS = 900
 
 
 def _repeat(function: Callable[[], Any], seconds: float) -> float:
   """Calls a function for a while, after two warm-ups; returns calls/s."""
   function()
-  function()  # The first time half of the workers sit out.
+  function()  # Half of the workers have sat out their first rollout.
   calls, start = 0, time.perf_counter()
   while time.perf_counter() - start < seconds:
     function()
@@ -128,7 +131,7 @@ def training(num_threads: int, config: config_lib.Config, seconds: float
 
   def tick() -> None:
     now = time.perf_counter(), schedule.steps
-    warm = schedule.steps >= 900 and (
+    warm = schedule.steps >= _WARM_STEPS and (
         trainer.discriminator_worker is None or
         trainer._tally.counts['discriminator_updates'] > 1)
     if (len(seen) == 1 and now[0] - seen[0][0] > seconds or

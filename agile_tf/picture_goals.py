@@ -35,7 +35,7 @@ from gridlu import program
 _COLUMNS = ('picture', 'instruction')
 _SMALLEST = 24  # The least height and width that the networks can see.
 _PATCH = 8  # The paper's networks see square patches of so many pixels.
-_LOSSY = ('JPEG', 'MPO')
+_JPEGS = ('JPEG', 'MPO')  # An MPO file has several JPEGs.
 # These modes of Pillow have numbers that are not 0 to 255.
 _OTHER_NUMBERS = ('I', 'F')
 
@@ -63,11 +63,11 @@ def read(pictures: str, texts: str) -> goal_dataset.GoalDataset:
   first = {row.picture: row for row in reversed(rows)}  # The first row of each.
   names = list(dict.fromkeys(row.picture for row in rows))
   images: list[np.ndarray] = []
-  lossy = []
+  jpegs = []
   for name in names:
     path = os.path.join(pictures, name)
     try:
-      image, is_lossy = _image(path)
+      image, is_jpeg = _image(path)
       if images and image.shape != images[0].shape:
         raise ValueError(
             f'it has {_size(image)} pixels, and {names[0]} of line '
@@ -79,14 +79,15 @@ def read(pictures: str, texts: str) -> goal_dataset.GoalDataset:
       raise program.UserError(
           f'{texts}, line {first[name].line}: {path}: {error}.') from error
     images.append(image)
-    if is_lossy:
-      lossy.append(name)
-  _warn(images[0], sorted({*there} - {*names}), lossy)
-  picture, index = ({key: i for i, key in enumerate(keys)} for keys in (
-      names, dict.fromkeys(row.instruction for row in rows)))
+    if is_jpeg:
+      jpegs.append(name)
+  _warn(images[0], sorted({*there} - {*names}), jpegs)
+  by_name = dict(zip(names, images, strict=True))
+  instructions = tuple(dict.fromkeys(row.instruction for row in rows))
+  index = {text: i for i, text in enumerate(instructions)}
   return goal_dataset.GoalDataset(
-      tuple(index), np.array([index[row.instruction] for row in rows]),
-      images=np.stack([images[picture[row.picture]] for row in rows]))
+      instructions, np.array([index[row.instruction] for row in rows]),
+      images=np.stack([by_name[row.picture] for row in rows]))
 
 
 def _pictures(folder: str) -> list[str]:
@@ -154,7 +155,7 @@ def _rows(path: str) -> Iterator[_Row]:
 
 
 def _image(path: str) -> tuple[np.ndarray, bool]:
-  """Returns a picture, uint8 [H, W, 3], and whether its format is lossy.
+  """Returns a picture, uint8 [H, W, 3], and whether it is a JPEG.
 
   OSError or ValueError if there is none.
   """
@@ -167,7 +168,7 @@ def _image(path: str) -> tuple[np.ndarray, bool]:
             f'its pixels are numbers of the kind {picture.mode}: expected '
             'colours or greys from 0 to 255; save it with 8 bits')
       colours = np.asarray(picture.convert('RGBA'))
-      is_lossy = picture.format in _LOSSY
+      is_jpeg = picture.format in _JPEGS
   except FileNotFoundError as error:
     raise ValueError(
         'there is no such file. Expected a name in the folder of pictures, '
@@ -185,7 +186,7 @@ def _image(path: str) -> tuple[np.ndarray, bool]:
     raise ValueError(
         'some of its pixels are transparent: expected none; save it on the '
         "background that the environment's images have")
-  return colours[..., :3], is_lossy
+  return colours[..., :3], is_jpeg
 
 
 def _size(image: np.ndarray) -> str:
@@ -201,17 +202,17 @@ def _check_memory(size: int) -> None:
         f'{free / 1e9:.1f} GB are free: give fewer or smaller pictures')
 
 
-def _warn(image: np.ndarray, unused: list[str], lossy: list[str]) -> None:
-  """Says what is no error and may not be meant."""
+def _warn(image: np.ndarray, unused: list[str], jpegs: list[str]) -> None:
+  """Warns of what is no error, but perhaps a mistake."""
   if unused:
     logging.warning(
         'The folder has pictures that no row names, such as %s: %d were left '
         'out.', unused[0], len(unused))
-  if lossy:
+  if jpegs:
     logging.warning(
         'Pictures such as %s are JPEGs: %d of them. Their compression changes '
         'pixels, and a reward model can learn to see that instead of the goal. '
-        'Save what the environment observes as PNG.', lossy[0], len(lossy))
+        'Save what the environment observes as PNG.', jpegs[0], len(jpegs))
   if any(side % _PATCH for side in image.shape[:2]):
     logging.warning(
         'The pictures have %s pixels, and these are no multiples of %d. Such '

@@ -79,6 +79,7 @@ def _total(job: experiments.Job) -> int:
 
 def _is_measured(path: str, arguments: Sequence[str]) -> bool:
   """Returns whether a file has an evaluation of the newest checkpoint."""
+  # The last one counts: evaluations of figure 5 name another run after theirs.
   run_dir = [argument.removeprefix('--run_dir=') for argument in arguments
              if argument.startswith('--run_dir=')][-1]
   try:
@@ -105,7 +106,7 @@ class Sweep:
     self._todo = todo
     self._totals: dict[str, int] = {}
     self._running: dict[str, pools.Running] = {}
-    self._made: dict[str, list[str]] = {}  # What was started last, by run.
+    self._last_started: dict[str, list[str]] = {}  # Arguments, by run.
     self._printed: dict[str, str] = {}
     for job in todo:
       try:
@@ -119,7 +120,10 @@ class Sweep:
     self.states[run_dir], self.problems[run_dir] = _FAILED, problem
 
   def table(self, waiting: str = _WAITING) -> list[str]:
-    """Returns the table's lines: its header, and a row for each run."""
+    """Returns the table's lines: its header, and a row for each run.
+
+    `waiting` is what it calls the state of a run that waits.
+    """
     width = max(map(len, self.states))
     return [f'{"run":{width}} {"steps":>12} {"of":>12} {"success":>8}  state',
             *(f'{program.printable(run_dir):{width}} {_steps(run_dir):12} '
@@ -197,7 +201,7 @@ class Sweep:
           for running in self._running.values():
             running.stop()
         begun = time.monotonic()
-        if begun >= due:  # Reading long runs takes a twentieth of the time.
+        if begun >= due:  # At most a twentieth of the time reads long runs.
           show()
           due = begun + max(2, 20 * (time.monotonic() - begun))
         time.sleep(0.5)
@@ -230,7 +234,8 @@ class Sweep:
     elif job.after and before is None and not is_trained(job.after):
       self._fail(run_dir, f'it starts from the networks of {job.after}, which '
                  'is not finished. Finish that run first.')
-    elif arguments == self._made.get(run_dir):
+    elif arguments == self._last_started.get(run_dir):
+      # It ended without an error and needs the same again: somebody stopped it.
       self._fail(run_dir, 'it was stopped; the same command resumes it.')
     elif before in (None, _FINISHED):
       log = os.path.abspath(os.path.join(run_dir, 'sweep.log'))
@@ -238,7 +243,7 @@ class Sweep:
       running = pool(pools.Task(run_dir, arguments, log))
       if running is not None:
         self._running[run_dir] = running
-        self._made[run_dir] = arguments
+        self._last_started[run_dir] = arguments
         self.states[run_dir] = _STARTED
 
 

@@ -31,15 +31,19 @@ if TYPE_CHECKING:
   from agile_tf.evaluation import trained as trained_lib
 
 _SPEEDS = (.5, 1., 2., 4., 8., 16.)  # Each is a number of steps a second.
-_FIRST_SPEED = 2
+_FIRST_SPEED = 2  # An index of `_SPEEDS`.
 _END_SECONDS = 1.  # An episode's last state is shown at least this long.
 _KEYS = ('space or right: next step   p play or pause   + - speed   n next '
-         'episode', '                                                          '
-         '           q quit')
+         'episode')
 _SIGNS = '(r) red circle   [g] green rect   /b\\ blue triangle'
 _LOG_LINES = 6
 _GOALS = {None: 'unknown', True: 'reached', False: 'not reached'}
 _BAR = 20  # How many characters the bar for a probability of 1 has.
+
+
+def _last_line(text: str = '') -> str:
+  """Returns the last line of the keys, with a text on its left."""
+  return f'{text:{screen.WIDTH - 7}}q quit'
 
 
 class Step(NamedTuple):
@@ -98,7 +102,7 @@ class _Game(Protocol):
 
 class _GridLU:
   """A `_Game` of GridLU."""
-  keys: tuple[str, ...] = (_KEYS[0], _SIGNS + _KEYS[1][len(_SIGNS):])
+  keys: tuple[str, ...] = (_KEYS, _last_line(_SIGNS))
 
   def __init__(self, environment: gridlu.GridLU):
     self._environment = environment
@@ -146,13 +150,14 @@ class _GridLU:
 
 class _Pictures:
   """A `_Game` of a world whose images are shown."""
-  keys: tuple[str, ...] = _KEYS
+  keys: tuple[str, ...] = (_KEYS, _last_line())
   length = ''
 
   def __init__(self, world: 'worlds.World', environment: dm_env.Environment):
     self._environment = environment
     self._has_ground_truth = world.has_ground_truth
-    # Characters of the picture, if the terminal has the rows for it.
+    # The picture is no wider than the terminal, than the terminal's rows allow,
+    # and than the image.
     columns, rows = shutil.get_terminal_size()
     height, width, _ = world.image_shape
     across = max(screen.BOARD_WIDTH, columns - screen.PANEL_WIDTH - 4)
