@@ -14,6 +14,7 @@ from agile_tf import worlds
 from agile_tf.evaluation import played
 from agile_tf.evaluation import trained
 from agile_tf.training import trainer
+from agile_tf.worlds import gridlu_world
 import gridlu
 from gridlu import goal_dataset
 from gridlu import program
@@ -120,6 +121,8 @@ class EvaluateTest(tiny.SavedRunTest):
     with (mock.patch.object(evaluate.options.machine, 'prepare'),
           mock.patch.object(evaluate.options, 'check') as check,
           mock.patch.object(trained, 'load') as load):
+      load.return_value.world = mock.Mock(spec=gridlu_world.GridLUWorld)
+      load.return_value.world.has_ground_truth = True
       load.return_value.play.side_effect = program.UserError('enough')
       programs.call(evaluate, '--run_dir=a', '--held_out', '--greedy',
                     '--seed=7', '--episodes=3', '--nosolved_starts',

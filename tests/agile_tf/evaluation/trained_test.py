@@ -259,7 +259,7 @@ class PlayTest(absltest.TestCase):
           mock.patch.object(trained.actors, 'kind') as kind):
       kind.return_value.return_value = _Actor()
       episodes = list(run.play(count, seed, greedy))
-      return episodes, kind.return_value.call_args.args[1:]
+      return episodes, kind.return_value.call_args
 
   def test_short_episodes_are_no_likelier(self):
     episodes, _ = self._play(5)
@@ -287,12 +287,13 @@ class PlayTest(absltest.TestCase):
 
   def test_the_seed_decides_everything_drawn(self):
     def drawn(seed):
-      environments, rngs, *_ = self._play(2, seed=seed)[1]
+      _, environments, rngs, _ = self._play(2, seed=seed)[1].args
       return [*environments, *(rng.integers(2**60) for rng in rngs)]
 
     self.assertEqual(drawn(3), drawn(3))
     both = drawn(3) + drawn(4)
     self.assertLen(set(both), len(both))
     for greedy in False, True:
-      _, (_, _, length, delayed, chosen) = self._play(2, greedy=greedy)
-      self.assertEqual((length, delayed, chosen), (2, [False] * 2, greedy))
+      made = self._play(2, greedy=greedy)[1]
+      self.assertEqual(made.args[3], 2)
+      self.assertEqual(made.kwargs, dict(delayed=[False] * 2, greedy=greedy))
