@@ -45,12 +45,13 @@ def rows(path: str, size: int | None = None,
         ) -> list[dict[str, str]]:
   """Returns the rows of a CSV file by column, without an incomplete last one.
 
-  With a `size` these are only the rows in the last so many bytes, in ASCII.
-  `check` raises a ValueError for a row that is not right.
+  With a `size` these are only the rows in the last `size` bytes, and the file
+  must be ASCII. `check` raises a ValueError for a row that is not right.
 
   Raises:
     OSError or ValueError: The file cannot be read, or a row is not right or has
-      other columns. The message names the line.
+      other columns. For a row, the message names the line; with a `size`, lines
+      are counted from the first one that is read.
   """
   with files.open_regular(path, most_text()) as binary:
     length = os.fstat(binary.fileno()).st_size

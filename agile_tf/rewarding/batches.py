@@ -75,7 +75,7 @@ class Rewarder:
     A reward is that of D before this call's update, if there is one.
     """
     if not states:
-      return np.zeros([2, 0], np.float32)[0], np.zeros([0], np.float32)
+      return np.zeros([0], np.float32), np.zeros([0], np.float32)
     images, texts = zip(*states)
     if len({image.shape for image in images}) > 1:
       raise ValueError('The images have the shapes '

@@ -286,9 +286,10 @@ class RewardLearner:
     Returns:
       The shares that D accepts, by name. 'policy_states_accepted' is that of at
       most 500 states drawn from B, once it has some. With held_out_goals there
-      are also 'held_out_goals_accepted', of at most 500 of these; and
-      'mismatched_goals_accepted', of the same states, each with the instruction
-      of another one, if there are several instructions.
+      are also 'held_out_goals_accepted', of at most 500 of these; and, if there
+      are several instructions, 'mismatched_goals_accepted', of as many states
+      drawn from all held-out examples, each with the instruction of another
+      one.
     """
     machine.claim_process()
     phi, buffer = self._parameters.snapshot(), self._learner.buffer

@@ -38,9 +38,10 @@ class LearnedVecReward(vec_env.VecEnvWrapper):
                reward_threshold: float | None = None):
     """Takes what `agile_tf.LearnedVectorReward` takes.
 
-    Stable-Baselines3 knows no spaces of text. So observations have the numbers
-    of tokens, and `instruction` is a function that returns the text of them, or
-    finds it in `info`.
+    Stable-Baselines3 knows no spaces of text, so observations usually have the
+    numbers of tokens. Then `instruction` must be a function: it makes the text
+    of an observation's tokens, or finds it in `info`. Its default, a key, is
+    for a `VecEnv` of your own whose observations have texts.
     """
     super().__init__(venv)
     self._read = readings.Reading(image, instruction)

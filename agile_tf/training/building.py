@@ -325,7 +325,7 @@ class Networks(NamedTuple):
 
 
 class Data(NamedTuple):
-  """The data on which networks are trained besides the rollouts."""
+  """The data of a run besides its rollouts."""
   goals: worlds.GoalExamples | None
   auxiliary: auxiliary_lib.Data | None  # For the auxiliary loss of the policy.
   held_out: worlds.GoalExamples | None  # Nothing is trained on these.

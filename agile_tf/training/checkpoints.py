@@ -279,14 +279,17 @@ def check_tokens(checkpoint: Checkpoint, tokens: Sequence[str]) -> None:
 
 
 def check_actions(checkpoint: Checkpoint, num_actions: int) -> None:
-  """Raises CheckpointError unless a policy chooses among so many actions."""
+  """Raises CheckpointError if its policy has another number of actions.
+
+  How many a user's networks have is not known: their arrays have other names.
+  """
   if (biases := checkpoint.arrays.get('policy:policy/logits/b')) is not None:
     _check_shape(checkpoint, biases.shape, [num_actions], 'actions')
 
 
 def check_pairs(checkpoint: Checkpoint, num_slots: int,
                 observation_shape: Sequence[int]) -> None:
-  """Raises CheckpointError unless its replay buffer fits a world."""
+  """Raises CheckpointError if it has a replay buffer that does not fit."""
   for name, here, what in (
       ('codes', [num_slots], 'positions in the trees of its instructions'),
       ('observations', observation_shape, 'numbers in an observation')):

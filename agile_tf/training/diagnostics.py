@@ -74,7 +74,7 @@ class ExchangeTest:
         name: (world_lib.pack(exchanged.states),
                world.grammar.encode(exchanged.instructions))
         for name, exchanged in exchanges.exchanges(
-            world.task, world.instructions, seed, count).items()}
+            world.task, world.known, seed, count).items()}
 
   def accepted(self, programs: programs_lib.DiscriminatorPrograms,
                phi: tf.Tensor) -> dict[str, dict[str, Any]]:
@@ -98,8 +98,8 @@ class CrowdTest:
     there are no others.
     """
     self._pairs = {}
-    named = [each for each in world.instructions if not _needs_all(each)]
-    plain = [each for each in world.instructions if _needs_all(each)]
+    named = [each for each in world.known if not _needs_all(each)]
+    plain = [each for each in world.known if _needs_all(each)]
     for others, instructions in (
         *((str(n), named) for n in range(most + 1)), ('0, no colour', plain)):
       if not instructions:
@@ -127,7 +127,7 @@ def _needs_all(instruction: language.Instruction) -> bool:
 def _accepted(pairs: Mapping[str, tuple[np.ndarray, np.ndarray]],
               programs: programs_lib.DiscriminatorPrograms, phi: tf.Tensor
              ) -> dict[str, dict[str, Any]]:
-  """Returns for each group of states and codes how many of them D accepts."""
+  """Returns each group's number of 'states' and the share 'accepted'."""
   return {
       name: {'states': len(codes), 'accepted': float(np.mean(
           programs.probabilities(phi, states, codes) >

@@ -180,6 +180,7 @@ class Machine(NamedTuple):
   parallel: int  # How many threads can compute at the same time.
   # TensorFlow's names of the policy threads' devices; '' leaves it the choice.
   devices: tuple[str, ...] = ('',)
+  on_cpu: bool = True  # Whether it computes on the CPU alone.
 
 
 def select(devices: str) -> tuple[int, ...]:
@@ -246,7 +247,9 @@ def prepare(config: config_lib.Config) -> Machine:
       f"({details(gpu).get('device_name', 'unknown')})"
       for gpu in gpus)
   devices = tuple(f'/device:GPU:{i}' for i in range(len(gpus)))
-  return Machine(description, len(gpus), devices if len(gpus) > 1 else ('',))
+  return Machine(
+      description, len(gpus), devices if len(gpus) > 1 else ('',),
+      on_cpu=False)
 
 
 def check_compiler() -> None:

@@ -38,8 +38,9 @@ class RunFiles:
                check_lock: run_lock.Check, table: str = ''):
     """Opens the files and resumes from the newest checkpoint, if there is one.
 
-    The trainer is at step 0. `check_lock` is what `run_lock.hold` yields, and
-    `table` has the hyperparameters beside the paper's, in Markdown.
+    The trainer is at the start of its run: at step 0, or at that of
+    --branch_from. `check_lock` is what `run_lock.hold` yields, and `table` has
+    the hyperparameters beside the paper's, in Markdown.
     """
     self._config = config = plan.config
     self._check_lock = check_lock
@@ -219,10 +220,10 @@ def build(plan: building.Plan, check_lock: run_lock.Check, table: str = '',
       ' and a discriminator' if config.trains_discriminator else '',
       here.description)
   if num_threads > here.parallel:
-    # The discriminator's worker takes a core of its own, but no GPU.
-    others = here.parallel - (
-        config.trains_discriminator and len(here.devices) == 1)
-    enough = max(n for n in range(1, max(1, others) + 1) if not workers % n)
+    others = here.parallel
+    if config.trains_discriminator and here.on_cpu:
+      others = max(1, others - 1)  # Its worker takes a core of its own.
+    enough = max(n for n in range(1, others + 1) if not workers % n)
     logging.info(
         '--policy_threads=%d is more than can run at the same time here (%d). '
         '--policy_threads=%d trains the same %d workers and may be faster%s.',

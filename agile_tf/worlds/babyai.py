@@ -11,9 +11,9 @@ which are the final states of BabyAI's own bot, then train:
 
 What differs from BabyAI-GoToLocal-v0: the policy sees all of the room, from
 above; it has the three actions that move, because those that pick up, drop and
-open are of no use here; and an episode goes on to the 64th step after the
-mission has been carried out. BabyAI's verdict is the truth for metrics. AGILE
-never sees it.
+open are of no use here; and an episode has 64 steps, also if the mission is
+carried out earlier. BabyAI's verdict is the truth for metrics. AGILE never sees
+it.
 """
 
 import os

@@ -59,7 +59,7 @@ class CheckedEnvironment(dm_env.Environment):
     self._thread = threading.get_ident()  # It made the environment.
     self._instruction = ''  # The episode's instruction.
     self._steps = 0  # The steps of the episode so far.
-    self._can_be_saved: bool | None = None  # None before it is known.
+    self._saving_is_checked = False  # It is checked at the first reset.
 
   @property
   def can_be_saved(self) -> bool:
@@ -78,9 +78,9 @@ class CheckedEnvironment(dm_env.Environment):
       timestep = self._environment.reset()
     self._check(timestep, 'reset()', [_STEP.FIRST])
     self._instruction = str(timestep.observation['instruction'])
-    if self._can_be_saved is None:
-      self._check_that_it_can_be_saved()
-      self._can_be_saved = self.can_be_saved
+    if not self._saving_is_checked:
+      self._check_saving()
+      self._saving_is_checked = True
     return timestep
 
   def step(self, action: int) -> dm_env.TimeStep:
@@ -190,10 +190,10 @@ class CheckedEnvironment(dm_env.Environment):
             list(image.shape) == shape, 'image', image,
             f'uint8 {shape}, as observation_spec() says')
 
-  def _check_that_it_can_be_saved(self) -> None:
+  def _check_saving(self) -> None:
     """Raises WorldError if a state is not restored as it was saved."""
     environment = self._environment
-    if not hasattr(environment, 'get_state'):
+    if not self.can_be_saved:
       return
     if not hasattr(environment, 'set_state'):
       raise worlds.WorldError(

@@ -32,7 +32,7 @@ class GridLUWorld:
 
   Attributes, besides those of `worlds.CompiledWorld`:
     task: The task.
-    instructions: The instructions that the networks can read.
+    known: The instructions that the networks can read.
   """
 
   def __init__(self, task: str = 'relations',
@@ -43,14 +43,14 @@ class GridLUWorld:
                solved_starts: bool = False):
     """Takes arguments of `gridlu.GridLU`.
 
-    The networks can read the instructions that are `known`, by default those
-    of episodes and goal examples.
+    The networks can read the instructions that are `known`, by default the
+    `instructions` of its episodes.
     """
     self.task = tasks.find(task)
     played = tuple(instructions or self.task.instructions())
-    self.instructions = tuple(known or played)
+    self.known = tuple(known or played)
     self.grammar = instructions_lib.Grammar(
-        [str(instruction) for instruction in self.instructions],
+        [str(instruction) for instruction in self.known],
         language.tree, self.task.tokens)
     self.image_shape = (rendering.IMAGE_SIZE, rendering.IMAGE_SIZE, 3)
     self.observation_shape: tuple[int, ...] = (world_lib.PACKED_SIZE,)
