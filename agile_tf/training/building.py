@@ -42,8 +42,8 @@ from gridlu import world as world_lib
 _Function = TypeVar('_Function', bound=Callable)
 
 
-def _once(function: _Function) -> _Function:
-  """Keeps the last results of a function and returns them for equal arguments.
+def _cached(function: _Function) -> _Function:
+  """Returns a function that keeps its last results, by their arguments.
 
   So the runs of a process that have the same settings share their compiled
   programs, for each of which XLA takes seconds.
@@ -51,9 +51,9 @@ def _once(function: _Function) -> _Function:
   return cast(_Function, functools.lru_cache(maxsize=32)(function))
 
 
-_gridlu_world = _once(gridlu_world.GridLUWorld)
-_policy_programs = _once(programs_lib.PolicyPrograms)
-_discriminator_programs = _once(programs_lib.DiscriminatorPrograms)
+_gridlu_world = _cached(gridlu_world.GridLUWorld)
+_policy_programs = _cached(programs_lib.PolicyPrograms)
+_discriminator_programs = _cached(programs_lib.DiscriminatorPrograms)
 
 
 def make_world(config: config_lib.Config, held_out: bool = False,
@@ -85,7 +85,7 @@ def make_world(config: config_lib.Config, held_out: bool = False,
   return environments.load(config.world)
 
 
-@_once
+@_cached
 def make_networks(
     model: str, world: worlds.World,
     initialization: networks.Initialization = networks.PAPER
@@ -125,7 +125,8 @@ def make_goal_examples(config: config_lib.Config, world: worlds.World,
                       ) -> worlds.GoalExamples:
   """Loads or generates the goal examples of a run.
 
-  `carrying` and `distractors` of the generated ones are those of `Variation`.
+  `carrying` and `distractors` concern generated examples alone; see
+  `Variation`.
   """
   is_gridlu = config.world in tasks.TASKS
   if is_gridlu and not config.dataset:
@@ -168,7 +169,8 @@ def _of_this_run(config: config_lib.Config, dataset: goal_dataset.GoalDataset
         '%s: %d of %d examples are of instructions that --instructions or '
         '--held_out exclude, and are not used.',
         config.dataset, len(dataset) - len(keep), len(dataset))
-  # A file may be sorted by instruction, and imitation uses the first examples.
+  # They are shuffled, because a file may be sorted by instruction, and
+  # recipe/imitation.py takes only the first examples.
   keep = np.random.default_rng(0).permutation(keep)
   used, index = np.unique(dataset.instruction[keep], return_inverse=True)
   return goal_dataset.GoalDataset(
@@ -180,7 +182,7 @@ def check_world(checkpoint: checkpoints.Checkpoint,
                 world: worlds.World) -> None:
   """Raises CheckpointError unless a run's checkpoint is of a world like this.
 
-  Own worlds may have been changed since it was saved.
+  A user's world may have been changed since the checkpoint was saved.
   """
   checkpoints.check_tokens(checkpoint, world.grammar.tokens)
   checkpoints.check_actions(checkpoint, world.num_actions)
@@ -199,12 +201,13 @@ def saved_parameters(
   checkpoints.check_tokens(checkpoint, world.grammar.tokens)
   if group == 'policy':
     checkpoints.check_actions(checkpoint, world.num_actions)
-  here = list(world.image_shape)
-  # A run's own checkpoints do not have this value.
-  there = checkpoint.values.get('image_shape', here)
-  if there != here:
+  image_shape = list(world.image_shape)
+  # Only a reward model directory has this value (`reward_models.checkpoint`).
+  saved_shape = checkpoint.values.get('image_shape', image_shape)
+  if saved_shape != image_shape:
     raise checkpoints.CheckpointError(
-        f'{checkpoint.path} is of images {there}; this world has {here}.')
+        f'{checkpoint.path} is of images {saved_shape}; this world has '
+        f'{image_shape}.')
   found = checkpoint.group(group)
   try:
     return network.layout.join({
@@ -234,7 +237,7 @@ def check_draw(config: config_lib.Config, drawn: int) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-  """A run that is not built yet: its settings, and how it varies the paper."""
+  """A run that is not built yet: its settings, its departures from the paper."""
   config: config_lib.Config
   variation: variation_lib.Variation = variation_lib.Variation()
   # The settings from which `variation` was made and which `config` lacks.
@@ -256,7 +259,10 @@ class Plan:
 
   @property
   def _selected(self) -> dict[str, list[str]]:
-    """The instructions that match --instructions, which is not used later."""
+    """The instructions that --instructions selects, if it is given.
+
+    A loaded run uses this list: see `selection.saved`.
+    """
     if not self.config.instructions or self.config.world not in tasks.TASKS:
       return {}
     return {config_lib.SELECTED: [
@@ -321,7 +327,8 @@ class Networks(NamedTuple):
   policy_programs: programs_lib.PolicyPrograms
   discriminator_programs: programs_lib.DiscriminatorPrograms
   policy: optimizers.SharedParameters  # theta
-  discriminator: optimizers.SharedParameters | None  # phi; may be None.
+  # phi; None if the reward is the ground truth.
+  discriminator: optimizers.SharedParameters | None
 
 
 class Data(NamedTuple):
@@ -360,9 +367,9 @@ def build(plan: Plan, frozen: checkpoints.Checkpoint | None = None,
   its policy begins as that of `initial`.
   """
   plan.check()
-  made = build_networks(plan, frozen, initial)
+  built = build_networks(plan, frozen, initial)
   data = build_data(plan)
-  return build_workers(plan, made, data)
+  return build_workers(plan, built, data)
 
 
 def build_networks(plan: Plan, frozen: checkpoints.Checkpoint | None = None,
@@ -370,9 +377,9 @@ def build_networks(plan: Plan, frozen: checkpoints.Checkpoint | None = None,
   """Returns both networks before their first update; see `build`."""
   config, world, variation = plan.config, plan.world, plan.variation
   pi, d = make_networks(config.model, world, variation.initialization)
-  theta, phi = (
-      network.initial(int(seed)) for network, seed in zip(
-          (pi, d), _Seeds.of(config).networks.generate_state(2, np.uint32)))
+  policy_seed, discriminator_seed = map(
+      int, _Seeds.of(config).networks.generate_state(2, np.uint32))
+  theta, phi = pi.initial(policy_seed), d.initial(discriminator_seed)
   if initial is not None:
     theta = saved_parameters(initial, world, pi, 'policy')
   if frozen is not None:
@@ -429,21 +436,23 @@ def build_data(plan: Plan) -> Data:
       held_out)
 
 
-def build_workers(plan: Plan, made: Networks, data: Data) -> Parts:
-  """Returns the workers of networks and data, and all parts with them."""
+def build_workers(plan: Plan, built: Networks, data: Data) -> Parts:
+  """Returns all parts of a run: makes the workers of its networks and data."""
   config, variation, seeds = plan.config, plan.variation, _Seeds.of(plan.config)
   discriminator_worker = None
   if config.trains_discriminator:
-    assert made.discriminator is not None
+    assert built.discriminator is not None
     assert data.goals is not None
     actor_seed, draw_seed = seeds.discriminator.spawn(2)
-    count = variation.actors
+    num_episodes = variation.actors
+    # A single episode has the seed itself, as all runs had before there could
+    # be several.
+    episode_seeds = (
+        [actor_seed] if num_episodes == 1 else actor_seed.spawn(num_episodes))
     discriminator_worker = workers.DiscriminatorWorker(
-        _actor(plan, made.policy_programs,
-               actor_seed.spawn(count) if count > 1 else [actor_seed],
-               range(count)),
+        _actor(plan, built.policy_programs, episode_seeds, range(num_episodes)),
         workers.RewardLearner(
-            made.discriminator, made.discriminator_programs,
+            built.discriminator, built.discriminator_programs,
             replay.of_world(config.replay_size, plan.world), data.goals,
             workers.RewardSettings(
                 config.batch_size, config.discriminator_learning_rate,
@@ -457,15 +466,15 @@ def build_workers(plan: Plan, made: Networks, data: Data) -> Parts:
       seeds.auxiliary.spawn(config.policy_threads)):
     numbers = range(thread * width, (thread + 1) * width)
     policy_workers.append(workers.PolicyWorker(
-        _actor(plan, made.policy_programs,
+        _actor(plan, built.policy_programs,
                [actor_seeds[w] for w in numbers], numbers),
-        made.policy, made.policy_programs, made.discriminator_programs,
+        built.policy, built.policy_programs, built.discriminator_programs,
         variation.entropy_weight or (lambda step: config.entropy_weight),
         variation.learning_rate or (lambda step: config.policy_learning_rate),
         data.auxiliary, np.random.default_rng(draw_seed),
         discriminator_worker.learner
         if discriminator_worker and config.all_workers_write else None))
-  return Parts(plan.world, made, data, tuple(policy_workers),
+  return Parts(plan.world, built, data, tuple(policy_workers),
                discriminator_worker)
 
 
@@ -474,11 +483,10 @@ def _actor(plan: Plan, programs: programs_lib.PolicyPrograms,
           ) -> actors.Actor:
   """Returns the actor of the workers of these numbers."""
   pairs = [seed.spawn(2) for seed in seeds]
-  environments = [
-      plan.world.make_environment(int(seed.generate_state(1)[0]))
-      for seed, _ in pairs]
-  # Half of them begin a rollout later, so that not all of them are in the same
-  # part of their episodes.
+  made = [plan.world.make_environment(int(seed.generate_state(1)[0]))
+          for seed, _ in pairs]
+  # Every second worker sits out the first rollout, so that not all of them are
+  # in the same part of their episodes.
   return actors.kind(plan.world)(
-      programs, environments, [np.random.default_rng(s) for _, s in pairs],
+      programs, made, [np.random.default_rng(seed) for _, seed in pairs],
       plan.config.rollout_length, [number % 2 == 1 for number in numbers])

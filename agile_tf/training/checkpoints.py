@@ -1,9 +1,12 @@
-"""Checkpoints: everything that a run needs to resume as if never stopped.
+"""Checkpoints: what a run needs to resume.
+
+It resumes as if never stopped, except that an environment which cannot be saved
+begins a new episode.
 
 A checkpoint is a directory `checkpoints/step_000000050000` with `arrays.npz`,
-`state.json` and `manifest.json`, which has the SHA-256 of both (of text with
-the line ends of Unix). It gets its name when it is complete. Its contents are
-used only if they match the manifest, and none of them can contain code.
+`state.json` and `manifest.json`, which has the SHA-256 of both. The directory
+gets its name when it is complete. Its contents are used only if they match the
+manifest, and none of them can contain code.
 
 A checkpoint is called damaged only if a file is missing or its contents are
 wrong. A system error, such as too many open files, says nothing about it.
@@ -33,7 +36,8 @@ from gridlu import schema
 
 _NAME = re.compile('step_([0-9]{12})')
 _ARRAYS, _STATE, _MANIFEST = 'arrays.npz', 'state.json', 'manifest.json'
-_MOST_MANIFEST = 10_000  # The most bytes of a manifest; it has 200.
+# The most bytes that are read of a manifest, which has about 200.
+_MOST_MANIFEST = 10_000
 
 # The contents of state.json. A user's world may have states of any form. A
 # checkpoint of the networks alone has only the values that are required.
@@ -124,7 +128,8 @@ def save(run_dir: str, step: int, checkpoint: Checkpoint, keep: int) -> None:
     os.rename(temporary, path)
     _sync(_folder(run_dir))
     shutil.rmtree(replaced, ignore_errors=True)
-    # Checkpoints of later steps are not this run's own. Leave them alone.
+    # A run resumes from its newest checkpoint, so those of later steps have
+    # been put there by somebody. They are left alone.
     own = [other for other in steps(run_dir) if other <= step]
     for old in own[:-keep]:
       # It is renamed first: its name must never stand for an incomplete one.
@@ -133,7 +138,8 @@ def save(run_dir: str, step: int, checkpoint: Checkpoint, keep: int) -> None:
         os.rename(_path(run_dir, old), removed)
         shutil.rmtree(removed)
       except OSError as error:  # The new one is saved already.
-        logging.warning('%s cannot be removed: %s.', removed, error)
+        logging.warning(
+            '%s cannot be removed: %s.', _path(run_dir, old), error)
   except OSError as error:
     shutil.rmtree(temporary, ignore_errors=True)
     raise CheckpointError(
@@ -236,7 +242,8 @@ def _read(folder: str) -> Checkpoint:
       content[name] = files.read(os.path.join(folder, name), limit)
     except ValueError as error:
       raise ValueError(f'{name}: {error}') from error
-  # Git for Windows changes the ends of lines in text files.
+  # Git for Windows changes the ends of lines in text files. The manifest is
+  # about texts with the line ends of Unix.
   for name in _STATE, _MANIFEST:
     content[name] = content[name].replace(b'\r\n', b'\n')
   manifest = content.pop(_MANIFEST)
@@ -269,12 +276,12 @@ def _check_steps_left(values: dict[str, Any]) -> None:
 def check_tokens(checkpoint: Checkpoint, tokens: Sequence[str]) -> None:
   """Raises CheckpointError unless a checkpoint has the tokens of a world."""
   # An earlier version did not normalise the tokens that it saved.
-  there = [unicodedata.normalize('NFC', token)
+  saved = [unicodedata.normalize('NFC', token)
            for token in checkpoint.values.get('tokens', ())]
   here = list(tokens)
-  if there != here:
+  if saved != here:
     raise CheckpointError(
-        f'{checkpoint.path} is from a world with the tokens {there}; this '
+        f'{checkpoint.path} is from a world with the tokens {saved}; this '
         f'world has {here}. Use a checkpoint from the same world.')
 
 
@@ -297,11 +304,11 @@ def check_pairs(checkpoint: Checkpoint, num_slots: int,
       _check_shape(checkpoint, array.shape[1:], here, what)
 
 
-def _check_shape(checkpoint: Checkpoint, there: Sequence[int],
+def _check_shape(checkpoint: Checkpoint, saved: Sequence[int],
                  here: Sequence[int], what: str) -> None:
   """Raises CheckpointError unless two shapes are the same."""
-  if tuple(there) != tuple(here):
-    counts = [' x '.join(map(str, each)) for each in (there, here)]
+  if tuple(saved) != tuple(here):
+    counts = [' x '.join(map(str, each)) for each in (saved, here)]
     raise CheckpointError(
         f'{checkpoint.path} is from a world with {counts[0]} {what}; this '
         f'world has {counts[1]}. The world has been changed since: change it '
@@ -310,7 +317,7 @@ def _check_shape(checkpoint: Checkpoint, there: Sequence[int],
 
 
 def recover(run_dir: str, restore: Callable[[Checkpoint], None]) -> bool:
-  """Restores the newest intact checkpoint, and renames damaged ones after it.
+  """Restores the newest intact checkpoint; renames damaged ones of later steps.
 
   `restore` raises DamagedError if the contents are not what the run writes.
 

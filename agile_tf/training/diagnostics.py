@@ -34,10 +34,13 @@ def filters_alive(parameters: Mapping[str, tf.Tensor], images: np.ndarray
     is a user's own.
   """
   names = [name for name in parameters if name.endswith('stem/patches/w')]
-  if not names or names[0][:-1] + 'b' not in parameters:
+  if not names:
     return None
-  kernel = np.asarray(parameters[names[0]], np.float64)
-  bias = np.asarray(parameters[names[0][:-1] + 'b'], np.float64)
+  layer = names[0].removesuffix('/w')
+  if f'{layer}/b' not in parameters:
+    return None
+  kernel = np.asarray(parameters[f'{layer}/w'], np.float64)
+  bias = np.asarray(parameters[f'{layer}/b'], np.float64)
   size = kernel.shape[0]
   if size > min(images.shape[1:3]):
     return None
@@ -61,10 +64,11 @@ def example_images(world: worlds.World, observations: np.ndarray) -> np.ndarray:
 
 
 class ExchangeTest:
-  """Counts which goal states a reward model still accepts when they are none.
+  """Measures whether a reward model sees what makes a state a goal state.
 
-  See `gridlu.exchanges`. A reward model that sees colours rejects a goal state
-  in which two colours were exchanged; one that does not accepts it.
+  `gridlu.exchanges` changes goal states so that they are none any more, for
+  example by exchanging two colours. A reward model that does not see colours
+  accepts such a state all the same.
   """
 
   def __init__(self, world: gridlu_world.GridLUWorld, count: int = 1000,
@@ -83,32 +87,32 @@ class ExchangeTest:
 
 
 class CrowdTest:
-  """Counts which goal states a reward model accepts, by their other blocks.
+  """Measures how many goal states a reward model accepts, by their distractors.
 
-  A reward model is sure of itself only on boards like those of its goal
-  examples. Others of the same task can be its blind spots.
+  A distractor is a block that the instruction does not need. A reward model is
+  sure of itself only on boards like those of its goal examples. Others of the
+  same task can be its blind spots.
   """
 
   def __init__(self, world: gridlu_world.GridLUWorld, count: int = 1000,
                most: int = 8, seed: int = 0):
-    """Draws `count` goal states of a world with each number of other blocks.
+    """Draws `count` goal states of a world with each number of distractors.
 
-    There are 0 to `most` blocks besides those that the instruction needs. All
-    blocks count for an instruction of Arrangements that names no colour, so
-    there are no others.
+    There are 0 to `most` of them. An instruction of Arrangements that names no
+    colour needs all blocks, so there are none.
     """
     self._pairs = {}
     named = [each for each in world.known if not _needs_all(each)]
     plain = [each for each in world.known if _needs_all(each)]
-    for others, instructions in (
-        *((str(n), named) for n in range(most + 1)), ('0, no colour', plain)):
+    for label, number, instructions in (
+        *((str(n), n, named) for n in range(most + 1)),
+        ('0, no colour', 0, plain)):
       if not instructions:
         continue
-      number = int(others.partition(',')[0])
       drawn = world.task.goal_states(
           np.random.default_rng([seed, number]), count, instructions,
           distractors=(number, number))
-      self._pairs[others] = world_lib.pack(drawn.state), world.grammar.encode(
+      self._pairs[label] = world_lib.pack(drawn.state), world.grammar.encode(
           [str(instructions[i]) for i in drawn.instruction])
 
   def accepted(self, programs: programs_lib.DiscriminatorPrograms,

@@ -1,8 +1,7 @@
 """Goal examples on which nothing is trained, to judge the discriminator by.
 
 Where nobody knows which states are goal states, they still show how good D is:
-it should accept them, reject them with the instruction of another one, and
-accept as many of the policy's states as the policy reaches goals.
+it should accept them, and reject them with the instruction of another one.
 """
 
 import hashlib
@@ -51,6 +50,7 @@ def split(dataset: goal_dataset.GoalDataset, share: float
           dataset.instruction.tolist(),
           np.ascontiguousarray(dataset.observations)))])
   order = np.random.default_rng(0).permutation(np.unique(copy_of))
+  # Where each instruction first occurs in `order`: that example is kept.
   _, kept = np.unique(dataset.instruction[order], return_index=True)
   others = np.delete(order, kept)
   count = round(share * len(order))
