@@ -72,7 +72,7 @@ def export(run_dir: str, output: str, step: int | None = None,
       if trained.phi is not None and (
           trained.config.model in reward_models.NETWORKS):
         reward_models.save(
-            os.path.join(output, reward_models.INSIDE),
+            os.path.join(output, reward_models.FOLDER_IN_RUN),
             trained.saved_reward_model())
       failed.pop_all()  # Nothing failed, so it stays.
   except OSError as error:

@@ -237,7 +237,7 @@ def check_draw(config: config_lib.Config, drawn: int) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-  """A run that is not built yet: its settings, its departures from the paper."""
+  """A run that is not built yet: settings, and departures from the paper."""
   config: config_lib.Config
   variation: variation_lib.Variation = variation_lib.Variation()
   # The settings from which `variation` was made and which `config` lacks.

@@ -51,10 +51,11 @@ def memory() -> int:
 
 
 def _limits(name: str) -> list[str]:
-  """Returns a file of this process's cgroups and of all that they are in.
+  """Returns the texts of file `name` in this process's cgroups and parents.
 
   Each can have a limit, and the smallest one holds. Within a container the path
-  may be that of the machine, and the container's own cgroup is the root.
+  may be that of the host. The container's own limit is then in /sys/fs/cgroup
+  itself, which is among the parents.
   """
   found = []
   for line in _text('/proc/self/cgroup').splitlines():
@@ -109,9 +110,9 @@ def import_tensorflow() -> Any:
 def _is_of_use(record: python_logging.LogRecord) -> bool:
   """Returns False for a warning of TensorFlow's that nobody can act on.
 
-  Each run and each loaded network of a process has functions of its own. If
-  there are several, TensorFlow takes that for one function that is traced again
-  and again. It does not know from where a function is, only its name.
+  A process may have several objects of these classes, each with tf.functions of
+  its own. TensorFlow knows only a function's name, so it takes them for one
+  function that is traced again and again.
   """
   return not re.search(
       rf'<function ({_TRACED})\..*triggered tf.function retracing',
@@ -142,12 +143,15 @@ def keep_programs(threads: int) -> None:
   root = os.path.join(os.environ.get('XDG_CACHE_HOME') or
                       os.path.expanduser('~/.cache'), 'agile_tf', 'xla')
   with contextlib.suppress(OSError):
-    # A program depends on all of this, and XLA's own name of it leaves it out.
+    # A program depends on all of this. XLA's names of programs contain none of
+    # it, so each combination has a folder of its own.
     key = repr([importlib.metadata.version('tensorflow'), _processor(), threads,
                 options, os.environ.get('XLA_FLAGS')])
     folder = os.path.join(root, hashlib.sha256(key.encode()).hexdigest()[:16])
     os.makedirs(folder, mode=0o700, exist_ok=True)
     _remove_old_programs(root)
+    # This raises OSError where XLA could not write its programs, for example on
+    # a full disk.
     with tempfile.TemporaryFile(dir=folder) as file:
       file.write(bytes(2**20))
     os.environ['TF_XLA_FLAGS'] = (
@@ -185,29 +189,33 @@ class Machine(NamedTuple):
 
 def select(devices: str) -> tuple[int, ...]:
   """Returns the numbers of the GPUs that --devices selects; () for the CPU."""
-  there = len(import_tensorflow().config.list_physical_devices('GPU'))
+  num_gpus = len(import_tensorflow().config.list_physical_devices('GPU'))
   if devices in ('auto', 'CPU:0'):
-    return tuple(range(there)) if devices == 'auto' else ()
+    return tuple(range(num_gpus)) if devices == 'auto' else ()
   matches = [re.fullmatch(r'GPU:(\d{1,4})', name.strip())
              for name in devices.split(',')]
   numbers = tuple(int(match[1]) for match in matches if match)
-  if len(set(numbers)) < len(matches):
+  if not all(matches) or len(set(numbers)) < len(numbers):
     raise config_lib.ConfigError(
         f'--devices={devices}: expected "auto", CPU:0, or a list of GPUs such '
         'as GPU:0,GPU:1, each once.')
-  if missing := [f'GPU:{i}' for i in numbers if i >= there]:
+  if missing := [f'GPU:{i}' for i in numbers if i >= num_gpus]:
     raise config_lib.ConfigError(
         f'--devices={devices}: this machine has no {" and no ".join(missing)}. '
-        f'TensorFlow finds {there} GPUs here. Choose among them, or use '
+        f'TensorFlow finds {num_gpus} GPUs here. Choose among them, or use '
         '--devices=auto.' + (
-            '' if there else f" For NVIDIA's GPUs: {program.installing('cuda')}"
-        ))
+            '' if num_gpus else
+            f" For NVIDIA's GPUs: {program.installing('cuda')}"))
   return numbers
 
 
 def _threads(variable: str) -> int:
+  """Returns the number of threads that a variable says; 0 means all cores.
+
+  Raises ConfigError if it says something else.
+  """
   value = os.environ.get(variable, '')
-  # A text that is longer is not read as a number.
+  # Python raises an error for numbers of thousands of digits.
   if value and not (value.isdecimal() and len(value) < 10 and
                     int(value) <= _MOST_THREADS):
     raise config_lib.ConfigError(
@@ -224,12 +232,13 @@ def prepare(config: config_lib.Config) -> Machine:
       _threads, ('TF_NUM_INTRAOP_THREADS', 'TF_NUM_INTEROP_THREADS'))
   keep_programs(intra_op)
   # Without AVX-512 VNNI TensorFlow takes memory by malloc, which returns a
-  # program's 85 MB to the system after each call: a third of a round's time.
+  # program's 85 MB to the system after each call. That takes a third of the
+  # time of an iteration of 15 workers.
   os.environ.setdefault('TF_CPU_ALLOCATOR_USE_BFC', '1')
   tf = import_tensorflow()
-  there = tf.config.list_physical_devices('GPU')
-  gpus = [there[i] for i in select(config.devices)]
-  # Float32 is then multiplied as on a CPU.
+  all_gpus = tf.config.list_physical_devices('GPU')
+  gpus = [all_gpus[i] for i in select(config.devices)]
+  # Without TF32, a GPU multiplies float32 as a CPU does.
   tf.config.experimental.enable_tensor_float_32_execution(False)
   try:
     tf.config.set_visible_devices(gpus, 'GPU')
@@ -253,6 +262,9 @@ def prepare(config: config_lib.Config) -> Machine:
 
 
 def check_compiler() -> None:
-  """Compiles a program: XLA then ends a process that has wrong flags."""
+  """Compiles a program, so that wrong XLA_FLAGS end the process now.
+
+  XLA ends a process that has them. A run has not written anything yet.
+  """
   tf = import_tensorflow()
   tf.function(lambda: tf.zeros([1]) + 1, jit_compile=True)()

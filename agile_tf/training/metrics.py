@@ -256,24 +256,24 @@ class Writer:
     """
     self._tags = _TAGS | (_CHECKER_TAGS if checked else {})
     self._path = os.path.join(run_dir, 'metrics.csv')
-    there = read(self._path)
+    rows = read(self._path)
     try:
-      if there and not steps:
+      if rows and not steps:
         logging.warning(
             'There is no checkpoint of a later step, so the run begins at step '
             '0. Its rows up to step %s are now in %s. If its checkpoints have '
             'been moved, stop the run, put them back and rename the file '
-            'again.', there[-1]['steps'], self._put_aside())
-      there = [row for row in there if int(row['steps']) <= steps]
+            'again.', rows[-1]['steps'], self._put_aside())
+      rows = [row for row in rows if int(row['steps']) <= steps]
       with files.replacing(self._path) as file:
         writer = csv.DictWriter(file, COLUMNS)
         writer.writeheader()
-        writer.writerows(there)
+        writer.writerows(rows)
     except OSError as error:
       raise self._unwritable(error) from error
     # How many seconds the run had taken before it resumed.
     self._seconds = float(
-        there[-1].get('seconds') or 0) if there else 0.0
+        rows[-1].get('seconds') or 0) if rows else 0.0
     self._summaries = tf.summary.create_file_writer(run_dir)
     self._warned = False
     self.progress = progress.Progress()
@@ -291,7 +291,10 @@ class Writer:
         'make the directory writable; the same command then resumes the run.')
 
   def row(self, values: Mapping[str, Any]) -> None:
-    """Writes values, `seconds` among them, by column. Others stay empty."""
+    """Writes a row of values by column; columns without a value stay empty.
+
+    `seconds` are those since the run began or resumed.
+    """
     values = {**values, 'seconds': values['seconds'] + self._seconds}
     try:
       with open(self._path, 'a', newline='', encoding='utf-8') as file:

@@ -26,6 +26,8 @@ def load(name: str, world: worlds.World
       expected=f'one of {", ".join(networks.MODELS)}, or '
       '"package.module:function", a function that takes an '
       'agile_tf.worlds.World and returns an agile_tf.agent.networks.Pair')
+  # This pair is only checked. `networks.functions` makes others, in which
+  # variables are traced.
   with named.loading(f'{label}: {name.partition(":")[2]}()', ModelError):
     pair = function(world)
   if not isinstance(pair, networks.Pair):
@@ -52,8 +54,9 @@ def _check(which: str, network: functional.Network, label: str,
       tf.zeros([count, *world.image_shape]),
       tf.zeros([count, len(world.grammar.slots)], tf.int32))
   actual = tf.nest.map_structure(lambda x: list(x.shape), output)
+  prediction = [count, 2]  # Reward prediction tells two classes apart.
   expected = [count] if which == 'discriminator' else networks.PolicyOutput(
-      [count, world.num_actions], [count], [count, 2])
+      [count, world.num_actions], [count], prediction)
   if type(actual) is not type(expected) or actual != expected:
     raise ModelError(
         f'The {which} of {label} returned {actual} for {count} images '

@@ -10,6 +10,8 @@ from absl import logging
 import tqdm
 import tqdm.contrib
 
+from agile_tf.training import threads
+
 _LINE_SECONDS = 60.0  # The time from one line in a file to the next.
 _AVERAGED_SECONDS = 600  # The time left is estimated from so many seconds.
 _UNITS = (('day', 86_400), ('hour', 3600), ('minute', 60))
@@ -39,6 +41,7 @@ class Progress:
     # Says what the run waits for before anything is done; '' if it is unknown.
     self.waits_for: Callable[[], str] = lambda: ''
     self._now = (0, 1, 'steps')  # The last arguments of `update`.
+    # What is counted now, and how many were done when that began.
     self._what, self._before = '', 0
     self._start = time.monotonic()
     # Each second adds a time and a count, once something has been done. So the
@@ -58,7 +61,7 @@ class Progress:
     self._thread.start()
 
   def update(self, done: int, total: int, what: str = 'steps') -> None:
-    """Tells that so many of a total of 'steps', say, are done."""
+    """Takes how many of a total are done, and of what, such as 'steps'."""
     self._now = min(done, total), total, what
 
   def _watch(self) -> None:
@@ -81,6 +84,8 @@ class Progress:
         for each in (done, total))
     if done == self._before and done < total:
       waits = self.waits_for()
+      if waits == threads.TENSORFLOW:
+        waits += ', which compiles'  # It does so before the first step.
       reason = f' for {waits},' if waits else ''
       text = f'waiting{reason} before the next of {of} {what}'
       seconds = now - self._start

@@ -1,8 +1,8 @@
 """The memory that a run needs, computed before any of it is allocated.
 
 Only the arrays of a run's states count: replay buffers, goal examples, rollouts
-and batches. Their sizes do not depend on the networks. The programs that
-TensorFlow compiles need more, so the sum is a lower bound.
+and reward prediction's batches. Their sizes do not depend on the networks. The
+programs that TensorFlow compiles need more, so the sum is a lower bound.
 """
 
 import contextlib
@@ -26,11 +26,11 @@ class Need(NamedTuple):
   flags: tuple[str, ...]  # The settings that determine it.
 
 
-def needs(config: config_lib.Config, world: worlds.World, goal_examples: bool
+def needs(config: config_lib.Config, world: worlds.World, needs_goals: bool
          ) -> list[Need]:
   """Returns the memory that each part of a run needs.
 
-  `goal_examples` says whether the run has goal examples.
+  `needs_goals` says whether the run has goal examples.
   """
   state = math.prod(world.observation_shape)
   pair = _NUMBER * len(world.grammar.slots) + state
@@ -48,28 +48,28 @@ def needs(config: config_lib.Config, world: worlds.World, goal_examples: bool
              num_workers * config.reward_prediction_batch_size * pair,
              ('policy_workers', 'reward_prediction_batch_size'))]
   if config.trains_discriminator:
-    # A batch takes less, because its negatives are drawn from B.
+    # D's batch is not counted: at most as many pairs as B has are drawn for it.
     found.append(Need('the replay buffer B and its copy in a checkpoint',
                       2 * config.replay_size * pair, ('replay_size',)))
   path = config.dataset or world.goal_examples
-  if goal_examples and path:
+  if needs_goals and path:
     # If there is no such file, the loader reports this.
     with contextlib.suppress(OSError, ValueError, zipfile.BadZipFile):
       with (files.open_regular(path) as file,
             zipfile.ZipFile(file) as archive):
         size = sum(member.file_size for member in archive.infolist())
-      found.append(Need('the goal examples, all and those of the instructions',
+      found.append(Need('the goal examples, and a copy of those that are used',
                         2 * size, ('dataset' if config.dataset else 'world',)))
-  elif goal_examples and world.compiled is not None:
+  elif needs_goals and world.compiled is not None:
     found.append(Need('the goal examples', config.dataset_size * _GENERATED,
                       ('dataset_size',)))
   return found
 
 
 def check(config: config_lib.Config, world: worlds.World,
-          goal_examples: bool, available: int) -> None:
+          needs_goals: bool, available: int) -> None:
   """Raises ConfigError if a run needs more than these bytes of memory."""
-  parts = needs(config, world, goal_examples)
+  parts = needs(config, world, needs_goals)
   total = sum(part.size for part in parts)
   if total <= available:
     return

@@ -43,9 +43,9 @@ FORMAT = 'agile_tf.reward_model'
 VERSION = 1
 NETWORKS = config_lib.MODELS
 SMALLEST = 24  # The least height and width of an image.
-# A run that has only its networks has its reward model in a directory of this
-# name.
-INSIDE = 'reward_model'
+# agile_tf.export_networks writes a run with its networks alone, and its reward
+# model in a directory of this name within it.
+FOLDER_IN_RUN = 'reward_model'
 
 Parse = Callable[[str], Any]
 _PARSERS: dict[str, Parse] = {
@@ -204,13 +204,13 @@ def _read(directory: str | os.PathLike) -> tuple[str, _Read]:
   try:
     values = records.json_file(
         os.path.join(path, _MODEL), schema.anything, records.most_text())
-    kind = (values.get('format'), values.get('version')) if isinstance(
-        values, dict) else (None, None)
-    if kind[0] == FORMAT and kind[1] != VERSION:
+    found = values if isinstance(values, dict) else {}
+    kind, version = found.get('format'), found.get('version')
+    if kind == FORMAT and version != VERSION:
       raise checkpoints.CheckpointError(
-          f'{path} is of version {kind[1]!r:.100}; this program reads version '
+          f'{path} is of version {version!r:.100}; this program reads version '
           f'{VERSION}. Read it with the program that wrote it.')
-    schema.require(kind[0] == FORMAT, kind[0], 'format', repr(FORMAT))
+    schema.require(kind == FORMAT, kind, 'format', repr(FORMAT))
     _VALUES(values, '')
     schema.require(values['network'] in NETWORKS, values['network'], 'network',
                    ' or '.join(map(repr, NETWORKS)))

@@ -70,17 +70,18 @@ class RunFiles:
     self._saved = steps, self._schedule.iterations
     self._save_time = self._image_due = self._start_time
     self._warned: set[str] = set()
-    self._rows: list[dict[str, Any]] = []  # The last ones, since the start.
-    self._lasting: set[str] = set()  # What has been said of them.
+    self._rows: list[dict[str, Any]] = []  # The last rows of this process.
+    # The kinds of lasting trouble that have been reported.
+    self._reported: set[str] = set()
 
   def write_what_is_due(self) -> None:
     """Writes a row, a picture or a checkpoint. For the main thread alone."""
     steps = self._schedule.steps
-    ahead = -self._schedule.iterations_after_head_start
-    if ahead > 0:
+    left = self._schedule.head_start_left
+    if left:
       done = self._schedule.iterations
       self._writer.progress.update(
-          done, done + ahead, 'iterations of the head start')
+          done, done + left, 'iterations of the head start')
     else:
       self._writer.progress.update(steps, self._config.steps)
     self._write_row_if_due()
@@ -114,12 +115,12 @@ class RunFiles:
     self._warned = set(warnings)
     self._rows = [*self._rows, values][-metrics.LASTING:]
     for kind, text in metrics.lasting(self._rows).items():
-      if kind not in self._lasting:
+      if kind not in self._reported:
         logging.warning('At step %d: %s', steps, text)
-        self._lasting.add(kind)
+        self._reported.add(kind)
 
   def _updates_missing(self, values: dict[str, Any]) -> str:
-    """Returns a warning if the discriminator is not updated although it should.
+    """Returns a warning if the discriminator should have been updated, or ''.
 
     It is updated once B holds as many pairs as one update draws.
     """
@@ -155,7 +156,9 @@ class RunFiles:
     return now > self._saved or bool(checkpoints.steps(self._config.run_dir))
 
   def save(self) -> None:
-    """Saves a checkpoint, unless a worker has failed.
+    """Saves a checkpoint, unless a worker has failed or nothing has happened.
+
+    The row that is due, and the exchange test, are written with it.
 
     Raises:
       StalledError: if a worker of several threads does not finish in time.
@@ -190,7 +193,8 @@ def build(plan: building.Plan, check_lock: run_lock.Check, table: str = '',
          ) -> tuple[trainer_lib.Trainer, RunFiles]:
   """Returns a run, at its start or at its newest checkpoint; see `RunFiles`.
 
-  Its files are opened in `undisturbed`, where no signal must raise.
+  Its files are opened within `undisturbed`, a context in which signals raise no
+  exception.
   """
   config = plan.config
   start.check_same_run(config.run_dir, plan.settings)

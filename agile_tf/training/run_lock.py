@@ -20,7 +20,8 @@ from agile_tf import config as config_lib
 from gridlu import program
 
 _NAME = 'owner.txt'
-_FIRST_WORD = 'process '  # Of the file, so that no other file is overwritten.
+# A lock file begins with it. A file that begins otherwise is not overwritten.
+_FIRST_WORD = 'process '
 
 # `hold` yields such a function. It raises UserError if the directory or its
 # lock file was removed, moved or replaced.
@@ -111,8 +112,8 @@ def hold(run_dir: str) -> Iterator[Check]:
       try:
         held = (os.path.samestat(os.stat(run_dir), folder) and
                 os.path.samestat(os.stat(path), os.fstat(file.fileno())))
-      except (OSError, ValueError):  # A fork has closed it.
-        held = False
+      except (OSError, ValueError):
+        held = False  # A path is gone, or this is a fork, which closed the file.
       if not held:
         raise program.UserError(
             f'--run_dir={run_dir} was removed or moved while the run used it, '

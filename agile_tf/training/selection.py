@@ -13,7 +13,11 @@ def instructions(config: config_lib.Config, held_out: bool = False,
                  selected: tuple[str, ...] | None = None
                 ) -> tuple[tuple[language.Instruction, ...],
                            tuple[language.Instruction, ...]]:
-  """Returns all instructions of a GridLU run, and one side of their split."""
+  """Returns all instructions of a GridLU run, and those to train on.
+
+  With `held_out` the second are those that the run held out. `selected` are the
+  instructions that match --instructions, if a run has saved them.
+  """
   known = tasks.find(config.world).instructions()
   if selected is None:
     known = matching(config.instructions, known)
@@ -32,12 +36,12 @@ def instructions(config: config_lib.Config, held_out: bool = False,
           'Use a run with --held_out=strings or --held_out=meanings.')
     return known, known
   try:
-    sides = splits.split(
+    training, kept_out = splits.split(
         known, config.held_out, config.held_out_share, config.held_out_seed)
   except ValueError as error:
     raise config_lib.ConfigError(
         f'--held_out={config.held_out}: {error}') from error
-  return known, sides[held_out]
+  return known, kept_out if held_out else training
 
 
 def saved(settings: dict[str, Any], path: str

@@ -30,7 +30,8 @@ _SAME_SIGNAL_SECONDS = 0.25
 class Signals:
   """Handles the signals in a `with` block: they raise KeyboardInterrupt.
 
-  Only the main thread of a process can. In another one this does nothing.
+  Only the main thread of a process can handle signals. In another one this does
+  nothing.
   """
 
   def __init__(self):
@@ -57,7 +58,9 @@ class Signals:
     if not self._handlers:
       return
     if self.stopped:
-      time.sleep(_SAME_SIGNAL_SECONDS)  # A second copy must not end the exit.
+      # A copy of the same signal must not meet the old handlers, which may end
+      # the process before it has exited in order.
+      time.sleep(_SAME_SIGNAL_SECONDS)
     for number, handler in self._handlers.items():
       signal.signal(number, handler)
     signal.set_wakeup_fd(self._wakeup)
@@ -66,7 +69,8 @@ class Signals:
   def stop_instead(self, schedule: threads.Schedule) -> None:
     """Lets signals stop a schedule instead, from now on."""
     self._schedule = schedule
-    if self.stopped:  # Python has swallowed the exception.
+    # The exception was raised where Python ignores it, such as in a __del__.
+    if self.stopped:
       schedule.stop()
 
   @contextlib.contextmanager
@@ -74,7 +78,8 @@ class Signals:
     """Lets a signal in the block raise KeyboardInterrupt at its end.
 
     An import of TensorFlow that is broken off ends in a segmentation fault.
-    `what` says in the answer what is true at the end.
+    The answer to the signal says that the run stops as soon as `what`, such as
+    'its files are open'.
     """
     self._deferred = what
     try:
@@ -96,7 +101,8 @@ class Signals:
         answered = True
         self._answer(signal.Signals(number[0]).name)
         time.sleep(_SAME_SIGNAL_SECONDS)
-        # By now this thread may be late, so their times say nothing.
+        # This drops all copies that have arrived. This thread may be late, so a
+        # second signal that is among them cannot be told apart.
         with contextlib.suppress(BlockingIOError):
           reader.recv(1000, socket.MSG_DONTWAIT)
 

@@ -1,7 +1,8 @@
 """The start and the end of a run: its checks, its lock, signals and left-overs.
 
-Nothing here imports TensorFlow, which takes ten seconds. So mistakes that need
-none are answered at once, and signals are handled from the first moment on.
+Nothing here imports TensorFlow, which takes ten seconds. So mistakes that can
+be found without it are reported at once, and signals are handled from the first
+moment on.
 """
 
 from collections.abc import Iterator, Mapping
@@ -105,17 +106,17 @@ def check_same_run(run_dir: str, settings: Mapping[str, Any]) -> None:
   """
   path = config_path(run_dir)
   try:
-    there = config_lib.read(path)
+    saved = config_lib.read(path)
   except config_lib.MissingError:
     if checkpoints.steps(run_dir):
       raise config_lib.ConfigError(
           f'--run_dir={run_dir} has checkpoints but no config.json with their '
           'settings. Put it back, or choose another --run_dir.') from None
     return
-  config_lib.check_names(there, settings, path)
+  config_lib.check_names(saved, settings, path)
   if not _has_made_something(run_dir):
     return
-  if differences := config_lib.differences(there, dict(settings)):
+  if differences := config_lib.differences(saved, dict(settings)):
     raise config_lib.ConfigError(
         f'--run_dir={run_dir} contains a run with other settings:\n  ' +
         '\n  '.join(differences) +

@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 import traceback
-from typing import NamedTuple, TYPE_CHECKING
+from typing import Any, NamedTuple, TYPE_CHECKING
 
 from absl import logging
 
@@ -77,6 +77,9 @@ _ENVIRONMENTS = 'agile_tf.worlds.checks'
 _METHODS = frozenset({'reset', 'step', 'get_state', 'set_state', 'close'})
 
 
+TENSORFLOW = 'TensorFlow'  # What a thread waits for that compiles or computes.
+
+
 def _waits_for(thread: int) -> str:
   """Returns what a thread waits for, in words; '' if that is not known."""
   frame = sys._current_frames().get(thread)
@@ -87,7 +90,7 @@ def _waits_for(thread: int) -> str:
       return f"the environment's {frame.f_code.co_name}()"
     in_tensorflow |= module.partition('.')[0] == 'tensorflow'
     frame = frame.f_back
-  return 'TensorFlow, which compiles' if in_tensorflow else ''
+  return TENSORFLOW if in_tensorflow else ''
 
 
 class Schedule:
@@ -96,9 +99,9 @@ class Schedule:
   def __init__(self, total_steps: int, ratio: int, head_start: int = 0):
     """Begins at step 0 of a run that ends at `total_steps`.
 
-    `ratio` is the policy steps for each iteration of the discriminator's
-    worker, after the `head_start` iterations before the first policy step. 0
-    sets no ratio.
+    `head_start` is the number of iterations that the discriminator's worker
+    makes before the first policy step. `ratio` is, from then on, the number of
+    policy steps for each of its iterations; with 0 neither waits for the other.
     """
     self.steps = 0  # Policy steps made.
     self.iterations = 0  # The discriminator's worker has made so many.
@@ -112,6 +115,11 @@ class Schedule:
     self._stopped = False
 
   @property
+  def head_start_left(self) -> int:
+    """Iterations that the discriminator's worker still has to make alone."""
+    return max(0, -self.iterations_after_head_start)
+
+  @property
   def iterations_after_head_start(self) -> int:
     """Iterations of the discriminator's worker; negative in its head start."""
     return self.iterations - self._head_start
@@ -119,8 +127,9 @@ class Schedule:
   def begin_at(self, steps: int, iterations: int) -> None:
     """Begins a run at a step that another run with another ratio had reached.
 
-    The discriminator's worker, which had made `iterations` there, counts as if
-    this run's ratio had always held, so it iterates next. Its head start is
+    The discriminator's worker had made `iterations` there. It counts as if this
+    run's ratio had always held, so that an iteration of it is due at once.
+    Without a ratio it has made `iterations`. This run's head start counts as
     over.
     """
     self.steps = steps
@@ -134,6 +143,8 @@ class Schedule:
       return kind == DISCRIMINATOR
     if not self._ratio:
       return True
+    # Iteration k, counted from 0, is due at step k * ratio. The policy waits
+    # for it before step (k + 1) * ratio.
     if kind == DISCRIMINATOR:
       return iterations * self._ratio <= self.steps
     return self.steps < (iterations + 1) * self._ratio
@@ -155,7 +166,7 @@ class Schedule:
     While the first thread compiles for the others, that is what they wait for.
     """
     found = {_waits_for(turn.thread) for turn in self.turns} - {''}
-    return min(found, key=lambda what: what.startswith('the env'), default='')
+    return TENSORFLOW if TENSORFLOW in found else min(found, default='')
 
   def stop(self) -> None:
     """Ends the run: threads finish their iterations and begin no others."""
@@ -284,41 +295,44 @@ def _watch(schedule: Schedule, over: threading.Event) -> None:
 def loop(schedule: Schedule, crew: Crew, write: Callable[[], None]) -> None:
   """The loop of a run with several policy threads: each iterates by itself.
 
-  `write` is called again and again in this thread. At the end of the run it
-  waits `STALL_SECONDS` for iterations in progress.
+  `write` is called again and again in this thread. At the end of the run this
+  function waits `STALL_SECONDS` for iterations in progress.
 
   Raises:
     Exception: the first exception of any thread.
     StalledError: if a worker does not end its iteration.
   """
+  # The first steps on a device compile the programs for all of its threads, so
+  # each thread iterates alone until it has made steps. If threads waited for
+  # that inside TensorFlow, it would warn of retracing.
   def work(kind: str, iterate: Callable[['Snapshot'], int | None],
-           alone: contextlib.AbstractContextManager) -> None:
+           compiling: contextlib.AbstractContextManager) -> None:
+    guard = compiling
     while schedule.begin(kind):
       try:
-        with alone:
+        with guard:
           steps = iterate(crew.snapshot()) or 0
         if steps:
-          alone = contextlib.nullcontext()
+          guard = contextlib.nullcontext()
       except BaseException as error:  # The main thread raises it.
         schedule.end(kind, error=error)
         return
       schedule.end(kind, steps)
 
-  # The first steps on a device compile the programs for all of its threads,
-  # which take turns until then. If they waited for that inside TensorFlow, it
-  # would warn of retracing.
-  compiling = [threading.Lock() for _ in range(crew.num_devices)]
-  jobs: list[tuple] = [
-      (f'policy-{i}', POLICY, iterate, compiling[i % crew.num_devices])
+  def worker(name: str, *arguments: Any) -> threading.Thread:
+    # It is a daemon: one that hangs does not keep the process alive.
+    return threading.Thread(
+        target=work, name=name, args=arguments, daemon=True)
+
+  locks = [threading.Lock() for _ in range(crew.num_devices)]
+  workers = [
+      worker(f'policy-{i}', POLICY, iterate, locks[i % crew.num_devices])
       for i, iterate in enumerate(crew.policy)]
   if crew.discriminator is not None:
-    jobs.append((DISCRIMINATOR, DISCRIMINATOR, crew.discriminator,
-                 contextlib.nullcontext()))
-  # They are daemons: one that hangs does not keep the process alive.
-  workers = [threading.Thread(target=work, name=name, args=job, daemon=True)
-             for name, *job in jobs]
-  for worker in workers:
-    worker.start()
+    workers.append(worker(DISCRIMINATOR, DISCRIMINATOR, crew.discriminator,
+                          contextlib.nullcontext()))
+  for thread in workers:
+    thread.start()
   try:
     while not schedule.finished:
       write()

@@ -2,7 +2,7 @@
 
 `train` carries out a whole run. With one policy thread it goes through `_loop`.
 With several threads it goes through `threads.loop`, where each worker makes the
-same turns in a thread of its own. One turn of either:
+same rounds in a thread of its own. One round of either:
 
   1. The schedule says who is due: the ratio of policy steps to the
      discriminator's iterations decides, until the last step or until a signal
@@ -17,7 +17,7 @@ same turns in a thread of its own. One turn of either:
      checkpoint, for which all workers pause between two iterations.
 
 An exception in a worker ends the run without saving: its checkpoints are from
-before. Ctrl-C ends the loop after the turn, and then the run is saved.
+before. Ctrl-C ends the loop after the round, and then the run is saved.
 """
 
 from collections.abc import Callable
@@ -54,7 +54,7 @@ def go_on(plan: building.Plan, begun: start.Begun, table: str = '') -> None:
   trainer, files = run_lib.build(
       plan, begun.check_lock, table,
       begun.signals.deferred('its files are open'))
-  # From here on Ctrl-C stops the schedule, so the loop ends after its turn.
+  # From here on Ctrl-C stops the schedule, so the loop ends after its round.
   begun.signals.stop_instead(trainer.schedule)
   with contextlib.closing(files), contextlib.closing(trainer):
     files.write_what_is_due()
@@ -116,8 +116,9 @@ def _loop(schedule: threads.Schedule, crew: threads.Crew,
           steps[worker] = iterate(worker, snapshot)
       for worker in due:
         schedule.end(worker, steps[worker])
-      # The policy's programs are compiled in its first steps. The names of kept
-      # programs depend on the order of compilation, so the discriminator's must
-      # not be compiled at the same time.
+      # The policy's programs are compiled in its first steps. The cache of
+      # compiled programs (`machine.keep_programs`) names them by the order of
+      # compilation, so the discriminator's must not be compiled at the same
+      # time.
       compiled = compiled or steps.get(threads.POLICY, 0) > 0
       write()

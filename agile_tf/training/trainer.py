@@ -25,7 +25,7 @@ from gridlu import program
 
 
 class Trainer:
-  """The parts of a run: iterates its workers, and keeps metrics and state.
+  """Carries a run out: iterates its workers, and keeps its metrics and state.
 
   Attributes, besides those that are explained in `building.Parts` and
   `building.Networks`:
@@ -62,12 +62,13 @@ class Trainer:
     self._seen: np.ndarray | None = None  # The last rollout's observations.
     self._held_out = None if parts.data.held_out is None else (
         held_out.Test(parts.data.held_out))
-    # A checkpoint contains these parts, besides the metrics.
-    self._with_arrays = {name: part for name, part in (
-        ('policy', self.policy), ('discriminator', self.discriminator),
-        ('buffer', None if self.learner is None else self.learner.buffer),
-        # Checkpoints keep this old name.
-        ('predictions', parts.data.auxiliary)) if part is not None}
+    # The parts whose arrays a checkpoint has, by name.
+    with_arrays = {
+        'policy': self.policy, 'discriminator': self.discriminator,
+        'buffer': None if self.learner is None else self.learner.buffer,
+        'predictions': parts.data.auxiliary}  # Checkpoints keep this old name.
+    self._with_arrays = {
+        name: part for name, part in with_arrays.items() if part is not None}
     self._actors = [worker.actor for worker in parts.policy_workers]
     self._generators = [] if parts.data.auxiliary is None else [
         worker.rng for worker in parts.policy_workers]
@@ -83,7 +84,7 @@ class Trainer:
         tuple(functools.partial(self.iterate_policy, i)
               for i in range(len(self.policy_workers))),
         self.iterate_discriminator if self.discriminator_worker else None,
-        # The environments of an own world may share something, and writers to
+        # The environments of a user's world may share something, and writers to
         # B share B.
         side_by_side=(self.world.compiled is not None and
                       not self._plan.config.all_workers_write),
@@ -155,8 +156,9 @@ class Trainer:
     except workers.NumericsError as error:
       raise self._broken(error, "the discriminator's worker") from error
     self._tally.add(iteration.metrics)
+    # There are no metrics if B was too small for an update.
     self._tally.count(discriminator_steps=iteration.rollout.steps,
-                      discriminator_updates=int(bool(iteration.metrics)))
+                      discriminator_updates=1 if iteration.metrics else 0)
     head_start = self._head_start
     # No policy worker runs before the end of its last iteration.
     if (head_start is not None and
@@ -192,6 +194,8 @@ class Trainer:
           self.discriminator.snapshot()))
     if self.discriminator_worker is not None:
       values.update(counts)
+      # Iterations count here, as in the setting of this name, also those that
+      # made no update because B was too small.
       values['steps_per_discriminator_update'] = (
           self.schedule.steps / max(
               1, self.schedule.iterations_after_head_start))
@@ -239,11 +243,11 @@ class Trainer:
     building.check_world(checkpoint, self.world)
     values = checkpoint.values
     share = self._plan.config.held_out_goals
-    there = config_lib.complete(values['config'])['held_out_goals']
-    if share and there != share:
+    saved = config_lib.complete(values['config'])['held_out_goals']
+    if share and saved != share:
       raise checkpoints.CheckpointError(
           f'--held_out_goals={share} with --branch_from: the run of '
-          f'{checkpoint.path} had {there}, so its discriminator was trained on '
+          f'{checkpoint.path} had {saved}, so its discriminator was trained on '
           'goal examples that this run would hold out. Use the same share, or '
           '0.')
     for name, part in self._with_arrays.items():
@@ -304,7 +308,7 @@ class Trainer:
           f'({type(error).__name__}: {error}).') from error
 
   def _load_actors(self, states: list[list[Any]]) -> None:
-    """Restores the actors of a run with as many workers in any threads.
+    """Restores the actors of as many workers, whatever threads they were in.
 
     A checkpoint has the rows of each actor, the policy's first, and these in
     the order of the workers' numbers.

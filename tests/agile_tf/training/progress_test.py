@@ -88,15 +88,18 @@ class ProgressTest(parameterized.TestCase):
     self.assertEndsWith(lines[-1], '6 days left, success 5.0 %')
     self.assertLen(lines, 8)
 
-  def test_it_says_what_it_waits_for(self):
+  @parameterized.parameters(
+      ("the environment's step()", "the environment's step()"),
+      ('TensorFlow', 'TensorFlow, which compiles'))
+  def test_it_says_what_it_waits_for(self, waits_for, expected):
     with (mock.patch.object(sys, 'stderr', io.StringIO()),
           self.assertLogs('absl', 'INFO') as logs):
       progress = progress_lib.Progress()
-      progress.waits_for = lambda: "the environment's step()"
+      progress.waits_for = lambda: waits_for
       self._watch(progress, *[(0, 200)] * 362)
       progress.close()
     self.assertEqual(
-        logs.records[-1].getMessage(), "waiting for the environment's step(), "
+        logs.records[-1].getMessage(), f'waiting for {expected}, '
         'before the next of 200 steps, for 6 minutes')
 
   @parameterized.parameters(

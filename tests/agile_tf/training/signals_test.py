@@ -40,7 +40,7 @@ _PROGRAM = """
     schedule = threads.Schedule(10, 0)
     handler.stop_instead(schedule)
     if 'compiling' in sys.argv:
-      schedule.waits_for = lambda: 'TensorFlow, which compiles'
+      schedule.waits_for = lambda: 'TensorFlow'
 
   def print_when_it_computes(clock, start):
     while time.clock_gettime(clock) < start + 0.1:
@@ -63,7 +63,7 @@ class SignalsTest(parameterized.TestCase):
        'as TensorFlow is loaded.'),
       (signal.SIGUSR1, ('built',), 'SIGUSR1: saving and stopping.'),
       (signal.SIGUSR2, ('built', 'compiling'),
-       'stopping after this iteration, which waits for TensorFlow, which'))
+       'stopping after this iteration, which waits for TensorFlow.'))
   def test_the_first_is_answered_at_once_and_the_second_ends(
       self, number, arguments, answer):
     process = subprocess.Popen(

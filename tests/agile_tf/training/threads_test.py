@@ -369,7 +369,7 @@ class DriveTest(parameterized.TestCase):
         mock.Mock(spec=['reset', 'action_spec'], reset=wait), (24, 24, 3), True)
     for iterate, expected in (
         (environment.reset, "the environment's reset()"),
-        (lambda: tf.nest.map_structure(wait, 1), 'TensorFlow, which compiles'),
+        (lambda: tf.nest.map_structure(wait, 1), 'TensorFlow'),
         (wait, '')):
       clock = threads.Schedule(10, 0)
       self.assertEqual(clock.waits_for(), '')
