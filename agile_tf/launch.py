@@ -29,7 +29,9 @@ def main() -> None:
   recipe.check(config)
   with start.begin(config, settings.saved(config, recipe)) as begun:
     with begun.signals.deferred('TensorFlow is loaded'):
-      machine.prepare(config)  # Before the first import of TensorFlow.
+      # TensorFlow is set up before other modules import it. `run.build` asks
+      # again, for the description of the machine.
+      machine.prepare(config)
       machine.check_compiler()
       from agile_tf.recipe import variations
       from agile_tf.training import building

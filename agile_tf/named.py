@@ -82,7 +82,8 @@ def find(name: str, *arguments: Any, label: str, expected: str,
     with loading(f'{label}: importing {module}', error_type):
       importlib.import_module(module)
   except ModuleNotFoundError as error:
-    if not f'{module}.'.startswith(f'{error.name}.'):
+    is_asked_for = f'{module}.'.startswith(f'{error.name}.')
+    if not is_asked_for:  # The module imports something that is missing.
       raise
     raise wrong(error) from error
   except flags.DuplicateFlagError as error:

@@ -1,7 +1,7 @@
-"""What all doors on a learned reward share: a batch of states and its rewards.
+"""What all wrappers with a learned reward share: the rewards of a batch.
 
-Each door finds the states that its environments' actions led to, and hands them
-to `Rewarder`.
+Each wrapper finds the states that its environments' actions led to, and hands
+them to `Rewarder`.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from agile_tf.evaluation import loading
 
 # These keys are added to the `info` of each state. Their values are the reward
 # that the environment gave, and D(c, s).
-OWN, PROBABILITY = 'environment_reward', 'goal_probability'
+ENVIRONMENT_REWARD, GOAL_PROBABILITY = 'environment_reward', 'goal_probability'
 
 # A directory, a function of images and texts that returns probabilities, or a
 # `RewardLearner`.
@@ -40,6 +40,7 @@ class Rewarder:
       reward_threshold: The probability that a rewarded state must exceed. None:
         the paper's 0.5. A learner has a setting of this name instead.
     """
+    # This is no isinstance, because the class's module imports TensorFlow.
     self._learner = model if hasattr(model, 'rate') else None
     if reward_threshold is not None and self._learner is not None:
       raise ValueError(
@@ -47,7 +48,7 @@ class Rewarder:
           'has its own: RewardLearner(..., reward_threshold='
           f'{reward_threshold}). Leave it out here.')
     self._threshold = config_lib.Config.reward_threshold
-    if reward_threshold is not None:  # Or ConfigError.
+    if reward_threshold is not None:  # Config checks its range.
       self._threshold = config_lib.Config(
           reward_threshold=reward_threshold).reward_threshold
     if (not isinstance(states_per_update, int | np.integer) or

@@ -56,10 +56,10 @@ class LearnedReward(gymnasium.Wrapper, gymnasium.utils.RecordConstructorArgs):
         `agile_tf.load_reward_model` returns; or an `agile_tf.RewardLearner`,
         which gets all states. Several environments may share the last two.
       image: The key of the observation that has the image, or a function of
-        observation and info that returns it. None: 'image'; of GridLU the
-        board itself, whatever wrappers do with observations.
-      instruction: The same for the text. None: 'instruction'; of GridLU the
-        instruction of the episode.
+        observation and info that returns it. None means the key 'image', but
+        in GridLU the board is drawn, whatever wrappers do with observations.
+      instruction: The same for the text. None means the key 'instruction', but
+        in GridLU the instruction of the episode.
       states_per_update: After how many states a learner is updated once; 0 if
         your program calls its `update`.
       reward_threshold: The probability that a rewarded state must exceed; None
@@ -90,10 +90,10 @@ class LearnedReward(gymnasium.Wrapper, gymnasium.utils.RecordConstructorArgs):
 
   def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
     """Takes an action; the reward is the reward model's."""
-    observation, own, terminated, truncated, info = self.env.step(action)
+    observation, given, terminated, truncated, info = self.env.step(action)
     rewards, probabilities = self._rewarder([self._read(observation, info)])
-    info = info | {batches.OWN: float(own),
-                   batches.PROBABILITY: float(probabilities[0])}
+    info = info | {batches.ENVIRONMENT_REWARD: float(given),
+                   batches.GOAL_PROBABILITY: float(probabilities[0])}
     return observation, float(rewards[0]), terminated, truncated, info
 
 
@@ -153,13 +153,14 @@ class LearnedVectorReward(
   def step(self, actions: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray,
                                         dict[str, Any]]:
     """Takes an action in each environment; see the class for the rewards."""
-    observations, own, terminated, truncated, infos = self.env.step(actions)
+    observations, given, terminated, truncated, infos = self.env.step(actions)
     ended = terminated | truncated
-    begun = self._ended & (self._mode == _Mode.NEXT_STEP)
+    # In these environments this step was only a reset, which has no reward.
+    only_reset = self._ended & (self._mode == _Mode.NEXT_STEP)
     states = []
     for i, observation in enumerate(utils.iterate(
         self.env.observation_space, observations)):
-      if begun[i]:
+      if only_reset[i]:
         continue
       info = _of_one(infos, i)
       if ended[i] and self._mode == _Mode.SAME_STEP:
@@ -167,13 +168,13 @@ class LearnedVectorReward(
       states.append(self._read(observation, info))
     rewards = np.zeros(self.num_envs)
     probabilities = np.zeros(self.num_envs, np.float32)
-    rewards[~begun], probabilities[~begun] = self._rewarder(states)
+    rewards[~only_reset], probabilities[~only_reset] = self._rewarder(states)
     self._ended = ended.copy()
     infos = infos | {
-        batches.OWN: np.array(own, float),
-        f'_{batches.OWN}': np.ones(self.num_envs, bool),
-        batches.PROBABILITY: probabilities,
-        f'_{batches.PROBABILITY}': ~begun}
+        batches.ENVIRONMENT_REWARD: np.array(given, float),
+        f'_{batches.ENVIRONMENT_REWARD}': np.ones(self.num_envs, bool),
+        batches.GOAL_PROBABILITY: probabilities,
+        f'_{batches.GOAL_PROBABILITY}': ~only_reset}
     return observations, rewards, terminated, truncated, infos
 
 

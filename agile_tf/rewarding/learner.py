@@ -83,8 +83,8 @@ class RewardLearner:
         packed states are drawn as images.
       instructions: The instructions to learn, each of which has a goal example;
         None for those of the goals. Goal examples of others are left out.
-        Another instruction can be rated if it has no new token, and operands
-        only where one of these has some.
+        Another instruction can be rated if these have all its tokens, and all
+        positions of its tree.
       parse: From an instruction to its tree, as in
         `agile_tf.agent.instructions`. None for plain words, or for GridLU's
         language if the goals are packed states of GridLU.
@@ -126,14 +126,14 @@ class RewardLearner:
     Args:
       directory: What `save` or agile_tf.export_networks wrote. To rate states
         without learning, use `agile_tf.load_reward_model`.
-      goals: As of the class. With held_out_goals, the same goal examples and
-        the same share as before hold out the same ones.
+      goals: See the class. With held_out_goals, the same goal examples and the
+        same share as before hold out the same ones.
       parse: The parser, if it is one of your own.
-      **settings: As of the class, but for the model.
+      **settings: See the class. The model may be left out.
 
     Raises:
       CheckpointError: the directory cannot be read, or has another parser.
-      ConfigError, ValueError or RuntimeError: as of the class.
+      ConfigError, ValueError or RuntimeError: See the class.
     """
     model = reward_models.load(directory, parse)
     if settings.get('model', model.network) != model.network:
@@ -165,9 +165,9 @@ class RewardLearner:
     world = _world(grammar.instructions, grammar.parser, grammar.tokens,
                    self.image_shape)
     _, d = building.make_networks(config.model, world)
-    networks, draws = np.random.SeedSequence(config.seed).spawn(2)
+    network_seed, draw_seed = np.random.SeedSequence(config.seed).spawn(2)
     if saved is None:
-      phi = d.initial(int(networks.generate_state(1)[0]))
+      phi = d.initial(int(network_seed.generate_state(1)[0]))
     else:
       reward_models.check_parameters(
           saved, dict(zip(d.layout.names, d.layout.shapes)), 'The directory')
@@ -176,8 +176,8 @@ class RewardLearner:
     self._config = config
     self._grammar = world.grammar
     self._layout = d.layout
-    # Rewards are made of its logits here, so that learners with other forms of
-    # the reward share what is compiled.
+    # These programs know no form of the reward: `rate` makes rewards of logits,
+    # so that learners with different forms share what is compiled.
     self._programs = building.discriminator_programs(
         config_lib.Config(reward_threshold=config.reward_threshold), d)
     self._parameters = building.discriminator_parameters(config, d, phi)
@@ -191,7 +191,7 @@ class RewardLearner:
         replay.of_world(config.replay_size, world), goals,
         workers.RewardSettings(
             config.batch_size, config.discriminator_learning_rate, negatives),
-        np.random.default_rng(draws))
+        np.random.default_rng(draw_seed))
     self._lock = threading.Lock()  # Of B, the generator and the counters.
     self._saving = threading.Lock()  # Two threads may save to one directory.
 
@@ -242,9 +242,10 @@ class RewardLearner:
     return len(self._learner.buffer) >= self._learner.needed
 
   def add(self, images: Any, instructions: Sequence[str]) -> None:
-    """Adds states of the policy to B, which drops its oldest: line 6.
+    """Adds states of the policy to B, which drops its oldest.
 
-    Arguments are those of `probabilities`. They are copied.
+    This is line 6 of Algorithm 1. Arguments are those of `probabilities`. They
+    are copied.
     """
     images, codes = self._inputs(images, instructions)
     with self._lock:
@@ -281,7 +282,9 @@ class RewardLearner:
       return metrics
 
   def accepted(self) -> dict[str, float]:
-    """Returns how much D accepts, as it is now: how good it is without a truth.
+    """Returns which shares of states D accepts now.
+
+    They show how good D is where nobody knows the truth.
 
     Returns:
       The shares that D accepts, by name. 'policy_states_accepted' is that of at
@@ -379,8 +382,8 @@ def _dataset(goals: Goals) -> goal_dataset.GoalDataset:
 def _of_these(dataset: goal_dataset.GoalDataset, instructions: Sequence[str]
              ) -> goal_dataset.GoalDataset:
   """Returns the goal examples of these instructions; each needs one."""
-  there = {dataset.instructions[i] for i in np.unique(dataset.instruction)}
-  if missing := [text for text in instructions if text not in there]:
+  present = {dataset.instructions[i] for i in np.unique(dataset.instruction)}
+  if missing := [text for text in instructions if text not in present]:
     raise ValueError(
         f'{len(missing)} of {len(instructions)} instructions have no goal '
         f'example, such as {missing[0]!r}: add one of each, or leave them out '
@@ -458,8 +461,12 @@ def _parts(count: int) -> Iterator[tuple[slice, int]]:
   start = 0
   while start < count:
     left = count - start
-    size = 1 if left == 1 else next(
-        (size for size in _SIZES[:-1] if size <= left), _SIZES[-2])
+    # A single state is alone. Others take the largest size that they fill, or
+    # the smallest one, padded.
+    if left == 1:
+      size = 1
+    else:
+      size = max((each for each in _SIZES if 1 < each <= left), default=16)
     yield slice(start, min(count, start + size)), size
     start += size
 

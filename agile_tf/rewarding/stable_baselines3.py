@@ -52,7 +52,7 @@ class LearnedVecReward(vec_env.VecEnvWrapper):
     return self.venv.reset()
 
   def step_wait(self) -> Any:
-    observations, own, dones, infos = self.venv.step_wait()
+    observations, given, dones, infos = self.venv.step_wait()
     states = []
     for i, info in enumerate(infos):
       observation = info['terminal_observation'] if dones[i] else (
@@ -60,7 +60,7 @@ class LearnedVecReward(vec_env.VecEnvWrapper):
           if isinstance(observations, dict) else observations[i])
       states.append(self._read(observation, info))
     rewards, probabilities = self._rewarder(states)
-    infos = [info | {batches.OWN: float(own[i]),
-                     batches.PROBABILITY: float(probabilities[i])}
+    infos = [info | {batches.ENVIRONMENT_REWARD: float(given[i]),
+                     batches.GOAL_PROBABILITY: float(probabilities[i])}
              for i, info in enumerate(infos)]
     return observations, np.asarray(rewards, np.float32), dones, infos

@@ -113,7 +113,7 @@ def hold(run_dir: str) -> Iterator[Check]:
         held = (os.path.samestat(os.stat(run_dir), folder) and
                 os.path.samestat(os.stat(path), os.fstat(file.fileno())))
       except (OSError, ValueError):
-        held = False  # A path is gone, or this is a fork, which closed the file.
+        held = False  # A path is gone, or this is a fork with a closed file.
       if not held:
         raise program.UserError(
             f'--run_dir={run_dir} was removed or moved while the run used it, '

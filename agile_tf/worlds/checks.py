@@ -138,11 +138,12 @@ class CheckedEnvironment(dm_env.Environment):
             'which one thread makes, steps and closes all environments.')
       raise
 
-  def _check(self, timestep: Any, place: str, expected: list[dm_env.StepType],
-             later: bool = False) -> None:
+  def _check(self, timestep: Any, place: str,
+             step_types: list[dm_env.StepType], later: bool = False) -> None:
     """Checks a time step that a method, `place`, returned.
 
-    The instruction of a `later` one must be that of the episode.
+    A `later` one, after the first of an episode, must have the episode's
+    instruction, a discount and a reward.
     """
     def require(right: bool, name: str, value: Any, expected: str) -> None:
       if not right:
@@ -157,8 +158,8 @@ class CheckedEnvironment(dm_env.Environment):
             'a dm_env.TimeStep, as dm_env.restart, dm_env.transition and '
             'dm_env.termination make it')
     step_type, observation = timestep.step_type, timestep.observation
-    require(step_type in expected, 'step_type', step_type,
-            ' or '.join(each.name for each in expected))
+    require(step_type in step_types, 'step_type', step_type,
+            ' or '.join(each.name for each in step_types))
     if step_type == _STEP.LAST:
       place += ', its last'
     require(isinstance(observation, Mapping), 'observation', observation,
@@ -167,10 +168,7 @@ class CheckedEnvironment(dm_env.Environment):
       require(name in observation, 'observation', list(observation),
               f'{name!r} among its keys')
     text = observation['instruction']
-    # NumPy's texts are arrays without dimensions.
-    require(isinstance(text, str) or getattr(text, 'shape', None) == () and
-            text.dtype.kind in 'UO' and isinstance(text.item(), str),
-            'instruction', text, 'a text')
+    require(_is_text(text), 'instruction', text, 'a text')
     if later:
       text = str(text)
       require(text == self._instruction, 'instruction', text,
@@ -217,6 +215,15 @@ class CheckedEnvironment(dm_env.Environment):
           "After set_state(), the environment's get_state() returns another "
           'state, so a resumed episode would differ: set_state() must restore '
           'all of it and draw no random number afterwards.')
+
+
+def _is_text(value: Any) -> bool:
+  """Returns whether a value is a text, of Python or NumPy."""
+  if isinstance(value, str):
+    return True
+  # NumPy's texts are arrays without dimensions.
+  return (getattr(value, 'shape', None) == () and value.dtype.kind in 'UO' and
+          isinstance(value.item(), str))
 
 
 def _is_number(value: Any, low: float = -np.inf, high: float = np.inf) -> bool:

@@ -29,7 +29,8 @@ _MOST_ACTIONS = 100_000  # The policy has 100 weights for each.
 class EnvironmentWorld:
   """A `worlds.World` of environments that are stepped in Python.
 
-  Its images are its observations. A subclass may have a checker: see `check`.
+  Its images are its observations. A subclass may have a checker: see
+  `worlds.World.check`.
   """
   compiled = None
 
@@ -232,8 +233,8 @@ def without_environments(grammar: instructions_lib.Grammar,
 def load(name: str) -> EnvironmentWorld:
   """Returns the world that a user's 'package.module:function' makes.
 
-  Other errors than a WorldError of its module go to the user, with their
-  traceback.
+  A WorldError that the function raises gets the name of the world. Other
+  exceptions go to the user, with their traceback.
   """
   label = f'World {name!r}'
   function = named.find(

@@ -2,11 +2,11 @@
 
 Most of these environments end an episode when the goal is reached. Such an end
 would tell the policy and the discriminator the truth, which AGILE has to learn
-from goal examples alone. It would also cost the policy the rewards of the
-states that never come: a reward that is paid for each state makes it stay
-beside the goal. So an episode has the same number of steps whatever happens
-in it: after an end it goes on to the time limit with the last state frozen, or
-with the environment's own steps, if it can be stepped on.
+from goal examples alone. It would also be a loss for the policy: D pays for
+each state, so a policy would rather wait beside the goal than reach it and get
+nothing more. So an episode has the same number of steps whatever happens in it:
+after an end it goes on to the time limit with the last state frozen, or with
+the environment's own steps, if these can go on.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -51,8 +51,9 @@ class FixedLength(dm_env.Environment):
     self._length = episode_length
     self._ignore_ends = ignore_ends
     self._is_goal = is_goal
-    self._steps = 0  # Of the episode, as the other attributes.
-    self._ended = False  # Whether the environment has said so.
+    # The present episode:
+    self._steps = 0
+    self._ended = False  # Whether the environment has ended it.
     self._observation: dict[str, Any] = {}
     self._reward: float | None = None  # 1 in a goal state, else 0.
 
@@ -80,7 +81,7 @@ class FixedLength(dm_env.Environment):
       if self._ended:
         error.add_note(
             'The environment had ended this episode before, and ignore_ends '
-            'says that it can be stepped on. If it cannot, leave ignore_ends '
+            'says that its steps can go on. If they cannot, leave ignore_ends '
             'out: the episode then goes on with the last state frozen.')
       raise
     observation, reward, terminated, truncated, info = _checked(
@@ -106,6 +107,7 @@ class FixedLength(dm_env.Environment):
     self._observation = {'image': image.copy(), 'instruction': text}
 
   def observation_spec(self) -> dict[str, specs.Array]:
+    # Only a state shows the shape of images, so this may begin an episode.
     image = (self._observation or self.reset().observation)['image']
     return {'image': specs.BoundedArray(image.shape, np.uint8, 0, 255),
             'instruction': specs.StringArray(())}
@@ -159,8 +161,8 @@ def from_gymnasium(
       observation and info that returns it.
     instruction: The same for the text. Of several keys the first one that is
       there counts.
-    ignore_ends: Whether an environment that has ended an episode is stepped on.
-      By default its last state is frozen.
+    ignore_ends: Whether step() is called further after the environment has
+      ended an episode. By default its last state is frozen.
     is_goal: The ground truth, for metrics and --reward=environment: a function
       of the observation, the reward and the info of a step that says whether
       the step led to a goal state. AGILE never needs it.

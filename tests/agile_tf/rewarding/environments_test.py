@@ -210,7 +210,7 @@ def _rated(images, texts):
 
 
 class _Learner:
-  """Has the methods of a `RewardLearner` that the doors call."""
+  """Has the methods of a `RewardLearner` that the wrappers call."""
   ready = True
 
   def __init__(self):
@@ -264,7 +264,7 @@ _KEYS = dict(image='picture', instruction='mission')
 
 
 class OracleTest(parameterized.TestCase):
-  """Compares all doors with one environment that is played by hand."""
+  """Compares all wrappers with one environment that is played by hand."""
 
   def _check(self, expected, rewards, infos_of, learner, per_update):
     """Compares steps [T][N] with rewards [T, N] and infos."""
