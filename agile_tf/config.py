@@ -7,14 +7,11 @@ docs/differences.md lists both.
 
 from collections.abc import Callable, Iterable, Mapping
 import dataclasses
-import importlib.machinery
-import importlib.util
 import json
 import math
 import operator
 import os
 import re
-import sys
 from typing import Any
 
 from absl import flags
@@ -426,76 +423,6 @@ def check_names(found: Iterable[str], known: Iterable[str], path: str) -> None:
         "run has all of them, as 'config' in its state.json. If the run is of "
         'an earlier version, add them with the defaults that '
         '`agile_tf.launch --help` names: they change nothing.')
-
-
-def check_module(world: str) -> None:
-  """Raises ConfigError if --world is no task and no module of it is found.
-
-  Nothing is imported, and what is found may still be no world.
-  """
-  module, _, path = world.partition(':')
-  if world in tasks.TASKS:
-    return
-  names = module.split('.')
-  problem = ''
-  if not all(map(str.isidentifier, [*names, *path.split('.')])):
-    problem = 'that is not the name of a function in a module'
-  elif names[0] not in sys.modules and (
-      importlib.machinery.PathFinder.find_spec(names[0], [os.getcwd()]) or
-      importlib.util.find_spec(names[0])) is None:
-    problem = f'there is no module {names[0]!r}'
-  if problem:
-    raise ConfigError(
-        f'--world={world} cannot be loaded ({problem}). Expected a GridLU '
-        f'task ({", ".join(tasks.TASKS)}), or "package.module:function" of a '
-        'module in this directory, installed, or on PYTHONPATH.')
-
-
-def check_world(of_run: str, named: str, run_dir: str) -> None:
-  """Raises ConfigError if a run's world is code that the user has not named.
-
-  A run may come from others. So nothing is imported only because a config.json
-  names it, and no module is looked for in the run's directory.
-  """
-  if of_run in tasks.TASKS and (not named or named in tasks.TASKS and (
-      tasks.find(named).encode == tasks.find(of_run).encode)):
-    return
-  _check_code('world', 'world', of_run, named, run_dir)
-
-
-def check_model(of_run: str, named: str, run_dir: str) -> None:
-  """Raises ConfigError if a run's networks are code that nobody has named.
-
-  See `check_world`.
-  """
-  if named or of_run not in MODELS:
-    _check_code('model', 'networks', of_run, named, run_dir)
-
-
-def _check_code(flag: str, what: str, of_run: str, named: str, run_dir: str
-               ) -> None:
-  """Raises ConfigError unless the user names a run's code, as in its flag."""
-  if named and named != of_run:
-    raise ConfigError(
-        f'--{flag}={named}: {run_dir} was trained on the {what} {of_run!r}. '
-        f'Name the same, or leave --{flag} out if it is not a Python function.')
-  if not named:
-    raise ConfigError(
-        f'{run_dir} was trained on the {what} {of_run!r}, a Python function. '
-        'What a run names is not imported until you name it too, because runs '
-        f'may come from others. If you trust this code, add --{flag} with the '
-        f"same name (in Python: {flag}='...').")
-  if ':' not in named:  # It is built in.
-    return
-  inside = os.path.realpath(run_dir)
-  for folder in (os.getcwd(), *sys.path):
-    place = os.path.realpath(
-        os.path.join(folder, *named.partition(':')[0].split('.')))
-    if os.path.commonpath([inside, place]) == inside:
-      raise ConfigError(
-          f'--{flag}={named} would be imported from {place}, in the directory '
-          'of the run. Start the program in another directory, or move the '
-          'module out of there.')
 
 
 def marked(mark: str) -> list[str]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from agile_tf import code_checks
 from agile_tf import config as config_lib
 from agile_tf import numpy_networks
 from agile_tf.evaluation import functions
@@ -171,13 +172,13 @@ def _numpy_network(kind: str, run_dir: str | os.PathLike, step: int | None,
   """Loads the 'policy' or 'discriminator' of a run, and its images' shape."""
   run_dir = program.clean_path(os.fspath(run_dir))
   config, _ = settings.load(os.path.join(run_dir, 'config.json'))
-  config_lib.check_world(config.world, world, run_dir)
+  code_checks.check_world(config.world, world, run_dir)
   if config.model not in config_lib.MODELS:
     raise config_lib.ConfigError(
         f'{run_dir} was trained with --model={config.model}; '
         "backend='numpy' computes the networks of "
         f'{", ".join(config_lib.MODELS)} alone. Leave it out.')
-  config_lib.check_model(config.model, model, run_dir)
+  code_checks.check_model(config.model, model, run_dir)
   checkpoint = checkpoints.load(run_dir, step)
   tokens, parse, image_shape, num_actions = _inputs(world or config.world)
   checkpoints.check_tokens(checkpoint, tokens)

@@ -8,6 +8,7 @@ from absl import flags
 import tqdm
 
 import agile_tf
+from agile_tf import code_checks
 from agile_tf import config as config_lib
 from agile_tf.evaluation import played
 from agile_tf.recipe import settings
@@ -97,9 +98,9 @@ def check(run_dir: str, step: int | None = None, world: str = '',
   """
   run_dir = program.clean_path(run_dir)
   config, _ = settings.load(os.path.join(run_dir, 'config.json'))
-  config_lib.check_world(config.world, world, run_dir)
-  config_lib.check_model(config.model, model, run_dir)
-  config_lib.check_module(world or config.world)
+  code_checks.check_world(config.world, world, run_dir)
+  code_checks.check_model(config.model, model, run_dir)
+  code_checks.check_module(world or config.world)
   checkpoints.find(run_dir, step)
   if config.world in tasks.TASKS:
     selection.matching(only, tasks.find(config.world).instructions())

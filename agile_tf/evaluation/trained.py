@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from agile_tf import code_checks
 from agile_tf import config as config_lib
 from agile_tf.agent import actors
 from agile_tf.agent import functional
@@ -188,8 +189,8 @@ def load(run_dir: str | os.PathLike, step: int | None = None,
   run_dir = program.clean_path(os.fspath(run_dir))
   path = os.path.join(run_dir, 'config.json')
   config, _ = settings.load(path)
-  config_lib.check_world(config.world, world, run_dir)
-  config_lib.check_model(config.model, model, run_dir)
+  code_checks.check_world(config.world, world, run_dir)
+  code_checks.check_model(config.model, model, run_dir)
   config = dataclasses.replace(
       config, world=world or config.world, physics=physics or config.physics,
       solved_starts=(

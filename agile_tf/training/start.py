@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from absl import logging
 
+from agile_tf import code_checks
 from agile_tf import config as config_lib
 from agile_tf import records
 from agile_tf.training import checkpoints
@@ -126,7 +127,7 @@ def check_same_run(run_dir: str, settings: Mapping[str, Any]) -> None:
 
 def check(config: config_lib.Config) -> None:
   """Raises UserError for a setting that names something which is not there."""
-  config_lib.check_module(config.world)
+  code_checks.check_module(config.world)
   if config.world in tasks.TASKS:
     selection.instructions(config)
   if config.dataset and not os.path.exists(config.dataset):

@@ -18,13 +18,16 @@ _MAY_IMPORT = {
     'fast': {'agent'},
     'worlds': {'agent', 'named', 'readings'},
     'training': {
-        'agent', 'worlds', 'config', 'fast', 'named', 'records', 'stopping'},
+        'agent', 'worlds', 'code_checks', 'config', 'fast', 'named', 'records',
+        'stopping'},
     'evaluation': {
-        'training', 'worlds', 'recipe', 'agent', 'config', 'numpy_networks'},
+        'training', 'worlds', 'recipe', 'agent', 'code_checks', 'config',
+        'numpy_networks'},
     'recipe': {'agent', 'config', 'presets'},
     'reproduction': {'recipe', 'config', 'records', 'stopping'},
     'rewarding': {
         'evaluation', 'training', 'worlds', 'agent', 'config', 'readings'},
+    'code_checks': {'config'},
     'config': {'records'},
     'named': set(),
     'numpy_networks': set(),
