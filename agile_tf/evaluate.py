@@ -132,12 +132,13 @@ def held_out_goals(trained: 'trained_lib.Trained', run_dir: str
                   ) -> dict[str, np.ndarray]:
   """Returns D's probabilities of the goal examples that a run held out.
 
-  They are those of `held_out.Test`; {} if the run held none out. A run may be
-  evaluated where the file of its goal examples is not: a warning says so.
+  They are those of `held_out_goals.GoalTest`; {} if the run held none out. A
+  run may be evaluated where the file of its goal examples is not: a warning
+  says so.
   """
   from agile_tf.recipe import variations
   from agile_tf.training import building
-  from agile_tf.training import held_out as held_out_lib
+  from agile_tf.training import held_out_goals as held_out_goals_lib
   path = os.path.join(program.clean_path(run_dir), 'config.json')
   config, recipe = settings.load(path)
   if not config.held_out_goals or trained.phi is None:
@@ -151,7 +152,7 @@ def held_out_goals(trained: 'trained_lib.Trained', run_dir: str
     if here not in (None, there):
       raise program.UserError(
           f'they are not those of the run, whose file has the SHA-256 {there}')
-    _, goals = held_out_lib.divide(
+    _, goals = held_out_goals_lib.divide(
         building.make_goal_examples(
             config, trained.world, variation.carrying, variation.distractors),
         trained.world, config.held_out_goals)
@@ -161,7 +162,7 @@ def held_out_goals(trained: 'trained_lib.Trained', run_dir: str
         '(%s).', error)
     return {}
   assert goals is not None
-  return held_out_lib.Test(goals, _TESTED).probabilities(
+  return held_out_goals_lib.GoalTest(goals, _TESTED).probabilities(
       trained.discriminator_programs, trained.phi)
 
 

@@ -24,7 +24,7 @@ from agile_tf.agent import workers
 from agile_tf.agent import worlds
 from agile_tf.evaluation import functions
 from agile_tf.training import building
-from agile_tf.training import held_out as held_out_lib
+from agile_tf.training import held_out_goals as held_out_goals_lib
 from agile_tf.training import machine
 from agile_tf.training import reward_models
 from agile_tf.worlds import environments
@@ -181,11 +181,11 @@ class RewardLearner:
     self._programs = building.discriminator_programs(
         config_lib.Config(reward_threshold=config.reward_threshold), d)
     self._parameters = building.discriminator_parameters(config, d, phi)
-    goals, held_out = held_out_lib.divide(
+    goals, held_out_goals = held_out_goals_lib.divide(
         worlds.GoalExamples(_as_images(dataset), world), world,
         config.held_out_goals)
-    self._held_out = None if held_out is None else (
-        held_out_lib.Test(held_out, _JUDGED))
+    self._held_out_test = None if held_out_goals is None else (
+        held_out_goals_lib.GoalTest(held_out_goals, _JUDGED))
     self._learner = workers.RewardLearner(
         self._parameters, self._programs,
         replay.of_world(config.replay_size, world), goals,
@@ -296,8 +296,8 @@ class RewardLearner:
     """
     machine.claim_process()
     phi, buffer = self._parameters.snapshot(), self._learner.buffer
-    found = {} if self._held_out is None else (
-        self._held_out.accepted(self._programs, phi))
+    found = {} if self._held_out_test is None else (
+        self._held_out_test.accepted(self._programs, phi))
     with self._lock:
       # A generator of its own: asking changes nothing that is learned.
       drawn = buffer.sample(

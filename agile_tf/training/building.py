@@ -24,7 +24,7 @@ from agile_tf.agent import workers
 from agile_tf.agent import worlds
 from agile_tf.fast import networks as fast
 from agile_tf.training import checkpoints
-from agile_tf.training import held_out as held_out_lib
+from agile_tf.training import held_out_goals as held_out_goals_lib
 from agile_tf.training import machine
 from agile_tf.training import own_networks
 from agile_tf.training import resources
@@ -335,7 +335,7 @@ class Data(NamedTuple):
   """The data of a run besides its rollouts."""
   goals: worlds.GoalExamples | None
   auxiliary: auxiliary_lib.Data | None  # For the auxiliary loss of the policy.
-  held_out: worlds.GoalExamples | None  # Nothing is trained on these.
+  held_out_goals: worlds.GoalExamples | None  # Nothing is trained on these.
 
 
 class Parts(NamedTuple):
@@ -421,9 +421,9 @@ def discriminator_programs(config: config_lib.Config, d: functional.Network
 
 def build_data(plan: Plan) -> Data:
   """Returns the goal examples and the data of the auxiliary loss."""
-  goals = held_out = None
+  goals = held_out_goals = None
   if plan.needs_goals:
-    goals, held_out = held_out_lib.divide(
+    goals, held_out_goals = held_out_goals_lib.divide(
         make_goal_examples(
             plan.config, plan.world, plan.variation.carrying,
             plan.variation.distractors),
@@ -433,7 +433,7 @@ def build_data(plan: Plan) -> Data:
   auxiliary = plan.auxiliary
   return Data(
       goals, None if auxiliary is None else auxiliary.make(plan.world, goals),
-      held_out)
+      held_out_goals)
 
 
 def build_workers(plan: Plan, built: Networks, data: Data) -> Parts:

@@ -16,7 +16,7 @@ from agile_tf.agent import workers
 from agile_tf.training import building
 from agile_tf.training import checkpoints
 from agile_tf.training import diagnostics
-from agile_tf.training import held_out
+from agile_tf.training import held_out_goals
 from agile_tf.training import metrics
 from agile_tf.training import progress
 from agile_tf.training import recorder
@@ -60,8 +60,8 @@ class Trainer:
         'episodes', 'discriminator_steps', 'discriminator_updates')
     self.recorder = recorder.Recorder()
     self._seen: np.ndarray | None = None  # The last rollout's observations.
-    self._held_out = None if parts.data.held_out is None else (
-        held_out.Test(parts.data.held_out))
+    self._held_out_test = None if parts.data.held_out_goals is None else (
+        held_out_goals.GoalTest(parts.data.held_out_goals))
     # The parts whose arrays a checkpoint has, by name.
     with_arrays = {
         'policy': self.policy, 'discriminator': self.discriminator,
@@ -187,9 +187,9 @@ class Trainer:
             diagnostics.example_images(self.world, self._seen))
         if alive is not None:
           values[f'{name}_filters_alive'] = alive
-    if self._held_out is not None:
+    if self._held_out_test is not None:
       assert self.discriminator is not None
-      values.update(self._held_out.accepted(
+      values.update(self._held_out_test.accepted(
           self._parts.networks.discriminator_programs,
           self.discriminator.snapshot()))
     if self.discriminator_worker is not None:

@@ -34,7 +34,8 @@ class HeldOutGoalsTest(tiny.SavedRunTest):
           evaluate, f'--run_dir={self.run_dir}', '--episodes=2',
           '--instructions=red').stdout
     self.assertRegex(printed, r'D > .*held-out goals mismatched goals\n0.5 ')
-    apart = trainer.Trainer(tiny.plan(**self.changes))._parts.data.held_out
+    parts = trainer.Trainer(tiny.plan(**self.changes))._parts
+    apart = parts.data.held_out_goals
     model = agile_tf.load_reward_model(self.run_dir)
     loaded = trained.load(self.run_dir, only='red')
     found = evaluate.held_out_goals(loaded, self.run_dir)

@@ -262,7 +262,7 @@ class RewardLearnerTest(parameterized.TestCase):
     learner = agile_tf.RewardLearner(
         (images, texts), held_out_goals=0.2, **_SETTINGS)
     self.assertNotIn('policy_states_accepted', learner.accepted())
-    apart = learner._held_out._pairs['held_out_goals'].observations
+    apart = learner._held_out_test._pairs['held_out_goals'].observations
     secret = {image.tobytes() for image in apart}
     self.assertLen(secret, 8)
     trained_on = []
@@ -283,7 +283,7 @@ class RewardLearnerTest(parameterized.TestCase):
         {image.tobytes() for image in images} - {*trained_on}, secret)
     found = learner.accepted()
     text_of = {image.tobytes(): text for image, text in zip(images, texts)}
-    for name, (codes, pictures) in learner._held_out._pairs.items():
+    for name, (codes, pictures) in learner._held_out_test._pairs.items():
       own = [text_of[image.tobytes()] for image in pictures]
       rated_as = [next(
           text for text in _TEXTS if np.array_equal(

@@ -6,7 +6,7 @@ import numpy as np
 from agile_tf import config as config_lib
 from agile_tf import worlds
 from agile_tf.agent import worlds as agent_worlds
-from agile_tf.training import held_out
+from agile_tf.training import held_out_goals
 from gridlu import goal_dataset
 from tests.agile_tf import tiny
 
@@ -40,7 +40,7 @@ class SplitTest(parameterized.TestCase):
   def test_what_is_held_out_is_not_among_the_others(
       self, counts, copies, share, expected):
     dataset = _dataset(counts, copies)
-    kept, apart = map(_examples, held_out.split(dataset, share))
+    kept, apart = map(_examples, held_out_goals.split(dataset, share))
     self.assertCountEqual(kept + apart, _examples(dataset))
     self.assertEmpty({*kept} & {*apart})
     self.assertLen({*apart}, expected)
@@ -49,7 +49,7 @@ class SplitTest(parameterized.TestCase):
 
   def test_equal_goal_examples_are_divided_equally(self):
     dataset = goal_dataset.generate('relations', 300, 3)
-    first, second = ([*map(_examples, held_out.split(dataset, 0.1))]
+    first, second = ([*map(_examples, held_out_goals.split(dataset, 0.1))]
                      for _ in range(2))
     self.assertEqual(first, second)
     self.assertEqual([len({*part}) for part in first], [
@@ -62,10 +62,10 @@ class SplitTest(parameterized.TestCase):
   def test_a_share_that_cannot_be_held_out_is_named(
       self, counts, share, problem):
     if problem is None:
-      held_out.split(_dataset(counts), share)
+      held_out_goals.split(_dataset(counts), share)
       return
     with self.assertRaisesRegex(config_lib.ConfigError, problem):
-      held_out.split(_dataset(counts), share)
+      held_out_goals.split(_dataset(counts), share)
 
 
 class _Programs:
@@ -93,7 +93,7 @@ class TestTest(parameterized.TestCase):
   def test_accepted_shares_are_those_of_a_loop(self, most):
     dataset = _dataset([30, 30, 30])
     goals = agent_worlds.GoalExamples(dataset, _World())
-    test = held_out.Test(goals, most)
+    test = held_out_goals.GoalTest(goals, most)
     found = test.accepted(_Programs(), 'phi')
     self.assertEqual([*found], [
         'held_out_goals_accepted', 'mismatched_goals_accepted'])
@@ -115,14 +115,14 @@ class TestTest(parameterized.TestCase):
   def test_one_instruction_has_no_mismatched_examples(self):
     goals = agent_worlds.GoalExamples(_dataset([9]), _World())
     self.assertEqual(
-        [*held_out.Test(goals).accepted(_Programs(), 'phi')],
+        [*held_out_goals.GoalTest(goals).accepted(_Programs(), 'phi')],
         ['held_out_goals_accepted'])
 
   def test_without_a_share_nothing_changes(self):
     world = worlds.GridLUWorld()
     goals = agent_worlds.GoalExamples(
         goal_dataset.generate('relations', 50, 0), world)
-    self.assertEqual(held_out.divide(goals, world, 0.0), (goals, None))
+    self.assertEqual(held_out_goals.divide(goals, world, 0.0), (goals, None))
 
 
 class RunTest(parameterized.TestCase):
@@ -150,7 +150,7 @@ class RunTest(parameterized.TestCase):
     self.assertNotEmpty(trained_on)
     row = trainer.row()
     names = {'held_out_goals_accepted', 'mismatched_goals_accepted'}
-    apart = trainer._parts.data.held_out
+    apart = trainer._parts.data.held_out_goals
     if not share:
       self.assertIsNone(apart)
       self.assertEmpty(names & row.keys())
@@ -163,7 +163,7 @@ class RunTest(parameterized.TestCase):
     of_prediction = trainer._parts.data.auxiliary
     codes, states, _ = of_prediction._others(np.random.default_rng(0))
     self.assertEmpty(secret & {state.tobytes() for state in states})
-    for name, pairs in trainer._held_out._pairs.items():
+    for name, pairs in trainer._held_out_test._pairs.items():
       decided = programs.decisions(
           trainer.discriminator.snapshot(), pairs.observations, pairs.codes)
       self.assertAlmostEqual(

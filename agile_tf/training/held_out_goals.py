@@ -74,8 +74,11 @@ def _rows(dataset: goal_dataset.GoalDataset, rows: np.ndarray
                               ('images', dataset.images))})
 
 
-class Test:
-  """Counts which held-out goal examples D accepts, also with wrong texts."""
+class GoalTest:
+  """Measures how many held-out goal examples D accepts.
+
+  It also measures how many D accepts with the instruction of another one.
+  """
 
   def __init__(self, goals: worlds.GoalExamples, most: int = _TESTED,
                seed: int = 0):
