@@ -10,9 +10,9 @@ from gridlu import rendering
 
 _MOST_STEPS = 300  # Only the last steps of longer episodes are recorded.
 
-# TensorBoard shows a picture about as wide as these columns. If an episode has
-# more than the most states, some are left out at equal distances.
-_COLUMNS, _MOST_STATES = 6, 60
+_COLUMNS = 6  # TensorBoard shows a picture about as wide as these columns.
+# Of an episode with more states, some are left out at equal distances.
+_MOST_STATES = 60
 _WIDTH = 56  # About the width of a state on a sheet, in pixels.
 _GOAL_COLOR = (0, 160, 0)  # The frame around a state that is judged a goal.
 _FRAME = 2  # Pixels of a frame, before the state is enlarged.

@@ -142,8 +142,8 @@ class CheckedEnvironment(dm_env.Environment):
              step_types: list[dm_env.StepType], later: bool = False) -> None:
     """Checks a time step that a method, `place`, returned.
 
-    A `later` one, after the first of an episode, must have the episode's
-    instruction, a discount and a reward.
+    In a `later` one, after the first of an episode, the instruction must be the
+    episode's, and discount and reward are checked too.
     """
     def require(right: bool, name: str, value: Any, expected: str) -> None:
       if not right:
