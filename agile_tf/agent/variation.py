@@ -15,7 +15,7 @@ class HeadStart(NamedTuple):
   iterations: int
   # It is called after the last of them, with theta, with the learner of phi,
   # and with the data of the auxiliary loss, if there is one.
-  then: Callable[[optimizers.SharedParameters, workers.RewardLearner,
+  then: Callable[[optimizers.SharedParameters, workers.DiscriminatorLearner,
                   auxiliary_lib.Data | None], None]
 
 

@@ -8,8 +8,9 @@ Algorithm 2 have no code here. As in the boxes, R is the length of a rollout; it
 is not the paper's objective R_pi. Here D is the discriminator only: the data
 set that the paper writes as a calligraphic D is called the goal examples.
 
-`RewardLearner` has lines 6 to 12 of Algorithm 1, and needs no environment:
-whatever plays episodes can hand it states. `DiscriminatorWorker` has the rest.
+`DiscriminatorLearner` has lines 6 to 12 of Algorithm 1, and needs no
+environment: whatever plays episodes can hand it states. `DiscriminatorWorker`
+has the rest.
 
 A worker object may play several of the paper's workers as rows of one batch.
 Each row is a separate worker with its own episodes and random generator. Unless
@@ -80,14 +81,14 @@ class AnticipatedNegatives(NamedTuple):
     return replay.Candidates(buffer.sample(rng, self.largest_draw))
 
 
-class RewardSettings(NamedTuple):
-  """The settings of a reward learner."""
+class DiscriminatorSettings(NamedTuple):
+  """The settings of a `DiscriminatorLearner`."""
   batch_size: int  # BS; half of a batch are goal examples.
   learning_rate: float
   negatives: Negatives
 
 
-class RewardLearner:
+class DiscriminatorLearner:
   """Lines 6 to 12 of Algorithm 1: trains D, the discriminator.
 
   Attributes:
@@ -98,9 +99,9 @@ class RewardLearner:
   def __init__(self, parameters: optimizers.SharedParameters,
                programs: programs_lib.DiscriminatorPrograms,
                buffer: replay.ReplayBuffer,
-               goals: worlds.GoalExamples, settings: RewardSettings,
+               goals: worlds.GoalExamples, settings: DiscriminatorSettings,
                rng: np.random.Generator):
-    """Makes a reward learner.
+    """Makes a learner.
 
     Args:
       parameters: phi, which others may read while it is updated.
@@ -163,7 +164,7 @@ class RewardLearner:
 class DiscriminatorWorker:
   """Algorithm 1: trains D on goal examples and on states of the policy."""
 
-  def __init__(self, actor: actors.Actor, learner: RewardLearner,
+  def __init__(self, actor: actors.Actor, learner: DiscriminatorLearner,
                first_states: bool = False):
     """Makes a worker.
 
@@ -196,7 +197,7 @@ class PolicyWorker:
                entropy_weight: Callable[[int], float],
                learning_rate: Callable[[int], float],
                data: auxiliary_lib.Data | None, rng: np.random.Generator,
-               learner: RewardLearner | None = None):
+               learner: DiscriminatorLearner | None = None):
     """Makes a worker.
 
     Args:

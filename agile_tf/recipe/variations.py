@@ -73,7 +73,8 @@ def _negatives(config: config_lib.Config, recipe: settings.Recipe
 def _head_start(config: config_lib.Config, recipe: settings.Recipe
                ) -> variation.HeadStart:
   """Returns the discriminator's head start, at whose end it lends layers."""
-  def then(policy: optimizers.SharedParameters, learner: workers.RewardLearner,
+  def then(policy: optimizers.SharedParameters,
+           learner: workers.DiscriminatorLearner,
            data: auxiliary_lib.Data | None) -> None:
     lend(learner.parameters, policy)
     if recipe.imitation_cost:

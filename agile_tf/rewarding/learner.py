@@ -1,7 +1,8 @@
 """Algorithm 1's discriminator for learners that are not ours.
 
-`RewardLearner` takes images and texts. It owns and calls the `RewardLearner` of
-`agile_tf.agent.workers`, so an update here is an update of a run.
+`RewardLearner` takes images and texts. It owns and calls a
+`DiscriminatorLearner` of `agile_tf.agent.workers`, so an update here does what
+an update of a run does.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -186,10 +187,10 @@ class RewardLearner:
         config.held_out_goals)
     self._held_out_test = None if held_out_goals is None else (
         held_out_goals_lib.GoalTest(held_out_goals, _JUDGED))
-    self._learner = workers.RewardLearner(
+    self._learner = workers.DiscriminatorLearner(
         self._parameters, self._programs,
         replay.of_world(config.replay_size, world), goals,
-        workers.RewardSettings(
+        workers.DiscriminatorSettings(
             config.batch_size, config.discriminator_learning_rate, negatives),
         np.random.default_rng(draw_seed))
     self._lock = threading.Lock()  # Of B, the generator and the counters.

@@ -451,10 +451,10 @@ def build_workers(plan: Plan, built: Networks, data: Data) -> Parts:
         [actor_seed] if num_episodes == 1 else actor_seed.spawn(num_episodes))
     discriminator_worker = workers.DiscriminatorWorker(
         _actor(plan, built.policy_programs, episode_seeds, range(num_episodes)),
-        workers.RewardLearner(
+        workers.DiscriminatorLearner(
             built.discriminator, built.discriminator_programs,
             replay.of_world(config.replay_size, plan.world), data.goals,
-            workers.RewardSettings(
+            workers.DiscriminatorSettings(
                 config.batch_size, config.discriminator_learning_rate,
                 plan.negatives),
             np.random.default_rng(draw_seed)),

@@ -151,14 +151,15 @@ class RewardLearnerTest(parameterized.TestCase):
     texts = tuple(dict.fromkeys(_goals()[1]))
     index = np.array([texts.index(text) for text in _goals()[1]])
     buffer = replay.ReplayBuffer(64, len(grammar.slots), [24, 32, 3])
-    own = workers.RewardLearner(
+    own = workers.DiscriminatorLearner(
         optimizers.SharedParameters(
             d.layout, d.layout.join(before).numpy(),
             optimizers.rmsprop(0.9, 1e-10), 25.0, 1.0),
         programs_lib.DiscriminatorPrograms(d), buffer,
         worlds.GoalExamples(
             goal_dataset.GoalDataset(texts, index, images=_goals()[0]), world),
-        workers.RewardSettings(8, 5e-4, workers.AnticipatedNegatives(4, 0.5)),
+        workers.DiscriminatorSettings(
+            8, 5e-4, workers.AnticipatedNegatives(4, 0.5)),
         np.random.default_rng(np.random.SeedSequence(3).spawn(2)[1]))
     for seed in range(4):
       images, texts = _states(9, seed)

@@ -122,7 +122,8 @@ class BuildingTest(parameterized.TestCase):
         (worker._entropy_weight(0), worker._learning_rate(10**9),
          worker._data._batch_size), (.75, .5, 3))
     self.assertEqual(
-        parts.discriminator_worker.learner._settings, workers.RewardSettings(
+        parts.discriminator_worker.learner._settings,
+        workers.DiscriminatorSettings(
             4, 1.5, workers.AnticipatedNegatives(2, .5)))
 
   def test_generated_goal_examples_are_those_of_the_settings(self):
