@@ -49,14 +49,15 @@ class Negatives(NamedTuple):
   def draw(self, buffer: replay.ReplayBuffer, goals: worlds.GoalExamples,
            rng: np.random.Generator, step: int) -> replay.Candidates:
     pairs = buffer.sample(rng, self.largest_draw)
-    certain = []
+    unrated = []
     if self.mismatched:
-      certain.append(goals.sample_mismatched(rng, self.mismatched))
+      unrated.append(goals.sample_mismatched(rng, self.mismatched))
     if self.displaced:
-      certain.append(displaced.sample(goals, rng, self.displaced))
-    drawn = workers.num_candidates(self.kept, self.rho(step))
+      unrated.append(displaced.sample(goals, rng, self.displaced))
+    num_counted = workers.num_candidates(self.kept, self.rho(step))
     return replay.Candidates(
-        pairs, np.int32(drawn), _joined(certain) if certain else None)
+        pairs, np.int32(num_counted),
+        _joined(unrated) if unrated else None)
 
 
 def _joined(parts: Sequence[rollouts.Pairs]) -> rollouts.Pairs:
