@@ -8,6 +8,7 @@ from absl.testing import parameterized
 import dm_env
 from dm_env import specs
 import numpy as np
+import pytest
 import tensorflow as tf
 
 from agile_tf import overlapping
@@ -106,6 +107,7 @@ class OverlappingTest(parameterized.TestCase):
       for name, part in gradient.items():
         self.assertGreater(np.abs(part).max(), 0, name)
 
+  @pytest.mark.slow
   def test_a_run_on_images_without_a_grid_ends(self):
     folder = self.create_tempdir().full_path
     goals = os.path.join(folder, 'goals.npz')

@@ -11,6 +11,7 @@ from unittest import mock
 
 from absl.testing import absltest
 import numpy as np
+import pytest
 
 from agile_tf import export_networks
 from agile_tf import picture_goals
@@ -62,6 +63,7 @@ class OwnWorldGuideTest(absltest.TestCase):
           place, {'left': 0, 'right': 5}[
               goals.instructions[index].split()[3]])
 
+  @pytest.mark.slow
   def test_the_world_is_trained_and_the_reward_model_used(self):
     runpy.run_path('collect.py')
     self._call(picture_goals, pictures='pictures', texts='texts.csv',

@@ -4,12 +4,14 @@ import json
 
 from absl.testing import absltest
 import numpy as np
+import pytest
 
 from tests.agile_tf.agent import trajectory
 
 
 class TrajectoryTest(absltest.TestCase):
 
+  @pytest.mark.slow
   def test_twenty_iterations_are_those_that_were_recorded(self):
     with open(trajectory.PATH, encoding='utf-8') as file:
       recorded = json.load(file)

@@ -2,6 +2,7 @@
 
 from absl.testing import parameterized
 import numpy as np
+import pytest
 
 from agile_tf import config as config_lib
 from agile_tf import worlds
@@ -125,6 +126,7 @@ class TestTest(parameterized.TestCase):
     self.assertEqual(held_out_goals.divide(goals, world, 0.0), (goals, None))
 
 
+@pytest.mark.slow
 class RunTest(parameterized.TestCase):
 
   @parameterized.parameters(0.0, 0.25)
