@@ -174,7 +174,7 @@ class Config:
       15, 'Threads that share the policy workers equally; the number must '
       "divide --policy_workers. With 1, these workers and the discriminator's "
       'iterate in lockstep, and a run on a CPU is repeatable. A run may go on '
-      'with another number, unless --policy_update=averaged.', low=1, high=1000)
+      'with another number.', low=1, high=1000)
 
   # The discriminator.
   discriminator_learning_rate: float = setting(
@@ -194,7 +194,7 @@ class Config:
   anticipated_negative_rate: float = setting(
       0.25, 'rho: the share of the pairs drawn from the replay buffer B that '
       'the discriminator is trained on, as negatives. The rest, which it rates '
-      'highest, is left out of the batch. 1 leaves out none.', low=1e-6, high=1)
+      'highest, is rejected. 1 rejects none.', low=1e-6, high=1)
   max_column_norm: float = setting(
       1.0, 'The L2 norm to which the incoming weights of each unit of the '
       'discriminator are clipped; 0 turns this off.', low=0)

@@ -1,11 +1,9 @@
 """The paper's networks (appendix H) in NumPy alone, as they are after training.
 
 These lines need no TensorFlow. They serve programs that must not load it, and
-whoever writes the networks down in another library. They read the parameters of
-a checkpoint's `arrays.npz`. What is called
-'discriminator:discriminator/hidden/w' there is 'hidden/w' here, and `shapes`
-lists all such names. `tokens` are the words that the networks know, in the
-order of the run's grammar; the checkpoint's `state.json` has them.
+whoever writes the networks down in another library. They read the parameters
+of a checkpoint's `arrays.npz`: names such as 'discriminator/hidden/w', without
+the 'discriminator:' before them there. `shapes` lists all of them.
 
 N is the number of pairs of an image and an instruction. Images are float32
 [N, H, W, 3] in [0, 1]; features are float32 [N, h, w, channels], with h = H / 8
@@ -83,10 +81,10 @@ def _modules(p: Parameters, h_stem: np.ndarray, trees: Sequence[Tree]
   zeros, so it adds nothing.
   """
   h = h_stem.copy()
-  rooted = [i for i, tree in enumerate(trees) if tree]
-  if not rooted:
+  own = [i for i, tree in enumerate(trees) if tree]
+  if not own:
     return h
-  scenes, trees = h_stem[rooted], [trees[i] for i in rooted]
+  scenes, trees = h_stem[own], [trees[i] for i in own]
   left = _modules(p, scenes, [tree[1] if tree[1:] else () for tree in trees])
   w_left, w_right = np.split(p['film_nmn/w'], 2, axis=2)
   x = _convolve(left, w_left, 'SAME')
@@ -95,14 +93,13 @@ def _modules(p: Parameters, h_stem: np.ndarray, trees: Sequence[Tree]
     right = _modules(p, scenes[pairs], [trees[i][2] for i in pairs])
     x[pairs] += _convolve(right, w_right, 'SAME')
   roots = [tree[0] for tree in trees]
-  h[rooted] = _film_relu(
-      x, p['film_nmn/gamma'][roots], p['film_nmn/beta'][roots])
+  h[own] = _film(x, p['film_nmn/gamma'][roots], p['film_nmn/beta'][roots])
   return h
 
 
 def _lstm_features(p: Parameters, images: np.ndarray, trees: Sequence[Tree]
                   ) -> np.ndarray:
-  """Computes h_5: five convolutions, modulated by h_LSTM.
+  """Computes h_5, of five layers that h_LSTM conditions.
 
     h_k = ReLU((1 + gamma_k) * (W_k conv h_(k-1)) + beta_k)
 
@@ -113,12 +110,11 @@ def _lstm_features(p: Parameters, images: np.ndarray, trees: Sequence[Tree]
   ends = np.cumsum([kernel.shape[-1] for kernel in kernels])[:-1]
   gammas, betas = (np.split(_linear(h_lstm, p, name), ends, axis=-1)
                    for name in ('gamma', 'beta'))
-  h_1 = _film_relu(_patches(images, kernels[0]), gammas[0], betas[0])
-  h_2 = _film_relu(_convolve(h_1, kernels[1], 'VALID'), gammas[1], betas[1])
-  h_3 = _film_relu(_convolve(h_2, kernels[2], 'SAME'), gammas[2], betas[2])
-  h_4 = _film_relu(_convolve(h_3, kernels[3], 'SAME'), gammas[3], betas[3])
-  return _film_relu(
-      _convolve(h_4, kernels[4], 'SAME'), gammas[4], betas[4], h_3)
+  h_1 = _film(_patches(images, kernels[0]), gammas[0], betas[0])
+  h_2 = _film(_convolve(h_1, kernels[1], 'VALID'), gammas[1], betas[1])
+  h_3 = _film(_convolve(h_2, kernels[2], 'SAME'), gammas[2], betas[2])
+  h_4 = _film(_convolve(h_3, kernels[3], 'SAME'), gammas[3], betas[3])
+  return _film(_convolve(h_4, kernels[4], 'SAME'), gammas[4], betas[4], h_3)
 
 
 def _read(p: Parameters, trees: Sequence[Tree]) -> np.ndarray:
@@ -126,13 +122,12 @@ def _read(p: Parameters, trees: Sequence[Tree]) -> np.ndarray:
   texts = [_preorder(tree) for tree in trees]
   h, cell = np.zeros([2, len(texts), _UNITS], np.float32)
   for k in range(max(map(len, texts), default=0)):
-    unread = [i for i, text in enumerate(texts) if len(text) > k]
-    tokens = [texts[i][k] for i in unread]
-    x = np.concatenate(
-        [p['instruction_lstm/embeddings'][tokens], h[unread]], axis=-1)
-    i, j, f, o = np.split(_linear(x, p, 'instruction_lstm'), 4, axis=-1)
-    cell[unread] = sigmoid(f + 1) * cell[unread] + sigmoid(i) * np.tanh(j)
-    h[unread] = sigmoid(o) * np.tanh(cell[unread])
+    own = [i for i, text in enumerate(texts) if len(text) > k]
+    x = p['instruction_lstm/embeddings'][[texts[i][k] for i in own]]
+    gates = _linear(np.concatenate([x, h[own]], axis=-1), p, 'instruction_lstm')
+    i, j, f, o = np.split(gates, 4, axis=-1)
+    cell[own] = sigmoid(f + 1) * cell[own] + sigmoid(i) * np.tanh(j)
+    h[own] = sigmoid(o) * np.tanh(cell[own])
   return h
 
 
@@ -164,13 +159,9 @@ def _linear(x: np.ndarray, p: Parameters, name: str) -> np.ndarray:
   return x @ p[f'{name}/w'] + p[f'{name}/b']
 
 
-def _film_relu(x: np.ndarray, gamma: np.ndarray, beta: np.ndarray,
-               residual: np.ndarray | float = 0.0) -> np.ndarray:
-  """Computes ReLU((1 + gamma) x + beta + residual).
-
-  Gamma and beta are float32 [N, channels]; they hold for all places of
-  features.
-  """
+def _film(x: np.ndarray, gamma: np.ndarray, beta: np.ndarray,
+          residual: np.ndarray | float = 0.0) -> np.ndarray:
+  """Scales and shifts features by vectors, float32 [N, channels]."""
   return _relu(
       (1 + gamma)[:, None, None] * x + beta[:, None, None] + residual)
 

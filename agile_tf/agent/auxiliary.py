@@ -1,8 +1,7 @@
 """Auxiliary losses of the policy, such as reward prediction (appendix C).
 
-A run's auxiliary loss is described by an `Auxiliary`: an `AuxiliaryLoss`, and a
-function that makes its data. These are made once and shared by all threads;
-each thread draws samples with a generator of its own.
+An auxiliary loss is a value, `Auxiliary`. Its data are made once for a run and
+shared by all threads; each thread draws samples with a generator of its own.
 """
 
 from collections.abc import Callable
@@ -58,15 +57,15 @@ class Auxiliary(NamedTuple):
   make: Callable[[worlds.World, worlds.GoalExamples | None], Data]
 
 
-# N states: their codes, their observations, and whether each counted as a goal.
+# N states: their codes, their observations, and whether the reward is positive.
 Triples = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 class RewardPrediction:
   """The data of reward prediction: the states of all policy workers.
 
-  Half of the samples from the buffer are states that counted as goal states,
-  as soon as the buffer has both kinds.
+  Half of a worker's samples are drawn from the states with a reward, if there
+  are any.
   """
 
   def __init__(self, buffer: replay.ReplayBuffer, batch_size: int,
@@ -76,8 +75,8 @@ class RewardPrediction:
     Args:
       buffer: An empty buffer.
       batch_size: How many samples of a worker are drawn from it.
-      others: Draws further samples, not from the buffer. It is called once for
-        each worker.
+      others: Draws samples that are not from the buffer; each worker gets those
+        of one call besides.
     """
     self._buffer = buffer
     self._batch_size = batch_size
@@ -107,7 +106,7 @@ class RewardPrediction:
 
 def reward_prediction(cost: float, batch_size: int, replay_size: int
                      ) -> Auxiliary:
-  """Returns reward prediction: it learns which states count as goals."""
+  """Returns reward prediction, which learns whether rewards are positive."""
   def make(world: worlds.World, goals: worlds.GoalExamples | None
           ) -> RewardPrediction:
     del goals

@@ -97,9 +97,7 @@ class ModuleNetwork:
     self._lock = threading.Lock()
     try:
       self._transformed, parameters = self._build()
-    except RuntimeError:
-      # Where TensorFlow must be deterministic, drawing needs a seed. These
-      # values are not used: `initial` draws the real ones.
+    except RuntimeError:  # TensorFlow is deterministic and has no seed yet.
       tf.random.set_seed(0)
       self._transformed, parameters = self._build()
     self._variables = tuple(parameters)

@@ -51,8 +51,8 @@ def actor_critic(logits: tf.Tensor, baseline: tf.Tensor, actions: tf.Tensor,
                  targets: tf.Tensor) -> ActorCritic:
   """Computes A3C's loss from V(s), the `baseline`, and returns, the `targets`.
 
-  No gradient flows to `targets`. The policy's term gives none to the baseline:
-  its advantage, `targets - baseline`, is a constant.
+  No gradient flows to `targets`, and none of the policy's term through the
+  advantage, `targets - baseline`.
   """
   log_pi = tf.nn.log_softmax(logits)
   chosen = tf.reduce_sum(
@@ -86,7 +86,6 @@ def lowest_rated(logits: tf.Tensor, count: int) -> tf.Tensor:
   """Returns the indices of the `count` lowest logits, int32 [count].
 
   The other pairs drawn from B, the share 1 - rho that D rates highest, may be
-  goal states. They are left out of the batch; the paper calls them rejected
-  (Algorithm 1, line 9).
+  goal states and are rejected (Algorithm 1, line 9).
   """
   return tf.math.top_k(-logits, count, sorted=False).indices

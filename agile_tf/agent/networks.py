@@ -22,7 +22,7 @@ from agile_tf.agent import worlds
 MODELS = ('nmn', 'lstm')
 
 CHANNELS = 64  # Those of h_stem, of h_nmn and of every module.
-PATCH = 8  # The paper's networks see patches of 8 x 8 pixels.
+PATCH = 8  # The paper's networks see square patches of so many pixels.
 HIDDEN_UNITS = 100
 LSTM_UNITS = 100
 
@@ -164,7 +164,7 @@ class NmnFeatures(snt.Module):
     self._merge = Merge(initialization.gain) if merges else None
 
   def __call__(self, images: tf.Tensor, codes: tf.Tensor) -> tf.Tensor:
-    """Computes h_nmn or h_merge, float32 [B, h, w, 64], as large as h_stem."""
+    """Computes h_nmn or h_merge, float32 [B, H / 8 - 2, W / 8 - 2, 64]."""
     h_stem = self._stem(images)
     h_nmn = self._nmn(h_stem, codes)
     return h_nmn if self._merge is None else self._merge(h_nmn, h_stem)

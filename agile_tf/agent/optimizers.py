@@ -36,8 +36,8 @@ class Rule(NamedTuple):
 def rmsprop(decay: float, epsilon: float) -> Rule:
   """Returns TensorFlow 1's RMSProp; the paper does not name its variant.
 
-  Its mean square starts at one, where those of Keras and Sonnet 2 start at
-  zero. Epsilon is inside the square root, unlike in PyTorch.
+  It differs from today's in two ways: epsilon is inside the square root, and
+  the mean square starts at one.
   """
   def slots(size: int) -> Slots:
     return {'mean_square': tf.ones([size])}

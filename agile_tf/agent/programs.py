@@ -115,10 +115,9 @@ class PolicyPrograms:
           alive[:, None], rules.step(state, actions), state)
       return following, actions, activations
 
-    # tf.scan wants a first carry of the right shapes: zeros like what one step
-    # returns. `step` reads only the state.
-    _, *like = step((observations,), (gumbel[0], mask[0]))
-    start = observations, *tf.nest.map_structure(tf.zeros_like, like)
+    # `step` reads only the state; the rest of the carry just needs its shapes.
+    _, *shapes = step((observations,), (gumbel[0], mask[0]))
+    start = observations, *tf.nest.map_structure(tf.zeros_like, shapes)
     states, actions, activations = tf.scan(step, (gumbel, mask), start)
     return (tf.concat([observations[None], states], 0), actions,
             rules.satisfied(truth_codes, states), activations)
@@ -137,14 +136,13 @@ class PolicyPrograms:
       samples: What the auxiliary loss, if there is one, is computed on.
 
     Returns:
-      A dict from the row of each worker that played to its gradient, float32
-      [P]; if they are averaged, it is {None: the one gradient}. And each term
-      of the loss by name, float32 [W]. The terms are metrics: means over the
-      steps or the samples of a worker, where the loss sums over steps.
+      A gradient, float32 [P], for the row of each worker that played; if they
+      are averaged, one gradient for None. And each term of the loss by name,
+      float32 [W]. These are metrics, and means over the steps or the samples
+      of a worker; the loss itself sums over steps.
     """
-    # Texts would make TensorFlow trace anew, and the truth must not be used.
-    plain = rollout._replace(instructions=(), truth=None)
-    arguments = theta, plain, rewards, np.float32(entropy_weight), samples
+    arguments = (theta, rollout._replace(instructions=(), truth=None), rewards,
+                 np.float32(entropy_weight), samples)
     if self._averaged:
       gradient, terms = self._mean_gradient(*arguments)
       return {None: gradient}, terms
@@ -207,28 +205,28 @@ class PolicyPrograms:
     discounts = tf.where(mask > 0, settings.discount * rollout.discounts, 1.0)
     steps = tf.reduce_sum(mask, 0)
     baseline = tf.transpose(output.baseline[:, :length + 1])
-    a3c = losses.actor_critic(
+    terms = losses.actor_critic(
         tf.transpose(output.logits[:, :length], [1, 0, 2]), baseline[:-1],
         rollout.actions,
         losses.returns(rewards, discounts, baseline[1:], settings.td_lambda))
     sums = {
-        'policy_loss': tf.reduce_sum(mask * a3c.policy, 0),
-        'baseline_loss': tf.reduce_sum(mask * a3c.baseline, 0),
-        'entropy': tf.reduce_sum(mask * a3c.entropy, 0),
+        'policy_loss': tf.reduce_sum(mask * terms.policy, 0),
+        'baseline_loss': tf.reduce_sum(mask * terms.baseline, 0),
+        'entropy': tf.reduce_sum(mask * terms.entropy, 0),
     }
     total = (
         sums['policy_loss'] + settings.baseline_cost * sums['baseline_loss'] -
         entropy_weight * sums['entropy'])
-    terms = {
+    extras = {
         name: value / tf.maximum(steps, 1.0) for name, value in sums.items()}
     if samples is not None:
       auxiliary = self._auxiliary
       assert auxiliary is not None
       of_samples = tf.nest.map_structure(lambda x: x[:, length + 1:], output)
       mean = tf.reduce_mean(auxiliary.function(of_samples, samples.labels), 1)
-      terms[f'{auxiliary.name}_loss'] = mean
+      extras[f'{auxiliary.name}_loss'] = mean
       total += auxiliary.cost * mean
-    return total, terms
+    return total, extras
 
 
 class DiscriminatorPrograms:
@@ -324,7 +322,6 @@ class DiscriminatorPrograms:
     """
     count = goals.codes.shape[0]
     negatives, activations = self._negatives(phi, candidates, count)
-    # Those from B come first, because `activations` are of the first examples.
     observations = tf.concat([negatives.observations, goals.observations], 0)
     codes = tf.concat([negatives.codes, goals.codes], 0)
     is_goal = tf.range(2 * count) >= count
@@ -352,24 +349,24 @@ class DiscriminatorPrograms:
     """Chooses `count` negatives: line 9.
 
     Returns:
-      The negatives: first those from B, then the unrated ones. And D's
+      The negatives: first those from B, then the certain ones. And D's
       activations for those from B, or () if it had to rate none.
     """
-    pairs, num_counted, unrated = candidates
-    if unrated is not None:
-      count -= unrated.codes.shape[0]
-    if pairs.codes.shape[0] == count:  # Rho is 1: none is left out.
+    pairs, drawn, certain = candidates
+    if certain is not None:
+      count -= certain.codes.shape[0]
+    if pairs.codes.shape[0] == count:  # Rho is 1: none is rejected.
       kept, activations = rollouts.Pairs(*pairs), ()
     else:
       logits, activations = self._discriminator.at(phi)(
           pairs.observations, pairs.codes)
-      if num_counted is not None:  # The others are never among the lowest.
-        logits = tf.where(tf.range(pairs.codes.shape[0]) < num_counted,
-                          logits, logits.dtype.max)
+      if drawn is not None:
+        logits = tf.where(
+            tf.range(pairs.codes.shape[0]) < drawn, logits, logits.dtype.max)
       lowest = losses.lowest_rated(logits, count)
       kept, activations = tf.nest.map_structure(
           lambda x: tf.gather(x, lowest), (rollouts.Pairs(*pairs), activations))
-    if unrated is not None:
+    if certain is not None:
       kept = rollouts.Pairs(
-          *(tf.concat(parts, 0) for parts in zip(kept, unrated)))
+          *(tf.concat(parts, 0) for parts in zip(kept, certain)))
     return kept, activations

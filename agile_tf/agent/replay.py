@@ -19,23 +19,21 @@ from gridlu import archives
 class Candidates(NamedTuple):
   """The candidates for the N negatives of one update of D.
 
-  The negatives are all pairs that are `unrated`, and as many of the M others as
+  The negatives are all pairs that are `certain`, and as many of the M others as
   are missing: those that D rates lowest (line 9 of Algorithm 1).
   """
   pairs: rollouts.Pairs  # M pairs from B.
-  # int32 []: only so many of them, from the first, may become negatives. None
-  # if all may.
-  num_counted: rollouts.Array | None = None
-  # Negatives that D need not rate, at most N; None if there are none.
-  unrated: rollouts.Pairs | None = None
+  # int32 [], how many of these count, from the first; None if all do.
+  drawn: rollouts.Array | None = None
+  # At most N; None if there are none.
+  certain: rollouts.Pairs | None = None
 
 
 class ReplayBuffer:
-  """A ring of (instruction, state, is-it-a-goal) triples, shared by threads.
+  """A ring of (instruction, state, reward) triples, shared by threads.
 
-  The last part says whether the state counted as a goal state: by D's decision,
-  or by the ground truth. B makes no use of it. Reward prediction draws half of
-  its samples from states that counted.
+  B makes no use of the rewards. Reward prediction draws half of its samples
+  from states with a positive reward.
   """
 
   def __init__(self, capacity: int, num_slots: int,
@@ -56,7 +54,7 @@ class ReplayBuffer:
           positive: np.ndarray | None = None) -> None:
     """Adds N triples. In a full buffer they replace the oldest ones.
 
-    `positive` says which states counted as goal states, bool [N]; B needs none.
+    `positive` says whose reward is positive, bool [N]; B needs none.
     """
     if positive is None:
       positive = np.zeros([len(codes)], np.bool_)
@@ -79,11 +77,10 @@ class ReplayBuffer:
 
   def sample_with_rewards(self, rng: np.random.Generator, count: int
                          ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Draws triples with replacement, half of them of states that counted.
+    """Draws triples with replacement, half of them with a positive reward.
 
-    If `count` is odd, the larger part did not count as goal states. Until both
-    kinds exist, all entries are equally likely. Raises ValueError if there are
-    none.
+    If `count` is odd, the larger part has zero reward. Until both kinds exist,
+    all entries are equally likely. Raises ValueError if there are none.
     """
     with self._lock:
       positive = self._arrays['positive'][:len(self)]

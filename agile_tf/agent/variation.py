@@ -41,17 +41,17 @@ class Variation(NamedTuple):
   auxiliary: auxiliary_lib.Auxiliary | None = None
 
   # The discriminator.
-  # How D's negatives are chosen; None: from B alone, by rho, as in Algorithm 1.
+  # None draws them from B alone, by rho, as Algorithm 1 does.
   negatives: workers.Negatives | None = None
-  actors: int = 1  # How many episodes its worker plays at the same time.
+  actors: int = 1  # Episodes that its worker plays at the same time.
   head_start: HeadStart | None = None
 
   # The goal examples.
   needs_goals: bool = False  # Whether a run without a discriminator has some.
-  # Raises WorldError for goal examples that this variation cannot use.
+  # Raises WorldError for goal examples that do not suit it.
   check_goals: Callable[[worlds.GoalExamples], None] | None = None
-  # Of the generated goal states whose agent is on a block: the share in which
-  # it carries that block.
+  # The share of generated goal states with the agent on a block in which it
+  # carries that block.
   carrying: float = 0.0
   # The fewest and the most distractors of generated goal states; None gives
   # them as many as the task has.

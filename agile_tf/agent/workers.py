@@ -1,22 +1,20 @@
 """The two kinds of workers: Algorithms 1 and 2 of appendix A.
 
 Each `iterate` is one pass of its algorithm's inner loop; a run calls it again
-and again (line 1), from one thread or from several. Comments give the line
+and again (line 1), from one thread or from sixteen. Comments give the line
 numbers of the paper's boxes. The actor counts the steps that its episode has
-left and begins the next one (line 2), so lines 3 and 4 of both algorithms, line
-13 of Algorithm 1 and line 9 of Algorithm 2 have no code here. As in the boxes,
-R is the length of a rollout; it is not the paper's objective R_pi. Here D is
-the discriminator only: the data set that the paper writes as a calligraphic D
-is called the goal examples.
+left, so lines 3 and 4 of both algorithms, line 13 of Algorithm 1 and line 9 of
+Algorithm 2 have no code here. As in the boxes, R is the length of a rollout; it
+is not the paper's objective R_pi. Here D is the discriminator only: the data
+set that the paper writes as a calligraphic D is called the goal examples.
 
 `DiscriminatorLearner` has lines 6 to 12 of Algorithm 1, and needs no
 environment: whatever plays episodes can hand it states. `DiscriminatorWorker`
 has the rest.
 
-One worker object may play W of the paper's workers at once. Each of them is a
-row of a batch, with its own episodes and random generator. In a `PolicyWorker`
-each row's gradient is also clipped and applied separately, unless updates are
-averaged. D has one gradient, that of a batch from B.
+A worker object may play several of the paper's workers as rows of one batch.
+Each row is a separate worker with its own episodes and random generator. Unless
+updates are averaged, its gradient is clipped and applied separately.
 """
 
 from collections.abc import Callable, Sequence
@@ -36,15 +34,14 @@ from agile_tf.agent import worlds
 
 class Snapshot(NamedTuple):
   """Both networks at the start of an iteration; updates go on meanwhile."""
-  theta: tf.Tensor  # float32 [P], P being the number of parameters.
+  theta: tf.Tensor  # float32 [P]
   phi: tf.Tensor | None  # None if the ground truth is the reward.
 
 
 class Iteration(NamedTuple):
   """The rollout and the metrics of one iteration."""
   rollout: rollouts.Rollout
-  # By name. Those of the policy are means over the workers that played.
-  metrics: dict[str, float]
+  metrics: dict[str, float]  # Means over the iteration.
   # Policy rollouts only: whether each state counted as a goal, bool [R, W].
   decisions: np.ndarray | None = None
 
@@ -58,10 +55,7 @@ class Negatives(Protocol):
 
   def draw(self, buffer: replay.ReplayBuffer, goals: worlds.GoalExamples,
            rng: np.random.Generator, step: int) -> replay.Candidates:
-    """Draws the candidates for a batch's negatives.
-
-    `step` is the number of policy steps so far.
-    """
+    """Draws the candidates for a batch's negatives, after `step` steps."""
 
 
 def num_candidates(count: int, rho: float) -> int:
@@ -126,7 +120,7 @@ class DiscriminatorLearner:
 
   @property
   def needed(self) -> int:
-    """The number of pairs that B must hold before phi is updated: one draw."""
+    """The number of pairs that B must hold before phi is updated."""
     return self._settings.negatives.largest_draw
 
   def add(self, codes: np.ndarray, observations: np.ndarray) -> None:
@@ -139,8 +133,8 @@ class DiscriminatorLearner:
   def update(self, phi: tf.Tensor, step: int = 0) -> dict[str, float]:
     """Updates phi once: lines 7 to 12, after `step` policy steps.
 
-    Computes the gradient at a snapshot `phi`. Returns metrics by name, or
-    an empty dict if B is still too small for line 8: then nothing is updated.
+    Computes the gradient at a snapshot `phi`. Returns metrics by name; none if
+    B is still too small for line 8, and then nothing is updated.
     """
     settings = self._settings
     if len(self.buffer) < self.needed:
@@ -150,8 +144,8 @@ class DiscriminatorLearner:
     # 8: Sample BS / (2 rho) examples from B.
     candidates = settings.negatives.draw(
         self.buffer, self._goals, self.rng, step)
-    # 9 to 11: Leave out the share 1 - rho that D rates highest; compute the
-    # loss and its gradient.
+    # 9 to 11: Reject the top 1 - rho of them by D; compute the loss and its
+    # gradient.
     gradient, terms = self._programs.gradient(phi, goals, candidates)
     # 11, 12: Update phi, which all workers read.
     norm, = self.parameters.update(settings.learning_rate, gradient).numpy()
@@ -184,10 +178,7 @@ class DiscriminatorWorker:
     self._first_states = first_states
 
   def iterate(self, snapshot: Snapshot, step: int = 0) -> Iteration:
-    """Makes one pass of the inner loop, lines 2 and 5 to 12.
-
-    `step` is the number of policy steps so far.
-    """
+    """Makes one pass of the inner loop, lines 4 to 13, after `step` steps."""
     # 2, 5: Sample an instance where an episode has ended; act.
     rollout = self.actor.play(snapshot.theta)
     # 6: Add the (c, s) pairs to B, and remove old ones.
@@ -214,8 +205,8 @@ class PolicyWorker:
       policy: theta, which others may read while it is updated.
       policy_programs: Compute theta's gradients.
       discriminator_programs: Compute rewards.
-      entropy_weight: alpha as a function of the policy steps so far.
-      learning_rate: The rate of theta's updates, as a function of the same.
+      entropy_weight: alpha, by the policy steps so far.
+      learning_rate: The rate of theta's updates, by the policy steps so far.
       data: The data of the auxiliary loss of the programs; None without such
         a loss.
       rng: Draws samples of the auxiliary loss.
@@ -233,14 +224,14 @@ class PolicyWorker:
     self._learner = learner
 
   def iterate(self, snapshot: Snapshot, step: int = 0) -> Iteration:
-    """Makes one pass of the inner loop, lines 2 and 5 to 8, for each row.
+    """Makes one pass of the inner loop, lines 4 to 9, for each row.
 
     Without phi the reward is the ground truth times the reward's scale.
     """
     # 2, 5: Sample an instance where an episode has ended; act.
     theta, phi = snapshot
     rollout = self.actor.play(theta)
-    if not rollout.steps:  # All rows were `delayed`; see `actors.Actor`.
+    if not rollout.steps:  # All rows sat out their first rollout.
       return Iteration(rollout, {})
     if self._learner is not None:
       self._learner.add(*rollout.pairs())
@@ -267,8 +258,7 @@ class PolicyWorker:
         name: value.numpy()[rollout.active] for name, value in terms.items()}
     for name, numbers in by_row.items():
       _require_finite(name, numbers, rollout.active.tolist())
-    rows = list(gradients)  # Of the workers that played; [None] if averaged.
-    _require_finite('policy_gradient_norm', norms, rows)
+    _require_finite('policy_gradient_norm', norms, list(gradients))
     by_row['policy_gradient_norm'] = norms
     metrics = {
         name: float(numbers.mean()) for name, numbers in by_row.items()}

@@ -58,7 +58,7 @@ class World(Protocol):
     """Makes an environment from the seed of its episodes."""
 
   def observe(self, environment: Any, timestep: dm_env.TimeStep) -> np.ndarray:
-    """Returns the observation of an environment's latest time step."""
+    """Returns the observation of an environment's last time step."""
 
   def images(self, observations: tf.Tensor) -> tf.Tensor:
     """Renders observations as float32 [N, H, W, 3] in [0, 1].

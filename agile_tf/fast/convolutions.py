@@ -9,19 +9,12 @@ Algorithms for Convolutional Neural Networks", 2016) it takes 49:
 
   y = A^T ((G w G^T) * (B^T x B)) A
 
-This is Toom-Cook's product of polynomials, transposed. G w G^T evaluates the
-kernel at 7 x 7 points; B^T x B, transposed interpolation, transforms the image
-to as many numbers; and A^T, transposed evaluation, gives the result. Comments
-call all of these numbers values at points. In the space-major layout the 49
-products of all channels are a batch of 49 matrix products, and so are those of
-the gradient. Images of another size, and single ones, are convolved as usual.
-So are VALID convolutions: in the stem, black pixels must give exactly zero,
-because with a rounding error the ReLU would pass a gradient there.
-
-Gradients of kernels. A convolution hands no gradient to its kernel. It takes
-`products`, which are zeros, and their gradient is that of its 49 products.
-`gradients` then multiplies these with the image's values, for all uses of a
-kernel at once.
+B^T x B evaluates the image at 7 x 7 points, G w G^T the kernel, and A^T
+interpolates. In the space-major layout the 49 products of all channels are a
+batch of 49 matrix products, and so are those of the gradient. Images of another
+size, and single ones, are convolved as usual. So are VALID convolutions: in
+the stem, black pixels must give exactly zero, because with a rounding error the
+ReLU would pass a gradient there.
 
 Reusing results. The gradient of a rollout needs what the network computed when
 it acted, from the same parameters; the gradient of the discriminator needs what
@@ -47,10 +40,8 @@ _POINTS = _KERNEL + _IMAGE - 1
 def _toom_cook() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
   """Returns A^T [5, 7], G [7, 3] and B^T [7, 7], float64.
 
-  The points are 0, 1, -1, 2, -2, 0.5 and infinity. B^T is the inverse of the
-  transposed Vandermonde matrix. Each row of B^T is divided by its largest
-  number and that of G multiplied by it, so that B^T has no number greater than
-  1 and the result is the same.
+  Evaluation is at the points and at infinity. B^T is the inverse of the
+  transposed Vandermonde matrix; scaling its rows moves numbers to G.
   """
   points = np.array([0, 1, -1, 2, -2, 0.5])
 
@@ -64,9 +55,9 @@ def _toom_cook() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
   return powers(_IMAGE).T, powers(_KERNEL) * scale, inverse.T / scale
 
 
-_A_T, _G, _B_T = _toom_cook()
+_A, _G, _B = _toom_cook()
 # The border that SAME adds is zero, and is left out.
-_B_T = _B_T[:, 1:-1]
+_B = _B[:, 1:-1]
 
 
 def _apply_both(matrix: np.ndarray, x: tf.Tensor) -> tf.Tensor:
@@ -126,8 +117,8 @@ class Convolver:
       kernels: The parameters; other than kernels may be among them.
       evaluated: What `evaluate` returned for them.
       known: The `results` of a convolver with the same parameters for the first
-        N examples of each worker, [h, w, W, N, out] each, in the order of its
-        calls, which must be the same here. They are not computed again.
+        N rows of each worker, [h, w, W, N, out] each. They are not computed
+        again.
       tape: Records the pass.
     """
     # Each convolution's output before bias or FiLM, float32 [h, w, B, out].
@@ -207,7 +198,7 @@ class Convolver:
   def _filtered(self, features, blocks, kernel, known):
     """Convolves 5x5 features by minimal filtering.
 
-    `known`, [5, 5, W, N, out], has the first N examples of each worker.
+    `known`, [5, 5, groups, K, out], has the first K rows of each group.
     """
     evaluated = self._evaluated[kernel.ref()]
     count, outputs = features[0].shape[2], kernel.shape[-1]
@@ -217,7 +208,7 @@ class Convolver:
 
     def multiply(points):
       both = tf.concat(points, -1) @ tf.concat(parts, 1)
-      return _apply_both(_A_T, tf.reshape(
+      return _apply_both(_A, tf.reshape(
           both, [_POINTS, _POINTS, points[0].shape[1], outputs]))
 
     @tf.custom_gradient
@@ -227,7 +218,7 @@ class Convolver:
 
       def gradient(upstream):
         upstream = tf.reshape(
-            _apply_both(_A_T.T, upstream), [_POINTS**2, count, outputs])
+            _apply_both(_A.T, upstream), [_POINTS**2, count, outputs])
         return upstream, *(
             tf.matmul(upstream, part, transpose_b=True) for part in parts)
 
@@ -245,7 +236,7 @@ class Convolver:
   def _at_points(self, x: tf.Tensor) -> tf.Tensor:
     """Evaluates features once for all kernels."""
     if x.ref() not in self._points:
-      self._points[x.ref()] = _apply_both(_B_T, x)
+      self._points[x.ref()] = _apply_both(_B, x)
     return self._points[x.ref()]
 
 
@@ -254,20 +245,20 @@ def _complete(known: tf.Tensor | None,
               rows: Sequence[tf.Tensor]) -> tf.Tensor:
   """Convolves rows [n, B, in], except for those whose results are known.
 
-  `known`, [h, w, W, N, out], has the first N examples of each worker.
+  `known`, [h, w, groups, K, out], has the first K rows of each group.
   """
   if known is None:
     return convolve(rows)
-  height, width, workers, first, outputs = known.shape
+  height, width, groups, first, outputs = known.shape
   count = rows[0].shape[1]
   result = known
-  if first * workers < count:
+  if first * groups < count:
     rest = convolve([
         tf.reshape(
-            tf.reshape(x, [x.shape[0], workers, -1, x.shape[-1]])[:, :, first:],
+            tf.reshape(x, [x.shape[0], groups, -1, x.shape[-1]])[:, :, first:],
             [x.shape[0], -1, x.shape[-1]]) for x in rows])
     result = tf.concat([known, tf.reshape(
-        rest, [height, width, workers, -1, outputs])], 3)
+        rest, [height, width, groups, -1, outputs])], 3)
   return tf.reshape(result, [height, width, count, outputs])
 
 
@@ -291,9 +282,8 @@ def _product(rows: tf.Tensor, kernel: tf.Tensor, known: tf.Tensor | None,
              table: np.ndarray | None = None) -> tf.Tensor:
   """Multiplies rows [B, h, w, n] with a kernel: [h, w, B, out].
 
-  A row has all numbers that the kernel meets in one place. If there is a table
-  of n such rows, it has a weight for each of them instead. `known` is as in
-  `_filtered`.
+  A row has all numbers that the kernel meets in one place. With a table of n
+  such rows, it has their factors instead. `known` is as in `_filtered`.
   """
   _, height, width, _ = rows.shape
   workers, outputs = _workers(kernel), kernel.shape[-1]

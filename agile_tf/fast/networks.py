@@ -12,7 +12,7 @@ with the same parameters. Four differences make them fast:
   - If images are made of tiles, each tile is convolved once.
 
 Features are space-major, float32 [h, w, B, channels]. A function's `p` are the
-parameters by name; they are shared by all workers, or have a leading axis of W
+parameters by name; they are joined for all workers, or have a leading axis of W
 copies.
 """
 

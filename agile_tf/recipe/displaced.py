@@ -12,10 +12,7 @@ from gridlu import world
 
 def move(states: np.ndarray, sources: np.ndarray, targets: np.ndarray,
          numbers: np.ndarray) -> np.ndarray:
-  """Moves block i of state n from sources[n, i] to targets[n, i].
-
-  Only blocks with i < numbers[n] are moved. A packed state has 25 cells (0 is
-  an empty one), the agent's cell, and whether the agent carries its block.
+  """Moves the blocks in each row's first `numbers` sources to its targets.
 
   Args:
     states: Packed states, uint8 [N, 27].
@@ -36,16 +33,16 @@ def move(states: np.ndarray, sources: np.ndarray, targets: np.ndarray,
 
 def displace(rng: np.random.Generator, states: np.ndarray, chosen: np.ndarray
             ) -> np.ndarray:
-  """Puts chosen blocks, bool [N, 25], into other cells that were empty.
+  """Puts chosen blocks, bool [N, 25], into other cells that were free.
 
-  Takes and returns packed states, uint8 [N, 27]. The agent then carries nothing
-  and is in a random cell.
+  Takes and returns packed states, uint8 [N, 27]. The agent is then free, in a
+  random cell.
   """
   cells = states[:, :world.NUM_CELLS]
-  is_empty = cells == 0
+  is_free = cells == 0
   chosen_first = np.argsort(~chosen, axis=1)
-  empty_first = np.argsort(-rng.random(cells.shape) * is_empty, axis=1)
-  result = move(states, chosen_first, empty_first, chosen.sum(axis=1))
+  free_first = np.argsort(-rng.random(cells.shape) * is_free, axis=1)
+  result = move(states, chosen_first, free_first, chosen.sum(axis=1))
   result[:, world.NUM_CELLS] = rng.integers(world.NUM_CELLS, size=len(states))
   result[:, world.NUM_CELLS + 1] = 0
   return result

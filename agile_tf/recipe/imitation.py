@@ -5,8 +5,8 @@ Where the blocks of goal examples are put elsewhere, a good way back is known
 examples of the same instruction may be nearer. So the policy imitates the way
 to the nearest one: the right action then depends on the state alone. D decides
 which blocks matter: those whose displacement alone makes D reject the goal
-example. The ground truth has no part in this. Imitation is for GridLU, and for
-goals that are about blocks of one kind alone, as those of Arrangements.
+example. The ground truth has no part in this. It is for GridLU, and for goals
+that are about blocks of one kind alone, as those of Arrangements.
 """
 
 from collections.abc import Callable
@@ -24,25 +24,21 @@ from gridlu import archives
 from gridlu import program
 from gridlu import world
 
-_EXAMPLES = 20_000  # How many goal examples D is asked about, for seconds.
-_CHUNK = 1000  # How many states D rates at a time.
-# Goals of more blocks are not learned, because all assignments are tried.
-_MOST_BLOCKS = 4
+_EXAMPLES = 20_000  # D is asked about so many goal examples; it takes seconds.
+_CHUNK = 1000  # D rates so many states at a time.
+_MOST_BLOCKS = 4  # All assignments are tried for goals of at most so many.
 _LIFTING = 3  # Steps that moving a block costs besides its way.
-# How many steps more a cell with blocks on all sides costs, for a block that is
+# A cell with blocks on all sides costs so many steps more for a block that is
 # not beside it.
 _ENCLOSED = np.int16(6)
 _FAR = np.int16(99)  # More than any way on the board.
-_STATES_PER_ROLLOUT = 16  # How many states each worker gets.
+_STATES_PER_ROLLOUT = 16  # Each worker gets so many.
 
 # How often the agent is anywhere, carries a block that is out of place, stands
-# on such a block, stands on one that is in place, and still carries a block
-# that has reached its place.
+# on such a block, stands on one that is in place, and carries one to its place.
 _SITUATIONS = np.cumsum([.30, .30, .10, .12, .18])
 _ANYWHERE, _CARRYING, _ON_DISPLACED, _ON_PLACED, _AT_PLACE = range(5)
-# How often all blocks are in place, before _AT_PLACE puts one more back.
-_ALL_IN_PLACE = 0.05
-_NUM_ACTIONS = int(world.Action.NOOP)  # The policy has all but NOOP, the last.
+_NONE = 0.05  # How often no block is out of place at first.
 
 _CELLS = np.arange(world.NUM_CELLS)
 _ROWS, _COLUMNS = np.divmod(_CELLS, world.SIZE)
@@ -73,7 +69,6 @@ class Demonstrations:
     """Finds out which blocks of the goal examples matter.
 
     A block matters if D rejects a board where only this block is displaced.
-    The agent is moved too, which changes no goal of Arrangements.
 
     Args:
       accepts: Returns D's decisions, bool [N], for codes int32 [N, slots] and
@@ -81,10 +76,8 @@ class Demonstrations:
       rng: Draws the cells to which blocks are displaced.
     """
     for start in range(0, len(self._states), _CHUNK):
-      # The last chunk is filled up with the first examples.
       rows = np.arange(start, start + _CHUNK) % len(self._states)
-      states = self._states[rows]
-      matters = self._matters[start:start + _CHUNK]  # A view, which is filled.
+      states, matters = self._states[rows], self._matters[start:start + _CHUNK]
       filled = states[:, :world.NUM_CELLS] > 0
       cells = np.argsort(~filled, axis=1)  # Those with blocks come first.
       for i in range(filled.sum(axis=1).max()):
@@ -99,9 +92,8 @@ class Demonstrations:
 
   def _learn_forms(self) -> None:
     """Lists each instruction's forms: the sets of cells whose blocks matter."""
-    # All goals are taken to be about the same number of blocks: that from 1 to
-    # 4 which occurs most often. Where another number seems to matter, D has
-    # erred, and the example is not used.
+    # Goals are about one number of blocks, the most common one. Where another
+    # number seems to matter, D has erred, and the example is not used.
     numbers = self._matters.sum(axis=1)
     counts = np.bincount(numbers, minlength=_MOST_BLOCKS + 1)
     num_blocks = 1 + int(np.argmax(counts[1:_MOST_BLOCKS + 1]))
@@ -119,8 +111,7 @@ class Demonstrations:
     for instruction in range(len(self._codes)):
       examples = usable[self._instruction[usable] == instruction]
       forms.append(np.unique(self._homes[examples], axis=0))
-    # int [instructions, forms, blocks]: an instruction with fewer forms repeats
-    # them. One without usable examples has zeros, which are never drawn.
+    # int [instructions, forms, blocks]: where there are fewer, some twice.
     num_forms = max(map(len, forms))
     self._forms = np.stack([
         np.resize(each, [num_forms, num_blocks]) for each in forms])
@@ -187,9 +178,8 @@ class Demonstrations:
 def _costs(states: np.ndarray, places: np.ndarray) -> np.ndarray:
   """Returns what it costs to move blocks in places [N, B] to each cell.
 
-  A cell is far if it holds a block that does not matter; the blocks in `places`
-  may move away. A cell with blocks on all sides costs more, except for a block
-  in it or beside it.
+  A cell where another block is is far. A cell with blocks on all sides is near
+  only for these.
 
   Returns:
     Steps, int16 [N, B, 25].
@@ -216,10 +206,9 @@ def _draw(rng: np.random.Generator, states: np.ndarray, homes: np.ndarray
   rows, before = np.arange(count), states[:, :world.NUM_CELLS]
   situation = np.searchsorted(
       _SITUATIONS, rng.random(count) * _SITUATIONS[-1])
-  # From 1 to B blocks are out of place, and B is twice as likely as each other
-  # number.
+  # It is twice as likely that all blocks are out of place as any other number.
   num_out = np.minimum(rng.integers(1, num_blocks + 2, size=count), num_blocks)
-  num_out[rng.random(count) < _ALL_IN_PLACE] = 0
+  num_out[rng.random(count) < _NONE] = 0
   # One block more is back in its place, and the agent still carries it.
   num_out = np.maximum(num_out - (situation == _AT_PLACE), 0)
   # Free cells come first, in random order.
@@ -233,8 +222,7 @@ def _draw(rng: np.random.Generator, states: np.ndarray, homes: np.ndarray
   in_place = rng.random(cells.shape) * ((cells > 0) & (cells == before))
   placed_one = np.argmax(in_place, axis=1)
   anywhere = rng.integers(world.NUM_CELLS, size=count)
-  # Where no block is in its place, an agent that carries none is anywhere. In
-  # _AT_PLACE at least the last block is in its place.
+  # Where no block is in its place, a free agent is anywhere.
   states[:, world.NUM_CELLS] = np.select(
       [(situation == _CARRYING) | (situation == _ON_DISPLACED),
        (situation == _ON_PLACED) & in_place.any(axis=1),
@@ -264,8 +252,6 @@ def _labels(states: np.ndarray, places: np.ndarray, goals: np.ndarray
   movable_rows, movable = np.nonzero(
       ~np.take_along_axis(filled, goals, axis=1))
   can_be_moved[movable_rows, places[movable_rows, movable]] = True
-  # The sum selects the goal of the block under the agent. It is cell 0 where
-  # there is none, but only an agent that carries a block uses it.
   belongs[rows, np.sum(goals * (places == agent[:, None]), axis=1)] = True
   # An agent that carries a block cannot pass others.
   blocked = filled & carrying[:, None]
@@ -276,20 +262,17 @@ def _labels(states: np.ndarray, places: np.ndarray, goals: np.ndarray
   leads_on = (around == around.min(axis=1, keepdims=True)) & (
       around < steps[rows, agent][:, None])
   is_done = np.all(goals == places, axis=1) & ~carrying
-  good = np.zeros([len(states), _NUM_ACTIONS], np.bool_)
+  good = np.zeros([len(states), world.Action.NOOP], np.bool_)
   good[:, :world.Action.INTERACT] = is_done[:, None] | leads_on
   # It picks a block up that can be moved, or puts one down that cannot.
   interacts = carrying != can_be_moved[rows, agent]
-  good[interacts] = np.arange(_NUM_ACTIONS) == world.Action.INTERACT
+  good[interacts] = np.arange(world.Action.NOOP) == world.Action.INTERACT
   return (good / np.maximum(good.sum(axis=1, keepdims=True), 1)
          ).astype(np.float32)
 
 
 def _steps(targets: np.ndarray, blocked: np.ndarray) -> np.ndarray:
-  """Returns each cell's distance from targets [N, 25], around blocked cells.
-
-  A way of more than 12 steps, which is very rare, counts as far.
-  """
+  """Returns each cell's distance from targets [N, 25], around blocked cells."""
   steps = np.where(targets, 0, _FAR)
   for _ in range(world.NUM_CELLS // 2):
     near = steps[:, world.NEIGHBOURS].min(axis=1) + 1

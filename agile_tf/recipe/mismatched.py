@@ -49,15 +49,14 @@ class Negatives(NamedTuple):
   def draw(self, buffer: replay.ReplayBuffer, goals: worlds.GoalExamples,
            rng: np.random.Generator, step: int) -> replay.Candidates:
     pairs = buffer.sample(rng, self.largest_draw)
-    unrated = []
+    certain = []
     if self.mismatched:
-      unrated.append(goals.sample_mismatched(rng, self.mismatched))
+      certain.append(goals.sample_mismatched(rng, self.mismatched))
     if self.displaced:
-      unrated.append(displaced.sample(goals, rng, self.displaced))
-    num_counted = workers.num_candidates(self.kept, self.rho(step))
+      certain.append(displaced.sample(goals, rng, self.displaced))
+    drawn = workers.num_candidates(self.kept, self.rho(step))
     return replay.Candidates(
-        pairs, np.int32(num_counted),
-        _joined(unrated) if unrated else None)
+        pairs, np.int32(drawn), _joined(certain) if certain else None)
 
 
 def _joined(parts: Sequence[rollouts.Pairs]) -> rollouts.Pairs:
