@@ -137,7 +137,7 @@ class Config:
 
   branch_from: str = setting(
       '', 'Begins a new run with what another run had learned, as "RUN@STEP": '
-      "both networks, their optimisers' slots, the replay buffers and the "
+      'both networks, their optimiser states, the replay buffers and the '
       'count of steps are those of its checkpoint of that step. Settings may '
       'differ from that run, and episodes and random numbers are new, from '
       '--seed.')

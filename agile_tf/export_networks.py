@@ -4,7 +4,7 @@ r"""Copies a run with its networks alone, to give to others.
       --output=quickstart
 
 The new directory has the run's `config.json`, the rows of its `metrics.csv` up
-to the checkpoint, and the checkpoint without the optimisers' slots, the replay
+to the checkpoint, and the checkpoint without the optimiser states, the replay
 buffers and the episodes. All programs that play or judge a run take it, and so
 do --initial_policy and --reward_model. agile_tf.launch cannot resume it.
 

@@ -1,7 +1,8 @@
 """Updates of the parameters that threads share: RMSProp and column norms.
 
-`SharedParameters` protects the parameters and slots of one network with a lock:
-updates are atomic, and a snapshot never contains half of one. An update clips
+`SharedParameters` protects the parameters of one network, and the optimiser
+state that goes with them, with a lock: updates are atomic, and a snapshot never
+contains half of one. An update clips
 the gradient by its global norm, applies a `Rule` such as RMSProp's, and may
 then clip column norms. A gradient that is not finite changes nothing.
 """
@@ -17,39 +18,38 @@ import tensorflow as tf
 from agile_tf.agent import parameters as parameters_lib
 from gridlu import archives
 
-# Numbers that an update keeps from one gradient to the next, by name. A slot
-# that has a number for each parameter is float32 [P].
-Slots: TypeAlias = dict[str, tf.Tensor]
+# The optimiser state: arrays that a rule keeps from one gradient to the next,
+# by name. An array that has a number for each parameter is float32 [P].
+RuleState: TypeAlias = dict[str, tf.Tensor]
 
 
 class Rule(NamedTuple):
   """A rule by which a gradient changes parameters."""
-  # Takes the number of parameters; returns their slots before the first
-  # gradient.
-  slots: Callable[[int], Slots]
-  # Takes parameters [P], slots, a gradient [P] and the learning rate; returns
-  # the parameters and slots after it. It is a pure function.
-  update: Callable[[tf.Tensor, Slots, tf.Tensor, tf.Tensor],
-                   tuple[tf.Tensor, Slots]]
+  # Takes the number of parameters; returns the state before the first gradient.
+  initial_state: Callable[[int], RuleState]
+  # Takes parameters [P], the state, a gradient [P] and the learning rate;
+  # returns the parameters and the state after it. It is a pure function.
+  update: Callable[[tf.Tensor, RuleState, tf.Tensor, tf.Tensor],
+                   tuple[tf.Tensor, RuleState]]
 
 
 def rmsprop(decay: float, epsilon: float) -> Rule:
   """Returns TensorFlow 1's RMSProp; the paper does not name its variant.
 
-  It differs from today's in two ways: epsilon is inside the square root, and
-  the mean square starts at one.
+  The mean square starts at one; in Keras 3 and Sonnet 2 it starts at zero.
+  Epsilon is inside the square root, as in these two; in PyTorch it is outside.
   """
-  def slots(size: int) -> Slots:
+  def initial_state(size: int) -> RuleState:
     return {'mean_square': tf.ones([size])}
 
-  def update(parameters: tf.Tensor, slots: Slots, gradient: tf.Tensor,
-             rate: tf.Tensor) -> tuple[tf.Tensor, Slots]:
+  def update(parameters: tf.Tensor, state: RuleState, gradient: tf.Tensor,
+             rate: tf.Tensor) -> tuple[tf.Tensor, RuleState]:
     mean_square = (
-        decay * slots['mean_square'] + (1 - decay) * tf.square(gradient))
+        decay * state['mean_square'] + (1 - decay) * tf.square(gradient))
     step = gradient * tf.math.rsqrt(mean_square + epsilon)
     return parameters - rate * step, {'mean_square': mean_square}
 
-  return Rule(slots, update)
+  return Rule(initial_state, update)
 
 
 def clip_gradient(gradient: tf.Tensor, max_norm: float
@@ -118,8 +118,9 @@ class SharedParameters:
     self._limit_film_tables = limit_film_tables
     self._lock = threading.Lock()
     self._parameters = tf.Variable(initial)
-    self._slots = {name: tf.Variable(value)
-                   for name, value in rule.slots(layout.size).items()}
+    self._rule_state = {
+        name: tf.Variable(value)
+        for name, value in rule.initial_state(layout.size).items()}
 
   @tf.function(autograph=False)
   def _update(self, rate: tf.Tensor, *gradients: tf.Tensor) -> tf.Tensor:
@@ -127,26 +128,29 @@ class SharedParameters:
     clipped, norms = zip(*(
         clip_gradient(gradient, self._gradient_norm) for gradient in gradients))
     with tf.device(self._parameters.device):
-      parameters, slots = self._after(
+      parameters, rule_state = self._after(
           self._parameters.read_value(),
-          {name: slot.read_value() for name, slot in self._slots.items()},
+          {name: variable.read_value()
+           for name, variable in self._rule_state.items()},
           rate, clipped, norms)
     self._parameters.assign(parameters)
-    for name, slot in self._slots.items():
-      slot.assign(slots[name])
+    for name, variable in self._rule_state.items():
+      variable.assign(rule_state[name])
     return tf.stack(norms)
 
   @tf.function(autograph=False, jit_compile=True)
-  def _after(self, parameters: tf.Tensor, slots: Slots, rate: tf.Tensor,
-             gradients: Sequence[tf.Tensor], norms: Sequence[tf.Tensor]
-            ) -> tuple[tf.Tensor, Slots]:
-    """Returns parameters and slots after gradients whose norm is finite."""
+  def _after(self, parameters: tf.Tensor, rule_state: RuleState,
+             rate: tf.Tensor, gradients: Sequence[tf.Tensor],
+             norms: Sequence[tf.Tensor]) -> tuple[tf.Tensor, RuleState]:
+    """Returns parameters and state after the gradients whose norm is finite."""
     for gradient, norm in zip(gradients, norms):
-      after, slots_after = self._rule.update(parameters, slots, gradient, rate)
-      parameters, slots = tf.nest.map_structure(
+      after, state_after = self._rule.update(
+          parameters, rule_state, gradient, rate)
+      parameters, rule_state = tf.nest.map_structure(
           functools.partial(tf.where, tf.math.is_finite(norm)),
-          (self._with_short_columns(after), slots_after), (parameters, slots))
-    return parameters, slots
+          (self._with_short_columns(after), state_after),
+          (parameters, rule_state))
+    return parameters, rule_state
 
   def _with_short_columns(self, parameters: tf.Tensor) -> tf.Tensor:
     """Returns the parameters with clipped columns, if there is a limit."""
@@ -172,7 +176,7 @@ class SharedParameters:
       return self._update(np.float32(learning_rate), *gradients)
 
   def state(self) -> dict[str, np.ndarray]:
-    """Returns parameters and slots by name, for a checkpoint."""
+    """Returns the parameters and the optimiser state, for a checkpoint."""
     with self._lock:
       return {
           name: value.numpy()
@@ -200,11 +204,11 @@ class SharedParameters:
   def _variables(self) -> dict[str, tf.Variable]:
     """Returns the variables by the suffix of their names in a checkpoint."""
     return {'': self._parameters} | {
-        f'/{name}': slot for name, slot in self._slots.items()}
+        f'/{name}': variable for name, variable in self._rule_state.items()}
 
   def _named(self, suffix: str, value: tf.Tensor) -> dict[str, tf.Tensor]:
     """Returns the value of a variable in parts, by their names."""
-    if value.shape != [self.layout.size]:  # All parameters share this slot.
+    if value.shape != [self.layout.size]:  # All parameters share these numbers.
       return {suffix[1:]: value}
     return {name + suffix: part
             for name, part in self.layout.split(value).items()}

@@ -121,8 +121,8 @@ class RewardLearner:
           ) -> 'RewardLearner':
     """Makes a learner that goes on from a reward model directory.
 
-    Its instructions and its network are those of the directory. B and the slots
-    of the updates are new: the directory has only what rates states.
+    Its instructions and its network are those of the directory. B and the
+    optimiser state are new: the directory has only what rates states.
 
     Args:
       directory: What `save` or agile_tf.export_networks wrote. To rate states

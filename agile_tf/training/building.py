@@ -404,7 +404,7 @@ def discriminator_parameters(
     config: config_lib.Config, d: functional.Network, phi: np.ndarray,
     rule: Callable[[float, float], optimizers.Rule] = optimizers.rmsprop
 ) -> optimizers.SharedParameters:
-  """Returns phi, float32 [P], with the slots and limits of its updates."""
+  """Returns phi, float32 [P], with its optimiser state and limits."""
   return optimizers.SharedParameters(
       d.layout, phi,
       rule(config.discriminator_decay, config.discriminator_epsilon),

@@ -30,7 +30,7 @@ class AdamTest(parameterized.TestCase):
         lambda: tf.compat.v1.train.AdamOptimizer(
             _RATE, 0.9, _DECAY, _EPSILON))
     actual = [parameters.update(_RATE, *map(tf.constant, gradients[:3]))]
-    # The slots and the count of updates are part of the state.
+    # The means and the count of updates are part of the state.
     resumed = _make(_values(rng))
     resumed.load(parameters.state())
     for gradient in gradients[3:]:
