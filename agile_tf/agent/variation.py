@@ -30,8 +30,8 @@ class Variation(NamedTuple):
   # Takes a decay and an epsilon.
   rule: Callable[[float, float], optimizers.Rule] = optimizers.rmsprop
 
-  # The policy. Both numbers are functions of the policy steps so far; None
-  # keeps them constant.
+  # The policy. The learning rate and the weight of the entropy are functions of
+  # the policy steps so far; None keeps them constant.
   learning_rate: Callable[[int], float] | None = None
   entropy_weight: Callable[[int], float] | None = None
   # Whether the workers of a thread update the policy once, by the mean of their
@@ -41,17 +41,19 @@ class Variation(NamedTuple):
   auxiliary: auxiliary_lib.Auxiliary | None = None
 
   # The discriminator.
-  # None draws them from B alone, by rho, as Algorithm 1 does.
+  # How D's negatives are chosen. None takes them from B alone, by rho, as
+  # Algorithm 1 does.
   negatives: workers.Negatives | None = None
-  actors: int = 1  # Episodes that its worker plays at the same time.
+  # The number W of episodes that the discriminator's worker plays at once.
+  discriminator_episodes: int = 1
   head_start: HeadStart | None = None
 
   # The goal examples.
   needs_goals: bool = False  # Whether a run without a discriminator has some.
-  # Raises WorldError for goal examples that do not suit it.
+  # Raises WorldError for goal examples that this variation cannot use.
   check_goals: Callable[[worlds.GoalExamples], None] | None = None
-  # The share of generated goal states with the agent on a block in which it
-  # carries that block.
+  # Among the generated goal states in which the agent is on a block, the share
+  # in which it carries this block.
   carrying: float = 0.0
   # The fewest and the most distractors of generated goal states; None gives
   # them as many as the task has.

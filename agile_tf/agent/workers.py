@@ -1,20 +1,24 @@
 """The two kinds of workers: Algorithms 1 and 2 of appendix A.
 
-Each `iterate` is one pass of its algorithm's inner loop; a run calls it again
-and again (line 1), from one thread or from sixteen. Comments give the line
-numbers of the paper's boxes. The actor counts the steps that its episode has
-left, so lines 3 and 4 of both algorithms, line 13 of Algorithm 1 and line 9 of
-Algorithm 2 have no code here. As in the boxes, R is the length of a rollout; it
-is not the paper's objective R_pi. Here D is the discriminator only: the data
-set that the paper writes as a calligraphic D is called the goal examples.
+Each `iterate` is one pass of its algorithm's inner loop; where an episode has
+ended, it first begins a new one (line 2). A run calls it again and again (line
+1), from one thread or several. Comments give the line numbers of the paper's
+boxes. The actor counts the steps that its episode has left, so lines 3 and 4 of
+both algorithms, line 13 of Algorithm 1 and line 9 of Algorithm 2 have no code
+here. As in the boxes, R is the length of a rollout; it is not the paper's
+objective R_pi. Here D is the discriminator only: the data set that the paper
+writes as a calligraphic D is called the goal examples.
 
 `DiscriminatorLearner` has lines 6 to 12 of Algorithm 1, and needs no
 environment: whatever plays episodes can hand it states. `DiscriminatorWorker`
-has the rest.
+has the rest. `agile_tf.RewardLearner` is another class: it takes images and
+texts, and makes of them the observations and codes that this one takes.
 
-A worker object may play several of the paper's workers as rows of one batch.
-Each row is a separate worker with its own episodes and random generator. Unless
-updates are averaged, its gradient is clipped and applied separately.
+One `PolicyWorker` or `DiscriminatorWorker` plays W of the paper's workers at
+once; arrays have an axis of length W for them. Each of these has its own
+episodes and its own random generator. In `PolicyWorker` each also has its own
+gradient, which is clipped and applied separately, unless updates are averaged.
+D has one gradient, from B. P is the number of parameters of a network.
 """
 
 from collections.abc import Callable, Sequence
@@ -41,7 +45,8 @@ class Snapshot(NamedTuple):
 class Iteration(NamedTuple):
   """The rollout and the metrics of one iteration."""
   rollout: rollouts.Rollout
-  metrics: dict[str, float]  # Means over the iteration.
+  # By name. Those of the policy are means over the workers that played.
+  metrics: dict[str, float]
   # Policy rollouts only: whether each state counted as a goal, bool [R, W].
   decisions: np.ndarray | None = None
 
@@ -55,7 +60,10 @@ class Negatives(Protocol):
 
   def draw(self, buffer: replay.ReplayBuffer, goals: worlds.GoalExamples,
            rng: np.random.Generator, step: int) -> replay.Candidates:
-    """Draws the candidates for a batch's negatives, after `step` steps."""
+    """Draws the candidates for a batch's negatives.
+
+    `step` is the number of policy steps so far.
+    """
 
 
 def num_candidates(count: int, rho: float) -> int:
@@ -92,7 +100,7 @@ class DiscriminatorLearner:
   """Lines 6 to 12 of Algorithm 1: trains D, the discriminator.
 
   Attributes:
-    parameters: phi and the slots of its updates.
+    parameters: phi and its optimiser state.
     buffer: B, the pairs of instruction and state that were added last.
   """
 
@@ -120,7 +128,11 @@ class DiscriminatorLearner:
 
   @property
   def needed(self) -> int:
-    """The number of pairs that B must hold before phi is updated."""
+    """The number of pairs that B must hold before phi is updated.
+
+    It is that of one draw. The paper does not name it. B is drawn from with
+    replacement, so a batch from fewer pairs would often repeat the same states.
+    """
     return self._settings.negatives.largest_draw
 
   def add(self, codes: np.ndarray, observations: np.ndarray) -> None:
@@ -133,8 +145,8 @@ class DiscriminatorLearner:
   def update(self, phi: tf.Tensor, step: int = 0) -> dict[str, float]:
     """Updates phi once: lines 7 to 12, after `step` policy steps.
 
-    Computes the gradient at a snapshot `phi`. Returns metrics by name; none if
-    B is still too small for line 8, and then nothing is updated.
+    Computes the gradient at a snapshot `phi`. Returns metrics by name. As long
+    as B is too small for line 8, it updates nothing and returns {}.
     """
     settings = self._settings
     if len(self.buffer) < self.needed:
@@ -144,7 +156,7 @@ class DiscriminatorLearner:
     # 8: Sample BS / (2 rho) examples from B.
     candidates = settings.negatives.draw(
         self.buffer, self._goals, self.rng, step)
-    # 9 to 11: Reject the top 1 - rho of them by D; compute the loss and its
+    # 9 to 11: Drop the top 1 - rho of them by D; compute the loss and its
     # gradient.
     gradient, terms = self._programs.gradient(phi, goals, candidates)
     # 11, 12: Update phi, which all workers read.
@@ -178,7 +190,10 @@ class DiscriminatorWorker:
     self._first_states = first_states
 
   def iterate(self, snapshot: Snapshot, step: int = 0) -> Iteration:
-    """Makes one pass of the inner loop, lines 4 to 13, after `step` steps."""
+    """Makes one pass of the inner loop: lines 2 and 5 to 12.
+
+    `step` is the number of policy steps so far.
+    """
     # 2, 5: Sample an instance where an episode has ended; act.
     rollout = self.actor.play(snapshot.theta)
     # 6: Add the (c, s) pairs to B, and remove old ones.
@@ -201,12 +216,13 @@ class PolicyWorker:
     """Makes a worker.
 
     Args:
-      actor: Plays the episodes of its rows.
+      actor: Plays the episodes of W workers.
       policy: theta, which others may read while it is updated.
       policy_programs: Compute theta's gradients.
       discriminator_programs: Compute rewards.
-      entropy_weight: alpha, by the policy steps so far.
-      learning_rate: The rate of theta's updates, by the policy steps so far.
+      entropy_weight: alpha as a function of the policy steps so far.
+      learning_rate: The rate of theta's updates as a function of the policy
+        steps so far.
       data: The data of the auxiliary loss of the programs; None without such
         a loss.
       rng: Draws samples of the auxiliary loss.
@@ -224,14 +240,15 @@ class PolicyWorker:
     self._learner = learner
 
   def iterate(self, snapshot: Snapshot, step: int = 0) -> Iteration:
-    """Makes one pass of the inner loop, lines 4 to 9, for each row.
+    """Makes one pass of the inner loop, lines 2 and 5 to 8, for each worker.
 
-    Without phi the reward is the ground truth times the reward's scale.
+    `step` is the number of policy steps so far. Without phi the reward is the
+    ground truth times the reward's scale.
     """
     # 2, 5: Sample an instance where an episode has ended; act.
     theta, phi = snapshot
     rollout = self.actor.play(theta)
-    if not rollout.steps:  # All rows sat out their first rollout.
+    if not rollout.steps:  # All workers were `delayed` (see `actors.Actor`).
       return Iteration(rollout, {})
     if self._learner is not None:
       self._learner.add(*rollout.pairs())
@@ -251,36 +268,37 @@ class PolicyWorker:
     gradients, terms = self._policy_programs.gradients(
         theta, rollout, rewards * rollout.mask,
         self._entropy_weight(step), samples)
-    # 7, 8: Update theta, which all workers read, once for each active row.
+    # 7, 8: Update theta, which all workers read, once for each gradient.
     norms = self._policy.update(
         self._learning_rate(step), *gradients.values()).numpy()
-    by_row = {
+    by_worker = {
         name: value.numpy()[rollout.active] for name, value in terms.items()}
-    for name, numbers in by_row.items():
+    for name, numbers in by_worker.items():
       _require_finite(name, numbers, rollout.active.tolist())
-    _require_finite('policy_gradient_norm', norms, list(gradients))
-    by_row['policy_gradient_norm'] = norms
+    of_workers = list(gradients)  # Indices, or [None] if they are averaged.
+    _require_finite('policy_gradient_norm', norms, of_workers)
+    by_worker['policy_gradient_norm'] = norms
     metrics = {
-        name: float(numbers.mean()) for name, numbers in by_row.items()}
+        name: float(numbers.mean()) for name, numbers in by_worker.items()}
     return Iteration(rollout, metrics, decisions)
 
 
 class NumericsError(ArithmeticError):
   """A loss or a gradient norm that is not finite, and whose it is."""
 
-  def __init__(self, name: str, row: int | None, value: float):
+  def __init__(self, name: str, worker: int | None, value: float):
     super().__init__(f'{name} is {value}')
     self.name = name
-    self.row = row  # Its worker's row in the batch; None if all share it.
+    self.worker = worker  # Its index among the W workers; None if all share it.
     self.value = value
 
 
 def _require_finite(name: str, values: Sequence[float] | np.ndarray,
-                    rows: Sequence[int | None]) -> None:
+                    workers: Sequence[int | None]) -> None:
   """Raises NumericsError for the first of N values that is not finite.
 
-  `rows` says whose each value is; None if all share it.
+  `workers` says whose each value is: an index, or None if all share it.
   """
-  for row, value in zip(rows, values, strict=True):
+  for worker, value in zip(workers, values, strict=True):
     if not np.isfinite(value):
-      raise NumericsError(name, row, float(value))
+      raise NumericsError(name, worker, float(value))

@@ -27,7 +27,8 @@ def make(config: config_lib.Config, recipe: settings.Recipe
   """Returns what the recipe varies: `Variation()` with default settings."""
   recipe.check(config)
   made = variation.Variation(
-      actors=recipe.discriminator_actors, carrying=recipe.dataset_carrying,
+      discriminator_episodes=recipe.discriminator_actors,
+      carrying=recipe.dataset_carrying,
       distractors=_DISTRACTORS if recipe.dataset_any_distractors else None,
       averaged=recipe.policy_update == 'averaged')
   if recipe.initialization == 'he':

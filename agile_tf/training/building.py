@@ -444,7 +444,7 @@ def build_workers(plan: Plan, built: Networks, data: Data) -> Parts:
     assert built.discriminator is not None
     assert data.goals is not None
     actor_seed, draw_seed = seeds.discriminator.spawn(2)
-    num_episodes = variation.actors
+    num_episodes = variation.discriminator_episodes
     # A single episode has the seed itself, as all runs had before there could
     # be several.
     episode_seeds = (

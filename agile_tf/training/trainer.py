@@ -102,7 +102,7 @@ class Trainer:
         None if self.discriminator is None else self.discriminator.snapshot()))
 
   def iterate_policy(self, thread: int, snapshot: workers.Snapshot) -> int:
-    """Iterates the policy worker of a thread; returns the steps of all rows."""
+    """Iterates the policy worker of a thread; returns its workers' steps."""
     device = self.devices[thread % len(self.devices)]
     try:
       with tf.device(device) if device else contextlib.nullcontext():
@@ -112,8 +112,8 @@ class Trainer:
       config = self._plan.config
       first = thread * (config.policy_workers // config.policy_threads)
       raise self._broken(error, (
-          'the averaged update' if error.row is None else
-          f'policy worker {first + error.row}')) from error
+          'the averaged update' if error.worker is None else
+          f'policy worker {first + error.worker}')) from error
     rollout = iteration.rollout
     if not rollout.steps:
       return 0

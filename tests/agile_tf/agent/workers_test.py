@@ -394,7 +394,7 @@ class DiscriminatorWorkerTest(absltest.TestCase):
     worker.iterate(_now(parts))  # B has too few pairs.
     with self.assertRaises(workers.NumericsError) as caught:
       worker.iterate(_now(parts))
-    self.assertEqual((caught.exception.name, caught.exception.row),
+    self.assertEqual((caught.exception.name, caught.exception.worker),
                      ('discriminator_loss', None))
 
 
@@ -433,7 +433,7 @@ class PolicyWorkerTest(parameterized.TestCase):
     _set(parts.networks.policy, np.nan * parts.networks.policy.snapshot())
     with self.assertRaises(workers.NumericsError) as caught:
       worker.iterate(_now(parts))
-    self.assertEqual((caught.exception.name, caught.exception.row),
+    self.assertEqual((caught.exception.name, caught.exception.worker),
                      ('policy_loss', 0))
 
   @parameterized.parameters(np.nan, np.inf, -np.inf)
@@ -441,7 +441,7 @@ class PolicyWorkerTest(parameterized.TestCase):
     workers._require_finite('loss', np.ones(3), [4, 5, 7])
     with self.assertRaises(workers.NumericsError) as caught:
       workers._require_finite('entropy', np.array([0, bad, bad]), [4, 5, 7])
-    self.assertEqual((caught.exception.name, caught.exception.row),
+    self.assertEqual((caught.exception.name, caught.exception.worker),
                      ('entropy', 5))
     np.testing.assert_equal(caught.exception.value, bad)
 
@@ -457,7 +457,7 @@ class PolicyWorkerTest(parameterized.TestCase):
                            return_value=(gradients, {})):
       with self.assertRaises(workers.NumericsError) as caught:
         worker.iterate(_now(parts))
-    self.assertEqual((caught.exception.name, caught.exception.row),
+    self.assertEqual((caught.exception.name, caught.exception.worker),
                      ('policy_gradient_norm', row))
 
 
