@@ -1,7 +1,9 @@
 """Auxiliary losses of the policy, such as reward prediction (appendix C).
 
-An auxiliary loss is a value, `Auxiliary`. Its data are made once for a run and
-shared by all threads; each thread draws samples with a generator of its own.
+A run's auxiliary loss is described by `Auxiliary`: an `AuxiliaryLoss`, and a
+function that makes the data that it is trained on. The data are made once for a
+run and shared by all threads; each thread draws samples with a generator of its
+own.
 """
 
 from collections.abc import Callable
@@ -42,7 +44,7 @@ class Data(Protocol):
 
 
 class AuxiliaryLoss(NamedTuple):
-  """A loss that is added to the policy's."""
+  """The loss itself, which is added to the policy's."""
   name: str  # Its metric is called '{name}_loss'.
   cost: float  # The weight of its mean over a worker's samples.
   # Takes the policy's output for the samples, [W, K, ...] each, and their
@@ -57,15 +59,15 @@ class Auxiliary(NamedTuple):
   make: Callable[[worlds.World, worlds.GoalExamples | None], Data]
 
 
-# N states: their codes, their observations, and whether the reward is positive.
+# N states: their codes, their observations, and whether they count as goals.
 Triples = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 class RewardPrediction:
   """The data of reward prediction: the states of all policy workers.
 
-  Half of a worker's samples are drawn from the states with a reward, if there
-  are any.
+  Half of a worker's samples from the buffer are states that counted as goal
+  states, once there are states of both kinds.
   """
 
   def __init__(self, buffer: replay.ReplayBuffer, batch_size: int,
@@ -75,8 +77,8 @@ class RewardPrediction:
     Args:
       buffer: An empty buffer.
       batch_size: How many samples of a worker are drawn from it.
-      others: Draws samples that are not from the buffer; each worker gets those
-        of one call besides.
+      others: Draws further samples, which are not from the buffer. It is called
+        once for each worker.
     """
     self._buffer = buffer
     self._batch_size = batch_size
@@ -90,7 +92,7 @@ class RewardPrediction:
 
   def _batch(self, rng: np.random.Generator) -> Triples:
     """Draws the samples of one worker."""
-    batch = self._buffer.sample_with_rewards(rng, self._batch_size)
+    batch = self._buffer.sample_balanced(rng, self._batch_size)
     if self._others is None:
       return batch
     codes, observations, positive = map(
@@ -106,7 +108,7 @@ class RewardPrediction:
 
 def reward_prediction(cost: float, batch_size: int, replay_size: int
                      ) -> Auxiliary:
-  """Returns reward prediction, which learns whether rewards are positive."""
+  """Returns reward prediction, which learns which states counted as goals."""
   def make(world: worlds.World, goals: worlds.GoalExamples | None
           ) -> RewardPrediction:
     del goals

@@ -51,8 +51,8 @@ def actor_critic(logits: tf.Tensor, baseline: tf.Tensor, actions: tf.Tensor,
                  targets: tf.Tensor) -> ActorCritic:
   """Computes A3C's loss from V(s), the `baseline`, and returns, the `targets`.
 
-  No gradient flows to `targets`, and none of the policy's term through the
-  advantage, `targets - baseline`.
+  No gradient flows to `targets`. The policy's term has none for the baseline
+  either: its advantage, `targets - baseline`, counts as a constant.
   """
   log_pi = tf.nn.log_softmax(logits)
   chosen = tf.reduce_sum(
@@ -65,9 +65,10 @@ def actor_critic(logits: tf.Tensor, baseline: tf.Tensor, actions: tf.Tensor,
 
 
 def reward_prediction(logits: tf.Tensor, positive: tf.Tensor) -> tf.Tensor:
-  """Computes the cross-entropy of predicting whether rewards are positive.
+  """Computes the cross-entropy of predicting which states counted as goals.
 
-  `logits`, float32 [..., 2], are of a reward of zero and of a positive one.
+  `logits`, float32 [..., 2], are of a state that did not and of one that did,
+  which is `positive`.
   """
   return tf.nn.sparse_softmax_cross_entropy_with_logits(
       labels=tf.cast(positive, tf.int32), logits=logits)
@@ -86,6 +87,7 @@ def lowest_rated(logits: tf.Tensor, count: int) -> tf.Tensor:
   """Returns the indices of the `count` lowest logits, int32 [count].
 
   The other pairs drawn from B, the share 1 - rho that D rates highest, may be
-  goal states and are rejected (Algorithm 1, line 9).
+  goal states and are dropped: the paper calls them rejected (Algorithm 1, line
+  9).
   """
   return tf.math.top_k(-logits, count, sorted=False).indices

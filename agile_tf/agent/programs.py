@@ -23,7 +23,7 @@ from agile_tf.agent import rewards as rewards_lib
 from agile_tf.agent import rollouts
 from agile_tf.agent import worlds
 
-compiled = functools.partial(tf.function, autograph=False, jit_compile=True)
+xla_function = functools.partial(tf.function, autograph=False, jit_compile=True)
 
 
 class LossSettings(NamedTuple):
@@ -47,7 +47,7 @@ class PolicyPrograms:
 
   def __init__(self, policy: functional.Network, world: worlds.World,
                settings: LossSettings = _PAPER,
-               auxiliary: auxiliary_lib.AuxiliaryLoss | None = None,
+               auxiliary_loss: auxiliary_lib.AuxiliaryLoss | None = None,
                averaged: bool = False):
     """Makes the programs of a policy; each is compiled when it is first used.
 
@@ -55,17 +55,17 @@ class PolicyPrograms:
       policy: A network whose output is a `networks.PolicyOutput`.
       world: The world that is played.
       settings: The constants of the policy's loss.
-      auxiliary: A loss that is added to the policy's.
+      auxiliary_loss: A loss that is added to the policy's.
       averaged: Whether there is one gradient of the policy, that of the mean
         loss of the workers that played. In A3C each worker has its own.
     """
     self.world = world
     self._policy = policy
     self._settings = settings
-    self._auxiliary = auxiliary
+    self._auxiliary_loss = auxiliary_loss
     self._averaged = averaged
 
-  @compiled
+  @xla_function
   def act(self, theta: tf.Tensor, observations: tf.Tensor, codes: tf.Tensor,
           gumbel: tf.Tensor) -> tf.Tensor:
     """Chooses an action for each worker.
@@ -82,7 +82,7 @@ class PolicyPrograms:
     output, _ = self._policy.at(theta)(observations, codes)
     return tf.argmax(output.logits + gumbel, axis=-1, output_type=tf.int32)
 
-  @compiled
+  @xla_function
   def play(
       self, theta: tf.Tensor, observations: tf.Tensor, codes: tf.Tensor,
       truth_codes: tf.Tensor, gumbel: tf.Tensor, mask: tf.Tensor
@@ -115,9 +115,10 @@ class PolicyPrograms:
           alive[:, None], rules.step(state, actions), state)
       return following, actions, activations
 
-    # `step` reads only the state; the rest of the carry just needs its shapes.
-    _, *shapes = step((observations,), (gumbel[0], mask[0]))
-    start = observations, *tf.nest.map_structure(tf.zeros_like, shapes)
+    # `tf.scan` wants a first carry with the shapes of what a step returns.
+    # `step` reads only the state in it, so the rest is zeros.
+    _, *like = step((observations,), (gumbel[0], mask[0]))
+    start = observations, *tf.nest.map_structure(tf.zeros_like, like)
     states, actions, activations = tf.scan(step, (gumbel, mask), start)
     return (tf.concat([observations[None], states], 0), actions,
             rules.satisfied(truth_codes, states), activations)
@@ -136,11 +137,12 @@ class PolicyPrograms:
       samples: What the auxiliary loss, if there is one, is computed on.
 
     Returns:
-      A gradient, float32 [P], for the row of each worker that played; if they
-      are averaged, one gradient for None. And each term of the loss by name,
-      float32 [W]. These are metrics, and means over the steps or the samples
-      of a worker; the loss itself sums over steps.
+      A dict from the index of each worker that played to its gradient, float32
+      [P]; if gradients are averaged, {None: the one gradient}. And each term of
+      the loss by name, float32 [W]. These are metrics, and means over the steps
+      or the samples of a worker; the loss itself sums over steps.
     """
+    # The truth has no part in training. New texts would retrace the program.
     arguments = (theta, rollout._replace(instructions=(), truth=None), rewards,
                  np.float32(entropy_weight), samples)
     if self._averaged:
@@ -149,16 +151,16 @@ class PolicyPrograms:
     gradients, terms = self._worker_gradients(*arguments)
     return {int(w): gradients[w] for w in rollout.active}, terms
 
-  @compiled
+  @xla_function
   def _worker_gradients(self, theta, rollout, rewards, entropy_weight, samples):
     """Returns the gradient of each worker's loss, W times [P], and terms."""
     return self._policy.gradients(
-        theta, *self._rows(rollout, samples),
+        theta, *self._inputs(rollout, samples),
         lambda output: self._losses(
             output, rollout, rewards, entropy_weight, samples),
         by_worker(rollout.activations))
 
-  @compiled
+  @xla_function
   def _mean_gradient(self, theta, rollout, rewards, entropy_weight, samples):
     """Returns the gradient of the active workers' mean loss, and terms."""
     def loss(output):
@@ -169,12 +171,12 @@ class PolicyPrograms:
               terms)
 
     return self._policy.gradient(
-        theta, *self._rows(rollout, samples), loss,
+        theta, *self._inputs(rollout, samples), loss,
         by_worker(rollout.activations))
 
-  def _rows(self, rollout: rollouts.Rollout,
-            samples: auxiliary_lib.Samples | None
-           ) -> tuple[tf.Tensor, tf.Tensor]:
+  def _inputs(self, rollout: rollouts.Rollout,
+              samples: auxiliary_lib.Samples | None
+             ) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns the inputs of the policy that each worker's loss is made of.
 
     They are s_0 ... s_R, and then the worker's samples: observations uint8
@@ -196,7 +198,7 @@ class PolicyPrograms:
 
     A worker's loss is the sum over its rollout of A3C's loss, by which it
     maximises equation 1, plus the mean of the auxiliary loss over its samples.
-    The output is that of `_rows`, [W, R + 1 + K, ...].
+    The output is that of `_inputs`, [W, R + 1 + K, ...].
     """
     settings, mask = self._settings, rollout.mask
     length = mask.shape[0]  # R
@@ -205,28 +207,28 @@ class PolicyPrograms:
     discounts = tf.where(mask > 0, settings.discount * rollout.discounts, 1.0)
     steps = tf.reduce_sum(mask, 0)
     baseline = tf.transpose(output.baseline[:, :length + 1])
-    terms = losses.actor_critic(
+    a3c = losses.actor_critic(
         tf.transpose(output.logits[:, :length], [1, 0, 2]), baseline[:-1],
         rollout.actions,
         losses.returns(rewards, discounts, baseline[1:], settings.td_lambda))
     sums = {
-        'policy_loss': tf.reduce_sum(mask * terms.policy, 0),
-        'baseline_loss': tf.reduce_sum(mask * terms.baseline, 0),
-        'entropy': tf.reduce_sum(mask * terms.entropy, 0),
+        'policy_loss': tf.reduce_sum(mask * a3c.policy, 0),
+        'baseline_loss': tf.reduce_sum(mask * a3c.baseline, 0),
+        'entropy': tf.reduce_sum(mask * a3c.entropy, 0),
     }
     total = (
         sums['policy_loss'] + settings.baseline_cost * sums['baseline_loss'] -
         entropy_weight * sums['entropy'])
-    extras = {
+    terms = {
         name: value / tf.maximum(steps, 1.0) for name, value in sums.items()}
     if samples is not None:
-      auxiliary = self._auxiliary
+      auxiliary = self._auxiliary_loss
       assert auxiliary is not None
       of_samples = tf.nest.map_structure(lambda x: x[:, length + 1:], output)
       mean = tf.reduce_mean(auxiliary.function(of_samples, samples.labels), 1)
-      extras[f'{auxiliary.name}_loss'] = mean
+      terms[f'{auxiliary.name}_loss'] = mean
       total += auxiliary.cost * mean
-    return total, extras
+    return total, terms
 
 
 class DiscriminatorPrograms:
@@ -253,7 +255,7 @@ class DiscriminatorPrograms:
     self._discriminator = discriminator
     self._reward_form = reward_form
 
-  @compiled
+  @xla_function
   def rewards(self, phi: tf.Tensor, observations: tf.Tensor, codes: tf.Tensor
              ) -> tuple[tf.Tensor, tf.Tensor]:
     """Computes the modelled rewards of s_1 ... s_R: line 6 of Algorithm 2.
@@ -275,7 +277,7 @@ class DiscriminatorPrograms:
                                  self.reward_threshold),
             rewards_lib.decisions(logits, self.reward_threshold))
 
-  @compiled
+  @xla_function
   def logits(self, phi: tf.Tensor, observations: tf.Tensor, codes: tf.Tensor
             ) -> tf.Tensor:
     """Computes D's logits of N pairs of instruction and state, float32 [N].
@@ -285,7 +287,7 @@ class DiscriminatorPrograms:
     logits, _ = self._discriminator.at(phi)(observations, codes)
     return logits
 
-  @compiled
+  @xla_function
   def decisions(self, phi: tf.Tensor, observations: tf.Tensor, codes: tf.Tensor
                ) -> tf.Tensor:
     """Computes whether D accepts N pairs of instruction and state, bool [N].
@@ -305,7 +307,7 @@ class DiscriminatorPrograms:
         tf.constant(observations), tf.constant(codes))
     return tf.sigmoid(logits).numpy()
 
-  @compiled
+  @xla_function
   def gradient(
       self, phi: tf.Tensor, goals: rollouts.Pairs,
       candidates: replay.Candidates
@@ -322,6 +324,7 @@ class DiscriminatorPrograms:
     """
     count = goals.codes.shape[0]
     negatives, activations = self._negatives(phi, candidates, count)
+    # Negatives from B come first: `activations` belong to the first examples.
     observations = tf.concat([negatives.observations, goals.observations], 0)
     codes = tf.concat([negatives.codes, goals.codes], 0)
     is_goal = tf.range(2 * count) >= count
@@ -349,24 +352,25 @@ class DiscriminatorPrograms:
     """Chooses `count` negatives: line 9.
 
     Returns:
-      The negatives: first those from B, then the certain ones. And D's
+      The negatives: first those from B, then the unrated ones. And D's
       activations for those from B, or () if it had to rate none.
     """
-    pairs, drawn, certain = candidates
-    if certain is not None:
-      count -= certain.codes.shape[0]
-    if pairs.codes.shape[0] == count:  # Rho is 1: none is rejected.
+    pairs, num_counted, unrated = candidates
+    if unrated is not None:
+      count -= unrated.codes.shape[0]
+    if pairs.codes.shape[0] == count:  # Rho is 1: none is dropped.
       kept, activations = rollouts.Pairs(*pairs), ()
     else:
       logits, activations = self._discriminator.at(phi)(
           pairs.observations, pairs.codes)
-      if drawn is not None:
-        logits = tf.where(
-            tf.range(pairs.codes.shape[0]) < drawn, logits, logits.dtype.max)
+      if num_counted is not None:
+        # The pairs after these are never among the lowest.
+        counts = tf.range(pairs.codes.shape[0]) < num_counted
+        logits = tf.where(counts, logits, logits.dtype.max)
       lowest = losses.lowest_rated(logits, count)
       kept, activations = tf.nest.map_structure(
           lambda x: tf.gather(x, lowest), (rollouts.Pairs(*pairs), activations))
-    if certain is not None:
+    if unrated is not None:
       kept = rollouts.Pairs(
-          *(tf.concat(parts, 0) for parts in zip(kept, certain)))
+          *(tf.concat(parts, 0) for parts in zip(kept, unrated)))
     return kept, activations

@@ -19,21 +19,23 @@ from gridlu import archives
 class Candidates(NamedTuple):
   """The candidates for the N negatives of one update of D.
 
-  The negatives are all pairs that are `certain`, and as many of the M others as
-  are missing: those that D rates lowest (line 9 of Algorithm 1).
+  The negatives are all `unrated` pairs, and as many of the M others as are
+  missing: those that D rates lowest (line 9 of Algorithm 1).
   """
   pairs: rollouts.Pairs  # M pairs from B.
   # int32 [], how many of these count, from the first; None if all do.
-  drawn: rollouts.Array | None = None
-  # At most N; None if there are none.
-  certain: rollouts.Pairs | None = None
+  num_counted: rollouts.Array | None = None
+  # At most N pairs that are taken without being rated by D; None if there are
+  # none.
+  unrated: rollouts.Pairs | None = None
 
 
 class ReplayBuffer:
-  """A ring of (instruction, state, reward) triples, shared by threads.
+  """A ring of triples that threads share: instruction, state, `positive`.
 
-  B makes no use of the rewards. Reward prediction draws half of its samples
-  from states with a positive reward.
+  `positive` says whether the state counted as a goal state when it was reached.
+  B makes no use of it. Reward prediction draws half of its samples from
+  positive states.
   """
 
   def __init__(self, capacity: int, num_slots: int,
@@ -54,7 +56,7 @@ class ReplayBuffer:
           positive: np.ndarray | None = None) -> None:
     """Adds N triples. In a full buffer they replace the oldest ones.
 
-    `positive` says whose reward is positive, bool [N]; B needs none.
+    `positive`, bool [N], says which counted as goal states; B needs none.
     """
     if positive is None:
       positive = np.zeros([len(codes)], np.bool_)
@@ -75,11 +77,11 @@ class ReplayBuffer:
       codes, observations, _ = self._take(rows)
       return rollouts.Pairs(codes, observations)
 
-  def sample_with_rewards(self, rng: np.random.Generator, count: int
-                         ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Draws triples with replacement, half of them with a positive reward.
+  def sample_balanced(self, rng: np.random.Generator, count: int
+                     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Draws triples with replacement, half of them positive.
 
-    If `count` is odd, the larger part has zero reward. Until both kinds exist,
+    If `count` is odd, the larger part is not positive. Until both kinds exist,
     all entries are equally likely. Raises ValueError if there are none.
     """
     with self._lock:

@@ -32,8 +32,9 @@ def require_several(goals: worlds.GoalExamples) -> None:
 class Negatives(NamedTuple):
   """A batch's negatives: anticipated ones from B, and others.
 
-  rho may fall. As many pairs are drawn from B as the smallest rho needs, and
-  only the first of them count: as many as rho asks for now.
+  rho may fall. As many pairs are drawn from B as the smallest rho needs, so
+  that the compiled program always gets the same shape. Only the first of them
+  count: as many as rho asks for now.
   """
   rho: annealing.Linear
   kept: int  # The number of negatives from B.
@@ -49,14 +50,14 @@ class Negatives(NamedTuple):
   def draw(self, buffer: replay.ReplayBuffer, goals: worlds.GoalExamples,
            rng: np.random.Generator, step: int) -> replay.Candidates:
     pairs = buffer.sample(rng, self.largest_draw)
-    certain = []
+    unrated = []
     if self.mismatched:
-      certain.append(goals.sample_mismatched(rng, self.mismatched))
+      unrated.append(goals.sample_mismatched(rng, self.mismatched))
     if self.displaced:
-      certain.append(displaced.sample(goals, rng, self.displaced))
-    drawn = workers.num_candidates(self.kept, self.rho(step))
+      unrated.append(displaced.sample(goals, rng, self.displaced))
+    num_counted = workers.num_candidates(self.kept, self.rho(step))
     return replay.Candidates(
-        pairs, np.int32(drawn), _joined(certain) if certain else None)
+        pairs, np.int32(num_counted), _joined(unrated) if unrated else None)
 
 
 def _joined(parts: Sequence[rollouts.Pairs]) -> rollouts.Pairs:
@@ -68,7 +69,7 @@ def _joined(parts: Sequence[rollouts.Pairs]) -> rollouts.Pairs:
 
 def labelled(goals: worlds.GoalExamples, count: int, rng: np.random.Generator
             ) -> auxiliary_lib.Triples:
-  """Draws `count` goal examples, rewarded, and as many mismatched ones."""
+  """Draws `count` goal examples and as many mismatched ones, labelled so."""
   rewarded = goals.sample(rng, count)
   mismatched = goals.sample_mismatched(rng, count)
   codes, observations = _joined([rewarded, mismatched])

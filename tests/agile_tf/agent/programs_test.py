@@ -222,7 +222,7 @@ class ProgramsTest(parameterized.TestCase):
       return programs_lib.PolicyPrograms(
           policy, world,
           programs_lib.LossSettings(_DISCOUNT, td_lambda, _BASELINE),
-          auxiliary=auxiliary.reward_prediction(_PREDICTION, 1, 1).loss,
+          auxiliary_loss=auxiliary.reward_prediction(_PREDICTION, 1, 1).loss,
           averaged=averaged)
 
     programs = make(averaged=False)
@@ -340,12 +340,12 @@ class ProgramsTest(parameterized.TestCase):
     texts = self._case.texts(sum(sizes))
     texts = [[texts.pop() for _ in range(size)] for size in sizes]
     states = [self._case.states(size) for size in sizes]
-    goals, pairs, certain = (
+    goals, pairs, unrated = (
         rollouts.Pairs(world.grammar.encode(these), each)
         for these, each in zip(texts, states))
     given = replay.Candidates(
         pairs, None if drawn == candidates else np.int32(drawn),
-        certain if mismatched else None)
+        unrated if mismatched else None)
     threshold = 0.6 if mismatched else 0.5
     made = programs_lib.DiscriminatorPrograms(
         discriminator, reward_threshold=threshold)
@@ -354,11 +354,11 @@ class ProgramsTest(parameterized.TestCase):
     p = network_oracles.variables(discriminator, phi)
 
     def loss():
-      of_goals, of_drawn, *of_certain = (
+      of_goals, of_drawn, *of_unrated = (
           self._apply(network_oracles.discriminator, model, p, each, these)
           for these, each in zip(texts, states) if these)
       rejected = tf.concat(
-          [tf.sort(of_drawn[:drawn])[:count - mismatched], *of_certain], 0)
+          [tf.sort(of_drawn[:drawn])[:count - mismatched], *of_unrated], 0)
       total = (tf.reduce_sum(tf.math.softplus(-of_goals)) +
                tf.reduce_sum(tf.math.softplus(rejected)))
       return total / (2 * count), of_goals, rejected

@@ -62,7 +62,7 @@ class ReplayTest(parameterized.TestCase):
     drawn = set()
     rng = np.random.default_rng(0)
     for _ in range(60):
-      codes, observations, positive = buffer.sample_with_rewards(rng, count)
+      codes, observations, positive = buffer.sample_balanced(rng, count)
       self._assert_whole(codes, observations)
       np.testing.assert_array_equal(positive, codes[:, 0] % 40 == 0)
       self.assertEqual(positive.sum(), expected)
@@ -76,7 +76,7 @@ class ReplayTest(parameterized.TestCase):
     buffer = replay.ReplayBuffer(10, 2, [2, 3])
     codes, observations, _ = _triples(0, 6)
     buffer.add(codes, observations, np.full([6], kind))
-    codes, observations, positive = buffer.sample_with_rewards(
+    codes, observations, positive = buffer.sample_balanced(
         np.random.default_rng(0), 200)
     self._assert_whole(codes, observations)
     self.assertEqual(set(codes[:, 0].tolist()), set(range(6)))
@@ -86,9 +86,9 @@ class ReplayTest(parameterized.TestCase):
     buffer = replay.ReplayBuffer(3, 2, [2, 3])
     buffer.add(*_triples(0, 2, every=100))
     rng = np.random.default_rng(0)
-    self.assertEqual(buffer.sample_with_rewards(rng, 4)[2].sum(), 2)
+    self.assertEqual(buffer.sample_balanced(rng, 4)[2].sum(), 2)
     buffer.add(*_triples(2, 2, every=100))
-    self.assertEqual(buffer.sample_with_rewards(rng, 4)[2].sum(), 0)
+    self.assertEqual(buffer.sample_balanced(rng, 4)[2].sum(), 0)
 
   @parameterized.parameters(4, 7, 11, 30)
   def test_a_loaded_buffer_goes_on_as_the_saved_one(self, added):
@@ -101,7 +101,7 @@ class ReplayTest(parameterized.TestCase):
     for each in (buffer, restored):  # The ring goes on at the same place.
       each.add(*_triples(added, 2))
     self.assertEqual(self._contents(buffer), self._contents(restored))
-    for draw in ('sample', 'sample_with_rewards'):
+    for draw in ('sample', 'sample_balanced'):
       for one, other in zip(*(
           getattr(each, draw)(np.random.default_rng(3), 50)
           for each in (buffer, restored))):
@@ -112,7 +112,7 @@ class ReplayTest(parameterized.TestCase):
   def test_nothing_is_drawn_from_an_empty_buffer(self):
     buffer = replay.ReplayBuffer(7, 2, [2, 3])
     self.assertEmpty(buffer)
-    for draw in (buffer.sample, buffer.sample_with_rewards):
+    for draw in (buffer.sample, buffer.sample_balanced):
       with self.assertRaises(ValueError):
         draw(np.random.default_rng(0), 4)
 
@@ -134,7 +134,7 @@ class ReplayTest(parameterized.TestCase):
     def add(start):
       for i in range(25):
         buffer.add(*_triples(start + 10 * i, 10))
-        for draw in buffer.sample, buffer.sample_with_rewards:
+        for draw in buffer.sample, buffer.sample_balanced:
           self._assert_whole(*draw(np.random.default_rng(i), 10)[:2])
 
     with futures.ThreadPoolExecutor(4) as pool:

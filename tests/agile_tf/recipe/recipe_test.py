@@ -91,7 +91,7 @@ class MismatchedTest(parameterized.TestCase):
       made = negatives.draw(buffer, self.goals, np.random.default_rng(0), 0)
     sample.assert_called_once_with(self.goals, mock.ANY, 3)
     self.assertEqual(
-        (made.certain.observations == 55).all(1).tolist(),
+        (made.unrated.observations == 55).all(1).tolist(),
         [False] + [True] * 3)
 
   @parameterized.parameters((0, 8), (50, 13), (100, 32), (1000, 32))
@@ -102,17 +102,17 @@ class MismatchedTest(parameterized.TestCase):
     self.assertEqual(negatives.largest_draw, 32)
     made = negatives.draw(
         self._buffer(32), self.goals, np.random.default_rng(0), step)
-    self.assertEqual(made.drawn, drawn)
+    self.assertEqual(made.num_counted, drawn)
     self.assertLen(made.pairs.codes, 32)
-    self.assertLen(made.certain.codes, 8)
+    self.assertLen(made.unrated.codes, 8)
 
   def test_rho_may_fall_without_other_negatives(self):
     made = mismatched.Negatives(
         annealing.Linear(1.0, 0.25, 100), kept=8, mismatched=0,
         displaced=0).draw(
             self._buffer(32), self.goals, np.random.default_rng(0), 50)
-    self.assertEqual(made.drawn, 13)
-    self.assertIsNone(made.certain)
+    self.assertEqual(made.num_counted, 13)
+    self.assertIsNone(made.unrated)
 
   def test_prediction_learns_from_goal_examples_too(self):
     auxiliary = mismatched.prediction(0.5, 4, 100, 6)
@@ -195,7 +195,7 @@ class VariationTest(parameterized.TestCase):
     kept, _ = parts.networks.discriminator_programs._negatives(
         learner.parameters.snapshot(), drawn, 8)
     np.testing.assert_array_equal(
-        kept.observations[4:], drawn.certain.observations)
+        kept.observations[4:], drawn.unrated.observations)
 
   def test_goals_can_be_predicted_without_a_discriminator(self):
     parts = building.build(tiny.plan(

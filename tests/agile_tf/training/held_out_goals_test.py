@@ -140,7 +140,7 @@ class RunTest(parameterized.TestCase):
     original = programs.gradient
 
     def spied(phi, goals, candidates):
-      for pairs in goals, candidates.certain:
+      for pairs in goals, candidates.unrated:
         trained_on.extend(zip(pairs.codes.tolist(), pairs.observations))
       return original(phi, goals, candidates)
 
