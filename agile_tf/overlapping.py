@@ -18,7 +18,7 @@ from agile_tf.agent import worlds
 class OverlappingStem(snt.Module):
   """The two convolutions of IMPALA's small network (Espeholt et al., 2018).
 
-  The second has 64 channels instead of 32, because FiLM-NMN's modules do.
+  The second has 64 channels instead of 32, as FiLM-NMN's modules have 64.
   """
 
   def __init__(self):

@@ -72,17 +72,17 @@ class Actor(abc.ABC):
 
   def load(self, state: list[Any]) -> None:
     """Restores what `state` returned."""
-    for w, row in enumerate(state):
-      self.rngs[w].bit_generator.state = row['generator']
-      self._delayed[w] = row['delayed']
-      self._load_episode(w, row)
+    for w, saved in enumerate(state):
+      self.rngs[w].bit_generator.state = saved['generator']
+      self._delayed[w] = saved['delayed']
+      self._load_episode(w, saved)
 
   @abc.abstractmethod
   def _episode(self, w: int) -> dict[str, Any]:
     """Returns a worker's episode, as JSON represents it."""
 
   @abc.abstractmethod
-  def _load_episode(self, w: int, row: dict[str, Any]) -> None:
+  def _load_episode(self, w: int, saved: dict[str, Any]) -> None:
     """Restores what `_episode` returned."""
 
 
@@ -108,19 +108,19 @@ class CompiledActor(Actor):
       self._instructions[w], self._observations[w] = rules.begin(
           self.environments[w])
       self._steps_left[w] = rules.episode_length
-    played = np.where(
+    num_played = np.where(
         self._delayed, 0, np.minimum(length, self._steps_left))
-    mask = np.arange(length)[:, None] < played
+    mask = np.arange(length)[:, None] < num_played
     codes = rules.codes[self._instructions]
     *arrays, activations = self._programs.play(
         theta, self._observations, codes,
         rules.truth_codes[self._instructions], self._noise(), mask)
     observations, actions, satisfied = (x.numpy() for x in arrays)
     self._observations = observations[-1].copy()
-    self._steps_left = self._steps_left - played
+    self._steps_left = self._steps_left - num_played
     ended = self._steps_left == 0
     self._delayed = np.zeros_like(self._delayed)
-    last = np.arange(length)[:, None] == played - 1
+    last = np.arange(length)[:, None] == num_played - 1
     return rollouts.Rollout(
         observations, codes, actions,
         true_rewards=(
@@ -139,10 +139,10 @@ class CompiledActor(Actor):
         'steps_left': int(self._steps_left[w]),
     }
 
-  def _load_episode(self, w: int, row: dict[str, Any]) -> None:
-    self.environments[w].set_state(row['environment'])
-    self._observations[w] = row['observation']
-    self._steps_left[w] = row['steps_left']
+  def _load_episode(self, w: int, saved: dict[str, Any]) -> None:
+    self.environments[w].set_state(saved['environment'])
+    self._observations[w] = saved['observation']
+    self._steps_left[w] = saved['steps_left']
     if self._steps_left[w]:  # Otherwise the episode is over or has not begun.
       self._instructions[w] = self._rules.current_instruction(
           self.environments[w])
@@ -221,17 +221,17 @@ class EnvironmentActor(Actor):
     return {'environment': environment.get_state(),
             'in_episode': not timestep.last()}
 
-  def _load_episode(self, w: int, row: dict[str, Any]) -> None:
+  def _load_episode(self, w: int, saved: dict[str, Any]) -> None:
     self._timesteps[w] = None
-    if row['environment'] is None:
+    if saved['environment'] is None:
       if not _can_be_saved(self.environments[w]):
         # With its own seed it would play the run's first episodes again.
         self.environments[w].close()
         self.environments[w] = self._world.make_environment(
             int(self.rngs[w].integers(2**32)))
       return
-    timestep = self.environments[w].set_state(row['environment'])
-    if row['in_episode']:
+    timestep = self.environments[w].set_state(saved['environment'])
+    if saved['in_episode']:
       self._observe(w, timestep)
       self._timesteps[w] = timestep
 

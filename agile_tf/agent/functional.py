@@ -2,7 +2,8 @@
 
 All threads then use the same traced programs, each thread with its own snapshot
 of the shared parameters. `Network` says what the programs need of a network,
-and `ModuleNetwork` makes it of a Sonnet module.
+and `ModuleNetwork` makes it of a Sonnet module. B is the size of a batch here,
+and not the replay buffer.
 """
 
 from collections.abc import Callable, Sequence
@@ -55,12 +56,12 @@ class Network(Protocol):
 
     Args:
       parameters: float32 [P].
-      observations: uint8 [W, N, ...], N rows of each of W workers.
+      observations: uint8 [W, N, ...], N examples of each of W workers.
       codes: int32 [W, N, slots].
       loss: A function of the output, [W, N, ...], that returns the loss,
         float32 [], and extras.
       activations: Those that `at` returned with the same parameters for the
-        first rows of each worker, [W, at most N, ...]; or none.
+        first examples of each worker, [W, at most N, ...]; or none.
 
     Returns:
       The gradient, float32 [P], and the extras.
@@ -74,7 +75,7 @@ class Network(Protocol):
     """Computes each worker's own gradient, W of float32 [P].
 
     Arguments are those of `gradient`, but the loss returns a loss for each
-    worker, float32 [W], which depends on the output for that worker's rows
+    worker, float32 [W], which depends on the output for that worker's examples
     alone.
     """
 
@@ -97,7 +98,9 @@ class ModuleNetwork:
     self._lock = threading.Lock()
     try:
       self._transformed, parameters = self._build()
-    except RuntimeError:  # TensorFlow is deterministic and has no seed yet.
+    except RuntimeError:
+      # With tf.config.experimental.enable_op_determinism, drawing needs a seed.
+      # These values are not used: `initial` draws those of a run.
       tf.random.set_seed(0)
       self._transformed, parameters = self._build()
     self._variables = tuple(parameters)
@@ -154,12 +157,16 @@ class ModuleNetwork:
         unconnected_gradients=tf.UnconnectedGradients.ZERO)
 
     def worker_gradient(worker):
-      """Continues backwards, from one worker's outputs to the parameters."""
-      observations, codes, upstream = worker
-      with tf.GradientTape(watch_accessed_variables=False) as tape:
-        tape.watch(parameters)
-        output = self.apply(parameters, self._images(observations), codes)
-      return tape.gradient(output, parameters, upstream)
+      """Goes on from the gradient of one worker's outputs to the parameters.
+
+      For this it computes the worker's output again.
+      """
+      own_observations, own_codes, own_upstream = worker
+      with tf.GradientTape(watch_accessed_variables=False) as own_tape:
+        own_tape.watch(parameters)
+        own_output = self.apply(
+            parameters, self._images(own_observations), own_codes)
+      return own_tape.gradient(own_output, parameters, own_upstream)
 
     return tf.unstack(tf.map_fn(
         worker_gradient, (observations, codes, upstream),
@@ -167,10 +174,10 @@ class ModuleNetwork:
 
   def _by_worker(self, parameters: tf.Tensor, observations: tf.Tensor,
                  codes: tf.Tensor) -> Output:
-    """Returns the output, [W, N, ...], for rows [W, N, ...]."""
-    rows = codes.shape[:2]
+    """Returns the output, [W, N, ...], for examples [W, N, ...]."""
+    width, count = codes.shape[:2]
     output, _ = self.at(parameters)(
         tf.reshape(observations, [-1, *observations.shape[2:]]),
         tf.reshape(codes, [-1, codes.shape[-1]]))
     return tf.nest.map_structure(
-        lambda x: tf.reshape(x, [*rows, *x.shape[1:]]), output)
+        lambda x: tf.reshape(x, [width, count, *x.shape[1:]]), output)

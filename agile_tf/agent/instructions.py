@@ -28,9 +28,9 @@ Tree = tuple
 SCENE = 0  # A slot's code: no module; the scene's features pass through.
 NOTHING = -1  # A slot's code: no operand; its features are zeros.
 
-# The most words in a row, or levels of operands. The names of positions grow
-# with each level, so the cost is quadratic in the depth, and a file that others
-# made can have any instruction.
+# The most levels of a tree that is read. A position's name has a letter for
+# each level, so the cost is quadratic in the depth; without a limit, a file
+# from others could stall the program.
 _DEEPEST = 1000
 
 
@@ -71,7 +71,7 @@ def _positions(tree: Tree) -> Iterable[tuple[str, Tree]]:
     if len(path) >= _DEEPEST:
       raise ValueError(
           f'An instruction has more than {_DEEPEST:,} words or levels of '
-          'operands; expected at most so many.')
+          'operands; expected at most this many.')
     if tree == ():
       yield path, tree
       continue
@@ -115,7 +115,7 @@ class Grammar:
     found = {tree[0] for trees in seen.values() for tree in trees if tree}
     if not found:
       raise ValueError('No instruction has a token: parse returns empty trees.')
-    # Their order is that of the modules' ids 1, 2, ...
+    # The order of the tokens gives the modules' ids 1, 2, ...
     self.tokens = tuple(
         sorted(found) if tokens is None else map(_normal, tokens))
     unknown = sorted(found - set(self.tokens))
@@ -175,5 +175,9 @@ class Grammar:
     tree = trees.get(path)
     if tree:
       return self._ids[tree[0]]
-    unary_parent = path.endswith('r') and trees.get(path[:-1])
-    return NOTHING if tree is None and unary_parent else SCENE
+    # A module's missing second operand is NOTHING; its missing first operand is
+    # the scene. Where the tree has no module either, the code is never used.
+    parent = trees.get(path[:-1])
+    if tree is None and path.endswith('r') and parent:
+      return NOTHING
+    return SCENE

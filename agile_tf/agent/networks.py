@@ -1,8 +1,9 @@
 """The policy and the discriminator, as appendix H has them.
 
 Both take images, float32 [B, H, W, 3] in [0, 1], and instructions of any
-grammar, int32 [B, slots] (`Grammar.encode`). The FiLM-NMN mirrors the tree of
-the instruction, and the FiLM-LSTM reads it as a sequence of tokens.
+grammar, int32 [B, slots] (`Grammar.encode`); B is the size of a batch. The
+FiLM-NMN mirrors the tree of the instruction, and the FiLM-LSTM reads it as a
+sequence of tokens.
 
 Every weight starts from a normal distribution with sigma = 1 / sqrt(fan_in),
 truncated at two sigma, and every bias at zero. This is Sonnet's default.
@@ -22,7 +23,7 @@ from agile_tf.agent import worlds
 MODELS = ('nmn', 'lstm')
 
 CHANNELS = 64  # Those of h_stem, of h_nmn and of every module.
-PATCH = 8  # The paper's networks see square patches of so many pixels.
+PATCH = 8  # The paper's networks see patches of 8x8 pixels.
 HIDDEN_UNITS = 100
 LSTM_UNITS = 100
 
@@ -73,7 +74,7 @@ def _rows(table: tf.Variable, codes: tf.Tensor) -> tf.Tensor:
 
 
 class Stem(snt.Module):
-  """The convnet that looks at the image before the instruction is known.
+  """The convnet that looks at the image alone, without the instruction.
 
   GridLU's 56x56x3 becomes 7x7x16 and then 5x5x64.
   """
@@ -111,9 +112,12 @@ class FilmNmn(snt.Module):
 
   @snt.once
   def _initialize(self) -> None:
-    gain, _, inputs = self._initialization
-    self._w = _weights([3, 3, 2 * CHANNELS, CHANNELS], 'w',
-                       gain * (2 * CHANNELS / inputs)**0.5)
+    initialization = self._initialization
+    # `_Normal` divides by the root of 9 * 2 * CHANNELS, which the second factor
+    # turns into 9 * `module_inputs`.
+    gain = initialization.gain * (
+        2 * CHANNELS / initialization.module_inputs)**0.5
+    self._w = _weights([3, 3, 2 * CHANNELS, CHANNELS], 'w', gain)
     self._gamma, self._beta = (
         _weights([self._num_tokens, CHANNELS], name)
         for name in ('gamma', 'beta'))
@@ -164,7 +168,7 @@ class NmnFeatures(snt.Module):
     self._merge = Merge(initialization.gain) if merges else None
 
   def __call__(self, images: tf.Tensor, codes: tf.Tensor) -> tf.Tensor:
-    """Computes h_nmn or h_merge, float32 [B, H / 8 - 2, W / 8 - 2, 64]."""
+    """Computes h_nmn or h_merge, float32 [B, h, w, 64], as large as h_stem."""
     h_stem = self._stem(images)
     h_nmn = self._nmn(h_stem, codes)
     return h_nmn if self._merge is None else self._merge(h_nmn, h_stem)
@@ -227,7 +231,7 @@ LSTM_LAYERS = (
 
 
 class LstmFeatures(snt.Module):
-  """A convnet whose five layers an LSTM's view of the instruction conditions.
+  """A convnet of five layers, each modulated by what an LSTM has read.
 
     h_k = ReLU((1 + gamma_k) * (W_k conv h_(k-1)) + beta_k)
 
@@ -273,7 +277,8 @@ class PolicyOutput(NamedTuple):
   """The policy network's output for B pairs of image and instruction."""
   logits: tf.Tensor  # float32 [B, actions]
   baseline: tf.Tensor  # float32 [B]
-  reward_logits: tf.Tensor  # float32 [B, 2]: a zero and a positive reward.
+  # float32 [B, 2]: that the state does not count as a goal, and that it does.
+  reward_logits: tf.Tensor
 
 
 class PolicyNetwork(snt.Module):
@@ -330,7 +335,7 @@ def unseen_pixels(height: int, width: int) -> str:
 
 
 class Pair(NamedTuple):
-  """The modules of policy and discriminator; a user's function returns them.
+  """The policy and the discriminator; a user's function returns such a pair.
 
   Both modules are called with images, float32 [B, H, W, 3] in [0, 1], and
   instructions, int32 [B, slots].
@@ -361,15 +366,17 @@ def paper(model: str, world: worlds.World,
       tables=('gamma', 'beta', 'embeddings'), lent=('features',))
 
 
-def functions(make_pair: Callable[[], Pair], world: worlds.World
+def functions(make_modules: Callable[[], Pair], world: worlds.World
              ) -> tuple[functional.Network, functional.Network]:
   """Makes pi and D, functions of their parameters, of a pair of modules."""
-  pair = make_pair()
+  # Only the names in this pair are used. Each network makes modules of its own.
+  named = make_modules()
   return (
       functional.ModuleNetwork(
-          lambda: make_pair().policy, world, pair.tables, pair.lent),
+          lambda: make_modules().policy, world, named.tables, named.lent),
       functional.ModuleNetwork(
-          lambda: make_pair().discriminator, world, pair.tables, pair.lent))
+          lambda: make_modules().discriminator, world, named.tables,
+          named.lent))
 
 
 def make(model: str, world: worlds.World,

@@ -58,7 +58,7 @@ class World(Protocol):
     """Makes an environment from the seed of its episodes."""
 
   def observe(self, environment: Any, timestep: dm_env.TimeStep) -> np.ndarray:
-    """Returns the observation of an environment's last time step."""
+    """Returns the observation of an environment's newest time step."""
 
   def images(self, observations: tf.Tensor) -> tf.Tensor:
     """Renders observations as float32 [N, H, W, 3] in [0, 1].
@@ -141,15 +141,15 @@ class GoalExamples:
 
   def sample(self, rng: np.random.Generator, count: int) -> rollouts.Pairs:
     """Draws pairs uniformly with replacement."""
+    index = self.dataset.instruction  # int32 [N], into the instructions.
     rows = rng.integers(len(self), size=count)
-    return rollouts.Pairs(
-        self.codes[self.dataset.instruction[rows]], self.observations[rows])
+    return rollouts.Pairs(self.codes[index[rows]], self.observations[rows])
 
   @property
   def several(self) -> bool:
     """Whether there are examples of more than one instruction."""
-    instruction = self.dataset.instruction
-    return bool(np.any(instruction != instruction[0]))
+    index = self.dataset.instruction
+    return bool(np.any(index != index[0]))
 
   def sample_mismatched(self, rng: np.random.Generator, count: int
                        ) -> rollouts.Pairs:
@@ -158,9 +158,8 @@ class GoalExamples:
     The instruction is never the state's own, so there must be `several`. A
     state may happen to satisfy it, which the examples do not tell.
     """
-    instruction = self.dataset.instruction
+    index = self.dataset.instruction
     rows, others = rng.integers(len(self), size=[2, count])
-    while len(same := np.flatnonzero(instruction[rows] == instruction[others])):
+    while len(same := np.flatnonzero(index[rows] == index[others])):
       others[same] = rng.integers(len(self), size=len(same))
-    return rollouts.Pairs(
-        self.codes[instruction[others]], self.observations[rows])
+    return rollouts.Pairs(self.codes[index[others]], self.observations[rows])
