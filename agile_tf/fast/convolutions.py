@@ -9,12 +9,19 @@ Algorithms for Convolutional Neural Networks", 2016) it takes 49:
 
   y = A^T ((G w G^T) * (B^T x B)) A
 
-B^T x B evaluates the image at 7 x 7 points, G w G^T the kernel, and A^T
-interpolates. In the space-major layout the 49 products of all channels are a
-batch of 49 matrix products, and so are those of the gradient. Images of another
-size, and single ones, are convolved as usual. So are VALID convolutions: in
-the stem, black pixels must give exactly zero, because with a rounding error the
-ReLU would pass a gradient there.
+This is Toom-Cook's product of polynomials, transposed. G evaluates the kernel
+at 7 points along each axis. B^T is the transpose of interpolation, and
+transforms the image. A^T is the transpose of evaluation, and gives the result.
+In the space-major layout the 49 products of all channels are a batch of 49
+matrix products, and so are those of the gradient. Images of another size, and
+single ones, are convolved as usual. So are VALID convolutions: in the stem,
+black pixels must give exactly zero, because with a rounding error the ReLU
+would pass a gradient there.
+
+Gradients of kernels. A convolution by minimal filtering hands no gradient to
+its kernel. Instead it takes a dummy input of zeros, `products`, whose gradient
+is that of its 49 products. `Convolver.gradients` multiplies this with the
+transformed inputs, in one product for all uses of a kernel.
 
 Reusing results. The gradient of a rollout needs what the network computed when
 it acted, from the same parameters; the gradient of the discriminator needs what
@@ -41,7 +48,8 @@ def _toom_cook() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
   """Returns A^T [5, 7], G [7, 3] and B^T [7, 7], float64.
 
   Evaluation is at the points and at infinity. B^T is the inverse of the
-  transposed Vandermonde matrix; scaling its rows moves numbers to G.
+  transposed Vandermonde matrix, with each row divided by its largest number.
+  The row of G is multiplied by this number, so the result is the same.
   """
   points = np.array([0, 1, -1, 2, -2, 0.5])
 
@@ -55,9 +63,9 @@ def _toom_cook() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
   return powers(_IMAGE).T, powers(_KERNEL) * scale, inverse.T / scale
 
 
-_A, _G, _B = _toom_cook()
+_A_T, _G, _B_T = _toom_cook()
 # The border that SAME adds is zero, and is left out.
-_B = _B[:, 1:-1]
+_B_T = _B_T[:, 1:-1]
 
 
 def _apply_both(matrix: np.ndarray, x: tf.Tensor) -> tf.Tensor:
@@ -70,15 +78,15 @@ def _apply_both(matrix: np.ndarray, x: tf.Tensor) -> tf.Tensor:
   return tf.reshape(both, [n, n, *x.shape[2:]])
 
 
-def evaluate(parameters: Iterable[tf.Tensor]) -> list[tf.Tensor | None]:
-  """Evaluates those parameters that are kernels of minimal filtering."""
+def transformed(parameters: Iterable[tf.Tensor]) -> list[tf.Tensor | None]:
+  """Returns G w G^T for each kernel w of minimal filtering, else None."""
   return [
-      _evaluate(part) if part.shape.rank >= 4 and
+      _transformed(part) if part.shape.rank >= 4 and
       part.shape[-4:-2] == [_KERNEL, _KERNEL] else None for part in parameters]
 
 
-def _evaluate(kernel: tf.Tensor) -> tf.Tensor:
-  """Evaluates a kernel [(W,) 3, 3, in, out] at the points, [7, 7, in, out]."""
+def _transformed(kernel: tf.Tensor) -> tf.Tensor:
+  """Returns G w G^T, [7, 7, in, out], of a kernel w, [(W,) 3, 3, in, out]."""
   kernel = tf.stop_gradient(_first(kernel))
   flat = tf.constant(np.kron(_G, _G), tf.float32) @ tf.reshape(
       kernel, [_KERNEL**2, -1])
@@ -94,9 +102,9 @@ class Use(NamedTuple):
   """A convolution by minimal filtering."""
   kernel: tf.Tensor
   blocks: list[slice]  # Each operand's block of the kernel's inputs.
-  points: list[tf.Tensor]  # The operands at the points, [49, B, in / N].
-  # float32 [49, B, out]: zeros that a tape watches. Their gradient is that of
-  # the convolution's 49 products.
+  inputs: list[tf.Tensor]  # B^T x B of each operand x, [49, B, in / N].
+  # The dummy input, float32 [49, B, out]: zeros that a tape watches. Their
+  # gradient is that of the convolution's 49 products.
   products: tf.Tensor
 
 
@@ -108,26 +116,27 @@ class Convolver:
   """
 
   def __init__(self, kernels: Sequence[tf.Tensor] = (),
-               evaluated: Sequence[tf.Tensor | None] = (),
+               transformed_kernels: Sequence[tf.Tensor | None] = (),
                known: Sequence[tf.Tensor] = (),
                tape: tf.GradientTape | None = None):
     """Prepares for one pass, which a tape may record for `gradients`.
 
     Args:
       kernels: The parameters; other than kernels may be among them.
-      evaluated: What `evaluate` returned for them.
+      transformed_kernels: What `transformed` returned for them.
       known: The `results` of a convolver with the same parameters for the first
-        N rows of each worker, [h, w, W, N, out] each. They are not computed
-        again.
+        N rows of each worker, [h, w, W, N, out] each, in the order of its
+        calls, which must be the same here. They are not computed again.
       tape: Records the pass.
     """
     # Each convolution's output before bias or FiLM, float32 [h, w, B, out].
     self.results: list[tf.Tensor] = []
     self._uses: list[Use] = []
     self._tape = tape
-    self._evaluated = dict(zip([each.ref() for each in kernels], evaluated))
+    self._transformed_kernels = dict(
+        zip([each.ref() for each in kernels], transformed_kernels))
     self._known = iter(known)
-    self._points: dict[Any, tf.Tensor] = {}
+    self._transformed_features: dict[Any, tf.Tensor] = {}
 
   def patches(self, images: tf.Tensor | worlds.Tiled, kernel: tf.Tensor
              ) -> tf.Tensor:
@@ -137,18 +146,20 @@ class Convolver:
     [H / size, W / size, B, out]. Tiles are as large as the kernel.
     """
     if isinstance(images, worlds.Tiled):
-      # Each tile is convolved once; a product with one-hot rows looks it up.
+      # Each tile is convolved once; a product with one-hot vectors looks it up.
       table = images.table.reshape(len(images.table), -1)
-      rows = tf.one_hot(images.indices, len(table))
+      patches = tf.one_hot(images.indices, len(table))
     else:
       table = None
       size, _, inputs, _ = kernel.shape[-4:]
       height, width = (n // size for n in images.shape[1:3])
-      rows = tf.reshape(tf.transpose(tf.reshape(
+      in_patches = tf.reshape(
           images[:, :height * size, :width * size],
-          [-1, height, size, width, size, inputs]), [0, 1, 3, 2, 4, 5]),
-                        [-1, height, width, size * size * inputs])
-    return self._keep(_product(rows, kernel, next(self._known, None), table))
+          [-1, height, size, width, size, inputs])
+      patches = tf.reshape(
+          tf.transpose(in_patches, [0, 1, 3, 2, 4, 5]),
+          [-1, height, width, size * size * inputs])
+    return self._keep(_product(patches, kernel, next(self._known, None), table))
 
   def __call__(self, operands: Sequence[tf.Tensor | None], kernel: tf.Tensor,
                padding: str = 'SAME') -> tf.Tensor:
@@ -184,8 +195,8 @@ class Convolver:
     met: dict[Any, dict[int, list[Any]]] = {}
     for use, upstream in zip(self._uses, of_products):
       blocks = met.setdefault(use.kernel.ref(), {})
-      for block, points in zip(use.blocks, use.points):
-        blocks.setdefault(block.start, []).append((points, upstream))
+      for block, inputs in zip(use.blocks, use.inputs):
+        blocks.setdefault(block.start, []).append((inputs, upstream))
     return [
         gradient if part.ref() not in met else
         gradient + _kernel_gradient(part, met[part.ref()])
@@ -198,46 +209,46 @@ class Convolver:
   def _filtered(self, features, blocks, kernel, known):
     """Convolves 5x5 features by minimal filtering.
 
-    `known`, [5, 5, groups, K, out], has the first K rows of each group.
+    `known`, [5, 5, W, N, out], has the results of each worker's first N rows.
     """
-    evaluated = self._evaluated[kernel.ref()]
+    transformed_kernel = self._transformed_kernels[kernel.ref()]
     count, outputs = features[0].shape[2], kernel.shape[-1]
     parts = [
-        tf.reshape(evaluated[:, :, block], [_POINTS**2, -1, outputs])
+        tf.reshape(transformed_kernel[:, :, block], [_POINTS**2, -1, outputs])
         for block in blocks]
 
-    def multiply(points):
-      both = tf.concat(points, -1) @ tf.concat(parts, 1)
-      return _apply_both(_A, tf.reshape(
-          both, [_POINTS, _POINTS, points[0].shape[1], outputs]))
+    def multiply(inputs):
+      both = tf.concat(inputs, -1) @ tf.concat(parts, 1)
+      return _apply_both(_A_T, tf.reshape(
+          both, [_POINTS, _POINTS, inputs[0].shape[1], outputs]))
 
     @tf.custom_gradient
-    def convolve(products, *points):
-      del products  # Their gradient yields the kernel's.
-      result = _complete(known, multiply, points)
+    def convolve(products, *inputs):
+      del products  # This is the dummy input: `gradients` uses its gradient.
+      result = _complete(known, multiply, inputs)
 
       def gradient(upstream):
         upstream = tf.reshape(
-            _apply_both(_A.T, upstream), [_POINTS**2, count, outputs])
+            _apply_both(_A_T.T, upstream), [_POINTS**2, count, outputs])
         return upstream, *(
             tf.matmul(upstream, part, transpose_b=True) for part in parts)
 
       return result, gradient
 
-    points = [
-        tf.reshape(self._at_points(x), [_POINTS**2, count, x.shape[-1]])
+    inputs = [
+        tf.reshape(self._transform(x), [_POINTS**2, count, x.shape[-1]])
         for x in features]
     products = tf.zeros([_POINTS**2, count, outputs])
     if self._tape is not None:
       self._tape.watch(products)
-      self._uses.append(Use(kernel, blocks, points, products))
-    return convolve(products, *points)
+      self._uses.append(Use(kernel, blocks, inputs, products))
+    return convolve(products, *inputs)
 
-  def _at_points(self, x: tf.Tensor) -> tf.Tensor:
-    """Evaluates features once for all kernels."""
-    if x.ref() not in self._points:
-      self._points[x.ref()] = _apply_both(_B, x)
-    return self._points[x.ref()]
+  def _transform(self, x: tf.Tensor) -> tf.Tensor:
+    """Returns B^T x B of features x, computed once for all kernels."""
+    if x.ref() not in self._transformed_features:
+      self._transformed_features[x.ref()] = _apply_both(_B_T, x)
+    return self._transformed_features[x.ref()]
 
 
 def _complete(known: tf.Tensor | None,
@@ -245,20 +256,22 @@ def _complete(known: tf.Tensor | None,
               rows: Sequence[tf.Tensor]) -> tf.Tensor:
   """Convolves rows [n, B, in], except for those whose results are known.
 
-  `known`, [h, w, groups, K, out], has the first K rows of each group.
+  `known`, [h, w, W, N, out], has the results of each worker's first N rows.
   """
   if known is None:
     return convolve(rows)
-  height, width, groups, first, outputs = known.shape
+  height, width, workers, num_known, outputs = known.shape
   count = rows[0].shape[1]
   result = known
-  if first * groups < count:
-    rest = convolve([
-        tf.reshape(
-            tf.reshape(x, [x.shape[0], groups, -1, x.shape[-1]])[:, :, first:],
-            [x.shape[0], -1, x.shape[-1]]) for x in rows])
-    result = tf.concat([known, tf.reshape(
-        rest, [height, width, groups, -1, outputs])], 3)
+  if num_known * workers < count:
+    unknown = []
+    for x in rows:
+      by_worker = tf.reshape(x, [x.shape[0], workers, -1, x.shape[-1]])
+      unknown.append(tf.reshape(
+          by_worker[:, :, num_known:], [x.shape[0], -1, x.shape[-1]]))
+    rest = tf.reshape(
+        convolve(unknown), [height, width, workers, -1, outputs])
+    result = tf.concat([known, rest], 3)
   return tf.reshape(result, [height, width, count, outputs])
 
 
@@ -270,54 +283,56 @@ def _general(features, blocks, kernel, padding, known):
     border = [(size - 1) // 2, size // 2]
     x = tf.pad(x, [[0, 0], border, border, [0, 0]])
   height, width = (n - size + 1 for n in x.shape[1:3])
-  rows = tf.concat(
+  patches = tf.concat(
       [x[:, i:i + height, j:j + width] for i in range(size)
        for j in range(size)], -1)
   if len(blocks) * (blocks[0].stop - blocks[0].start) < kernel.shape[-2]:
     kernel = tf.concat([kernel[..., block, :] for block in blocks], -2)
-  return _product(rows, kernel, known)
+  return _product(patches, kernel, known)
 
 
-def _product(rows: tf.Tensor, kernel: tf.Tensor, known: tf.Tensor | None,
+def _product(patches: tf.Tensor, kernel: tf.Tensor, known: tf.Tensor | None,
              table: np.ndarray | None = None) -> tf.Tensor:
-  """Multiplies rows [B, h, w, n] with a kernel: [h, w, B, out].
+  """Multiplies patches [B, h, w, n] with a kernel: [h, w, B, out].
 
-  A row has all numbers that the kernel meets in one place. With a table of n
-  such rows, it has their factors instead. `known` is as in `_filtered`.
+  A patch has the n numbers that the kernel meets in one place. If there is a
+  `table` of n different patches, each patch has n weights over them (one-hot)
+  instead. `known` is as in `_filtered`.
   """
-  _, height, width, _ = rows.shape
+  _, height, width, _ = patches.shape
   workers, outputs = _workers(kernel), kernel.shape[-1]
 
   @tf.custom_gradient
-  def multiply(rows, kernel):
+  def multiply(patches, kernel):
     matrix = tf.reshape(_first(kernel), [-1, outputs])
     if table is not None:
       matrix = tf.constant(table) @ matrix
 
     def convolve(parts):
-      part = tf.reshape(parts[0], [-1, rows.shape[-1]]) @ matrix
+      part = tf.reshape(parts[0], [-1, patches.shape[-1]]) @ matrix
       return tf.transpose(
           tf.reshape(part, [-1, height, width, outputs]), [1, 2, 0, 3])
 
-    result = _complete(known, convolve, [tf.reshape(
-        rows, [1, -1, height * width * rows.shape[-1]])])
+    images = tf.reshape(
+        patches, [1, -1, height * width * patches.shape[-1]])
+    result = _complete(known, convolve, [images])
 
     def gradient(upstream):
       upstream = tf.reshape(
           tf.transpose(upstream, [2, 0, 1, 3]), [workers, -1, outputs])
-      own = tf.reshape(rows, [workers, -1, rows.shape[-1]])
-      d_matrix = tf.matmul(own, upstream, transpose_a=True)
+      by_worker = tf.reshape(patches, [workers, -1, patches.shape[-1]])
+      d_matrix = tf.matmul(by_worker, upstream, transpose_a=True)
       if table is not None:
         d_matrix = tf.matmul(
             tf.tile(tf.constant(table)[None], [workers, 1, 1]), d_matrix,
             transpose_a=True)
-      d_rows = tf.reshape(
-          tf.matmul(upstream, matrix, transpose_b=True), rows.shape)
-      return d_rows, tf.reshape(d_matrix, kernel.shape)
+      d_patches = tf.reshape(
+          tf.matmul(upstream, matrix, transpose_b=True), patches.shape)
+      return d_patches, tf.reshape(d_matrix, kernel.shape)
 
     return result, gradient
 
-  return multiply(rows, kernel)
+  return multiply(patches, kernel)
 
 
 def _workers(kernel: tf.Tensor) -> int:

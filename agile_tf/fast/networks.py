@@ -12,7 +12,7 @@ with the same parameters. Four differences make them fast:
   - If images are made of tiles, each tile is convolved once.
 
 Features are space-major, float32 [h, w, B, channels]. A function's `p` are the
-parameters by name; they are joined for all workers, or have a leading axis of W
+parameters by name; they are shared by all workers, or have a leading axis of W
 copies.
 """
 
@@ -117,7 +117,7 @@ def _instruction_lstm(grammar: instructions.Grammar, codes: tf.Tensor,
 def _lstm_features(grammar: instructions.Grammar, images: _Images,
                    codes: tf.Tensor, p: _Parameters,
                    convolve: convolutions.Convolver) -> tf.Tensor:
-  """Computes h_5."""
+  """Computes h_5, as `networks.LstmFeatures` does."""
   h_lstm = _instruction_lstm(grammar, codes, p)
   layers = networks.LSTM_LAYERS
   gammas, betas = (
@@ -175,17 +175,17 @@ class FastNetwork:
         ) -> Callable[[tf.Tensor, tf.Tensor],
                       tuple[functional.Output, functional.Activations]]:
     p = self._named(parameters)
-    # Kernels are evaluated once, not at each call.
+    # Kernels are transformed once, not at each call.
     kernels = tuple(p.values())
-    evaluated = convolutions.evaluate(kernels)
+    transformed_kernels = convolutions.transformed(kernels)
 
-    def evaluate(observations, codes):
-      convolver = convolutions.Convolver(kernels, evaluated)
+    def output_of(observations, codes):
+      convolver = convolutions.Convolver(kernels, transformed_kernels)
       output = self._compute(self._images(observations), codes, p, convolver)
       return output, tuple(
           tf.transpose(x, [2, 0, 1, 3]) for x in convolver.results)
 
-    return evaluate
+    return output_of
 
   def gradient(self, parameters: tf.Tensor, observations: tf.Tensor,
                codes: tf.Tensor,
@@ -228,7 +228,7 @@ class FastNetwork:
   def _by_worker(self, parameters: tf.Tensor, observations: tf.Tensor,
                  codes: tf.Tensor, activations: functional.Activations
                 ) -> functional.Output:
-    """Returns the output, [W, N, ...], for rows [W, N, ...].
+    """Returns the output, [W, N, ...], for examples [W, N, ...].
 
     The parameters are [P], or [W, P] with a copy for each worker. Gradients
     reach them alone: none flows to the inputs.
@@ -238,12 +238,13 @@ class FastNetwork:
         tf.reshape(observations, [-1, *observations.shape[2:]]))
     flat = tf.reshape(codes, [-1, codes.shape[-1]])
     named = self._named(parameters)
-    evaluated = convolutions.evaluate(named.values())
+    transformed_kernels = convolutions.transformed(named.values())
 
     @tf.custom_gradient
     def compute(*parts):
       tape = tf.GradientTape(persistent=True, watch_accessed_variables=False)
-      convolver = convolutions.Convolver(parts, evaluated, known, tape)
+      convolver = convolutions.Convolver(
+          parts, transformed_kernels, known, tape)
       with tape:
         tape.watch(parts)
         output = self._compute(

@@ -2,10 +2,10 @@
 
 A thread plays several of the paper's workers as one batch, and yet each needs
 a gradient of its own. For that the parameters have a leading axis of W equal
-copies, one for each worker, and the rows of a batch are the W workers' rows one
-after another. The gradient of a copy is that of its worker's rows alone. (The
-copies are equal, so convolutions read the first and serve all rows with it.)
-Parameters without this axis serve all rows.
+copies, one for each worker. A row is an example, and the rows of a batch are
+the W workers' rows one after another. The gradient of a copy is that of its
+worker's rows alone. (The copies are equal, so convolutions read the first and
+serve all rows with it.) Parameters without this axis serve all rows.
 """
 
 import numpy as np

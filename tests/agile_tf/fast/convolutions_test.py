@@ -92,7 +92,7 @@ class ConvolutionsTest(parameterized.TestCase):
           k = k[0]
         tape = tf.GradientTape()
         convolve = convolutions.Convolver(
-            [k], convolutions.evaluate([k]), known, tape)
+            [k], convolutions.transformed([k]), known, tape)
         with tape:
           tape.watch([k, *inputs])
           output = convolve(operands(inputs), k, padding)
@@ -106,7 +106,7 @@ class ConvolutionsTest(parameterized.TestCase):
         for actual, other in zip(of_features, gradients[1:], strict=True):
           _assert_close(actual, other, 'features')
 
-  def test_operands_share_what_is_evaluated(self):
+  def test_operands_are_transformed_once(self):
     """A kernel and features that are used often are transformed once."""
     rng = np.random.default_rng(0)
     x, y = (tf.constant(rng.normal(size=[5, 5, 16, 4]), tf.float32)
@@ -116,7 +116,7 @@ class ConvolutionsTest(parameterized.TestCase):
     def transforms(operands):
       def compute():
         convolve = convolutions.Convolver(
-            [kernel], convolutions.evaluate([kernel]))
+            [kernel], convolutions.transformed([kernel]))
         return [convolve(each, kernel) for each in operands]
 
       graph = tf.function(compute, autograph=False).get_concrete_function()
