@@ -2,13 +2,17 @@
 
 These lines need no TensorFlow. They serve programs that must not load it, and
 whoever writes the networks down in another library. They read the parameters
-of a checkpoint's `arrays.npz`: names such as 'discriminator/hidden/w', without
-the 'discriminator:' before them there. `shapes` lists all of them.
+of a checkpoint's `arrays.npz`. What it calls 'discriminator:discriminator/
+hidden/w' is 'hidden/w' here, and `shapes` lists these names.
 
 N is the number of pairs of an image and an instruction. Images are float32
 [N, H, W, 3] in [0, 1]; features are float32 [N, h, w, channels], with h = H / 8
 - 2 and w = W / 8 - 2. Instructions are trees, as `agile_tf.agent.instructions`
-describes them: ('NorthFrom', ('red', ('circle',)), ('AGENT',)).
+describes them: ('NorthFrom', ('red', ('circle',)), ('AGENT',)). In this example
+`tokens` are those with which the network was trained, in the same order: in
+GridLU-Relations `gridlu.tasks.find('relations').tokens`, else the `tokens` of
+the world's `Grammar`. `images` are uint8 images divided by 255, and `trees` are
+what `gridlu.language.tree`, or the world's `parse`, makes of their texts.
 
     with np.load('arrays.npz') as arrays:
       parameters = {name.removeprefix('discriminator:discriminator/'): array
@@ -31,7 +35,8 @@ class PolicyOutput(NamedTuple):
   """What the policy says about N images and instructions."""
   logits: np.ndarray  # float32 [N, actions]
   baseline: np.ndarray  # float32 [N]
-  reward_logits: np.ndarray  # float32 [N, 2], of a zero and a positive reward.
+  # float32 [N, 2]: that the state does not count as a goal, and that it does.
+  reward_logits: np.ndarray
 
 
 def discriminator(p: Parameters, tokens: Sequence[str], images: np.ndarray,
@@ -81,10 +86,10 @@ def _modules(p: Parameters, h_stem: np.ndarray, trees: Sequence[Tree]
   zeros, so it adds nothing.
   """
   h = h_stem.copy()
-  own = [i for i, tree in enumerate(trees) if tree]
-  if not own:
+  with_module = [i for i, tree in enumerate(trees) if tree]
+  if not with_module:
     return h
-  scenes, trees = h_stem[own], [trees[i] for i in own]
+  scenes, trees = h_stem[with_module], [trees[i] for i in with_module]
   left = _modules(p, scenes, [tree[1] if tree[1:] else () for tree in trees])
   w_left, w_right = np.split(p['film_nmn/w'], 2, axis=2)
   x = _convolve(left, w_left, 'SAME')
@@ -93,13 +98,14 @@ def _modules(p: Parameters, h_stem: np.ndarray, trees: Sequence[Tree]
     right = _modules(p, scenes[pairs], [trees[i][2] for i in pairs])
     x[pairs] += _convolve(right, w_right, 'SAME')
   roots = [tree[0] for tree in trees]
-  h[own] = _film(x, p['film_nmn/gamma'][roots], p['film_nmn/beta'][roots])
+  h[with_module] = _film_relu(
+      x, p['film_nmn/gamma'][roots], p['film_nmn/beta'][roots])
   return h
 
 
 def _lstm_features(p: Parameters, images: np.ndarray, trees: Sequence[Tree]
                   ) -> np.ndarray:
-  """Computes h_5, of five layers that h_LSTM conditions.
+  """Computes h_5: five convolutions, each modulated by h_LSTM.
 
     h_k = ReLU((1 + gamma_k) * (W_k conv h_(k-1)) + beta_k)
 
@@ -110,11 +116,12 @@ def _lstm_features(p: Parameters, images: np.ndarray, trees: Sequence[Tree]
   ends = np.cumsum([kernel.shape[-1] for kernel in kernels])[:-1]
   gammas, betas = (np.split(_linear(h_lstm, p, name), ends, axis=-1)
                    for name in ('gamma', 'beta'))
-  h_1 = _film(_patches(images, kernels[0]), gammas[0], betas[0])
-  h_2 = _film(_convolve(h_1, kernels[1], 'VALID'), gammas[1], betas[1])
-  h_3 = _film(_convolve(h_2, kernels[2], 'SAME'), gammas[2], betas[2])
-  h_4 = _film(_convolve(h_3, kernels[3], 'SAME'), gammas[3], betas[3])
-  return _film(_convolve(h_4, kernels[4], 'SAME'), gammas[4], betas[4], h_3)
+  h_1 = _film_relu(_patches(images, kernels[0]), gammas[0], betas[0])
+  h_2 = _film_relu(_convolve(h_1, kernels[1], 'VALID'), gammas[1], betas[1])
+  h_3 = _film_relu(_convolve(h_2, kernels[2], 'SAME'), gammas[2], betas[2])
+  h_4 = _film_relu(_convolve(h_3, kernels[3], 'SAME'), gammas[3], betas[3])
+  return _film_relu(
+      _convolve(h_4, kernels[4], 'SAME'), gammas[4], betas[4], h_3)
 
 
 def _read(p: Parameters, trees: Sequence[Tree]) -> np.ndarray:
@@ -122,12 +129,13 @@ def _read(p: Parameters, trees: Sequence[Tree]) -> np.ndarray:
   texts = [_preorder(tree) for tree in trees]
   h, cell = np.zeros([2, len(texts), _UNITS], np.float32)
   for k in range(max(map(len, texts), default=0)):
-    own = [i for i, text in enumerate(texts) if len(text) > k]
-    x = p['instruction_lstm/embeddings'][[texts[i][k] for i in own]]
-    gates = _linear(np.concatenate([x, h[own]], axis=-1), p, 'instruction_lstm')
+    reading = [i for i, text in enumerate(texts) if len(text) > k]
+    x = p['instruction_lstm/embeddings'][[texts[i][k] for i in reading]]
+    gates = _linear(
+        np.concatenate([x, h[reading]], axis=-1), p, 'instruction_lstm')
     i, j, f, o = np.split(gates, 4, axis=-1)
-    cell[own] = sigmoid(f + 1) * cell[own] + sigmoid(i) * np.tanh(j)
-    h[own] = sigmoid(o) * np.tanh(cell[own])
+    cell[reading] = sigmoid(f + 1) * cell[reading] + sigmoid(i) * np.tanh(j)
+    h[reading] = sigmoid(o) * np.tanh(cell[reading])
   return h
 
 
@@ -159,9 +167,12 @@ def _linear(x: np.ndarray, p: Parameters, name: str) -> np.ndarray:
   return x @ p[f'{name}/w'] + p[f'{name}/b']
 
 
-def _film(x: np.ndarray, gamma: np.ndarray, beta: np.ndarray,
-          residual: np.ndarray | float = 0.0) -> np.ndarray:
-  """Scales and shifts features by vectors, float32 [N, channels]."""
+def _film_relu(x: np.ndarray, gamma: np.ndarray, beta: np.ndarray,
+               residual: np.ndarray | float = 0.0) -> np.ndarray:
+  """Computes ReLU((1 + gamma) x + beta + residual).
+
+  gamma and beta are float32 [N, channels].
+  """
   return _relu(
       (1 + gamma)[:, None, None] * x + beta[:, None, None] + residual)
 
@@ -203,7 +214,7 @@ def shapes(model: str, network: str, num_tokens: int, num_actions: int
       features |= {'merge/convolution/w': (3, 3, 128, 64),
                    'merge/convolution/b': (64,)}
   else:
-    # A token is embedded in so many numbers by default in Sonnet.
+    # This is the width in which Sonnet embeds a token by default.
     embedded = round(6 * num_tokens**0.25)
     features = {
         'instruction_lstm/embeddings': (num_tokens, embedded),
