@@ -1,6 +1,8 @@
 """Goal examples with some blocks moved elsewhere, which are seldom goal states.
 
-They are made without the ground truth.
+They are made without the ground truth. A packed state, uint8 [27], has the
+block in each of 25 cells (0 if it is empty), the agent's cell, and whether the
+agent carries the block there.
 """
 
 import numpy as np
@@ -9,23 +11,28 @@ from agile_tf.agent import rollouts
 from agile_tf.agent import worlds
 from gridlu import world
 
+# The indices, in a packed state, of the agent's cell and of whether it carries.
+AGENT, CARRIES = world.NUM_CELLS, world.NUM_CELLS + 1
+
 
 def move(states: np.ndarray, sources: np.ndarray, targets: np.ndarray,
-         numbers: np.ndarray) -> np.ndarray:
-  """Moves the blocks in each row's first `numbers` sources to its targets.
+         counts: np.ndarray) -> np.ndarray:
+  """Moves blocks: in state n, the first counts[n] ones.
+
+  The block in cell sources[n, i] goes to cell targets[n, i].
 
   Args:
     states: Packed states, uint8 [N, 27].
-    sources: Cells, int [N, at least the largest number].
-    targets: Cells, int [N, at least the largest number].
-    numbers: int [N].
+    sources: Cells, int [N, at least the largest count].
+    targets: Cells, int [N, at least the largest count].
+    counts: int [N].
 
   Returns:
     Packed states, uint8 [N, 27].
   """
   result = states.copy()
-  for i in range(numbers.max(initial=0)):
-    rows = np.flatnonzero(numbers > i)
+  for i in range(counts.max(initial=0)):
+    rows = np.flatnonzero(counts > i)
     result[rows, targets[rows, i]] = states[rows, sources[rows, i]]
     result[rows, sources[rows, i]] = 0
   return result
@@ -33,18 +40,18 @@ def move(states: np.ndarray, sources: np.ndarray, targets: np.ndarray,
 
 def displace(rng: np.random.Generator, states: np.ndarray, chosen: np.ndarray
             ) -> np.ndarray:
-  """Puts chosen blocks, bool [N, 25], into other cells that were free.
+  """Puts chosen blocks, bool [N, 25], into other cells that were empty.
 
-  Takes and returns packed states, uint8 [N, 27]. The agent is then free, in a
-  random cell.
+  Takes and returns packed states, uint8 [N, 27]. The agent then carries
+  nothing, and is in a random cell.
   """
   cells = states[:, :world.NUM_CELLS]
-  is_free = cells == 0
+  is_empty = cells == 0
   chosen_first = np.argsort(~chosen, axis=1)
-  free_first = np.argsort(-rng.random(cells.shape) * is_free, axis=1)
-  result = move(states, chosen_first, free_first, chosen.sum(axis=1))
-  result[:, world.NUM_CELLS] = rng.integers(world.NUM_CELLS, size=len(states))
-  result[:, world.NUM_CELLS + 1] = 0
+  empty_first = np.argsort(-rng.random(cells.shape) * is_empty, axis=1)
+  result = move(states, chosen_first, empty_first, chosen.sum(axis=1))
+  result[:, AGENT] = rng.integers(world.NUM_CELLS, size=len(states))
+  result[:, CARRIES] = 0
   return result
 
 
@@ -63,6 +70,6 @@ def sample(goals: worlds.GoalExamples, rng: np.random.Generator, count: int
   num_blocks = filled.sum(axis=1, keepdims=True)
   num_displaced = np.ceil(rng.random([count, 1]) * num_blocks)
   states = displace(rng, pairs.observations, filled & (rank < num_displaced))
-  on_block = states[np.arange(count), states[:, world.NUM_CELLS]] > 0
-  states[:, world.NUM_CELLS + 1] = on_block & (rng.random(count) < 0.5)
+  on_block = states[np.arange(count), states[:, AGENT]] > 0
+  states[:, CARRIES] = on_block & (rng.random(count) < 0.5)
   return rollouts.Pairs(pairs.codes, states)

@@ -5,8 +5,8 @@ Where the blocks of goal examples are put elsewhere, a good way back is known
 examples of the same instruction may be nearer. So the policy imitates the way
 to the nearest one: the right action then depends on the state alone. D decides
 which blocks matter: those whose displacement alone makes D reject the goal
-example. The ground truth has no part in this. It is for GridLU, and for goals
-that are about blocks of one kind alone, as those of Arrangements.
+example. The ground truth has no part in this. Imitation is for GridLU alone,
+and for goals that are about blocks of one kind, as those of Arrangements.
 """
 
 from collections.abc import Callable
@@ -24,21 +24,29 @@ from gridlu import archives
 from gridlu import program
 from gridlu import world
 
-_EXAMPLES = 20_000  # D is asked about so many goal examples; it takes seconds.
-_CHUNK = 1000  # D rates so many states at a time.
-_MOST_BLOCKS = 4  # All assignments are tried for goals of at most so many.
+# The goal examples about which D is asked; it takes seconds.
+_EXAMPLES = 20_000
+_CHUNK = 1000  # The states that D rates at a time.
+# Goals of more blocks are not learned, because all assignments of blocks to
+# cells are tried.
+_MOST_BLOCKS = 4
 _LIFTING = 3  # Steps that moving a block costs besides its way.
-# A cell with blocks on all sides costs so many steps more for a block that is
-# not beside it.
+# Steps that a cell with blocks on all sides costs more for a block that is
+# neither in it nor beside it.
 _ENCLOSED = np.int16(6)
 _FAR = np.int16(99)  # More than any way on the board.
-_STATES_PER_ROLLOUT = 16  # Each worker gets so many.
+_STATES_PER_ROLLOUT = 16  # Each worker gets these for each rollout.
+_SWEEPS = 12  # Longer ways, of which almost no board has one, count as far.
+# The policy has all actions but the last, NOOP.
+_NUM_ACTIONS = world.Action.NOOP
 
 # How often the agent is anywhere, carries a block that is out of place, stands
-# on such a block, stands on one that is in place, and carries one to its place.
+# on such a block, stands on one that is in place, and still carries one that
+# has reached its place.
 _SITUATIONS = np.cumsum([.30, .30, .10, .12, .18])
 _ANYWHERE, _CARRYING, _ON_DISPLACED, _ON_PLACED, _AT_PLACE = range(5)
-_NONE = 0.05  # How often no block is out of place at first.
+# How often all blocks are in place, before _AT_PLACE puts back one more.
+_ALL_IN_PLACE = 0.05
 
 _CELLS = np.arange(world.NUM_CELLS)
 _ROWS, _COLUMNS = np.divmod(_CELLS, world.SIZE)
@@ -57,6 +65,7 @@ class Demonstrations:
   def __init__(self, goals: worlds.GoalExamples):
     """Takes goal examples, of which the first 20,000 are used."""
     self._states = goals.observations[:_EXAMPLES]
+    # int [examples], into the instructions.
     self._instruction = goals.dataset.instruction[:_EXAMPLES]
     self._codes = goals.codes
     # bool [examples, 25]: the cells whose blocks matter.
@@ -69,6 +78,7 @@ class Demonstrations:
     """Finds out which blocks of the goal examples matter.
 
     A block matters if D rejects a board where only this block is displaced.
+    (The agent is moved too, which does not matter in Arrangements.)
 
     Args:
       accepts: Returns D's decisions, bool [N], for codes int32 [N, slots] and
@@ -76,8 +86,11 @@ class Demonstrations:
       rng: Draws the cells to which blocks are displaced.
     """
     for start in range(0, len(self._states), _CHUNK):
+      # D is compiled for one N. So the last chunk is filled up with examples
+      # from the beginning.
       rows = np.arange(start, start + _CHUNK) % len(self._states)
-      states, matters = self._states[rows], self._matters[start:start + _CHUNK]
+      states = self._states[rows]
+      matters = self._matters[start:start + _CHUNK]  # A view: |= writes there.
       filled = states[:, :world.NUM_CELLS] > 0
       cells = np.argsort(~filled, axis=1)  # Those with blocks come first.
       for i in range(filled.sum(axis=1).max()):
@@ -92,8 +105,9 @@ class Demonstrations:
 
   def _learn_forms(self) -> None:
     """Lists each instruction's forms: the sets of cells whose blocks matter."""
-    # Goals are about one number of blocks, the most common one. Where another
-    # number seems to matter, D has erred, and the example is not used.
+    # All goals are taken to be about the same number of blocks: the one from 1
+    # to _MOST_BLOCKS that occurs most often. Where another number seems to
+    # matter, D has erred, and the example is not used.
     numbers = self._matters.sum(axis=1)
     counts = np.bincount(numbers, minlength=_MOST_BLOCKS + 1)
     num_blocks = 1 + int(np.argmax(counts[1:_MOST_BLOCKS + 1]))
@@ -111,7 +125,8 @@ class Demonstrations:
     for instruction in range(len(self._codes)):
       examples = usable[self._instruction[usable] == instruction]
       forms.append(np.unique(self._homes[examples], axis=0))
-    # int [instructions, forms, blocks]: where there are fewer, some twice.
+    # int [instructions, forms, blocks]. Where there are fewer forms, they are
+    # repeated; where there are none, the form is zeros, which nothing uses.
     num_forms = max(map(len, forms))
     self._forms = np.stack([
         np.resize(each, [num_forms, num_blocks]) for each in forms])
@@ -178,8 +193,9 @@ class Demonstrations:
 def _costs(states: np.ndarray, places: np.ndarray) -> np.ndarray:
   """Returns what it costs to move blocks in places [N, B] to each cell.
 
-  A cell where another block is is far. A cell with blocks on all sides is near
-  only for these.
+  A cell is far if it holds a block that is not in `places`; one in `places` may
+  move away. A cell with blocks on all sides costs more, except for a block in
+  it or beside it.
 
   Returns:
     Steps, int16 [N, B, 25].
@@ -206,12 +222,14 @@ def _draw(rng: np.random.Generator, states: np.ndarray, homes: np.ndarray
   rows, before = np.arange(count), states[:, :world.NUM_CELLS]
   situation = np.searchsorted(
       _SITUATIONS, rng.random(count) * _SITUATIONS[-1])
-  # It is twice as likely that all blocks are out of place as any other number.
+  # From 1 to B blocks are out of place; B is twice as likely as each other
+  # number.
   num_out = np.minimum(rng.integers(1, num_blocks + 2, size=count), num_blocks)
-  num_out[rng.random(count) < _NONE] = 0
-  # One block more is back in its place, and the agent still carries it.
+  num_out[rng.random(count) < _ALL_IN_PLACE] = 0
+  # In _AT_PLACE one block more is back in its place. The first blocks are those
+  # out of place, so the last one is in its place; the agent still carries it.
   num_out = np.maximum(num_out - (situation == _AT_PLACE), 0)
-  # Free cells come first, in random order.
+  # Empty cells come first, in random order.
   targets = np.argsort(rng.random(before.shape) + (before > 0), axis=1)
   states = displaced.move(states, homes, targets, num_out)
   is_out = np.arange(num_blocks) < num_out[:, None]
@@ -222,13 +240,13 @@ def _draw(rng: np.random.Generator, states: np.ndarray, homes: np.ndarray
   in_place = rng.random(cells.shape) * ((cells > 0) & (cells == before))
   placed_one = np.argmax(in_place, axis=1)
   anywhere = rng.integers(world.NUM_CELLS, size=count)
-  # Where no block is in its place, a free agent is anywhere.
-  states[:, world.NUM_CELLS] = np.select(
+  # An agent that was to stand on a block in place is anywhere if there is none.
+  states[:, displaced.AGENT] = np.select(
       [(situation == _CARRYING) | (situation == _ON_DISPLACED),
        (situation == _ON_PLACED) & in_place.any(axis=1),
        situation == _AT_PLACE],
       [displaced_one, placed_one, places[:, -1]], anywhere)
-  states[:, world.NUM_CELLS + 1] = (
+  states[:, displaced.CARRIES] = (
       (situation == _CARRYING) & (num_out > 0) | (situation == _AT_PLACE))
   return states, places
 
@@ -239,12 +257,13 @@ def _labels(states: np.ndarray, places: np.ndarray, goals: np.ndarray
 
   They are float32 [N, actions], with a sum of 1 or 0.
 
-  A free agent takes the way to the nearest block that can go to its cell, and
-  picks it up; a carrying one takes it there, or puts it down if another block
-  is still there. Where nothing is left to do, a free agent moves anywhere.
+  An agent that carries nothing takes the way to the nearest block that can go
+  to its cell, and picks it up; a carrying one takes it there, or puts it down
+  if another block is still there. Where nothing is left to do, an agent that
+  carries nothing moves anywhere.
   """
-  rows, agent = np.arange(len(states)), states[:, world.NUM_CELLS]
-  carrying = states[:, world.NUM_CELLS + 1] > 0
+  rows, agent = np.arange(len(states)), states[:, displaced.AGENT]
+  carrying = states[:, displaced.CARRIES] > 0
   filled = states[:, :world.NUM_CELLS] > 0
   # Two boards: the blocks that can go to their cells, and the cell to which the
   # block under the agent belongs.
@@ -252,7 +271,10 @@ def _labels(states: np.ndarray, places: np.ndarray, goals: np.ndarray
   movable_rows, movable = np.nonzero(
       ~np.take_along_axis(filled, goals, axis=1))
   can_be_moved[movable_rows, places[movable_rows, movable]] = True
-  belongs[rows, np.sum(goals * (places == agent[:, None]), axis=1)] = True
+  # The sum is the goal of the block under the agent. Without one it is cell 0,
+  # which has no effect, because only carrying agents make use of `belongs`.
+  goal_under_agent = np.sum(goals * (places == agent[:, None]), axis=1)
+  belongs[rows, goal_under_agent] = True
   # An agent that carries a block cannot pass others.
   blocked = filled & carrying[:, None]
   blocked[rows, agent] = False
@@ -262,11 +284,11 @@ def _labels(states: np.ndarray, places: np.ndarray, goals: np.ndarray
   leads_on = (around == around.min(axis=1, keepdims=True)) & (
       around < steps[rows, agent][:, None])
   is_done = np.all(goals == places, axis=1) & ~carrying
-  good = np.zeros([len(states), world.Action.NOOP], np.bool_)
+  good = np.zeros([len(states), _NUM_ACTIONS], np.bool_)
   good[:, :world.Action.INTERACT] = is_done[:, None] | leads_on
   # It picks a block up that can be moved, or puts one down that cannot.
   interacts = carrying != can_be_moved[rows, agent]
-  good[interacts] = np.arange(world.Action.NOOP) == world.Action.INTERACT
+  good[interacts] = np.arange(_NUM_ACTIONS) == world.Action.INTERACT
   return (good / np.maximum(good.sum(axis=1, keepdims=True), 1)
          ).astype(np.float32)
 
@@ -274,7 +296,7 @@ def _labels(states: np.ndarray, places: np.ndarray, goals: np.ndarray
 def _steps(targets: np.ndarray, blocked: np.ndarray) -> np.ndarray:
   """Returns each cell's distance from targets [N, 25], around blocked cells."""
   steps = np.where(targets, 0, _FAR)
-  for _ in range(world.NUM_CELLS // 2):
+  for _ in range(_SWEEPS):
     near = steps[:, world.NEIGHBOURS].min(axis=1) + 1
     steps = np.where(blocked & ~targets, _FAR, np.minimum(steps, near))
   return steps
