@@ -41,10 +41,21 @@ def setting(default: Any, text: str, *, low: float | None = None,
             ) -> Any:
   """Declares a setting of the default's type, and the help of its flag.
 
-  It is at least `low`, at most `high`, more than `above` and one of `choices`.
-  A resumed run may change those `of_run`, which only affect how it is carried
-  out. Only GridLU has those `of_gridlu`. A `path` is a file's or a directory's.
-  A run that was begun before there was a `late` one has its default.
+  Args:
+    default: Its default, which also says its type.
+    text: The help of its flag.
+    low: The least value.
+    high: The largest value.
+    above: A value that it must exceed.
+    choices: The values that it may have; () stands for any.
+    of_run: It only affects how a run is carried out, so that a resumed run may
+      change it.
+    of_gridlu: It has a meaning for GridLU alone.
+    path: It is the path of a file or a directory.
+    late: It was added later. A run whose config.json lacks it has the default.
+
+  The marks `of_run`, `of_gridlu`, `path` and `late` have an effect in `Config`
+  alone.
   """
   return dataclasses.field(default=default, metadata={
       'text': text, 'low': low, 'high': high, 'above': above,
@@ -174,7 +185,8 @@ class Config:
       15, 'Threads that share the policy workers equally; the number must '
       "divide --policy_workers. With 1, these workers and the discriminator's "
       'iterate in lockstep, and a run on a CPU is repeatable. A run may go on '
-      'with another number.', low=1, high=1000)
+      'with another number, unless --policy_update=averaged.', low=1,
+      high=1000)
 
   # The discriminator.
   discriminator_learning_rate: float = setting(
@@ -194,7 +206,7 @@ class Config:
   anticipated_negative_rate: float = setting(
       0.25, 'rho: the share of the pairs drawn from the replay buffer B that '
       'the discriminator is trained on, as negatives. The rest, which it rates '
-      'highest, is rejected. 1 rejects none.', low=1e-6, high=1)
+      'highest, is dropped. 1 drops none.', low=1e-6, high=1)
   max_column_norm: float = setting(
       1.0, 'The L2 norm to which the incoming weights of each unit of the '
       'discriminator are clipped; 0 turns this off.', low=0)
@@ -426,7 +438,10 @@ def check_names(found: Iterable[str], known: Iterable[str], path: str) -> None:
 
 
 def marked(mark: str) -> list[str]:
-  """Returns the settings that have a mark, such as 'of_gridlu' or 'path'."""
+  """Returns the settings of `Config` that have a mark, such as 'path'.
+
+  Those of the recipe, which have no marks, are not among them.
+  """
   return [field.name for field in dataclasses.fields(Config)
           if field.metadata[mark]]
 
