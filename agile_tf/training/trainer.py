@@ -234,8 +234,9 @@ class Trainer:
   def branch(self, checkpoint: checkpoints.Checkpoint) -> None:
     """Takes over what another run had learned, at its step (--branch_from).
 
-    Networks, slots, replay buffers and counts are those of the checkpoint.
-    Episodes and generators stay those of this run, which is at its start.
+    Networks, optimiser states, replay buffers and counts are those of the
+    checkpoint. Episodes and generators stay those of this run, which is at its
+    start.
 
     Raises:
       CheckpointError: if the checkpoint does not fit this run.
