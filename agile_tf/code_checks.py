@@ -41,9 +41,13 @@ def check_world(of_run: str, named: str, run_dir: str) -> None:
 
   No module is looked for in the run's directory either.
   """
-  if of_run in tasks.TASKS and (not named or named in tasks.TASKS and (
-      tasks.find(named).encode == tasks.find(of_run).encode)):
-    return
+  if of_run in tasks.TASKS:
+    if not named:
+      return
+    # Another task may be named if its instructions are encoded in the same way.
+    if named in tasks.TASKS and (
+        tasks.find(named).encode == tasks.find(of_run).encode):
+      return
   _check_code('world', 'world', of_run, named, run_dir)
 
 
