@@ -28,13 +28,12 @@ import PIL
 from PIL import Image
 
 from agile_tf import records
+from agile_tf.agent import image_sizes
 from gridlu import files
 from gridlu import goal_dataset
 from gridlu import program
 
 _COLUMNS = ('picture', 'instruction')
-_SMALLEST = 24  # The least height and width that the networks can see.
-_PATCH = 8  # The paper's networks see square patches of so many pixels.
 _JPEGS = ('JPEG', 'MPO')  # An MPO file has several JPEGs.
 # These modes of Pillow have numbers that are not 0 to 255.
 _OTHER_NUMBERS = ('I', 'F')
@@ -178,10 +177,11 @@ def _image(path: str) -> tuple[np.ndarray, bool]:
     raise ValueError(
         f'it is not a whole picture ({error}): expected a PNG; save it '
         'again') from error
-  if min(colours.shape[:2]) < _SMALLEST:
+  smallest = image_sizes.SMALLEST
+  if min(colours.shape[:2]) < smallest:
     raise ValueError(
-        f'it has {_size(colours)} pixels: expected at least {_SMALLEST} x '
-        f'{_SMALLEST}')
+        f'it has {_size(colours)} pixels: expected at least {smallest} x '
+        f'{smallest}')
   if (colours[..., 3] < 255).any():
     raise ValueError(
         'some of its pixels are transparent: expected none; save it on the '
@@ -213,11 +213,11 @@ def _warn(image: np.ndarray, unused: list[str], jpegs: list[str]) -> None:
         'Pictures such as %s are JPEGs: %d of them. Their compression changes '
         'pixels, and a reward model can learn to see that instead of the goal. '
         'Save what the environment observes as PNG.', jpegs[0], len(jpegs))
-  if any(side % _PATCH for side in image.shape[:2]):
+  if any(side % image_sizes.PATCH for side in image.shape[:2]):
     logging.warning(
         'The pictures have %s pixels, and these are no multiples of %d. Such '
         'images need --model=agile_tf.overlapping:make in training.',
-        _size(image), _PATCH)
+        _size(image), image_sizes.PATCH)
 
 
 def _define_flags() -> None:

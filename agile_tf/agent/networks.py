@@ -17,13 +17,13 @@ import sonnet as snt
 import tensorflow as tf
 
 from agile_tf.agent import functional
+from agile_tf.agent import image_sizes
 from agile_tf.agent import instructions
 from agile_tf.agent import worlds
 
 MODELS = ('nmn', 'lstm')
 
 CHANNELS = 64  # Those of h_stem, of h_nmn and of every module.
-PATCH = 8  # The paper's networks see patches of 8x8 pixels.
 HIDDEN_UNITS = 100
 LSTM_UNITS = 100
 
@@ -82,8 +82,8 @@ class Stem(snt.Module):
   def __init__(self, gain: float):
     super().__init__()
     self._patches = snt.Conv2D(
-        16, PATCH, stride=PATCH, padding='VALID', w_init=_Normal(gain),
-        name='patches')
+        16, image_sizes.PATCH, stride=image_sizes.PATCH, padding='VALID',
+        w_init=_Normal(gain), name='patches')
     self._neighbours = snt.Conv2D(
         CHANNELS, 3, padding='VALID', w_init=_Normal(gain), name='neighbours')
 
@@ -226,7 +226,8 @@ class _Layer(NamedTuple):
 
 
 LSTM_LAYERS = (
-    _Layer(16, PATCH, PATCH, 'VALID'), _Layer(32, 3, 1, 'VALID'),
+    _Layer(16, image_sizes.PATCH, image_sizes.PATCH, 'VALID'),
+    _Layer(32, 3, 1, 'VALID'),
     *3 * [_Layer(CHANNELS, 3, 1, 'SAME')])
 
 
@@ -325,13 +326,6 @@ class Discriminator(snt.Module):
   def __call__(self, images: tf.Tensor, codes: tf.Tensor) -> tf.Tensor:
     h_maxpool = tf.reduce_max(self._features(images, codes), [1, 2])
     return tf.squeeze(self._logit(tf.nn.relu(self._hidden(h_maxpool))), -1)
-
-
-def unseen_pixels(height: int, width: int) -> str:
-  """Says which pixels of an image no patch of the stem has; '' if none."""
-  return ' and '.join(
-      f'the last {count} {what} of pixels' for count, what in (
-          (height % PATCH, 'rows'), (width % PATCH, 'columns')) if count)
 
 
 class Pair(NamedTuple):

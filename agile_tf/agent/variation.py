@@ -34,14 +34,14 @@ class Variation(NamedTuple):
   # the policy steps so far; None keeps them constant.
   learning_rate: Callable[[int], float] | None = None
   entropy_weight: Callable[[int], float] | None = None
-  # Whether the workers of a thread update the policy once, by the mean of their
-  # gradients.
+  # If true, the workers of a thread update the policy once, by the mean of
+  # their gradients.
   averaged: bool = False
   # None stands for reward prediction, if the run has it.
   auxiliary: auxiliary_lib.Auxiliary | None = None
 
   # The discriminator.
-  # How D's negatives are chosen. None takes them from B alone, by rho, as
+  # It chooses D's negatives. None takes them from B alone, by rho, as
   # Algorithm 1 does.
   negatives: workers.Negatives | None = None
   # The number W of episodes that the discriminator's worker plays at once.

@@ -45,7 +45,8 @@ class Snapshot(NamedTuple):
 class Iteration(NamedTuple):
   """The rollout and the metrics of one iteration."""
   rollout: rollouts.Rollout
-  # By name. Those of the policy are means over the workers that played.
+  # The keys are names. Metrics of the policy are means over the workers that
+  # played.
   metrics: dict[str, float]
   # Policy rollouts only: whether each state counted as a goal, bool [R, W].
   decisions: np.ndarray | None = None

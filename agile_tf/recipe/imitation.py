@@ -45,7 +45,7 @@ _NUM_ACTIONS = world.Action.NOOP
 # has reached its place.
 _SITUATIONS = np.cumsum([.30, .30, .10, .12, .18])
 _ANYWHERE, _CARRYING, _ON_DISPLACED, _ON_PLACED, _AT_PLACE = range(5)
-# How often all blocks are in place, before _AT_PLACE puts back one more.
+# In this share all blocks are in place, before _AT_PLACE puts back one more.
 _ALL_IN_PLACE = 0.05
 
 _CELLS = np.arange(world.NUM_CELLS)

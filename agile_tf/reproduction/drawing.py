@@ -26,7 +26,7 @@ class _Axes(NamedTuple):
   y_label: str
   x_label: str = ''  # Policy steps unless named.
   is_logarithmic: bool = False
-  # Whether the y axis may begin just below most points instead of at 0.
+  # If true, the y axis may begin just below most points instead of at 0.
   begins_high: bool = False
 
 

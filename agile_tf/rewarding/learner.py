@@ -17,8 +17,8 @@ import numpy as np
 import tensorflow as tf
 
 from agile_tf import config as config_lib
+from agile_tf.agent import image_sizes
 from agile_tf.agent import instructions as instructions_lib
-from agile_tf.agent import networks as networks_lib
 from agile_tf.agent import replay
 from agile_tf.agent import rewards as rewards_lib
 from agile_tf.agent import workers
@@ -407,13 +407,13 @@ def _image_shape(dataset: goal_dataset.GoalDataset) -> tuple[int, int]:
   if dataset.images is None:
     return rendering.IMAGE_SIZE, rendering.IMAGE_SIZE
   height, width = dataset.images.shape[1:3]
-  smallest = reward_models.SMALLEST
+  smallest = image_sizes.SMALLEST
   if min(height, width) < smallest:
     raise ValueError(
         f'The goal examples are images of {height} x {width} pixels; the '
         f'network needs at least {smallest} x {smallest}.')
-  size = networks_lib.PATCH
-  if unseen := networks_lib.unseen_pixels(height, width):
+  size = image_sizes.PATCH
+  if unseen := image_sizes.unseen_pixels(height, width):
     raise ValueError(
         f'The goal examples are images of {height} x {width} pixels. The '
         f'network looks at whole patches of {size} x {size} pixels, so it '

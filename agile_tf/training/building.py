@@ -15,6 +15,7 @@ from agile_tf import config as config_lib
 from agile_tf.agent import actors
 from agile_tf.agent import auxiliary as auxiliary_lib
 from agile_tf.agent import functional
+from agile_tf.agent import image_sizes
 from agile_tf.agent import networks
 from agile_tf.agent import optimizers
 from agile_tf.agent import programs as programs_lib
@@ -106,8 +107,8 @@ def make_networks(
 
 def check_image_shape(model: str, image_shape: Sequence[int]) -> None:
   """Raises WorldError if the paper's networks would not see all pixels."""
-  (height, width), size = image_shape[:2], networks.PATCH
-  unseen = networks.unseen_pixels(height, width)
+  (height, width), size = image_shape[:2], image_sizes.PATCH
+  unseen = image_sizes.unseen_pixels(height, width)
   if model in networks.MODELS and unseen:
     raise worlds.WorldError(
         f'The images of this world have {height} x {width} pixels. The '

@@ -31,6 +31,7 @@ import numpy as np
 
 from agile_tf import config as config_lib
 from agile_tf import records
+from agile_tf.agent import image_sizes
 from agile_tf.agent import instructions as instructions_lib
 from agile_tf.training import checkpoints
 from gridlu import archives
@@ -42,7 +43,6 @@ from gridlu import schema
 FORMAT = 'agile_tf.reward_model'
 VERSION = 1
 NETWORKS = config_lib.MODELS
-SMALLEST = 24  # The least height and width of an image.
 # agile_tf.export_networks writes a run with its networks alone, and its reward
 # model in a directory of this name within it.
 FOLDER_IN_RUN = 'reward_model'
@@ -217,7 +217,7 @@ def _read(directory: str | os.PathLike) -> tuple[str, _Read]:
     schema.require(values['image_shape'][2] == 3, values['image_shape'][2],
                    'image_shape[2]', '3')
     for i, side in enumerate(values['image_shape'][:2]):
-      schema.whole(SMALLEST)(side, f'image_shape[{i}]')
+      schema.whole(image_sizes.SMALLEST)(side, f'image_shape[{i}]')
     content = files.read(os.path.join(path, _ARRAYS))
     if hashlib.sha256(content).hexdigest() != values['sha256']:
       raise ValueError(f'{_ARRAYS} does not match the sha256 in {_MODEL}')

@@ -17,12 +17,12 @@ import numpy as np
 import tensorflow as tf
 
 from agile_tf import named
+from agile_tf.agent import image_sizes
 from agile_tf.agent import instructions as instructions_lib
 from agile_tf.agent.worlds import WorldError
 from agile_tf.worlds import checks
 from gridlu import tasks
 
-SMALLEST = 24  # The least height and width of an image.
 _MOST_ACTIONS = 100_000  # The policy has 100 weights for each.
 
 
@@ -186,11 +186,11 @@ def _image_shape(observation_spec: Any) -> tuple[int, int, int]:
   if ('instruction' not in parts or
       getattr(image, 'dtype', None) != np.uint8 or len(shape) != 3 or
       shape[2] != 3 or not all(map(is_whole, sides)) or
-      min(sides) < SMALLEST):
+      min(sides) < image_sizes.SMALLEST):
     raise WorldError(
         "The environment's observation_spec() must be {'image': uint8 array "
-        f"[H, W, 3] with H and W at least {SMALLEST}, 'instruction': "
-        f'string}}; it is {observation_spec}.')
+        f'[H, W, 3] with H and W at least {image_sizes.SMALLEST}, '
+        f"'instruction': string}}; it is {observation_spec}.")
   height, width = map(int, sides)
   return height, width, 3
 

@@ -20,6 +20,7 @@ import numpy as np
 
 from agile_tf import named
 from agile_tf import readings
+from agile_tf.agent import image_sizes
 from agile_tf.agent import instructions as instructions_lib
 from agile_tf.agent.worlds import WorldError
 from agile_tf.worlds import checks
@@ -278,10 +279,10 @@ def _length(environment: 'gymnasium.Env', episode_length: int | None) -> int:
 
 def _check_size(shape: tuple[int, ...]) -> None:
   """Raises WorldError if the networks cannot see images of this shape."""
-  if shape[2] != 3 or min(shape[:2]) < environments.SMALLEST:
+  if shape[2] != 3 or min(shape[:2]) < image_sizes.SMALLEST:
     raise WorldError(
         f"The environment's images are uint8 {list(shape)}; expected "
-        f'[H, W, 3] with H and W at least {environments.SMALLEST}. Name what '
+        f'[H, W, 3] with H and W at least {image_sizes.SMALLEST}. Name what '
         "has a picture by image=... (MiniGrid's `image` is none: "
         'minigrid.wrappers.RGBImgObsWrapper(environment, tile_size=8) gives '
         'one.)')
