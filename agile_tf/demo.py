@@ -135,6 +135,7 @@ def _agent(run_dir: str, step: int | None) -> dict[str, Any]:
       'instructions': len(task.instructions()),
       'steps': checkpoint.values['steps'],
       'reward': config.reward,
+      'threshold': config.reward_threshold,
       'imitates': bool(recipe.imitation_cost),
       'episodeLength': config.episode_length,
       'immovable': world.find_physics(config.physics).immovable,

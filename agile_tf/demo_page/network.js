@@ -234,11 +234,11 @@ function serve() {
   };
   const look = (message, tried) => {
     if (message.search !== search) return;
-    const {task} = agents[message.agent];
+    const {task, threshold} = agents[message.agent];
     for (const end = tried + 20; tried < end; tried++) {
       const draw = tried % 2 ? drawGoal : drawStart;
       const state = draw(task, message.instruction);
-      if (judge({...message, state}) > .5 !==
+      if (judge({...message, state}) > threshold !==
           satisfied(message.instruction, state, task)) {
         postMessage({search, tried: tried + 1, state});
         return;

@@ -281,7 +281,7 @@ function showTruth() {
 function showAnswer() {
   const {probability, actions, milliseconds} = answer;
   if (probability !== null) {
-    const accepts = probability > .5;
+    const accepts = probability > AGENTS[agent].threshold;
     element('gauge').setAttribute(
         'aria-valuenow', (100 * probability).toFixed(1));
     const arc = document.querySelector('#gauge .value');
@@ -322,7 +322,7 @@ function showHistory() {
   });
   const last = points.length ? points[points.length - 1].split(',') : null;
   element('history').querySelector('svg').innerHTML =
-      `<path class="half" d="M0 34 H300"/><rect class="base" x="0" y="71"
+      `<path class="limit" d="M0 ${64 - 60 * AGENTS[agent].threshold} H300"/><rect class="base" x="0" y="71"
           width="300" height="7"/>${bars.join('')}<polyline class="line"
           points="${points.join(' ')}"/>` +
       (last ? `<path class="line" d="M${last[0]} ${last[1] - 4} v8"/>` : '');
@@ -421,6 +421,7 @@ function showAgent() {
   }
   element('mistake').parentElement.hidden = !discriminator;
   element('decision').parentElement.hidden = !discriminator;
+  showThreshold();
   element('typed').placeholder = language === 'arrangements' ?
       'or type: make a line of the red blocks' :
       'or type: put the red circle left of the blue square';
@@ -432,6 +433,18 @@ function showAgent() {
   })[task];
   element('origin').textContent =
       `${name} after ${steps.toLocaleString('en')} steps`;
+}
+
+// Shows on the gauge, an arc from the left to the right, what D must exceed.
+function showThreshold() {
+  const {threshold} = AGENTS[agent];
+  const limit = document.querySelector('#gauge .limit');
+  const angle = Math.PI * (1 - threshold);
+  limit.textContent = percent(threshold);
+  limit.setAttribute('x', 100 + 95 * Math.cos(angle));
+  limit.setAttribute('y', 100 - 95 * Math.sin(angle));
+  document.querySelector('#gauge .threshold').setAttribute(
+      'transform', `rotate(${180 * threshold - 90} 100 100)`);
 }
 
 // ---- The search for a mistake ----

@@ -161,6 +161,20 @@ class DemoBrowserTest(parameterized.TestCase):
     total = self.browser.evaluate('answer.actions.reduce((a, b) => a + b)')
     self.assertAlmostEqual(total, 1)
 
+  def test_d_accepts_what_exceeds_the_runs_threshold(self):
+    self._open()
+    for threshold, decision in (('answer.probability + .001', 'rejects'),
+                                ('answer.probability - .001', 'accepts'),
+                                ('.9', None)):
+      self.browser.evaluate(
+          f'AGENTS[agent].threshold = {threshold}; showAgent(); showAnswer()')
+      if decision:
+        self.assertEqual(self._text('#decision'), decision)
+    self.assertEqual(self._text('#gauge .limit'), '90 %')
+    line = self.browser.evaluate(
+        'document.querySelector("#history .limit").getAttribute("d")')
+    self.assertEqual(line, 'M0 10 H300')
+
   def test_finds_a_board_that_d_gets_wrong(self):
     self._open(_LINK.replace('blue', 'red'))
     self.browser.click('#mistake')

@@ -340,6 +340,7 @@ class ProgramTest(tiny.SavedRunTest):
     assert data is not None
     agent, = json.loads(data[1])
     self.assertIsNone(agent['discriminator'])
+    self.assertEqual(agent['threshold'], 0.5)
 
   def test_checkpoints_that_do_not_fit_are_named(self):
     def large(arrays):
