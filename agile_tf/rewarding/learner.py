@@ -24,6 +24,8 @@ from agile_tf.agent import rewards as rewards_lib
 from agile_tf.agent import workers
 from agile_tf.agent import worlds
 from agile_tf.evaluation import functions
+from agile_tf.recipe import settings as recipe_settings
+from agile_tf.recipe import variations
 from agile_tf.training import building
 from agile_tf.training import held_out_goals as held_out_goals_lib
 from agile_tf.training import machine
@@ -35,13 +37,16 @@ from gridlu import language
 from gridlu import rendering
 from gridlu import world as world_lib
 
-# The settings of a run that a reward learner has too.
-SETTINGS = (
+# The settings of a run that a reward learner has too: the paper's, and two of
+# the recipe's.
+_PAPER_SETTINGS = (
     'model', 'reward_form', 'reward_scale', 'reward_threshold',
     'held_out_goals', 'discriminator_learning_rate',
     'discriminator_decay', 'discriminator_epsilon',
     'discriminator_gradient_norm', 'batch_size', 'anticipated_negative_rate',
     'max_column_norm', 'limit_film_tables', 'replay_size', 'seed')
+_RECIPE_SETTINGS = ('mismatched_share', 'anticipated_negative_rate_steps')
+SETTINGS = _PAPER_SETTINGS + _RECIPE_SETTINGS
 # D is compiled for these numbers of states; other batches are split and padded.
 _SIZES = (256, 64, 16, 1)
 _JUDGED = 500  # The most states of each kind that `accepted` is about.
@@ -92,13 +97,14 @@ class RewardLearner:
       **settings: Settings of a run, by the names of agile_tf.launch's flags.
         `SETTINGS` lists those that there are. The defaults are the paper's, but
         reward_scale is 1, because the paper's 0.1 belongs to its policy.
+        anticipated_negative_rate_steps counts the states that were added.
 
     Raises:
       ConfigError: a setting is unknown or out of its range.
       ValueError: the goals or the instructions are not valid.
       RuntimeError: in a fork of a process that has loaded networks.
     """
-    config = _config(settings)
+    config, recipe = _settings(settings)
     dataset = _dataset(goals)
     if parse is None:
       parse = instructions_lib.chain if dataset.states is None else (
@@ -113,7 +119,7 @@ class RewardLearner:
     grammar = instructions_lib.Grammar(
         [unicodedata.normalize('NFC', str(text)) for text in instructions],
         parse)
-    self._build(config, dataset, grammar)
+    self._build(config, recipe, dataset, grammar)
 
   @classmethod
   def load(cls, directory: str | os.PathLike, goals: Goals,
@@ -122,7 +128,8 @@ class RewardLearner:
     """Makes a learner that goes on from a reward model directory.
 
     Its instructions and its network are those of the directory. B and the
-    optimiser state are new: the directory has only what rates states.
+    optimiser state are new: the directory has only what rates states. With
+    anticipated_negative_rate_steps, rho begins at 1 again.
 
     Args:
       directory: What `save` or agile_tf.export_networks wrote. To rate states
@@ -141,12 +148,12 @@ class RewardLearner:
       raise config_lib.ConfigError(
           f'model is {settings["model"]!r}, but {directory} has the network '
           f'{model.network!r}: leave it out.')
-    config = _config(settings | {'model': model.network})
+    config, recipe = _settings(settings | {'model': model.network})
     learner = cls.__new__(cls)
-    learner._build(config, _dataset(goals), model.grammar, model)
+    learner._build(config, recipe, _dataset(goals), model.grammar, model)
     return learner
 
-  def _build(self, config: config_lib.Config,
+  def _build(self, config: config_lib.Config, recipe: recipe_settings.Recipe,
              dataset: goal_dataset.GoalDataset,
              grammar: instructions_lib.Grammar,
              saved: reward_models.RewardModel | None = None) -> None:
@@ -160,7 +167,8 @@ class RewardLearner:
           f'model was trained on {list(saved.image_shape)}.')
     self.image_shape = height, width, 3
     self.instructions = grammar.instructions
-    negatives = building.paper_negatives(config)
+    varied = variations.make(config, recipe)
+    negatives = varied.negatives or building.paper_negatives(config)
     building.check_draw(config, negatives.largest_draw)
     _check_memory(config, dataset, self.image_shape)
     world = _world(grammar.instructions, grammar.parser, grammar.tokens,
@@ -185,6 +193,11 @@ class RewardLearner:
     goals, held_out_goals = held_out_goals_lib.divide(
         worlds.GoalExamples(_as_images(dataset), world), world,
         config.held_out_goals)
+    if recipe.mismatched_share and not goals.several:
+      raise ValueError(
+          f'mismatched_share is {recipe.mismatched_share}, but all goal '
+          'examples have the same instruction, so none can have that of '
+          'another one: leave it out.')
     self._held_out_test = None if held_out_goals is None else (
         held_out_goals_lib.GoalTest(held_out_goals, _JUDGED))
     self._learner = workers.DiscriminatorLearner(
@@ -331,21 +344,24 @@ class RewardLearner:
         "agile_tf.load_reward_model(directory, backend='numpy') there.")
 
 
-def _config(settings: dict[str, Any]) -> config_lib.Config:
+def _settings(values: dict[str, Any]
+             ) -> tuple[config_lib.Config, recipe_settings.Recipe]:
   """Returns the settings of a run, or raises ConfigError."""
-  if unknown := sorted(settings.keys() - SETTINGS):
+  if unknown := sorted(values.keys() - SETTINGS):
     raise config_lib.ConfigError(
         f'A RewardLearner has no setting {", ".join(unknown)}; it has '
         f'{", ".join(SETTINGS)}.')
-  config = config_lib.Config(**{'reward_scale': 1.0} | {
-      # NumPy's numbers are numbers too.
-      name: value.item() if isinstance(value, np.generic) else value
-      for name, value in settings.items()})
+  # NumPy's numbers are numbers too.
+  values = {name: value.item() if isinstance(value, np.generic) else value
+            for name, value in values.items()}
+  recipe = recipe_settings.Recipe(**{
+      name: values.pop(name) for name in _RECIPE_SETTINGS if name in values})
+  config = config_lib.Config(**{'reward_scale': 1.0} | values)
   if config.model not in reward_models.NETWORKS:
     raise config_lib.ConfigError(
         f'model is {config.model!r}; a RewardLearner has one of '
         f'{", ".join(reward_models.NETWORKS)}.')
-  return config
+  return config, recipe
 
 
 def _dataset(goals: Goals) -> goal_dataset.GoalDataset:

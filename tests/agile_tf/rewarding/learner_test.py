@@ -193,6 +193,28 @@ class RewardLearnerTest(parameterized.TestCase):
       self.assertLess(learner.rewards(
           images, texts[shift:] + texts[:shift]).mean(), 0.05)
 
+  def test_rho_falls_and_goals_with_another_instruction_are_negatives(self):
+    learner = agile_tf.RewardLearner(
+        _goals(), **_SETTINGS, mismatched_share=0.5,
+        anticipated_negative_rate_steps=40)
+    programs = learner._learner._programs
+    for added, counted in ((20, 3), (40, 4), (60, 4)):  # rho is .75, .5 and .5.
+      learner.add(*_states(20, seed=added))
+      with mock.patch.object(
+          programs, 'gradient', wraps=programs.gradient) as gradient:
+        learner.update()
+      candidates = gradient.call_args.args[2]
+      # Half of the four negatives are from B, which gives 2 / 0.5 candidates.
+      self.assertLen(candidates.pairs.codes, 4)
+      self.assertEqual(candidates.num_counted, counted)
+      codes, images = candidates.unrated
+      shown = np.argmax(images.mean((1, 2)), axis=-1)
+      asked = [text for code in codes for text in _TEXTS
+               if (learner._grammar.encode([text])[0] == code).all()]
+      self.assertLen(asked, 2)
+      for colour, text in zip(shown, asked):
+        self.assertNotEqual(_TEXTS[colour], text)
+
   def test_updates_are_repeatable_and_a_saved_model_rates_the_same(self):
     folder, probabilities = self._folder(), []
     for _ in range(2):
@@ -438,6 +460,8 @@ class RewardLearnerTest(parameterized.TestCase):
       (dict(goals='missing.npz'), 'missing.npz: there is no such file'),
       (dict(instructions=['show red', 'show pink']),
        "1 of 2 instructions have no goal example, such as 'show pink'"),
+      (dict(goals=(np.zeros([2, 24, 24, 3], np.uint8), ['a', 'a']),
+            mismatched_share=0.5), 'all goal examples have the same'),
       (dict(instructions='show red'), "is the string 'show red'"),
       (dict(instructions=5), 'instructions is 5; expected a list'),
       (dict(parse='words'), "parse is 'words'; expected a function"),
@@ -455,6 +479,8 @@ class RewardLearnerTest(parameterized.TestCase):
       (dict(model='mine:pair'), "model is 'mine:pair'; .* one of nmn, lstm"),
       (dict(reward_form='sigmoid'), 'expected one of decision, probability'),
       (dict(replay_size=4), 'less than one draw from B .8 pairs'),
+      (dict(mismatched_share=0.1), 'mismatched_share=0.1 gives none of the 4'),
+      (dict(anticipated_negative_rate_steps=-1), 'steps=-1: expected at least'),
       (dict(reward_threshold=1.0), 'reward_threshold=1.0: expected at least'),
       (dict(held_out_goals=0.01), 'held_out_goals=0.01 of 30 .* is 0: expect'),
       (dict(replay_size=10**9), 'GB are free. Make replay_size smaller'))
