@@ -237,7 +237,10 @@ class EnvironmentActor(Actor):
 
 
 def _can_be_saved(environment: Any) -> bool:
-  """Returns whether an environment has a state, as GridLU's always have."""
+  """Returns whether an environment has get_state() and set_state().
+
+  GridLU's have both. Those of a user are wrapped, and their wrapper says it.
+  """
   return getattr(environment, 'can_be_saved', True)
 
 

@@ -67,8 +67,8 @@ def actor_critic(logits: tf.Tensor, baseline: tf.Tensor, actions: tf.Tensor,
 def reward_prediction(logits: tf.Tensor, positive: tf.Tensor) -> tf.Tensor:
   """Computes the cross-entropy of predicting which states counted as goals.
 
-  `logits`, float32 [..., 2], are of a state that did not and of one that did,
-  which is `positive`.
+  `logits` are float32 [..., 2]: first that the state did not count as a goal
+  state, then that it did. `positive`, bool [...], says which of these is true.
   """
   return tf.nn.sparse_softmax_cross_entropy_with_logits(
       labels=tf.cast(positive, tf.int32), logits=logits)
@@ -77,7 +77,8 @@ def reward_prediction(logits: tf.Tensor, positive: tf.Tensor) -> tf.Tensor:
 def discriminator(logits: tf.Tensor, is_goal: tf.Tensor) -> tf.Tensor:
   """Computes the discriminator's cross-entropy, the terms of equation 2.
 
-  -log D(c, s) for a goal example, -log(1 - D(c, s)) for a pair from B.
+  They are -log D(c, s) for a goal example and -log(1 - D(c, s)) for a negative,
+  such as a pair from B.
   """
   return tf.nn.sigmoid_cross_entropy_with_logits(
       labels=tf.cast(is_goal, tf.float32), logits=logits)

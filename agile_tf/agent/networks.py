@@ -5,8 +5,9 @@ grammar, int32 [B, slots] (`Grammar.encode`); B is the size of a batch. The
 FiLM-NMN mirrors the tree of the instruction, and the FiLM-LSTM reads it as a
 sequence of tokens.
 
-Every weight starts from a normal distribution with sigma = 1 / sqrt(fan_in),
-truncated at two sigma, and every bias at zero. This is Sonnet's default.
+Every bias starts at zero. Every weight starts from a normal distribution that
+is truncated at two sigma. As in the paper, sigma is by default
+1 / sqrt(fan_in), as Sonnet has it; `Initialization` can change this.
 """
 
 from collections.abc import Callable
@@ -336,7 +337,8 @@ class Pair(NamedTuple):
   """
   policy: snt.Module  # It returns a `PolicyOutput`.
   discriminator: snt.Module  # It returns logits, float32 [B].
-  # The names of tables, whose rows are looked up: they have no column norms.
+  # The last parts of the names of tables, whose rows are looked up. A limit on
+  # column norms leaves them alone.
   tables: tuple[str, ...] = ('embeddings',)
   # The paths of the discriminator's modules, such as 'features', whose
   # parameters the policy may take over for its own modules of the same path.

@@ -197,8 +197,9 @@ class PolicyPrograms:
     """Computes each worker's loss and its terms, float32 [W].
 
     A worker's loss is the sum over its rollout of A3C's loss, by which it
-    maximises equation 1, plus the mean of the auxiliary loss over its samples.
-    The output is that of `_inputs`, [W, R + 1 + K, ...].
+    maximises equation 1. If there is an auxiliary loss, its mean over the
+    worker's samples, times its cost, is added. `output` is the policy's for
+    what `_inputs` returns, [W, R + 1 + K, ...].
     """
     settings, mask = self._settings, rollout.mask
     length = mask.shape[0]  # R

@@ -3,11 +3,12 @@
 Each `iterate` is one pass of its algorithm's inner loop; where an episode has
 ended, it first begins a new one (line 2). A run calls it again and again (line
 1), from one thread or several. Comments give the line numbers of the paper's
-boxes. The actor counts the steps that its episode has left, so lines 3 and 4 of
-both algorithms, line 13 of Algorithm 1 and line 9 of Algorithm 2 have no code
-here. As in the boxes, R is the length of a rollout; it is not the paper's
-objective R_pi. Here D is the discriminator only: the data set that the paper
-writes as a calligraphic D is called the goal examples.
+boxes. Actors and environments know when an episode ends, so the lines that
+count its steps have no code here: lines 3 and 4 of both algorithms, line 13 of
+Algorithm 1 and line 9 of Algorithm 2. As in the boxes, R is the length of a
+rollout; it is not the paper's objective R_pi. Here D is the discriminator only:
+the data set that the paper writes as a calligraphic D is called the goal
+examples.
 
 `DiscriminatorLearner` has lines 6 to 12 of Algorithm 1, and needs no
 environment: whatever plays episodes can hand it states. `DiscriminatorWorker`
@@ -18,7 +19,8 @@ One `PolicyWorker` or `DiscriminatorWorker` plays W of the paper's workers at
 once; arrays have an axis of length W for them. Each of these has its own
 episodes and its own random generator. In `PolicyWorker` each also has its own
 gradient, which is clipped and applied separately, unless updates are averaged.
-D has one gradient, from B. P is the number of parameters of a network.
+In `DiscriminatorWorker` they share one gradient. P is the number of parameters
+of a network.
 """
 
 from collections.abc import Callable, Sequence
