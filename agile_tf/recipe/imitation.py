@@ -40,9 +40,9 @@ _SWEEPS = 12  # Longer ways, of which almost no board has one, count as far.
 # The policy has all actions but the last, NOOP.
 _NUM_ACTIONS = world.Action.NOOP
 
-# How often the agent is anywhere, carries a block that is out of place, stands
-# on such a block, stands on one that is in place, and still carries one that
-# has reached its place.
+# Cumulated shares of the situations of the agent: it is anywhere, carries a
+# block that is out of place, stands on such a block, stands on one that is in
+# place, or still carries one that has reached its place.
 _SITUATIONS = np.cumsum([.30, .30, .10, .12, .18])
 _ANYWHERE, _CARRYING, _ON_DISPLACED, _ON_PLACED, _AT_PLACE = range(5)
 # In this share all blocks are in place, before _AT_PLACE puts back one more.
@@ -214,6 +214,9 @@ def _costs(states: np.ndarray, places: np.ndarray) -> np.ndarray:
 def _draw(rng: np.random.Generator, states: np.ndarray, homes: np.ndarray
          ) -> tuple[np.ndarray, np.ndarray]:
   """Displaces some of the blocks in `homes`, int [N, B], of goal examples.
+
+  It also chooses the cell of the agent, and whether the agent carries the block
+  there: see `_SITUATIONS`.
 
   Returns:
     The states, and the new places of these blocks, int [N, B].

@@ -30,18 +30,18 @@ def require_several(goals: worlds.GoalExamples) -> None:
 
 
 class Negatives(NamedTuple):
-  """A batch's negatives: anticipated ones from B, and others.
+  """A batch's negatives: those from B, as in the paper, and goal examples.
 
   rho may fall. As many pairs are drawn from B as the smallest rho needs, so
-  that the compiled program always gets the same shape. Only the first of them
-  count: as many as rho asks for now.
+  that the compiled program always gets the same shape. D chooses among the
+  first of them: as many as rho asks for now.
   """
   rho: annealing.Linear
   kept: int  # The number of negatives from B.
   # The number of goal examples with the instruction of another one.
-  mismatched: int
+  num_mismatched: int
   # The number of goal examples with their own instruction and displaced blocks.
-  displaced: int
+  num_displaced: int
 
   @property
   def largest_draw(self) -> int:
@@ -51,10 +51,10 @@ class Negatives(NamedTuple):
            rng: np.random.Generator, step: int) -> replay.Candidates:
     pairs = buffer.sample(rng, self.largest_draw)
     unrated = []
-    if self.mismatched:
-      unrated.append(goals.sample_mismatched(rng, self.mismatched))
-    if self.displaced:
-      unrated.append(displaced.sample(goals, rng, self.displaced))
+    if self.num_mismatched:
+      unrated.append(goals.sample_mismatched(rng, self.num_mismatched))
+    if self.num_displaced:
+      unrated.append(displaced.sample(goals, rng, self.num_displaced))
     num_counted = workers.num_candidates(self.kept, self.rho(step))
     return replay.Candidates(
         pairs, np.int32(num_counted), _joined(unrated) if unrated else None)

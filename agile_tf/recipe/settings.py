@@ -96,7 +96,7 @@ class Recipe:
           f'--mismatched_share={self.mismatched_share} leaves none of the '
           f'{config.batch_size // 2} negatives of a batch for states from B; '
           'make it smaller.')
-    if self.mismatched_share and not self.mismatched(config):
+    if self.mismatched_share and not self.negatives_from_goals(config):
       raise config_lib.ConfigError(
           f'--mismatched_share={self.mismatched_share} gives none of the '
           f'{config.batch_size // 2} negatives of a batch another instruction; '
@@ -129,13 +129,13 @@ class Recipe:
       if value and not fits:
         raise config_lib.ConfigError(f'--{name}={value} needs {needed}.')
 
-  def mismatched(self, config: config_lib.Config) -> int:
-    """Returns how many of a batch's negatives are mismatched goal examples."""
+  def negatives_from_goals(self, config: config_lib.Config) -> int:
+    """Returns how many of a batch's negatives are made of goal examples."""
     return round(self.mismatched_share * config.batch_size / 2)
 
   def negatives_from_b(self, config: config_lib.Config) -> int:
     """Returns how many of a batch's negatives are from B."""
-    return config.batch_size // 2 - self.mismatched(config)
+    return config.batch_size // 2 - self.negatives_from_goals(config)
 
 
 def define_flags() -> None:

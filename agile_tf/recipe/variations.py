@@ -14,8 +14,8 @@ from agile_tf.recipe import imitation
 from agile_tf.recipe import mismatched
 from agile_tf.recipe import settings
 
-# If the policy imitates, this share of the mismatched negatives are displaced
-# goal examples.
+# If the policy imitates, this share of the negatives that are made of goal
+# examples have displaced blocks, and the others another instruction.
 _DISPLACED_SHARE = 0.75
 
 # The fewest and the most distractors of goal examples that have any number.
@@ -61,14 +61,16 @@ def make(config: config_lib.Config, recipe: settings.Recipe
 def _negatives(config: config_lib.Config, recipe: settings.Recipe
               ) -> mismatched.Negatives:
   """Returns how the negatives of the discriminator are chosen."""
-  others = recipe.mismatched(config)
-  displaced = int(_DISPLACED_SHARE * others) if recipe.imitation_cost else 0
+  num_from_goals = recipe.negatives_from_goals(config)
+  num_displaced = (
+      int(_DISPLACED_SHARE * num_from_goals) if recipe.imitation_cost else 0)
   return mismatched.Negatives(
       rho=annealing.Linear(
           1.0, config.anticipated_negative_rate,
           recipe.anticipated_negative_rate_steps),
       kept=recipe.negatives_from_b(config),
-      mismatched=others - displaced, displaced=displaced)
+      num_mismatched=num_from_goals - num_displaced,
+      num_displaced=num_displaced)
 
 
 def _head_start(config: config_lib.Config, recipe: settings.Recipe

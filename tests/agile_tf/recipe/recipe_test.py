@@ -84,7 +84,8 @@ class MismatchedTest(parameterized.TestCase):
   def test_displaced_goals_are_among_the_mismatched_ones(self):
     buffer, boards = self._buffer(8), np.full([3, 27], 55, np.uint8)
     negatives = mismatched.Negatives(
-        annealing.Linear(1.0, 1.0, 1), kept=8, mismatched=1, displaced=3)
+        annealing.Linear(1.0, 1.0, 1), kept=8, num_mismatched=1,
+        num_displaced=3)
     with mock.patch.object(
         mismatched.displaced, 'sample', return_value=rollouts.Pairs(
             self.goals.codes[:3], boards)) as sample:
@@ -98,7 +99,8 @@ class MismatchedTest(parameterized.TestCase):
   def test_draws_as_many_as_rho_forgives(self, step, drawn):
     """rho falls from 1 to 1/4; 8 of 16 negatives are from B."""
     negatives = mismatched.Negatives(
-        annealing.Linear(1.0, 0.25, 100), kept=8, mismatched=8, displaced=0)
+        annealing.Linear(1.0, 0.25, 100), kept=8, num_mismatched=8,
+        num_displaced=0)
     self.assertEqual(negatives.largest_draw, 32)
     made = negatives.draw(
         self._buffer(32), self.goals, np.random.default_rng(0), step)
@@ -108,8 +110,8 @@ class MismatchedTest(parameterized.TestCase):
 
   def test_rho_may_fall_without_other_negatives(self):
     made = mismatched.Negatives(
-        annealing.Linear(1.0, 0.25, 100), kept=8, mismatched=0,
-        displaced=0).draw(
+        annealing.Linear(1.0, 0.25, 100), kept=8, num_mismatched=0,
+        num_displaced=0).draw(
             self._buffer(32), self.goals, np.random.default_rng(0), 50)
     self.assertEqual(made.num_counted, 13)
     self.assertIsNone(made.unrated)
@@ -176,7 +178,8 @@ class VariationTest(parameterized.TestCase):
     self.assertTrue(parts.data.goals.observations[:, 26].any())
     negatives = made.negatives
     self.assertEqual(
-        (negatives.kept, negatives.mismatched, negatives.displaced), (6, 2, 0))
+        (negatives.kept, negatives.num_mismatched,
+         negatives.num_displaced), (6, 2, 0))
     self.assertEqual(
         [negatives.rho(step) for step in (0, 15, 30)], [1, .75, .5])
     self.assertLen(parts.discriminator_worker.actor.environments, 3)
@@ -227,7 +230,7 @@ class VariationTest(parameterized.TestCase):
   def test_d_says_which_blocks_matter(self):
     made = tiny.plan(**_IMITATION)
     self.assertEqual(made.auxiliary.loss[:2], ('imitation', 2))
-    self.assertEqual(made.negatives.displaced, 6)  # Of 8 mismatched ones.
+    self.assertEqual(made.negatives.num_displaced, 6)  # Of 8 not from B.
     parts = building.build(made)
     learner = parts.discriminator_worker.learner
     with mock.patch.object(
