@@ -1,7 +1,8 @@
 """The convolutions of both networks, and how they are computed.
 
-Modules say what is convolved with what; how that is computed stays behind
-`Convolver`. Features are space-major, [h, w, B, channels].
+The networks say what is convolved with what, and `Convolver` computes it.
+Features are space-major, [h, w, B, channels]. A row is an example of the batch,
+as in `rows`, and not a line of an image.
 
 Minimal filtering. A 3x3 convolution that gives a 5x5 image takes 225 products
 for each pair of channels. By Toom-Cook's algorithm (Lavin and Gray, "Fast
@@ -19,9 +20,10 @@ black pixels must give exactly zero, because with a rounding error the ReLU
 would pass a gradient there.
 
 Gradients of kernels. A convolution by minimal filtering hands no gradient to
-its kernel. Instead it takes a dummy input of zeros, `products`, whose gradient
-is that of its 49 products. `Convolver.gradients` multiplies this with the
-transformed inputs, in one product for all uses of a kernel.
+its kernel. Instead it takes a dummy input of zeros, as if these were added to
+its 49 products: so their gradient is that of the products.
+`Convolver.gradients` multiplies it with the transformed inputs, in one product
+for all uses of a kernel.
 
 Reusing results. The gradient of a rollout needs what the network computed when
 it acted, from the same parameters; the gradient of the discriminator needs what
@@ -57,7 +59,8 @@ def _toom_cook() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return np.concatenate(
         [points[:, None]**np.arange(count), np.eye(count)[-1:]])
 
-  # The numbers are multiples of 1/360. Adding 0 makes -0 to 0.
+  # The exact numbers are multiples of 1/360, so rounding removes the error of
+  # the inversion. Adding 0 turns -0 into 0.
   inverse = np.round(360 * np.linalg.inv(powers(_POINTS))) / 360 + 0.0
   scale = np.abs(inverse).max(axis=0)[:, None]
   return powers(_IMAGE).T, powers(_KERNEL) * scale, inverse.T / scale
@@ -79,14 +82,20 @@ def _apply_both(matrix: np.ndarray, x: tf.Tensor) -> tf.Tensor:
 
 
 def transformed(parameters: Iterable[tf.Tensor]) -> list[tf.Tensor | None]:
-  """Returns G w G^T for each kernel w of minimal filtering, else None."""
+  """Returns G w G^T for each parameter w that is a 3x3 kernel.
+
+  For other parameters it returns None.
+  """
   return [
       _transformed(part) if part.shape.rank >= 4 and
       part.shape[-4:-2] == [_KERNEL, _KERNEL] else None for part in parameters]
 
 
 def _transformed(kernel: tf.Tensor) -> tf.Tensor:
-  """Returns G w G^T, [7, 7, in, out], of a kernel w, [(W,) 3, 3, in, out]."""
+  """Returns G w G^T, [7, 7, in, out], of a kernel w.
+
+  The kernel is [3, 3, in, out], or has a leading axis of W equal ones.
+  """
   kernel = tf.stop_gradient(_first(kernel))
   flat = tf.constant(np.kron(_G, _G), tf.float32) @ tf.reshape(
       kernel, [_KERNEL**2, -1])
@@ -102,10 +111,11 @@ class Use(NamedTuple):
   """A convolution by minimal filtering."""
   kernel: tf.Tensor
   blocks: list[slice]  # Each operand's block of the kernel's inputs.
-  inputs: list[tf.Tensor]  # B^T x B of each operand x, [49, B, in / N].
+  # B^T x B of each operand x, [49, B, in / number of operands].
+  inputs: list[tf.Tensor]
   # The dummy input, float32 [49, B, out]: zeros that a tape watches. Their
   # gradient is that of the convolution's 49 products.
-  products: tf.Tensor
+  dummy: tf.Tensor
 
 
 class Convolver:
@@ -115,15 +125,15 @@ class Convolver:
   for each worker (see `agile_tf.fast.rows`).
   """
 
-  def __init__(self, kernels: Sequence[tf.Tensor] = (),
+  def __init__(self, parameters: Sequence[tf.Tensor] = (),
                transformed_kernels: Sequence[tf.Tensor | None] = (),
                known: Sequence[tf.Tensor] = (),
                tape: tf.GradientTape | None = None):
     """Prepares for one pass, which a tape may record for `gradients`.
 
     Args:
-      kernels: The parameters; other than kernels may be among them.
-      transformed_kernels: What `transformed` returned for them.
+      parameters: All parameters of the network, its kernels among them.
+      transformed_kernels: What `transformed` returned for these parameters.
       known: The `results` of a convolver with the same parameters for the first
         N rows of each worker, [h, w, W, N, out] each, in the order of its
         calls, which must be the same here. They are not computed again.
@@ -134,7 +144,7 @@ class Convolver:
     self._uses: list[Use] = []
     self._tape = tape
     self._transformed_kernels = dict(
-        zip([each.ref() for each in kernels], transformed_kernels))
+        zip([each.ref() for each in parameters], transformed_kernels))
     self._known = iter(known)
     self._transformed_features: dict[Any, tf.Tensor] = {}
 
@@ -163,20 +173,23 @@ class Convolver:
 
   def __call__(self, operands: Sequence[tf.Tensor | None], kernel: tf.Tensor,
                padding: str = 'SAME') -> tf.Tensor:
-    """Convolves the concatenation of N features, [h, w, B, in / N] each.
+    """Convolves the concatenation of the operands' channels.
 
-    None stands for zeros, which cost nothing. The padding is 'SAME' or 'VALID'.
+    Each operand is [h, w, B, in / number of operands]. None stands for zeros,
+    which cost nothing. The padding is 'SAME' or 'VALID'.
     """
     known = next(self._known, None)
     width = kernel.shape[-2] // len(operands)
-    features = [x for x in operands if x is not None]
-    # A feature meets one block of the kernel's inputs.
-    blocks = [slice(i * width, (i + 1) * width)
-              for i, x in enumerate(operands) if x is not None]
-    x = features[0]
-    if (padding == 'SAME' and x.shape[:2] == (_IMAGE, _IMAGE) and
+    features, blocks = [], []
+    for i, operand in enumerate(operands):
+      if operand is not None:
+        features.append(operand)
+        # The operand is multiplied with this block of the kernel's inputs.
+        blocks.append(slice(i * width, (i + 1) * width))
+    height, width, count = features[0].shape[:3]
+    if (padding == 'SAME' and (height, width) == (_IMAGE, _IMAGE) and
         kernel.shape[-4:-2] == (_KERNEL, _KERNEL) and
-        (x.shape[2] or 0) >= _MIN_ROWS):
+        (count or 0) >= _MIN_ROWS):
       return self._keep(self._filtered(features, blocks, kernel, known))
     return self._keep(_general(features, blocks, kernel, padding, known))
 
@@ -189,17 +202,18 @@ class Convolver:
     """
     assert self._tape is not None
     gradients, of_products = self._tape.gradient(
-        outputs, (parameters, [use.products for use in self._uses]),
+        outputs, (parameters, [use.dummy for use in self._uses]),
         output_gradients=upstreams,
         unconnected_gradients=tf.UnconnectedGradients.ZERO)
-    met: dict[Any, dict[int, list[Any]]] = {}
+    # For each kernel, the argument `uses` of `_kernel_gradient`.
+    uses_of: dict[Any, dict[int, list[Any]]] = {}
     for use, upstream in zip(self._uses, of_products):
-      blocks = met.setdefault(use.kernel.ref(), {})
+      of_blocks = uses_of.setdefault(use.kernel.ref(), {})
       for block, inputs in zip(use.blocks, use.inputs):
-        blocks.setdefault(block.start, []).append((inputs, upstream))
+        of_blocks.setdefault(block.start, []).append((inputs, upstream))
     return [
-        gradient if part.ref() not in met else
-        gradient + _kernel_gradient(part, met[part.ref()])
+        gradient if part.ref() not in uses_of else
+        gradient + _kernel_gradient(part, uses_of[part.ref()])
         for part, gradient in zip(parameters, gradients)]
 
   def _keep(self, result: tf.Tensor) -> tf.Tensor:
@@ -218,13 +232,13 @@ class Convolver:
         for block in blocks]
 
     def multiply(inputs):
-      both = tf.concat(inputs, -1) @ tf.concat(parts, 1)
+      products = tf.concat(inputs, -1) @ tf.concat(parts, 1)
       return _apply_both(_A_T, tf.reshape(
-          both, [_POINTS, _POINTS, inputs[0].shape[1], outputs]))
+          products, [_POINTS, _POINTS, inputs[0].shape[1], outputs]))
 
     @tf.custom_gradient
-    def convolve(products, *inputs):
-      del products  # This is the dummy input: `gradients` uses its gradient.
+    def convolve(dummy, *inputs):
+      del dummy  # Only its gradient is used, by `gradients`.
       result = _complete(known, multiply, inputs)
 
       def gradient(upstream):
@@ -238,11 +252,11 @@ class Convolver:
     inputs = [
         tf.reshape(self._transform(x), [_POINTS**2, count, x.shape[-1]])
         for x in features]
-    products = tf.zeros([_POINTS**2, count, outputs])
+    dummy = tf.zeros([_POINTS**2, count, outputs])
     if self._tape is not None:
-      self._tape.watch(products)
-      self._uses.append(Use(kernel, blocks, inputs, products))
-    return convolve(products, *inputs)
+      self._tape.watch(dummy)
+      self._uses.append(Use(kernel, blocks, inputs, dummy))
+    return convolve(dummy, *inputs)
 
   def _transform(self, x: tf.Tensor) -> tf.Tensor:
     """Returns B^T x B of features x, computed once for all kernels."""
@@ -254,9 +268,17 @@ class Convolver:
 def _complete(known: tf.Tensor | None,
               convolve: Callable[[Sequence[tf.Tensor]], tf.Tensor],
               rows: Sequence[tf.Tensor]) -> tf.Tensor:
-  """Convolves rows [n, B, in], except for those whose results are known.
+  """Convolves rows, except for those whose results are known.
 
-  `known`, [h, w, W, N, out], has the results of each worker's first N rows.
+  Args:
+    known: The results of each worker's first N rows, [h, w, W, N, out], or
+      None.
+    convolve: Returns the results [h, w, B, out] of any number B of rows.
+    rows: What `convolve` takes: arrays with three axes, of which the second is
+      that of the B rows.
+
+  Returns:
+    The results, [h, w, B, out].
   """
   if known is None:
     return convolve(rows)
@@ -286,7 +308,8 @@ def _general(features, blocks, kernel, padding, known):
   patches = tf.concat(
       [x[:, i:i + height, j:j + width] for i in range(size)
        for j in range(size)], -1)
-  if len(blocks) * (blocks[0].stop - blocks[0].start) < kernel.shape[-2]:
+  num_used = sum(block.stop - block.start for block in blocks)
+  if num_used < kernel.shape[-2]:  # Some operands are zeros.
     kernel = tf.concat([kernel[..., block, :] for block in blocks], -2)
   return _product(patches, kernel, known)
 
@@ -313,9 +336,10 @@ def _product(patches: tf.Tensor, kernel: tf.Tensor, known: tf.Tensor | None,
       return tf.transpose(
           tf.reshape(part, [-1, height, width, outputs]), [1, 2, 0, 3])
 
-    images = tf.reshape(
+    # All patches of a row are together, as `_complete` needs it.
+    by_row = tf.reshape(
         patches, [1, -1, height * width * patches.shape[-1]])
-    result = _complete(known, convolve, [images])
+    result = _complete(known, convolve, [by_row])
 
     def gradient(upstream):
       upstream = tf.reshape(
@@ -340,12 +364,22 @@ def _workers(kernel: tf.Tensor) -> int:
   return kernel.shape[0] if kernel.shape.rank == 5 else 1
 
 
-def _kernel_gradient(kernel: tf.Tensor, blocks: dict[int, list[Any]]
+def _kernel_gradient(kernel: tf.Tensor, uses: dict[int, list[Any]]
                     ) -> tf.Tensor:
-  """Computes one kernel's gradient from what each of its blocks meets."""
+  """Computes one kernel's gradient from the uses of its blocks.
+
+  Args:
+    kernel: The kernel.
+    uses: By the first of a block's inputs, a pair for each use of the block:
+      its transformed inputs [49, B, block], and the gradient of the products
+      [49, B, out].
+
+  Returns:
+    The gradient, with the shape of the kernel.
+  """
   workers = _workers(kernel)
   parts = {}  # The gradients of the blocks, by the first of a block's inputs.
-  for start, pairs in blocks.items():
+  for start, pairs in uses.items():
     x, upstream = (
         tf.concat([
             tf.reshape(each, [_POINTS**2, workers, -1, each.shape[-1]])
@@ -357,7 +391,7 @@ def _kernel_gradient(kernel: tf.Tensor, blocks: dict[int, list[Any]]
     parts[start] = tf.reshape(
         tf.transpose(part, [2, 0, 1, 3]),
         [workers, _KERNEL, _KERNEL, width, outputs])
-  # All blocks have the same shape. One that met nothing has a gradient of zero.
+  # All blocks have the same shape. One without a use has a gradient of zero.
   some_part = next(iter(parts.values()))
   zeros, block_width = tf.zeros_like(some_part), some_part.shape[-2]
   gradient = tf.concat(

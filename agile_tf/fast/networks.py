@@ -68,13 +68,16 @@ def _film_nmn(grammar: instructions.Grammar, h_stem: tf.Tensor,
   gammas, betas = (
       [rows.product(token, p[f'film_nmn/{name}'])
        for token in tf.unstack(tokens, axis=1)] for name in ('gamma', 'beta'))
-  leaf = convolve([h_stem, None], w)
+  # A convolution of [left; right] is the sum of one of [left; 0] and one of
+  # [0; right]. So all modules whose left operand is the scene share `of_scene`.
+  of_scene = convolve([h_stem, None], w)
   outputs: list[tf.Tensor] = []
   for i, slot in enumerate(grammar.slots):
     if slot.right < 0:
-      x = leaf if slot.left < 0 else convolve([outputs[slot.left], None], w)
+      x = (of_scene if slot.left < 0 else
+           convolve([outputs[slot.left], None], w))
     elif slot.left < 0:
-      x = leaf + convolve([None, outputs[slot.right]], w)
+      x = of_scene + convolve([None, outputs[slot.right]], w)
     else:
       x = convolve([outputs[slot.left], outputs[slot.right]], w)
     x = tf.nn.relu(rows.film(x, gammas[i], betas[i]))
@@ -129,7 +132,9 @@ def _lstm_features(grammar: instructions.Grammar, images: _Images,
   for k, layer in enumerate(layers[1:], 2):
     x = convolve([h[k - 1]], p[f'layer_{k}/w'], layer.padding)
     x = rows.film(x, gammas[k - 1], betas[k - 1])
-    h[k] = tf.nn.relu(x + h[3] if k == 5 else x)
+    if k == 5:
+      x += h[3]
+    h[k] = tf.nn.relu(x)
   return h[5]
 
 
@@ -176,11 +181,11 @@ class FastNetwork:
                       tuple[functional.Output, functional.Activations]]:
     p = self._named(parameters)
     # Kernels are transformed once, not at each call.
-    kernels = tuple(p.values())
-    transformed_kernels = convolutions.transformed(kernels)
+    parts = tuple(p.values())
+    transformed_kernels = convolutions.transformed(parts)
 
     def output_of(observations, codes):
-      convolver = convolutions.Convolver(kernels, transformed_kernels)
+      convolver = convolutions.Convolver(parts, transformed_kernels)
       output = self._compute(self._images(observations), codes, p, convolver)
       return output, tuple(
           tf.transpose(x, [2, 0, 1, 3]) for x in convolver.results)

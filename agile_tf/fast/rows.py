@@ -1,11 +1,11 @@
-"""Products and sums with parameters that are shared, or one copy a worker.
+"""Products and sums with parameters that workers share or have copies of.
 
 A thread plays several of the paper's workers as one batch, and yet each needs
 a gradient of its own. For that the parameters have a leading axis of W equal
 copies, one for each worker. A row is an example, and the rows of a batch are
 the W workers' rows one after another. The gradient of a copy is that of its
-worker's rows alone. (The copies are equal, so convolutions read the first and
-serve all rows with it.) Parameters without this axis serve all rows.
+worker's rows alone. The copies are equal, so convolutions read the first and
+serve all rows with it. Parameters without this axis serve all rows.
 """
 
 import numpy as np
@@ -30,7 +30,10 @@ def add(x: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
 
 
 def _sum_over_space(x: tf.Tensor) -> tf.Tensor:
-  """Sums float32 [h, w, ...] over space: w by a product, then h."""
+  """Sums float32 [h, w, ...] over space.
+
+  A matrix product sums over the width, and then a sum over the height.
+  """
   height, width = x.shape[:2]
   ones = tf.constant(np.kron(np.eye(height), np.ones([1, width])), tf.float32)
   lines = ones @ tf.reshape(x, [height * width, -1])
