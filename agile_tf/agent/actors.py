@@ -63,7 +63,7 @@ class Actor(abc.ABC):
          for rng in self.rngs], axis=1)
 
   def state(self) -> list[Any]:
-    """Returns the workers' episodes and generators, as JSON represents them."""
+    """Returns the workers' episodes and generators, as values for JSON."""
     return [{
         'generator': rng.bit_generator.state,
         'delayed': bool(self._delayed[w]),
@@ -79,7 +79,7 @@ class Actor(abc.ABC):
 
   @abc.abstractmethod
   def _episode(self, w: int) -> dict[str, Any]:
-    """Returns a worker's episode, as JSON represents it."""
+    """Returns a worker's episode, as values for JSON."""
 
   @abc.abstractmethod
   def _load_episode(self, w: int, saved: dict[str, Any]) -> None:
@@ -112,10 +112,10 @@ class CompiledActor(Actor):
         self._delayed, 0, np.minimum(length, self._steps_left))
     mask = np.arange(length)[:, None] < num_played
     codes = rules.codes[self._instructions]
-    *arrays, activations = self._programs.play(
+    *played, activations = self._programs.play(
         theta, self._observations, codes,
         rules.truth_codes[self._instructions], self._noise(), mask)
-    observations, actions, satisfied = (x.numpy() for x in arrays)
+    observations, actions, satisfied = [x.numpy() for x in played]
     self._observations = observations[-1].copy()
     self._steps_left = self._steps_left - num_played
     ended = self._steps_left == 0
@@ -211,11 +211,12 @@ class EnvironmentActor(Actor):
     return timestep
 
   def _observe(self, w: int, timestep: dm_env.TimeStep) -> None:
+    """Keeps the observation of a worker's newest time step."""
     self._observations[w] = self._world.observe(self.environments[w], timestep)
 
   def _episode(self, w: int) -> dict[str, Any]:
     environment, timestep = self.environments[w], self._timesteps[w]
-    # Before its first episode an environment may have no state.
+    # Before its first episode an environment may have nothing to save.
     if timestep is None or not _can_be_saved(environment):
       return {'environment': None, 'in_episode': False}
     return {'environment': environment.get_state(),

@@ -67,7 +67,7 @@ class RewardPrediction:
   """The data of reward prediction: the states of all policy workers.
 
   Half of a worker's samples from the buffer are states that counted as goal
-  states, once there are states of both kinds.
+  states, as soon as the buffer has states of both kinds.
   """
 
   def __init__(self, buffer: replay.ReplayBuffer, batch_size: int,
@@ -77,8 +77,8 @@ class RewardPrediction:
     Args:
       buffer: An empty buffer.
       batch_size: How many samples of a worker are drawn from it.
-      others: Draws further samples, which are not from the buffer. It is called
-        once for each worker.
+      others: Draws further samples, any number of them, which are not from the
+        buffer. It is called once for each worker.
     """
     self._buffer = buffer
     self._batch_size = batch_size

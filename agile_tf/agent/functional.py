@@ -91,6 +91,7 @@ class ModuleNetwork:
     """
     self._make = make
     self._images = world.images
+    # From the shapes of one pair the module gets those of its parameters.
     self._example = (tf.zeros([1, *world.image_shape]),
                      tf.zeros([1, len(world.grammar.slots)], tf.int32))
     # Applying the module temporarily sets the values of Sonnet's stand-in
@@ -109,6 +110,12 @@ class ModuleNetwork:
         [value.shape for value in parameters.values()], tables, lent)
 
   def _build(self) -> tuple[Any, dict[Any, tf.Tensor]]:
+    """Makes the module as a pure function, and draws its parameters.
+
+    Returns:
+      Sonnet's pair of functions `init` and `apply`; and the value of each
+      parameter, by a reference to its stand-in variable.
+    """
     with snt.functional.variables():
       transformed = snt.functional.transform(self._make())
     return transformed, transformed.init(*self._example)
@@ -152,12 +159,13 @@ class ModuleNetwork:
     with tf.GradientTape(watch_accessed_variables=False) as tape:
       tape.watch(output)
       worker_losses, extras = loss(output)
+    # The gradient of each worker's loss with respect to its own output.
     upstream = tape.gradient(
         worker_losses, output,
         unconnected_gradients=tf.UnconnectedGradients.ZERO)
 
     def worker_gradient(worker):
-      """Goes on from the gradient of one worker's outputs to the parameters.
+      """Computes a worker's gradient for the parameters from its `upstream`.
 
       For this it computes the worker's output again.
       """

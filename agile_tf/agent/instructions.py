@@ -107,7 +107,7 @@ class Grammar:
           f'parse is {parse!r:.100}; expected a function of an instruction.')
     if not len(instructions):
       raise ValueError('A grammar needs at least one instruction.')
-    self.parser = parse
+    self.parser = parse  # `Grammar.parse` calls it with the text's form NFC.
     seen: dict[str, list[Tree]] = {}
     for text in instructions:
       for path, tree in _positions(self.parse(text)):
@@ -132,7 +132,7 @@ class Grammar:
     # operand, its second.
     self.preorder = tuple(index[path] for path in sorted(self._paths))
     self._rows = {str(text): self._row(str(text)) for text in instructions}
-    self.instructions = tuple(self._rows)  # It was made from these.
+    self.instructions = tuple(self._rows)  # The grammar was made from these.
 
   def parse(self, text: str) -> Tree:
     """Returns the tree of an instruction."""
@@ -158,6 +158,7 @@ class Grammar:
     return np.array(rows, np.int32).reshape([len(rows), len(self.slots)])
 
   def _row(self, text: str) -> tuple[int, ...]:
+    """Returns the codes of an instruction's slots; see `encode`."""
     trees = dict(_positions(self.parse(text)))
     unknown = sorted(
         {tree[0] for tree in trees.values() if tree} - set(self.tokens))
@@ -172,11 +173,13 @@ class Grammar:
     return tuple(self._code(path, trees) for path in self._paths)
 
   def _code(self, path: str, trees: dict[str, Tree]) -> int:
+    """Returns the code of a slot; `trees` are an instruction's, by position."""
     tree = trees.get(path)
     if tree:
       return self._ids[tree[0]]
     # A module's missing second operand is NOTHING; its missing first operand is
-    # the scene. Where the tree has no module either, the code is never used.
+    # the scene. If there is no module at the parent's position, it does not
+    # matter what the code is, because nothing uses the slot's output.
     parent = trees.get(path[:-1])
     if tree is None and path.endswith('r') and parent:
       return NOTHING

@@ -40,18 +40,19 @@ class Initialization(NamedTuple):
 
 
 PAPER = Initialization()
-# The paper does not have this: He et al., 2015. Weights before a ReLU have the
-# variance 2 / fan_in. The fan_in of W_m counts 64 channels, those that a module
-# with one operand sees. A standard normal truncated at 2 has the deviation
-# 0.88, by which we divide. Features get so large that, with a gain of 1 in its
-# last layer, an untrained policy would walk to one wall, and D would recognise
-# its states by the agent's place. A small gain makes the first policy uniform.
+# This is the initialisation of He et al., 2015, which the paper does not use.
+# Weights before a ReLU have the variance 2 / fan_in. The fan_in of W_m counts
+# 64 channels, those that a module with one operand sees. A standard normal
+# truncated at 2 has the deviation 0.88, by which we divide. Features get so
+# large that, with a gain of 1 in its last layer, an untrained policy would walk
+# to one wall, and D would recognise its states by the agent's place. A small
+# gain makes the first policy uniform.
 HE = Initialization(
     gain=2**0.5 / 0.87962566, logits_gain=0.01, module_inputs=CHANNELS)
 
 
 class _Normal(snt.initializers.Initializer):
-  """Draws weights [..., units], whose fan_in is what each unit takes in."""
+  """Draws weights [..., units]; fan_in is the number of a unit's inputs."""
 
   def __init__(self, gain: float = 1.0):
     self._gain = gain
@@ -271,7 +272,9 @@ class LstmFeatures(snt.Module):
         zip(self._kernels, LSTM_LAYERS, gammas, betas), 1):
       x = tf.nn.conv2d(h[k - 1], w, layer.stride, layer.padding)
       x = (1 + gamma) * x + beta
-      h.append(tf.nn.relu(x + h[3] if k == 5 else x))
+      if k == 5:
+        x += h[3]
+      h.append(tf.nn.relu(x))
     return h[5]
 
 
@@ -286,14 +289,14 @@ class PolicyOutput(NamedTuple):
 class PolicyNetwork(snt.Module):
   """pi(c, s) with the heads of the baseline and of reward prediction.
 
-  The baseline's head takes the input of the softmax layer, the reward
-  prediction's takes the output of the max-pooling. The losses of both heads
-  also train the shared layers.
+  The baseline's head takes the input of the softmax layer, and that of reward
+  prediction takes the output of the max-pooling. The losses of both heads also
+  train the shared layers.
   """
 
   def __init__(self, make_features: Callable[[], snt.Module],
                num_actions: int, initialization: Initialization = PAPER):
-    """`make_features` makes the part that sees and reads, as `NmnFeatures`."""
+    """`make_features` makes the part that sees and reads: see `NmnFeatures`."""
     super().__init__(name='policy')
     self._features = make_features()
     self._hidden = snt.Linear(
@@ -317,7 +320,7 @@ class Discriminator(snt.Module):
 
   def __init__(self, make_features: Callable[[], snt.Module],
                initialization: Initialization = PAPER):
-    """`make_features` makes the part that sees and reads, as `NmnFeatures`."""
+    """`make_features` makes the part that sees and reads: see `NmnFeatures`."""
     super().__init__()
     self._features = make_features()
     self._hidden = snt.Linear(
@@ -364,7 +367,7 @@ def paper(model: str, world: worlds.World,
 
 def functions(make_modules: Callable[[], Pair], world: worlds.World
              ) -> tuple[functional.Network, functional.Network]:
-  """Makes pi and D, functions of their parameters, of a pair of modules."""
+  """Makes pi and D, as functions of their parameters, from pairs of modules."""
   # Only the names in this pair are used. Each network makes modules of its own.
   named = make_modules()
   return (

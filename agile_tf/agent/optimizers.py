@@ -2,15 +2,14 @@
 
 `SharedParameters` protects the parameters of one network, and the optimiser
 state that goes with them, with a lock: updates are atomic, and a snapshot never
-contains half of one. An update clips
-the gradient by its global norm, applies a `Rule` such as RMSProp's, and may
-then clip column norms. A gradient that is not finite changes nothing.
+contains half of one. An update clips the gradient by its global norm, applies a
+`Rule` such as RMSProp's, and may then clip column norms. A gradient that is not
+finite changes nothing.
 """
 
 from collections.abc import Callable, Sequence
-import functools
 import threading
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import tensorflow as tf
@@ -74,6 +73,12 @@ def clip_columns(weight: tf.Tensor, max_norm: float) -> tf.Tensor:
   # Without the maximum, a column of zeros would become nan.
   return weight * tf.minimum(1.0, max_norm * tf.math.rsqrt(
       tf.maximum(squares, 1e-30)))
+
+
+def _choose(condition: tf.Tensor, if_true: Any, if_false: Any) -> Any:
+  """Returns the tensors `if_true` where a condition holds, else `if_false`."""
+  return tf.nest.map_structure(
+      lambda x, y: tf.where(condition, x, y), if_true, if_false)
 
 
 _FILM_TABLES = ('gamma', 'beta')
@@ -146,8 +151,8 @@ class SharedParameters:
     for gradient, norm in zip(gradients, norms):
       after, state_after = self._rule.update(
           parameters, rule_state, gradient, rate)
-      parameters, rule_state = tf.nest.map_structure(
-          functools.partial(tf.where, tf.math.is_finite(norm)),
+      parameters, rule_state = _choose(
+          tf.math.is_finite(norm),
           (self._with_short_columns(after), state_after),
           (parameters, rule_state))
     return parameters, rule_state

@@ -10,6 +10,11 @@ import numpy as np
 import tensorflow as tf
 
 
+def _within_network(name: str) -> str:
+  """Returns 'features/stem/patches/w' of 'policy/features/stem/patches/w'."""
+  return name.partition('/')[2]
+
+
 class Layout:
   """The names, shapes and positions of the parameters in a vector."""
 
@@ -33,10 +38,14 @@ class Layout:
 
     Keys are names in the other network, and values are names in this one.
     """
-    own = {name.partition('/')[2]: name for name in self.names}
-    return {name: own[path] for name in other.names
-            if (path := name.partition('/')[2]) in own and
-            any(path.startswith(f'{module}/') for module in self.lent)}
+    own = {_within_network(name): name for name in self.names}
+    lent = tuple(f'{module}/' for module in self.lent)
+    pairs = {}
+    for name in other.names:
+      path = _within_network(name)
+      if path in own and path.startswith(lent):
+        pairs[name] = own[path]
+    return pairs
 
   def split(self, vector: tf.Tensor) -> dict[str, tf.Tensor]:
     """Splits a vector [..., P] into parameters [..., *shape] by name."""

@@ -237,7 +237,7 @@ class DiscriminatorPrograms:
 
   Attributes:
     reward_scale: The factor of all rewards, also of the ground truth's.
-    reward_threshold: D accepts a state as a goal state if it exceeds this.
+    reward_threshold: D accepts a state if D(c, s) exceeds this.
   """
 
   def __init__(self, discriminator: functional.Network,
@@ -249,7 +249,7 @@ class DiscriminatorPrograms:
       discriminator: A network whose output is D's logits.
       reward_form: One of `rewards.FORMS`.
       reward_scale: The factor of all rewards.
-      reward_threshold: D accepts a state as a goal state if it exceeds this.
+      reward_threshold: D accepts a state if D(c, s) exceeds this.
     """
     self.reward_scale = reward_scale
     self.reward_threshold = reward_threshold
@@ -365,7 +365,8 @@ class DiscriminatorPrograms:
       logits, activations = self._discriminator.at(phi)(
           pairs.observations, pairs.codes)
       if num_counted is not None:
-        # The pairs after these are never among the lowest.
+        # The pairs after these get the largest number, so that they are never
+        # among the lowest.
         counts = tf.range(pairs.codes.shape[0]) < num_counted
         logits = tf.where(counts, logits, logits.dtype.max)
       lowest = losses.lowest_rated(logits, count)

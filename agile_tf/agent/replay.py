@@ -19,14 +19,15 @@ from gridlu import archives
 class Candidates(NamedTuple):
   """The candidates for the N negatives of one update of D.
 
-  The negatives are all `unrated` pairs, and as many of the M others as are
-  missing: those that D rates lowest (line 9 of Algorithm 1).
+  The negatives are all `unrated` pairs, and besides them the pairs from B that
+  D rates lowest (line 9 of Algorithm 1), so many that there are N in all.
   """
   pairs: rollouts.Pairs  # M pairs from B.
-  # int32 [], how many of these count, from the first; None if all do.
+  # int32 []: D chooses among this many of the M pairs, the first ones. None if
+  # it chooses among all.
   num_counted: rollouts.Array | None = None
-  # At most N pairs that are taken without being rated by D; None if there are
-  # none.
+  # At most N pairs that become negatives without being rated by D; None if
+  # there are none.
   unrated: rollouts.Pairs | None = None
 
 
@@ -61,10 +62,11 @@ class ReplayBuffer:
     if positive is None:
       positive = np.zeros([len(codes)], np.bool_)
     with self._lock:
-      rows = (self._added + np.arange(len(codes)))[-self._capacity:]
+      # Of more triples than the buffer can hold, the last ones stay.
+      numbers = (self._added + np.arange(len(codes)))[-self._capacity:]
       for array, new in zip(
           self._arrays.values(), (codes, observations, positive)):
-        array[rows % self._capacity] = new[-self._capacity:]
+        array[numbers % self._capacity] = new[-self._capacity:]
       self._added += len(codes)
 
   def sample(self, rng: np.random.Generator, count: int) -> rollouts.Pairs:
@@ -81,8 +83,8 @@ class ReplayBuffer:
                      ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Draws triples with replacement, half of them positive.
 
-    If `count` is odd, the larger part is not positive. Until both kinds exist,
-    all entries are equally likely. Raises ValueError if there are none.
+    If `count` is odd, one sample more is not positive. Until there are triples
+    of both kinds, all are equally likely. Raises ValueError if there are none.
     """
     with self._lock:
       positive = self._arrays['positive'][:len(self)]

@@ -38,9 +38,9 @@ class Rollout(NamedTuple):
   # Arrays [R, W, ...] that the policy network computed in s_0 ... s_{R-1} and
   # that its gradient need not compute again; there may be none.
   activations: tuple[tf.Tensor, ...] = ()
-  # Which of s_1 ... s_R are goal states, bool [R, W], by the ground truth or by
-  # a checker, on whose verdict nothing is trained; None without either. Masked
-  # steps have no meaning.
+  # Which of s_1 ... s_R are goal states, bool [R, W]. The ground truth says it,
+  # or a checker, on whose verdict nothing is trained; None if there is neither.
+  # The values of masked steps have no meaning.
   truth: np.ndarray | None = None
 
   @property

@@ -49,7 +49,8 @@ class Variation(NamedTuple):
   head_start: HeadStart | None = None
 
   # The goal examples.
-  needs_goals: bool = False  # Whether a run without a discriminator has some.
+  # Whether a run that trains no discriminator has goal examples too.
+  needs_goals: bool = False
   # Raises WorldError for goal examples that this variation cannot use.
   check_goals: Callable[[worlds.GoalExamples], None] | None = None
   # Among the generated goal states in which the agent is on a block, the share

@@ -47,8 +47,7 @@ class Snapshot(NamedTuple):
 class Iteration(NamedTuple):
   """The rollout and the metrics of one iteration."""
   rollout: rollouts.Rollout
-  # The keys are names. Metrics of the policy are means over the workers that
-  # played.
+  # The values by name; the policy's are means over the workers that played.
   metrics: dict[str, float]
   # Policy rollouts only: whether each state counted as a goal, bool [R, W].
   decisions: np.ndarray | None = None
@@ -146,10 +145,12 @@ class DiscriminatorLearner:
     self.buffer.add(codes, observations)
 
   def update(self, phi: tf.Tensor, step: int = 0) -> dict[str, float]:
-    """Updates phi once: lines 7 to 12, after `step` policy steps.
+    """Updates phi once: lines 7 to 12.
 
-    Computes the gradient at a snapshot `phi`. Returns metrics by name. As long
-    as B is too small for line 8, it updates nothing and returns {}.
+    Computes the gradient at a snapshot `phi`. `step` is the number of policy
+    steps so far, on which the choice of negatives may depend. Returns metrics
+    by name. As long as B is too small for line 8, it updates nothing and
+    returns {}.
     """
     settings = self._settings
     if len(self.buffer) < self.needed:

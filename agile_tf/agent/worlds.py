@@ -1,9 +1,9 @@
 """The protocols that a world fulfils for AGILE, and its goal examples.
 
-`World` is what it needs of every environment, and `CompiledWorld` what it can
-use besides if a world's rules are written in TensorFlow: then a whole rollout
-is one compiled program. `agile_tf.worlds` has both kinds: GridLU, which is
-compiled, and any `dm_env` environment of your own.
+`World` is what AGILE needs of every environment. If a world's rules are written
+in TensorFlow, it is a `CompiledWorld`: then a whole rollout is one compiled
+program. `agile_tf.worlds` has both kinds: GridLU, which is compiled, and any
+`dm_env` environment of your own.
 """
 
 from collections.abc import Sequence
@@ -74,10 +74,11 @@ class World(Protocol):
 
   def check(self, texts: Sequence[str], observations: np.ndarray
            ) -> np.ndarray | None:
-    """Returns which states [R, W, ...] are goal states, bool [R, W], or None.
+    """Returns which states are goal states, bool [R, W].
 
-    Worlds without a ground truth may have such a checker. Metrics show its
-    verdict, and training never uses it.
+    Observations are uint8 [R, W, ...], and texts the instructions of W workers.
+    Worlds without a ground truth may have such a checker; those without a
+    checker return None. Metrics show its verdict, and training never uses it.
     """
 
 
