@@ -17,9 +17,10 @@ AGENT, CARRIES = world.NUM_CELLS, world.NUM_CELLS + 1
 
 def move(states: np.ndarray, sources: np.ndarray, targets: np.ndarray,
          counts: np.ndarray) -> np.ndarray:
-  """Moves blocks: in state n, the first counts[n] ones.
+  """Moves counts[n] blocks of each state n.
 
-  The block in cell sources[n, i] goes to cell targets[n, i].
+  For each i < counts[n], the block in cell sources[n, i] goes to cell
+  targets[n, i].
 
   Args:
     states: Packed states, uint8 [N, 27].

@@ -6,7 +6,9 @@ examples of the same instruction may be nearer. So the policy imitates the way
 to the nearest one: the right action then depends on the state alone. D decides
 which blocks matter: those whose displacement alone makes D reject the goal
 example. The ground truth has no part in this. Imitation is for GridLU alone,
-and for goals that are about blocks of one kind, as those of Arrangements.
+and for goals that are about blocks of one kind, as those of Arrangements. In
+this file B is the number of blocks that a goal is about, and F the most forms
+of an instruction: sets of B cells in which these blocks may be.
 """
 
 from collections.abc import Callable
@@ -31,14 +33,14 @@ _CHUNK = 1000  # The states that D rates at a time.
 # cells are tried.
 _MOST_BLOCKS = 4
 _LIFTING = 3  # Steps that moving a block costs besides its way.
-# Steps that a cell with blocks on all sides costs more for a block that is
-# neither in it nor beside it.
+# The extra steps that it costs to move a block into a cell with blocks on all
+# sides, unless the block is in this cell or beside it.
 _ENCLOSED = np.int16(6)
 _FAR = np.int16(99)  # More than any way on the board.
 _STATES_PER_ROLLOUT = 16  # Each worker gets these for each rollout.
-_SWEEPS = 12  # Longer ways, of which almost no board has one, count as far.
-# The policy has all actions but the last, NOOP.
-_NUM_ACTIONS = world.Action.NOOP
+# The longest way that is searched for, with a sweep over the board for each
+# step. Almost no board has a longer one, which would count as far.
+_SWEEPS = 12
 
 # Cumulated shares of the situations of the agent: it is anywhere, carries a
 # block that is out of place, stands on such a block, stands on one that is in
@@ -117,7 +119,7 @@ class Demonstrations:
           'The reward model cannot tell which blocks of goal examples matter; '
           'imitation needs this. Give it a longer --discriminator_head_start.')
     self._usable = usable
-    # int [examples, blocks]: the cells of the blocks that matter.
+    # int [examples, B]: the cells of the blocks that matter.
     self._homes = np.zeros([len(numbers), num_blocks], np.int64)
     _, cells = np.nonzero(self._matters[usable])
     self._homes[usable] = cells.reshape(-1, num_blocks)
@@ -125,12 +127,12 @@ class Demonstrations:
     for instruction in range(len(self._codes)):
       examples = usable[self._instruction[usable] == instruction]
       forms.append(np.unique(self._homes[examples], axis=0))
-    # int [instructions, forms, blocks]. Where there are fewer forms, they are
-    # repeated; where there are none, the form is zeros, which nothing uses.
+    # int [instructions, F, B]. Where there are fewer forms, they are repeated;
+    # where there are none, the form is zeros, which nothing uses.
     num_forms = max(map(len, forms))
     self._forms = np.stack([
         np.resize(each, [num_forms, num_blocks]) for each in forms])
-    # int [orders, blocks]: all ways to assign blocks to the cells of a form.
+    # int [orders, B]: all ways to assign blocks to the cells of a form.
     self._orders = np.array(list(itertools.permutations(range(num_blocks))))
 
   def add_and_sample(
@@ -261,9 +263,9 @@ def _labels(states: np.ndarray, places: np.ndarray, goals: np.ndarray
   They are float32 [N, actions], with a sum of 1 or 0.
 
   An agent that carries nothing takes the way to the nearest block that can go
-  to its cell, and picks it up; a carrying one takes it there, or puts it down
-  if another block is still there. Where nothing is left to do, an agent that
-  carries nothing moves anywhere.
+  to its cell, and picks it up. One that carries a block takes it to its cell;
+  if another block is still there, it puts its block down at once. Where nothing
+  is left to do, an agent that carries nothing moves anywhere.
   """
   rows, agent = np.arange(len(states)), states[:, displaced.AGENT]
   carrying = states[:, displaced.CARRIES] > 0
@@ -287,11 +289,12 @@ def _labels(states: np.ndarray, places: np.ndarray, goals: np.ndarray
   leads_on = (around == around.min(axis=1, keepdims=True)) & (
       around < steps[rows, agent][:, None])
   is_done = np.all(goals == places, axis=1) & ~carrying
-  good = np.zeros([len(states), _NUM_ACTIONS], np.bool_)
+  good = np.zeros([len(states), world.NUM_POLICY_ACTIONS], np.bool_)
   good[:, :world.Action.INTERACT] = is_done[:, None] | leads_on
   # It picks a block up that can be moved, or puts one down that cannot.
   interacts = carrying != can_be_moved[rows, agent]
-  good[interacts] = np.arange(_NUM_ACTIONS) == world.Action.INTERACT
+  good[interacts] = (
+      np.arange(world.NUM_POLICY_ACTIONS) == world.Action.INTERACT)
   return (good / np.maximum(good.sum(axis=1, keepdims=True), 1)
          ).astype(np.float32)
 

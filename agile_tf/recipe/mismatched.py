@@ -1,8 +1,8 @@
 """Goal examples with the instruction of another one, as negatives.
 
-Such a state rarely satisfies the instruction (2 % in Relations, 6 in
-Arrangements), and whether it does cannot be told from the state alone. So the
-discriminator and reward prediction must look at the instruction.
+Such a state rarely satisfies the instruction: 2 % of them do in Relations, and
+6 % in Arrangements. Whether one does cannot be told from the state alone. So
+the discriminator and reward prediction must look at the instruction.
 """
 
 from collections.abc import Sequence
@@ -69,7 +69,10 @@ def _joined(parts: Sequence[rollouts.Pairs]) -> rollouts.Pairs:
 
 def labelled(goals: worlds.GoalExamples, count: int, rng: np.random.Generator
             ) -> auxiliary_lib.Triples:
-  """Draws `count` goal examples and as many mismatched ones, labelled so."""
+  """Draws `count` goal examples, and as many mismatched ones.
+
+  The labels say that the former counted as goal states and the latter did not.
+  """
   rewarded = goals.sample(rng, count)
   mismatched = goals.sample_mismatched(rng, count)
   codes, observations = _joined([rewarded, mismatched])
