@@ -35,10 +35,10 @@ class Rewarder:
       model: The directory of a run or of a reward model, which is computed in
         NumPy; what `agile_tf.load_reward_model` returns; or a `RewardLearner`,
         which then gets all states, and updates.
-      states_per_update: How many states there are from one update of the
-        learner to the next. 0: it is never updated here.
-      reward_threshold: The probability that a rewarded state must exceed. None:
-        the paper's 0.5. A learner has a setting of this name instead.
+      states_per_update: After how many states the learner is updated once; 0
+        if it is never updated here.
+      reward_threshold: The probability that a rewarded state must exceed; None
+        for the paper's 0.5. A learner has a setting of this name instead.
     """
     # This is no isinstance, because the class's module imports TensorFlow.
     self._learner = model if hasattr(model, 'rate') else None
@@ -67,7 +67,7 @@ class Rewarder:
     self._states_per_update = states_per_update
     self._since = 0  # States since the last update.
     self._lock = threading.Lock()
-    self.metrics: dict[str, float] = {}  # Of the last update.
+    self.metrics: dict[str, float] = {}  # What the last update returned.
 
   def __call__(self, states: Sequence[tuple[np.ndarray, str]]
               ) -> tuple[np.ndarray, np.ndarray]:

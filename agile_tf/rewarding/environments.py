@@ -78,11 +78,11 @@ class LearnedReward(gymnasium.Wrapper, gymnasium.utils.RecordConstructorArgs):
         self, reward_model=reward_model, image=image, instruction=instruction,
         states_per_update=states_per_update, reward_threshold=reward_threshold)
     gymnasium.Wrapper.__init__(self, env)
-    board = env.unwrapped
-    if isinstance(board, gym.GridLUEnv):
-      image = image or (lambda observation, info: rendering.render(board.state))
+    base = env.unwrapped
+    if isinstance(base, gym.GridLUEnv):
+      image = image or (lambda observation, info: rendering.render(base.state))
       instruction = instruction or (
-          lambda observation, info: str(board.instruction))
+          lambda observation, info: str(base.instruction))
     self._read = readings.Reading(
         image or 'image', instruction or 'instruction')
     self._rewarder = batches.Rewarder(

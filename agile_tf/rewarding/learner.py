@@ -48,7 +48,7 @@ _PAPER_SETTINGS = (
 _RECIPE_SETTINGS = ('mismatched_share', 'anticipated_negative_rate_steps')
 SETTINGS = _PAPER_SETTINGS + _RECIPE_SETTINGS
 # D is compiled for these numbers of states; other batches are split and padded.
-_SIZES = (256, 64, 16, 1)
+_SIZES = (256, 64, 16, 1)  # The largest comes first.
 _JUDGED = 500  # The most states of each kind that `accepted` is about.
 
 # A file of goal examples, its contents, or images uint8 [N, H, W, 3] and N
@@ -213,7 +213,8 @@ class RewardLearner:
                    ) -> np.ndarray:
     """Returns D(c, s), float32 [N], of images uint8 [N, H, W, 3] and N texts.
 
-    ValueError if they are something else, or an instruction cannot be read.
+    Raises ValueError if they are something else, or if an instruction cannot be
+    read.
     """
     return tf.sigmoid(self._logits(images, instructions)).numpy()
 
@@ -286,6 +287,7 @@ class RewardLearner:
             f'{self._learner.needed}. Add states of the policy first, or make '
             'batch_size smaller or anticipated_negative_rate larger.')
       try:
+        # Each state that was added is taken for one step of the policy.
         metrics = self._learner.update(self._parameters.snapshot(), self.added)
       except workers.NumericsError as error:
         raise ArithmeticError(
@@ -312,11 +314,13 @@ class RewardLearner:
     phi, buffer = self._parameters.snapshot(), self._learner.buffer
     found = {} if self._held_out_test is None else (
         self._held_out_test.accepted(self._programs, phi))
+    drawn = None
     with self._lock:
-      # A generator of its own: asking changes nothing that is learned.
-      drawn = buffer.sample(
-          np.random.default_rng(self.added), min(len(buffer), _JUDGED)
-      ) if len(buffer) else None
+      if len(buffer):
+        # They are drawn by a generator of their own, so that asking changes
+        # nothing that is learned.
+        drawn = buffer.sample(
+            np.random.default_rng(self.added), min(len(buffer), _JUDGED))
     if drawn is not None:
       found['policy_states_accepted'] = float(np.mean(
           self._programs.probabilities(phi, drawn.observations, drawn.codes) >
@@ -326,7 +330,8 @@ class RewardLearner:
   def save(self, directory: str | os.PathLike) -> None:
     """Writes D as it is now as a reward model directory; see `load`.
 
-    It replaces one that is there. CheckpointError if it cannot be written.
+    It replaces one that is there. Raises CheckpointError if it cannot be
+    written.
     """
     machine.claim_process()
     with self._saving:
@@ -478,12 +483,13 @@ def _parts(count: int) -> Iterator[tuple[slice, int]]:
   start = 0
   while start < count:
     left = count - start
-    # A single state is alone. Others take the largest size that they fill, or
-    # the smallest one, padded.
+    # A single state is not padded. More states take the largest size that they
+    # fill, and if they fill none but 1, the next larger one.
     if left == 1:
       size = 1
     else:
-      size = max((each for each in _SIZES if 1 < each <= left), default=16)
+      *larger, _ = _SIZES
+      size = next((each for each in larger if each <= left), larger[-1])
     yield slice(start, min(count, start + size)), size
     start += size
 

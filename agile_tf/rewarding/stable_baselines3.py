@@ -5,7 +5,8 @@
     environments = rewarding.LearnedVecReward(
         environments, learner, instruction=text_of, states_per_update=240)
 
-Import agile_tf before stable_baselines3, which imports TensorFlow.
+Import agile_tf before stable_baselines3. The latter imports TensorFlow, which
+then reads environment variables that agile_tf sets.
 """
 
 from typing import Any
