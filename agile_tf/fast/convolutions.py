@@ -205,7 +205,7 @@ class Convolver:
         outputs, (parameters, [use.dummy for use in self._uses]),
         output_gradients=upstreams,
         unconnected_gradients=tf.UnconnectedGradients.ZERO)
-    # For each kernel, the argument `uses` of `_kernel_gradient`.
+    # The values are the argument `uses` of `_kernel_gradient`, for each kernel.
     uses_of: dict[Any, dict[int, list[Any]]] = {}
     for use, upstream in zip(self._uses, of_products):
       of_blocks = uses_of.setdefault(use.kernel.ref(), {})

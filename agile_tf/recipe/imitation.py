@@ -6,9 +6,11 @@ examples of the same instruction may be nearer. So the policy imitates the way
 to the nearest one: the right action then depends on the state alone. D decides
 which blocks matter: those whose displacement alone makes D reject the goal
 example. The ground truth has no part in this. Imitation is for GridLU alone,
-and for goals that are about blocks of one kind, as those of Arrangements. In
-this file B is the number of blocks that a goal is about, and F the most forms
-of an instruction: sets of B cells in which these blocks may be.
+and for goals that are about blocks of one kind, as those of Arrangements.
+
+In this file B is the number of blocks that a goal is about. A form is a set of
+B cells in which these blocks may be, and F is the largest number of forms that
+an instruction has.
 """
 
 from collections.abc import Callable

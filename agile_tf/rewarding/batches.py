@@ -67,7 +67,7 @@ class Rewarder:
     self._states_per_update = states_per_update
     self._since = 0  # States since the last update.
     self._lock = threading.Lock()
-    self.metrics: dict[str, float] = {}  # What the last update returned.
+    self.metrics: dict[str, float] = {}  # They are the last update's.
 
   def __call__(self, states: Sequence[tuple[np.ndarray, str]]
               ) -> tuple[np.ndarray, np.ndarray]:

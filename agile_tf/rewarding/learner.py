@@ -206,7 +206,7 @@ class RewardLearner:
         workers.DiscriminatorSettings(
             config.batch_size, config.discriminator_learning_rate, negatives),
         np.random.default_rng(draw_seed))
-    self._lock = threading.Lock()  # Of B, the generator and the counters.
+    self._lock = threading.Lock()  # It guards B, generator, counters.
     self._saving = threading.Lock()  # Two threads may save to one directory.
 
   def probabilities(self, images: Any, instructions: Sequence[str]
