@@ -14,7 +14,7 @@ from gridlu import world
 from gridlu.environment import GridLU
 from gridlu.tasks import satisfied
 
-with contextlib.suppress(ImportError):  # Gymnasium is not installed.
+with contextlib.suppress(ImportError):  # Gymnasium may be missing.
   from gridlu import gym  # noqa: F401  It registers the environments.
 
 __all__ = ('GridLU', 'arrangements', 'environment', 'language', 'relations',

@@ -42,10 +42,13 @@ _LONGEST = 1000  # The most characters that `parse` reads.
 class InstructionError(ValueError):
   """An instruction that is not in the language.
 
-  `expected` says what was expected, and `operand` in which operand, 0 or 1.
+  Attributes:
+    expected: What was expected.
+    operand: The operand in which it was expected: 0, the left one, or 1.
   """
 
   def __init__(self, expected: str, operand: int = 0, place: str = ''):
+    """Makes an error whose message ends with `place`, or else with a dot."""
     self.expected = expected
     self.operand = operand
     super().__init__(f'Not an instruction: expected {expected}{place or "."}')
@@ -91,7 +94,7 @@ class Blocks:
     return f"Color('{self.color}', {text})" if self.color else text
 
   def fits(self, code: int) -> bool:
-    """Returns whether a cell of this code (see `world.State`) holds one."""
+    """Returns whether a cell holds such a block, by its code in `State`."""
     shape, color = world.shape_and_color(code)
     return (code > 0 and self.shape in (None, shape) and
             self.color in (None, color))
@@ -157,7 +160,7 @@ class Instruction(abc.ABC):
 
   @property
   def canonical(self) -> 'Instruction':
-    """This instruction or its twin: the same one for both."""
+    """One instruction for all that mean the same as this one."""
     return self
 
   @abc.abstractmethod
@@ -181,12 +184,16 @@ class Relation(Instruction):
 
   @property
   def twin(self) -> 'Relation':
-    """The other one that means the same: WestFrom(b, a) for EastFrom(a, b)."""
+    """The other instruction that means the same.
+
+    It is WestFrom(b, a) for EastFrom(a, b).
+    """
     return Relation(_OPPOSITES[self.word], self.right, self.left)
 
   @property
   def canonical(self) -> 'Relation':
-    # NorthFrom, WestFrom, and SameLocation with AGENT on the left.
+    # Of two twins it is the one that begins with NorthFrom, with WestFrom, or
+    # with `SameLocation(AGENT`.
     turned = self.word in ('SouthFrom', 'EastFrom') or (
         self.word == 'SameLocation' and self.right == AGENT)
     return self.twin if turned else self
@@ -237,9 +244,10 @@ ARRANGEMENTS_TOKENS = Arrangement.words + world.COLORS + ('AGENT',)
 def relations_instructions() -> tuple[Instruction, ...]:
   """Returns all 990: 150 go-to instructions, then 840 bring-to ones.
 
-  Both are relation by relation, the former with AGENT on the left of each
-  object and then on the right. The 15 objects are the shapes, the colours, and
-  all pairs of a colour and a shape, colour by colour.
+  Both are relation by relation. The go-to instructions of a relation begin with
+  the 15 that have AGENT on the left; those with AGENT on the right follow. The
+  15 objects are the shapes, the colours, and all pairs of a colour and a shape,
+  colour by colour.
   """
   agent: list[Operand] = [AGENT]
   objects: list[Operand] = [
@@ -248,10 +256,12 @@ def relations_instructions() -> tuple[Instruction, ...]:
       *itertools.starmap(Blocks, itertools.product(world.COLORS, world.SHAPES))]
   go_to = [*itertools.product(agent, objects),
            *itertools.product(objects, agent)]
+  bring_to = [*itertools.permutations(objects, 2)]
+  # The last word, SameLocation, does not relate two objects.
   return tuple(
-      Relation(word, *operands) for words, pairs in (
-          (Relation.words, go_to),
-          (Relation.words[:-1], [*itertools.permutations(objects, 2)]))
+      Relation(word, *operands)
+      for words, pairs in (
+          (Relation.words, go_to), (Relation.words[:-1], bring_to))
       for word in words for operands in pairs)
 
 
@@ -308,7 +318,10 @@ def parse(text: str) -> Instruction:
         expected, place=f' at the caret:\n  {line}\n  {caret}')
 
   def build(node: ast.expr, makers: Mapping[str, Callable[..., Any]]) -> Any:
-    """Returns what a part of the text means, or itself if it means nothing."""
+    """Returns what a part of the text means, or its text if it has no meaning.
+
+    `makers` has the functions that may stand before a bracket, by their names.
+    """
     match node:
       case ast.Name(str(word)) | ast.Constant(str(word)):
         word = word.strip()
@@ -355,14 +368,17 @@ def tree(text: str) -> tuple:
 
 
 def _read(instruction: Any) -> Any:
-  """Parses a text, and what JSON makes of an `Instruction`."""
+  """Returns the instruction that a text or a mapping from JSON stands for.
+
+  Anything else is returned as it is.
+  """
   if isinstance(instruction, str):
     return parse(instruction)
   if isinstance(instruction, Mapping) and (
       instruction.keys() == {'word', 'left', 'right'} and
       instruction['word'] in _CLASS_OF_WORD):
-    # JSON makes {} of AGENT, which has no attributes, and an object with the
-    # colour and the shape of `Blocks`, also of SCENE.
+    # Gymnasium saves instructions as JSON. AGENT has no attributes and becomes
+    # {}; `Blocks`, also SCENE, become a mapping with a colour and a shape.
     left, right = (
         Blocks(**instruction[side]) if instruction[side] else AGENT
         for side in ('left', 'right'))
@@ -376,7 +392,7 @@ def checked(instructions: Iterable[Instruction | str]
   """Returns instructions as a tuple, and parses those that are texts."""
   if isinstance(instructions, str) or not isinstance(instructions, Iterable):
     raise ValueError(f'instructions is {instructions!r}: expected a list of '
-                     'instructions; for a single one, put it into one.')
+                     'instructions. Put a single one into a list.')
   found = tuple(map(_read, instructions))
   for i, each in enumerate(found):
     if not isinstance(each, Instruction):

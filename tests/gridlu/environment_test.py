@@ -174,7 +174,7 @@ class GridLUTest(parameterized.TestCase):
        r"'chess': expected one of \('relations', 'put_down', 'arrangements'"),
       ('length', dict(episode_length=0), 'steps of an episode is 0'),
       ('empty', dict(instructions=[]), 'instructions is empty'),
-      ('string', dict(instructions='NorthFrom'), 'put it into one'),
+      ('string', dict(instructions='NorthFrom'), 'into a list'),
       ('no_list', dict(instructions=3), 'instructions is 3: expected a list'),
       ('task_list', dict(task=['relations']), r"task is \['relations'\]"),
       ('seed', dict(seed=-1), 'non-negative'),
