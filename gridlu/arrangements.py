@@ -65,7 +65,8 @@ PLACEMENTS = {
     for word in language.Arrangement.words}
 
 # int32 [words, placements]: each placement as a set of cells (see
-# `world.BITS`). Words with fewer placements are padded with -1.
+# `world.BITS`). Words with fewer placements are padded with -1, which is no set
+# of cells.
 _SETS = np.full(
     (len(PLACEMENTS), max(map(len, PLACEMENTS.values()))), -1, np.int32)
 for _row, _placed in zip(_SETS, PLACEMENTS.values()):
@@ -91,7 +92,11 @@ def encode(instructions: Sequence[language.Instruction]) -> np.ndarray:
 
 def satisfied(codes: world.Array, states: world.State,
               xp: world.ArrayModule = np) -> world.Array:
-  """Returns which states satisfy their instruction, bool: for evaluation."""
+  """Returns which states satisfy their instruction, bool [...].
+
+  Batch dimensions of codes (see `encode`) and states broadcast together. This
+  is the checker for evaluation: do not train with it.
+  """
   codes = xp.asarray(codes, np.int32)
   blocks = xp.asarray(states.blocks, np.int32)
   row = ((1 + codes[..., 1]) * world.NUM_BLOCK_CODES)[..., None, None]
@@ -115,11 +120,19 @@ def groups(instruction: language.Instruction,
 
 def _propose(rng: np.random.Generator, count: int, codes: np.ndarray
             ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-  """Draws instructions (int32), target blocks and distractors, each [N].
+  """Draws what N instances have, without their cells (see `instances`).
 
-  A distractor's block code is 0 where there is none (see `instances`). `codes`
-  are those of the instructions.
+  Args:
+    rng: The generator.
+    count: The number of instances, N.
+    codes: The instructions to draw from, as `encode` returns them.
+
+  Returns:
+    Three arrays [N]: the index of the instruction, int32, the block code of the
+    four blocks that it is about, and the block code of the distractors, which
+    is 0 where there are none.
   """
+  # The instructions that name no colour, and those that name one.
   plain = np.flatnonzero(codes[:, 1] < 0)
   colored = np.flatnonzero(codes[:, 1] >= 0)
   share = .5 if len(plain) and len(colored) else float(len(plain) > 0)
@@ -167,29 +180,31 @@ def goal_states(
     instructions: Sequence[language.Instruction] | None = None,
     distractors: tuple[int, int] = (_FORM_SIZE, _FORM_SIZE)
 ) -> world.Instances:
-  """Draws goal examples: instances whose targets stand in a form of the word.
+  """Draws goal examples: pairs of an instruction and a goal state.
 
+  The blocks that the instruction is about stand in a form that its word means.
   The form is drawn uniformly (Connected and Disconnected have several), then
-  its placement. If the instruction names a colour there are distractors of
+  its placement. If the instruction names a colour, there are distractors of
   another one, of which the fewest and the most are given; the paper has four.
   They are uniform over the other cells, and the free agent over all.
   """
   codes = encode(language.chosen(instructions, all_instructions()))
   instruction, target, distractor = _propose(rng, count, codes)
-  form = np.zeros((count, _FORM_SIZE), np.int32)
-  uniform = rng.random((2, count))
+  form_cells = np.zeros((count, _FORM_SIZE), np.int32)
+  # Numbers from 0 to 1, which choose a form and a placement for each instance.
+  form_draws, placement_draws = rng.random((2, count))
   for index, word in enumerate(language.Arrangement.words):
     forms = _FORMS_OF[word]
-    for i, name in enumerate(forms):
+    drawn_form = (form_draws * len(forms)).astype(np.int32)
+    for i, form in enumerate(forms):
       chosen = np.flatnonzero(
-          (codes[instruction, 0] == index) &
-          ((uniform[0] * len(forms)).astype(np.int32) == i))
-      placements = _FORM_PLACEMENTS[name]
-      form[chosen] = placements[
-          (uniform[1, chosen] * len(placements)).astype(np.int32)]
-  # The cells in random order, with those of the form last.
+          (codes[instruction, 0] == index) & (drawn_form == i))
+      placements = _FORM_PLACEMENTS[form]
+      form_cells[chosen] = placements[
+          (placement_draws[chosen] * len(placements)).astype(np.int32)]
+  # Sorted by these numbers, the cells are in random order, with the form last.
   order = rng.random((count, world.NUM_CELLS))
-  np.put_along_axis(order, form, 1.0, axis=1)
+  np.put_along_axis(order, form_cells, 1.0, axis=1)
   fewest, most = distractors
   others = np.argsort(order, axis=1)[:, :most]
   board = np.zeros((count, world.NUM_CELLS), np.int32)
@@ -199,6 +214,6 @@ def goal_states(
     number = rng.integers(fewest, most + 1, size=(count, 1))
     kept = np.where(np.arange(most) < number, distractor[:, None], 0)
     np.put_along_axis(board, others, kept.astype(board.dtype), axis=1)
-  _put(board, form, target)
+  _put(board, form_cells, target)
   agent = rng.integers(world.NUM_CELLS, size=count)
   return world.Instances(instruction, world.free_agents(board, agent))

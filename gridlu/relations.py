@@ -30,12 +30,12 @@ CODE_SIZE = 3  # How many numbers encode an instruction.
 # 15 %.)
 GO_TO_PROPOSAL = .2551
 
-# How many contents a cell can have: a block's code or 0 for none, plus 10 if
-# the agent is there.
+# A cell's contents are a number: the code of its block or 0 for none, plus 10
+# if the agent is there. This is how many such numbers there are.
 _NUM_CONTENTS = 2 * world.NUM_BLOCK_CODES
 
-# Each operand's description: 4 * (1 + shape) + 1 + colour, where -1 stands for
-# any shape or colour, or 16 for the agent.
+# An operand's description is its index in this list: 16 for AGENT, else
+# 4 * (1 + shape) + 1 + colour, where -1 stands for any shape or colour.
 _OPERANDS: list[language.Operand] = [
     language.Blocks(color, shape) for shape in (None, *world.SHAPES)
     for color in (None, *world.COLORS)] + [language.AGENT]
@@ -43,6 +43,7 @@ _DESCRIPTIONS = {operand: index for index, operand in enumerate(_OPERANDS)}
 
 
 def _fits(operand: language.Operand, contents: int) -> bool:
+  """Returns whether a cell with these contents holds what an operand names."""
   agent, block = divmod(contents, world.NUM_BLOCK_CODES)
   if isinstance(operand, language.Agent):
     return bool(agent)
@@ -66,8 +67,8 @@ _NOT_LAST_COLUMN = np.int32(np.sum(_BITS[:, :-1]))
 def encode(instructions: Sequence[language.Instruction]) -> np.ndarray:
   """Encodes instructions for `satisfied`, int32 [N, 3].
 
-  A code has the relation (its index in `Relation.words`), then for the left
-  and for the right operand its description.
+  An instruction's three numbers are its relation (an index into
+  `Relation.words`) and the descriptions of its left and its right operand.
   """
   return np.array([
       [language.Relation.words.index(each.word), _DESCRIPTIONS[each.left],
@@ -196,8 +197,8 @@ def _draw(rng: np.random.Generator, count: int, codes: np.ndarray,
   """Draws instances, rejecting as the paper does."""
   accepted: list[_Drawn] = []
   missing = count
-  # This ends, whatever the instructions: with one distractor more than half of
-  # the proposals pass, and with eight more than a tenth.
+  # This ends, whatever the instructions are. With one distractor, more than
+  # half of the proposals pass; with eight distractors, more than a tenth.
   while missing > 0 or not accepted:
     proposals = missing + missing // 4 + 8
     instruction, blocks = _propose_blocks(rng, proposals, codes, distractors)
@@ -217,14 +218,14 @@ def instances(
     distractors: tuple[int, int] = (1, 1)) -> world.Instances:
   """Draws task instances: instructions and states to start from (F.1).
 
-  With one distractor a quarter are go-to instructions (see `GO_TO_PROPOSAL`),
-  unless the given ones are of one kind. Within go-to and bring-to, instructions
-  are uniform. The attributes of the named blocks that the instruction leaves
-  open are uniform, and so are distractors, of which the fewest and the most are
-  given; the paper has one. All blocks and the free agent are placed uniformly
-  over the 25 cells. An instance is rejected as a whole if two blocks share a
-  cell or all blocks are identical. A start may satisfy its instruction (see
-  `solved_starts` of `gridlu.GridLU`).
+  With one distractor, a quarter of the instances have go-to instructions (see
+  `GO_TO_PROPOSAL`), unless all of `instructions` are of one kind. Within go-to
+  and bring-to, instructions are proposed uniformly. So are the attributes of
+  the named blocks that the instruction leaves open, and the distractors, of
+  which the fewest and the most are given; the paper has one. All blocks and the
+  free agent are placed uniformly over the 25 cells. A proposal is rejected as a
+  whole if two blocks share a cell or all blocks are identical. A start may
+  satisfy its instruction (see `solved_starts` of `gridlu.GridLU`).
   """
   drawn = _draw(
       rng, count, encode(language.chosen(instructions, all_instructions())),
@@ -247,23 +248,23 @@ def goal_states(
   """
   codes = encode(language.chosen(instructions, all_instructions()))
   drawn = _draw(rng, count, codes, distractors)
-  # Each round takes some of the pairs that are left and tries one placement for
-  # each, or several when few are left. This ends: for every instruction some
-  # 3 % of the placements or more satisfy it.
-  left = np.arange(count)
-  while len(left):
-    tried = left[:_TRIES]
-    tries = np.tile(tried, max(1, _TRIES // len(tried)))
-    cells, agent = _propose_places(rng, drawn.blocks[tries])
-    proposed = drawn.take(tries)._replace(cells=cells, agent=agent)
+  # Each round takes some of the pairs that have no goal state yet. It tries one
+  # placement for each, or several when few pairs remain. This ends: for every
+  # instruction some 3 % of the placements or more satisfy it.
+  unsolved = np.arange(count)  # Indices of pairs.
+  while len(unsolved):
+    chosen = unsolved[:_TRIES]
+    pairs = np.tile(chosen, max(1, _TRIES // len(chosen)))
+    cells, agent = _propose_places(rng, drawn.blocks[pairs])
+    proposed = drawn.take(pairs)._replace(cells=cells, agent=agent)
     possible = np.flatnonzero(~proposed.clash())
-    tries, proposed = tries[possible], proposed.take(possible)
+    pairs, proposed = pairs[possible], proposed.take(possible)
     hits = np.flatnonzero(
         satisfied(codes[proposed.instruction], proposed.state()))
-    # The first success of each counts.
-    solved, first = np.unique(tries[hits], return_index=True)
+    # The first success of each pair counts.
+    solved, first = np.unique(pairs[hits], return_index=True)
     drawn.cells[solved] = proposed.cells[hits[first]]
     drawn.agent[solved] = proposed.agent[hits[first]]
-    still = np.isin(tried, solved, invert=True)
-    left = np.concatenate([tried[still], left[_TRIES:]])
+    failed = np.isin(chosen, solved, invert=True)
+    unsolved = np.concatenate([chosen[failed], unsolved[_TRIES:]])
   return world.Instances(drawn.instruction, drawn.state())
