@@ -9,6 +9,7 @@ fits {'steps': 5, 'tokens': ['red', 'circle']}.
 """
 
 from collections.abc import Callable, Mapping
+import contextlib
 from typing import Any
 
 Check = Callable[[Any, str], None]  # It gets a value and the value's place.
@@ -38,13 +39,16 @@ def whole(low: int, high: int | None = None) -> Check:
 
 def number(value: Any, place: str) -> None:
   """Checks a number, which may be infinite or no number (NaN)."""
-  # Larger whole numbers do not fit into a float.
+  # Whole numbers up to this limit fit into a float.
   fits = type(value) is float or type(value) is int and abs(value) < 2**1023
   require(fits, value, place, 'a number')
 
 
 def of_type(wanted: type, expected: str) -> Check:
-  """Returns the check of a type; True and False are no whole numbers."""
+  """Returns the check that a value is of exactly this type.
+
+  A value of a subclass does not fit: True is no int.
+  """
   def check(value: Any, place: str) -> None:
     require(type(value) is wanted, value, place, expected)
 
@@ -107,15 +111,17 @@ def named(required: Mapping[str, Check], optional: Mapping[str, Check] = {}
 
 
 def either(*checks: Check) -> Check:
-  """Returns the check of a value that fits one of these checks."""
+  """Returns the check of a value that fits one of these checks.
+
+  If none fits, the error is that of the last check.
+  """
+  *others, last = checks
+
   def check(value: Any, place: str) -> None:
-    problems = []
-    for fits in checks:
-      try:
+    for fits in others:
+      with contextlib.suppress(ValueError):
         return fits(value, place)
-      except ValueError as error:
-        problems.append(str(error))
-    raise ValueError(problems[-1])
+    last(value, place)
 
   return check
 

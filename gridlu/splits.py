@@ -22,7 +22,7 @@ def split(
   """Returns the instructions for training and the held-out ones, at random.
 
   'strings' draws single instructions, and 'meanings' draws them together with
-  their twins. `share` is what to hold out. Both sides keep the order.
+  their twins. `share` of them is held out. Both sides keep the order.
   """
   if way not in WAYS:
     raise ValueError(f'way is {way!r}: expected one of {WAYS}.')

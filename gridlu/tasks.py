@@ -30,10 +30,10 @@ class Task(NamedTuple):
   # Takes codes, states and an array module; returns which states satisfy their
   # instruction, bool [...].
   satisfied: Callable[..., world.Array]
-  # Both take a generator, a count and instructions (None for all). The first
-  # draws instructions and states to start from; the second draws instructions
-  # and states that satisfy them, and takes `distractors`, the fewest and the
-  # most of them.
+  # `instances` and `goal_states` take a generator, a count and instructions
+  # (None for all). `instances` draws instructions and states to start from.
+  # `goal_states` draws instructions and states that satisfy them, and also
+  # takes `distractors`, the fewest and the most of them.
   instances: Callable[..., world.Instances]
   goal_states: Callable[..., world.Instances]
   # Takes an instruction and its episode's first state (without batch
@@ -72,8 +72,8 @@ def from_module(module: types.ModuleType) -> Task:
 _RELATIONS = from_module(relations)
 _CROWD = (0, 3)  # The fewest and the most distractors; the paper has one.
 
-# A task's name here is the `task` of its instructions, but 'crowded' and
-# 'put_down' have those of 'relations'.
+# A task's name here is the `task` of its instructions. Only 'crowded' and
+# 'put_down' differ: they have the instructions of 'relations'.
 TASKS = {
     'relations': _RELATIONS,
     # Another reading of the paper: an instruction holds only once the agent has
