@@ -6,18 +6,19 @@ holds. INTERACT moves nothing and the ground truth looks at positions only: an
 agent at the goal can repeat it until the episode ends. Hence an episode of T
 steps can succeed exactly if the shortest solution has at most T.
 
-Two things matter of a block: which of the operands it fits, and whether it can
-be picked up. They are its role, and blocks of one role are interchangeable.
+A block's role is which of the operands it fits, and whether it can be picked
+up. Nothing else about a block matters, so blocks of one role are
+interchangeable.
 Instances of Relations, and those of Arrangements with four blocks, are read
 from a table that instances with equivalent instructions and the same roles
 share. More blocks need a search for each instance (see `_search`), which may be
 given up.
 
-Instances of another task can be solved if its ground truth looks at positions
-only, and if its grammar allows two operands by which the solver replaces those
-of an instruction: Shape('circle', SCENE) on the left and Color('red', SCENE) on
-the right, wherever it allows an object or SCENE. Where the agent's cell
-matters, an instruction's `is_go_to` has to be true.
+The solver replaces each operand that is not AGENT, by Shape('circle', SCENE) on
+the left and by Color('red', SCENE) on the right. So it can solve instances of
+another task if the task's grammar allows these two operands wherever it allows
+blocks, and if its ground truth looks at positions only. The `is_go_to` of an
+instruction has to be true if the agent's own cell matters.
 """
 
 from collections.abc import Sequence
@@ -33,7 +34,7 @@ from gridlu import language
 from gridlu import tasks
 from gridlu import world
 
-UNSOLVABLE = -1  # There is no solution.
+UNSOLVABLE = -1  # There is no solution of at most `max_steps` steps.
 UNKNOWN = -2  # The search was given up.
 
 # States that a search may visit, in about a second.
@@ -72,8 +73,8 @@ class _Problem(NamedTuple):
   # Relates AGENT or circles to AGENT or red things. It stands for all
   # instructions that differ only in the descriptions of their operands.
   instruction: language.Instruction
-  roles: tuple[int, ...]  # [R], all of them different.
-  counts: tuple[int, ...]  # How many blocks have each of them.
+  roles: tuple[int, ...]  # [R], the different roles of the blocks.
+  counts: tuple[int, ...]  # [R], how many blocks have each role.
 
   @property
   def num_placements(self) -> int:
@@ -88,6 +89,7 @@ class _States(NamedTuple):
   carrying: np.ndarray  # bool [S]
 
   def take(self, index: np.ndarray) -> '_States':
+    """Returns the states that an index or a mask chooses."""
     return _States(*(x[index] for x in self))
 
 
@@ -98,7 +100,8 @@ class _Graph(NamedTuple):
   placement.
   """
   sets: np.ndarray  # int32 [P, R], the cells of each role's blocks.
-  # bool [25, P], the cells of all blocks; no cell if two blocks share one.
+  # bool [25, P], which cells hold a block. In a placement that puts two blocks
+  # into one cell, no cell counts as occupied.
   occupied: np.ndarray
   # int [K], the states in which `occupied` holds, so the agent may carry.
   carried: np.ndarray
@@ -120,7 +123,7 @@ def _choices(count: int) -> np.ndarray:
 
 
 def _placement(sets: np.ndarray, counts: tuple[int, ...]) -> np.ndarray:
-  """Returns the placements' numbers, int64 [S], of sets int32 [S, R]."""
+  """Returns the number of each placement, int64 [S], given by sets [S, R]."""
   placement = np.zeros(len(sets), np.int64)
   for column, count in enumerate(counts):
     choices = _choices(count)
@@ -130,14 +133,22 @@ def _placement(sets: np.ndarray, counts: tuple[int, ...]) -> np.ndarray:
 
 
 def _keys(states: _States) -> np.ndarray:
-  """Returns strings of bytes [S] that are ordered like the states."""
+  """Returns each state as a string of bytes, [S].
+
+  NumPy can sort these and look for one among others. They sort by the first
+  role's set, then by the next ones, the agent's cell and whether it carries.
+  """
   rows = np.column_stack([states.sets, states.agent, states.carrying])
   rows = np.ascontiguousarray(rows, '>i4')
   return rows.view(f'S{rows.itemsize * rows.shape[1]}')[:, 0]
 
 
-def _after(states: _States, action: int, roles: tuple[int, ...]) -> _States:
-  """Returns the states that an action leads to: `world.step` on sets."""
+def _step(states: _States, action: int, roles: tuple[int, ...]) -> _States:
+  """Returns the states that an action leads to: `world.step` on sets.
+
+  Only INTERACT looks at the roles.
+  """
+  # int32 [S, R]: 1 if a block of the role is in the agent's cell.
   here = (states.sets >> states.agent[:, None]) & 1
   if action == world.Action.INTERACT:
     liftable = np.any(
@@ -165,7 +176,7 @@ def _graph(counts: tuple[int, ...]) -> _Graph:
                    np.ones(len(carried), np.bool_))
   after = []
   for move in _MOVES:
-    moved = _after(states, move, (0,) * len(counts))
+    moved = _step(states, move, (0,) * len(counts))
     after.append(moved.agent * len(sets) + _placement(moved.sets, counts))
   return _Graph(sets, occupied, carried, np.stack(after))
 
@@ -196,12 +207,13 @@ def _goals(problem: _Problem, sets: np.ndarray) -> np.ndarray:
 def _table(problem: _Problem) -> np.ndarray:
   """Returns the steps from every state to the nearest goal, int8 [2, 25, P].
 
-  They go by whether the agent carries, its cell and the placement (see
-  `_placement`), and are -1 where no goal can be reached. The search goes
-  backwards: each frontier has the states from which an action leads into the
-  last frontier.
+  The indices are whether the agent carries, its cell, and the number of the
+  placement (see `_placement`). The steps are -1 where no goal can be reached.
+  The search goes backwards: each frontier has the states from which an action
+  leads into the last frontier.
   """
   graph = _graph(problem.counts)
+  # Placements with two blocks in one cell do not exist.
   exists = graph.occupied.any(axis=0) | (sum(problem.counts) == 0)
   liftable = np.zeros_like(graph.occupied)
   for column, role in enumerate(problem.roles):
@@ -235,11 +247,13 @@ def _table(problem: _Problem) -> np.ndarray:
 def _relaxed(problem: _Problem) -> _Problem | None:
   """Returns the problem whose table bounds the steps from below.
 
-  This is the problem itself or, if its table is too large, one without the
-  blocks that can only be in the way; None if that is too large as well.
+  This is the problem itself or, if its table would be too large, one without
+  the blocks that can only be in the way. It is None if even that table would be
+  too large.
   """
   if problem.num_placements <= _MAX_PLACEMENTS:
     return problem
+  # Blocks of other roles fit no operand.
   kept = [i for i, role in enumerate(problem.roles) if role > _LIFTABLE]
   smaller = problem._replace(roles=tuple(problem.roles[i] for i in kept),
                              counts=tuple(problem.counts[i] for i in kept))
@@ -249,8 +263,9 @@ def _relaxed(problem: _Problem) -> _Problem | None:
 def _lower_bound(problem: _Problem, states: _States) -> np.ndarray:
   """Returns how many steps are needed at least, int32 [S].
 
-  It is 0 exactly where the instruction holds, `_NO_BOUND` where it can never
-  hold, exact if the problem has a table, and falls by at most 1 in a step.
+  The bound is 0 exactly where the instruction holds, and a step lowers it by at
+  most 1. `_NO_BOUND` means that the instruction can never hold. If the problem
+  has a table of its own, the bound is the length of a shortest solution.
   """
   relaxed = _relaxed(problem)
   if relaxed is None:
@@ -287,15 +302,18 @@ def _search(problem: _Problem, start: _States, max_steps: int,
     next_bound = _NO_BOUND
     for step in range(1, bound + 1):
       count = len(states.agent)
+      # The children by the first action stand first, in the order of `states`,
+      # then those by the second, and so on: number i comes from state i % count
+      # by action i // count.
       children = _States(*(
           np.concatenate(x) for x in
-          zip(*[_after(states, action, problem.roles) for action in actions])))
+          zip(*[_step(states, action, problem.roles) for action in actions])))
       keys, index = np.unique(_keys(children), return_index=True)
       index = index[np.isin(keys, seen, assume_unique=True, invert=True)]
       children = children.take(index)
       needed = _lower_bound(problem, children)
       fits = step + needed <= bound
-      next_bound = min([next_bound, *(step + np.unique(needed[~fits]))])
+      next_bound = int(np.min(step + needed[~fits], initial=next_bound))
       index, needed = index[fits], needed[fits]
       states = children.take(fits)
       history.append((index % count, index // count))
@@ -312,26 +330,29 @@ def _search(problem: _Problem, start: _States, max_steps: int,
       if not len(index):
         break
       seen = np.concatenate([seen, _keys(states)])
-    bound = int(next_bound)
+    bound = next_bound
   return Solution(UNSOLVABLE, None)
 
 
 @functools.lru_cache(maxsize=4096)
 def _meaning(instruction: language.Instruction, physics: world.Physics
             ) -> tuple[language.Instruction, tuple[int, ...]]:
-  """Returns `_Problem.instruction`, and each block code's role (-1: none)."""
+  """Returns `_Problem.instruction`, and the role of each block code.
+
+  The empty cell, code 0, has the role -1.
+  """
   instruction = instruction.canonical  # Both twins share a table.
+  left, right = instruction.left, instruction.right
   roles = [-1]
   for code in range(1, world.NUM_BLOCK_CODES):
-    fits_left, fits_right = (
-        isinstance(operand, language.Blocks) and operand.fits(code)
-        for operand in (instruction.left, instruction.right))
+    fits_left = isinstance(left, language.Blocks) and left.fits(code)
+    fits_right = isinstance(right, language.Blocks) and right.fits(code)
     roles.append(4 * fits_left + 2 * fits_right +
                  _LIFTABLE * (code not in physics.immovable))
-  left, right = (
-      operand if operand == language.AGENT else blocks for operand, blocks in (
-          (instruction.left, language.Blocks(shape='circle')),
-          (instruction.right, language.Blocks(color='red'))))
+  if left != language.AGENT:
+    left = language.Blocks(shape='circle')
+  if right != language.AGENT:
+    right = language.Blocks(color='red')
   return dataclasses.replace(instruction, left=left, right=right), tuple(roles)
 
 
@@ -375,12 +396,13 @@ def shortest(
 
   They are 0 where the start satisfies its instruction, `UNSOLVABLE` where there
   is no solution of at most `max_steps` steps, and `UNKNOWN` where the search
-  was given up after `max_states` states. A table needs no search.
+  was given up after `max_states` states. Where there is a table, no search is
+  needed.
   """
   checked = language.checked(instructions)
   steps = np.zeros(len(checked), np.int32)
   for problem, rows, group in _problems(checked, states, physics):
-    if _relaxed(problem) is problem:
+    if _relaxed(problem) is problem:  # It has a table.
       needed = _lower_bound(problem, group)
       steps[rows] = np.where(needed <= min(max_steps, _NO_BOUND - 1), needed,
                              UNSOLVABLE)
@@ -398,7 +420,7 @@ def solve(
   """Returns a shortest solution of one state, always the same one."""
   checked = language.checked([instruction])
   batch = world.State(*(np.asarray(x)[None] for x in state))
-  (problem, _, start), = _problems(checked, batch, physics)
+  [(problem, _, start)] = _problems(checked, batch, physics)
   if _relaxed(problem) is problem:
     max_states = _NO_BOUND  # The table leads straight to the goal.
   return _search(problem, start, max_steps, max_states)
