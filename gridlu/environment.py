@@ -57,13 +57,16 @@ def set_up(
 
 
 def check_bool(name: str, value: Any) -> None:
-  """Raises ValueError for 'no', say, which would count as True."""
+  """Raises a ValueError unless a value is True or False.
+
+  A text such as 'no' would count as True.
+  """
   if not isinstance(value, bool | np.bool_):
     raise ValueError(f'{name} is {value!r}: expected True or False.')
 
 
 def _check_board(value: Any, place: str) -> None:
-  """Checks a packed state in a list."""
+  """Checks a packed state (see `world.pack`) that is a list of numbers."""
   schema.each(schema.whole(0), world.PACKED_SIZE)(value, place)
   for i, (code, limit) in enumerate(zip(value, world.PACKED_LIMITS)):
     schema.whole(0, limit - 1)(code, f'{place}[{i}]')
@@ -122,6 +125,7 @@ class Supply:
     return {'generator': self._start, 'served': self._served}
 
   def set_state(self, state: dict[str, Any]) -> None:
+    """Restores what `get_state` returned."""
     schema.named({'generator': schema.generator,
                   'served': schema.whole(0, self._size)})(state, '')
     if state['served'] % self._count:
@@ -272,8 +276,12 @@ class GridLU(dm_env.Environment):
   def set_state(self, state: dict[str, Any]) -> dm_env.TimeStep:
     """Restores what `get_state` returned, and returns its time step.
 
-    The reward is 0; there is no observation before the first reset. A state
-    that `get_state` cannot return is a ValueError.
+    The time step has the reward 0, because the last reward is not saved, or
+    None at the start of an episode. Before the first reset it has no
+    observation.
+
+    Raises:
+      ValueError: `get_state` cannot have returned such a state.
     """
     setup = self._setup
     schema.named({

@@ -82,7 +82,7 @@ def token_rows(task: tasks.Task) -> dict[str, np.ndarray]:
 
 @functools.cache
 def _token_rows(task: tasks.Task) -> dict[str, np.ndarray]:
-  """Returns `token_rows` once for all environments; nobody may change it."""
+  """Makes the rows of `token_rows`; all environments share them unchanged."""
   rows = {
       str(each): [1 + task.tokens.index(word)
                   for word in re.findall(r'\w+', str(each))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gridlu import environment
-from gridlu import gym  # Says how to install Gymnasium if it is missing.
+from gridlu import gym  # Its error says how to install Gymnasium.
 from gridlu import rendering
 from gridlu import world
 
@@ -47,7 +47,7 @@ class VectorGridLU(vector.VectorEnv[Observations, np.ndarray, np.ndarray]):
     Args:
       num_envs: The number of boards, N.
       max_episode_steps: Steps of an episode; None for the task's.
-      task: As of `GridLUEnv`, and so are the next five.
+      task: The task's name; `GridLUEnv` has this and the next five arguments.
       instructions: Those to draw from.
       physics: Which blocks can be moved.
       rewarded: Whether there is a reward.
@@ -106,7 +106,7 @@ class VectorGridLU(vector.VectorEnv[Observations, np.ndarray, np.ndarray]):
     """Starts episodes; without a seed it goes on with the last generator.
 
     Args:
-      seed: Of the generator that draws the episodes of all boards.
+      seed: The seed of the generator that draws the episodes of all boards.
       options: 'reset_mask', bool [N], says on which boards; default: all.
     """
     self._check_open()
@@ -136,7 +136,7 @@ class VectorGridLU(vector.VectorEnv[Observations, np.ndarray, np.ndarray]):
   def _start(self, mask: np.ndarray) -> None:
     """Starts episodes on the boards of a mask."""
     assert self._supply is not None
-    drawn = self._supply.take()
+    drawn = self._supply.take()  # For every board, also those not in the mask.
     self.instruction = np.where(mask, drawn.instruction, self.instruction)
     self._states = world.State(*(
         np.where(mask.reshape(-1, *[1] * (new.ndim - 1)), new, old)
@@ -160,7 +160,11 @@ class VectorGridLU(vector.VectorEnv[Observations, np.ndarray, np.ndarray]):
 
   def _info(self, name: str, values: Any,
             mask: np.ndarray | None = None) -> dict[str, Any]:
-    """Returns a value for each board of a mask, as Gymnasium has them."""
+    """Returns an `info` of Gymnasium's vector environments.
+
+    It has a value for each board and, by the same name with an underscore, the
+    mask of the boards whose values count; None for all boards.
+    """
     return {name: values, f'_{name}': (
         np.ones(self.num_envs, bool) if mask is None else mask)}
 
