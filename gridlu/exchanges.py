@@ -1,4 +1,4 @@
-"""Goal states in which something was exchanged, so that they are none any more.
+"""Goal states that an exchange makes wrong for their instruction.
 
 A judge of goal states, such as a reward model, should accept a goal state and
 reject it after the exchange. How many it accepts instead shows what it cannot
@@ -7,10 +7,10 @@ tell apart:
   'red, green'    the two colours are exchanged on the board;
   'circle, rect'  the two shapes are exchanged on the board;
   'direction'     the instruction names the opposite direction;
-  'roles'         the instruction's two operands are exchanged.
+  'roles'         the two objects of a bring-to instruction are exchanged.
 
-No block and no agent changes its cell, and at most one word of an instruction
-or the order of its operands changes, so nothing else gives the exchange away.
+No block and no agent changes its cell. Of an instruction at most one word
+changes, or the order of its operands. So nothing else gives the exchange away.
 States that still satisfy their instruction are left out.
 """
 
@@ -26,18 +26,23 @@ from gridlu import world
 
 
 class Exchanged(NamedTuple):
-  """Goal states of one exchange, which do not satisfy their instruction."""
-  instructions: tuple[str, ...]  # N texts
+  """What one exchange makes of goal states; none satisfies its instruction."""
+  instructions: tuple[str, ...]  # N texts.
   states: world.State  # Batch dimensions [N].
 
 
 def _swapped_blocks(first: str, second: str) -> np.ndarray:
-  """Returns the code of each block code after an exchange, int32 [10]."""
+  """Returns what an exchange makes of each block code, int32 [10].
+
+  `first` and `second` are two shapes or two colours.
+  """
   other = {first: second, second: first}
-  return np.array([0, *(
-      world.block(*(
-          other.get(word, word) for word in world.shape_and_color(code)))
-      for code in range(1, world.NUM_BLOCK_CODES))], np.int32)
+  codes = [0]
+  for code in range(1, world.NUM_BLOCK_CODES):
+    shape, color = world.shape_and_color(code)
+    codes.append(
+        world.block(other.get(shape, shape), other.get(color, color)))
+  return np.array(codes, np.int32)
 
 
 def _opposite(instruction: language.Instruction
@@ -45,14 +50,15 @@ def _opposite(instruction: language.Instruction
   """Returns the instruction with the opposite direction, if it has one."""
   if not isinstance(instruction, language.Relation):
     return None
-  twin = instruction.twin
-  if twin.word == instruction.word:  # SameLocation has no opposite.
+  opposite = instruction.twin.word  # A twin has the opposite direction.
+  if opposite == instruction.word:  # SameLocation has no direction.
     return None
-  return language.Relation(twin.word, instruction.left, instruction.right)
+  return language.Relation(opposite, instruction.left, instruction.right)
 
 
-def _turned(instruction: language.Instruction) -> language.Instruction | None:
-  """Returns the instruction with its two operands exchanged, if it has two."""
+def _with_objects_exchanged(instruction: language.Instruction
+                           ) -> language.Instruction | None:
+  """Returns a bring-to instruction with its two objects exchanged."""
   if not isinstance(instruction, language.Relation) or instruction.is_go_to:
     return None
   return language.Relation(
@@ -69,8 +75,8 @@ def exchanges(task: tasks.Task, instructions: Sequence[language.Instruction],
     task: A task of GridLU.
     instructions: Those to draw from, which a judge of the states knows.
     seed: The seed of the goal states.
-    count: How many goal states are drawn. Each exchange has those of them that
-      it changes, so it has fewer.
+    count: How many goal states are drawn. Each exchange has fewer of them,
+      because it has only those that it makes wrong.
 
   Returns:
     For each name of an exchange the exchanged states. Exchanges without any
@@ -86,7 +92,8 @@ def exchanges(task: tasks.Task, instructions: Sequence[language.Instruction],
       candidates[f'{first}, {second}'] = (
           list(goals), drawn.state._replace(blocks=blocks))
   candidates['direction'] = [_opposite(goal) for goal in goals], drawn.state
-  candidates['roles'] = [_turned(goal) for goal in goals], drawn.state
+  candidates['roles'] = (
+      [_with_objects_exchanged(goal) for goal in goals], drawn.state)
 
   known = set(instructions)
   found = {}
