@@ -2,8 +2,8 @@
 
   python -m gridlu.pictures --figure=6 --output=dynamics.png
 
-Figure 1 shows goal states of one instruction, 3 the tasks and the vocabulary of
-GridLU-Arrangements, 6 the dynamics of the world.
+Figure 1 shows goal states of one instruction. Figure 3 shows the tasks and the
+vocabulary of GridLU-Arrangements. Figure 6 shows the dynamics of the world.
 """
 
 from collections.abc import Sequence
@@ -19,11 +19,11 @@ from gridlu import rendering
 from gridlu import world
 
 
-def _draw(text: str) -> world.State:
+def _state(text: str) -> world.State:
   """Returns the state that a text shows, row by row from the top left.
 
-  'rc' is a red circle, and '@' follows the cell of the free agent. Without it
-  the agent is in the last cell.
+  'rc' is a red circle, and '..' an empty cell. '@' follows the cell of the free
+  agent; without it the agent is in the last cell.
   """
   codes = {color[0] + shape[0]: world.block(shape, color)
            for color in world.COLORS for shape in world.SHAPES}
@@ -44,7 +44,7 @@ def render(states: Sequence[world.State]) -> np.ndarray:
 
 FIGURE_1_INSTRUCTION = "Eel(AGENT, Color('red', SCENE))"
 
-FIGURE_1_STATES = [_draw(text) for text in (
+FIGURE_1_STATES = [_state(text) for text in (
     """.. .. .. .. .. / .. rr .. br .. / .. rr .. .. br /
        .. rr rr .. .. / br .. ..@ .. br""",
     """br .. .. .. .. / .. .. br .. br / rr rr rr .. .. /
@@ -80,7 +80,7 @@ _EPISODES = (
 def figure_3_episodes(
     ) -> list[tuple[language.Instruction, world.State, world.State]]:
   """Returns figure 3's episodes: each instruction, first and goal state."""
-  return [(language.parse(text), _draw(initial), _draw(goal))
+  return [(language.parse(text), _state(initial), _state(goal))
           for text, initial, goal in _EPISODES]
 
 
@@ -107,7 +107,7 @@ _EXAMPLES = {
             'Line', 'Square', 'Eel', 'Snake', 'Triangle')),
     'Disconnected': _FORMS['Dline'] + _FORMS['Circle'],
 }
-# The colours of the examples that are not red. They have no meaning.
+# The blocks of the examples that are not red rects. Their colours mean nothing.
 _EXAMPLE_RECTS = {'Connected': 'gr', 'Disconnected': 'br'}
 
 
@@ -116,7 +116,7 @@ def figure_3_vocabulary() -> list[tuple[str, world.State]]:
 
   Some words are in several pairs.
   """
-  return [(word, _draw(form.replace('xx', _EXAMPLE_RECTS.get(word, 'rr'))))
+  return [(word, _state(form.replace('xx', _EXAMPLE_RECTS.get(word, 'rr'))))
           for word, forms in _EXAMPLES.items() for form in forms]
 
 
@@ -127,7 +127,7 @@ FIGURE_6_ACTIONS = (
 
 def figure_6_states() -> list[world.State]:
   """Returns figure 6's states: the first, and one after each action."""
-  states = [_draw('//// .. .. gt ..@')]
+  states = [_state('//// .. .. gt ..@')]
   for action in FIGURE_6_ACTIONS:
     states.append(world.step(states[-1], action))
   return states
@@ -163,7 +163,7 @@ def _figure_6() -> np.ndarray:
       render(figure_6_states()), captions, columns=3, scale=4)
 
 
-# The functions that draw the paper's figures, by the numbers of these.
+# The functions that draw the paper's figures, by the numbers of the figures.
 FIGURES = {'1': _figure_1, '3': _figure_3, '6': _figure_6}
 
 
