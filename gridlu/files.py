@@ -77,7 +77,10 @@ def check_directory(flag: str, path: str) -> None:
 
 
 def _exists(path: str) -> bool:
-  """Returns whether there is a file; OSError if none can have this name."""
+  """Returns whether there is a file of this name.
+
+  It raises an OSError if no file can have the name.
+  """
   try:
     os.lstat(path)
   except FileNotFoundError:
@@ -119,7 +122,8 @@ def replacing(path: str, mode: str = 'w') -> Iterator[IO]:
 def free_memory() -> int:
   """Returns about how many bytes of memory this process may still use.
 
-  It is at most the whole limit of a container, of which a part may be in use.
+  In a container this is too much by what is in use there, because its whole
+  limit counts as free.
   """
   found = []
   for path, pattern in (

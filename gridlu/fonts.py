@@ -24,6 +24,7 @@ _FOLDERS = (
     '~/.fonts', '~/.local/share/fonts', '/usr/local/share/fonts',
     '/usr/share/fonts', '~/Library/Fonts', '/Library/Fonts',
     '/System/Library/Fonts', r'C:\Windows\Fonts')
+# Fonts with such names are tried last.
 _SPECIAL = re.compile('bold|italic|oblique|light|thin|black|condensed|narrow|'
                       'mono|symbol|emoji', re.IGNORECASE)
 # This is no character: a font draws it as it draws all that it lacks.
@@ -59,7 +60,7 @@ def load(path: str) -> Any:
 
 @functools.lru_cache(maxsize=1000)
 def _choose(letters: str) -> tuple[str, frozenset[str]]:
-  """Returns the path of the font that lacks fewest letters, and those."""
+  """Returns the font that lacks fewest letters, and the letters it lacks."""
   best, missing = '', _missing('', letters)
   if missing:
     for path in _candidates():
@@ -84,6 +85,7 @@ def _missing(path: str, letters: str) -> frozenset[str]:
 
 
 def _drawn(font: Any, letter: str) -> tuple[Any, bytes]:
+  """Returns the size and the pixels of a letter, to compare it with others."""
   mask = font.getmask(letter)
   return mask.size, bytes(mask)
 

@@ -10,7 +10,7 @@ that satisfy them:
 
     goal_dataset.save('goals.npz', goal_dataset.GoalDataset(
         instructions=('open the door', 'close the door'),
-        instruction=np.array([0, 0, 1]),  # Each image's index above.
+        instruction=np.array([0, 0, 1]),  # Indices into `instructions`.
         images=np.stack([open_1, open_2, closed])))
 
 The file is a NumPy archive with exactly these arrays:
@@ -55,7 +55,7 @@ _EXAMPLE_SHAPES: dict[str, list[int | None]] = {
 
 
 def _check_index(index: np.ndarray | archives.Header) -> None:
-  """Raises ValueError unless it can have an index for each example."""
+  """Raises a ValueError unless an array has an index for each example."""
   if len(index.shape) != 1 or index.dtype.kind not in 'iu' or (
       not index.shape[0]):
     raise ValueError(
@@ -66,7 +66,8 @@ def _check_index(index: np.ndarray | archives.Header) -> None:
 def checked_instruction(text: Any) -> str:
   """Returns an instruction in Unicode's normal form NFC.
 
-  ValueError if it is no instruction; the message begins with the value.
+  Raises:
+    ValueError: The text is no instruction. The message begins with the text.
   """
   if not isinstance(text, str) or not text.strip() or (
       len(text) > LONGEST) or not _CONTROLS.isdisjoint(
@@ -81,8 +82,8 @@ def checked_instruction(text: Any) -> str:
 class GoalDataset:
   """N pairs of instruction and goal state.
 
-  Anything else than what the comments say is a `ValueError`. Instructions get
-  Unicode's normal form NFC, so that equal letters are equal.
+  Values that are not as the comments say raise a ValueError. Instructions get
+  Unicode's normal form NFC, so that texts with the same letters are equal.
   """
   instructions: tuple[str, ...]  # [M], different ones.
   instruction: np.ndarray  # int32 [N], each example's index in `instructions`.
@@ -106,7 +107,7 @@ class GoalDataset:
         raise ValueError(
             f'instructions has {text!r} more than once: expected different '
             'ones. np.unique(strings, return_inverse=True) makes instructions '
-            'and instruction out of one string an example')
+            'and instruction out of one string for each example')
       seen[text] = None
     object.__setattr__(self, 'instructions', tuple(seen))
     index = np.asarray(self.instruction)
@@ -138,14 +139,17 @@ class GoalDataset:
 
   @property
   def observations(self) -> np.ndarray:
-    """The goal states, in the form that they have."""
+    """The goal states: `states` or `images`, whichever there are."""
     observations = self.images if self.states is None else self.states
     assert observations is not None
     return observations
 
 
 def save(path: str | os.PathLike, dataset: GoalDataset) -> None:
-  """Writes a data set to a file, which replaces an existing one at once."""
+  """Writes a data set to a file.
+
+  An existing file stays as it is until the new one is complete.
+  """
   arrays = {name: value for name, value in vars(dataset).items()
             if value is not None}
   arrays['instructions'] = np.array(dataset.instructions, np.str_)
@@ -169,7 +173,7 @@ def _check_headers(headers: archives.Headers) -> None:
           f'{name} is {header.dtype} {list(header.shape)}: expected '
           f'{"numbers" if kinds == "iu" else "strings"} '
           f'{["M"] if dimensions else []}')
-    if header.dtype.itemsize > 4 * LONGEST:
+    if header.dtype.itemsize > 4 * LONGEST:  # A character has four bytes.
       raise ValueError(f'{name} has {header.dtype.itemsize // 4:,} characters: '
                        f'expected at most {LONGEST:,}')
   _check_index(headers['instruction'])
@@ -242,13 +246,13 @@ def generate(
   about 131,072 examples (figure 7); the paper uses 100,000 for Arrangements
   (section 3.4).
 
-  `carrying` is the share, of the goal states where the agent is on a block, in
-  which it carries that block. In the paper it never does in Arrangements; for
-  Relations the paper does not say. It must be 0 in the task 'put_down', where a
-  block does not count before the agent has put it down.
+  In some goal states the agent is on a block. `carrying` is the share of these
+  in which it carries that block. In the paper's Arrangements it never does; for
+  Relations the paper does not say. The share must be 0 in the task 'put_down',
+  where a block does not count before the agent has put it down.
 
-  `distractors` are the fewest and the most of them, and each number is equally
-  likely; None: as many as the task has.
+  `distractors` are the fewest and the most distractors of a state, and each
+  number is equally likely. With None there are as many as the task has.
   """
   found = tasks.find(task)
   if count < 1:

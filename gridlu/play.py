@@ -99,7 +99,7 @@ class Game:
         str(environment.instruction), screen.board(state), panel, _KEYS)
 
 
-_KEY_OF = {chosen: key for key, chosen in ACTIONS.items()}
+_KEY_OF = {action: key for key, action in ACTIONS.items()}
 
 
 def demonstrate(environment: environment_lib.GridLU, episodes: int,
@@ -112,8 +112,8 @@ def demonstrate(environment: environment_lib.GridLU, episodes: int,
     solution = solver.solve(
         environment.instruction, environment.state, environment.physics,
         max_steps=environment.episode_length)
-    for chosen in solution.actions or ():
-      game.press(_KEY_OF[chosen])
+    for action in solution.actions or ():
+      game.press(_KEY_OF[action])
     result = {
         solver.UNSOLVABLE: 'no solution within an episode',
         solver.UNKNOWN: 'no solution was found'}.get(

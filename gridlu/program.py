@@ -15,9 +15,9 @@ from absl import flags
 from absl import logging
 
 _LONGEST_TEXT = 100_000  # The most characters that are printed at once.
-# Errors of a disk: it is full, or a limit of the user's (`ulimit -f`) is
-# reached, or it may not be written, or it fails.
-_OF_A_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
+# A disk is full, or a limit of the user's (`ulimit -f`) is reached, or the disk
+# may not be written, or it fails.
+_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 
 
 class UserError(ValueError):
@@ -145,7 +145,7 @@ def _reported() -> Iterator[None]:
     _close_output()
     sys.exit(1)
   except OSError as error:
-    if error.errno not in _OF_A_DISK:
+    if error.errno not in _DISK_ERRORS:
       raise
     _close_output()
     sys.exit(f'Error: {error.filename or "the output"} cannot be written: '

@@ -30,9 +30,9 @@ def save_frames(file: IO[bytes], frames: Sequence[np.ndarray],
   first, *others = (
       Image.fromarray(rendering.pad(frame, height, frame.shape[1]))
       for frame in frames)
-  times = np.round(1000 * np.broadcast_to(seconds, len(frames)))
+  milliseconds = np.round(1000 * np.broadcast_to(seconds, len(frames)))
   first.save(file, format='GIF', save_all=True, append_images=others, loop=0,
-             duration=[int(x) for x in times])
+             duration=[int(x) for x in milliseconds])
 
 
 class Recording:
@@ -46,6 +46,7 @@ class Recording:
         collections.deque(maxlen=episodes + 1))
 
   def begin(self) -> None:
+    """Begins an episode, and forgets the last one if it had no step."""
     if self._episodes and len(self._episodes[-1]) < 2:
       self._episodes.pop()
     self._episodes.append([])
@@ -55,7 +56,7 @@ class Recording:
     self._episodes[-1].append((state, caption))
 
   def save(self, path: str) -> str:
-    """Writes the GIF unless nothing was played; says in words what it wrote."""
+    """Writes the GIF if a step was made; returns a message that says so."""
     episodes = [
         episode for episode in self._episodes if len(episode) > 1][-self._kept:]
     if not episodes:

@@ -86,8 +86,9 @@ def tile_indices(state: world.State,
   blocks = xp.asarray(state.blocks, np.int32)
   cell = world.cell_index(xp.asarray(state.agent, np.int32))
   carrying = world.numbers(state.carrying, np.int32, xp)
-  behind = world.NUM_BLOCK_CODES * (1 + carrying)
-  board = blocks + world.cell_mask(cell, xp) * behind[..., None, None]
+  # The agent's cell has a tile of the second or the third background.
+  first_tile = world.NUM_BLOCK_CODES * (1 + carrying)
+  board = blocks + world.cell_mask(cell, xp) * first_tile[..., None, None]
   grid = world.take(
       world.take(board, _INSIDE, -2, xp), _INSIDE, -1, xp)
   return grid * _BOARD + _WALL
@@ -120,12 +121,15 @@ def wrap(text: str, width: int, font: Any = None) -> list[str]:
 def contact_sheet(images: np.ndarray, captions: Sequence[str] | None = None,
                   columns: int = 8, scale: int = 3, title: str = '',
                   lines: int = 1) -> np.ndarray:
-  """Arranges images, uint8 [N, H, W, 3], in rows on one, [height, width, 3].
+  """Arranges images, uint8 [N, H, W, 3], in rows on one large image.
 
   Captions, such as instructions, stand below the images and are wrapped to an
-  image's width. Each has the space of the longest, and of `lines` lines at
-  least; without captions no space is left. The title stands above all images.
-  The scale enlarges each pixel to a square.
+  image's width. Every caption has as much space as the longest one needs, and
+  space for at least `lines` lines; without captions no space is left. The title
+  stands over all images. The scale enlarges each pixel to a square.
+
+  Returns:
+    The large image, uint8 [height, width, 3].
   """
   if images.ndim != 4 or images.dtype != np.uint8 or not len(images):
     raise ValueError(
