@@ -98,7 +98,8 @@ def _cell(code: int, agent: str) -> list[Line]:
   sign = Segment('   ' if agent else ' . ', style)
   if code:
     shape, color = world.shape_and_color(code)
-    sign = Segment(color[0].join(_SIGNS[shape]), _BLOCKS[color])
+    before, after = _SIGNS[shape]
+    sign = Segment(f'{before}{color[0]}{after}', _BLOCKS[color])
   return [(Segment(top, style),),
           (Segment(left, style), sign, Segment(right, style)),
           (Segment(bottom, style),)]
@@ -128,7 +129,7 @@ def picture(image: np.ndarray, width: int) -> list[Line]:
   A character stands for a rectangle that is twice as high as wide. It has one
   colour, the average.
   """
-  across = -(-image.shape[1] // width)
+  across = -(-image.shape[1] // width)  # Pixels from one character to the next.
   lines = []
   for y in range(0, len(image), 2 * across):
     row = []
@@ -154,13 +155,14 @@ def compose(instruction: str, shown: Sequence[Line], panel: Sequence[Line],
             keys: Sequence[str]) -> list[Line]:
   """Lays a screen out: what is shown, such as a `board`, beside a panel.
 
-  The panel has at most 17 lines of at most `PANEL_WIDTH` characters. With a
-  board, and at most two lines of `keys`, at the bottom, all fit 80 columns and
-  24 rows.
+  The panel has at most 17 lines of at most `PANEL_WIDTH` characters, and `keys`
+  are lines at the bottom. With a board and at most two lines of keys, the
+  screen fits into 80 columns and 24 rows.
   """
   lines = [line(text, bold=True) for text in textwrap.wrap(instruction, WIDTH)]
   lines += [line('')] * (_INSTRUCTION_LINES + 1 - len(lines))
   width, height = size(shown)
+  # The shorter side gets empty lines.
   rows = [*shown, *[line(' ' * width)] * (len(panel) - height)]
   notes = [*panel, *[line('')] * (height - len(panel))]
   for row, note in zip(rows, notes):
@@ -247,6 +249,7 @@ def _number(color: str) -> int:
   if curses.COLORS >= 256:  # With a cube of 6 x 6 x 6 colours.
     red, green, blue = (round(value / 51) for value in rgb)
     return 16 + 36 * red + 6 * green + blue
+  # In the number of a colour (see `_COLORS`) each bit is one of the three.
   return sum(2**i for i, value in enumerate(rgb) if value > 127)
 
 
@@ -322,8 +325,9 @@ def _loop(window: Any, view: View) -> None:
     if view.delay != delay:
       delay = view.delay
       due = time.monotonic() + (delay or 0)
-    waits = delay is None or not fits  # While nothing is visible, none ticks.
-    key = _read_key(window, None if waits else due - time.monotonic())
+    # While the terminal is too small to show the view, it does not tick.
+    ticks = fits and delay is not None
+    key = _read_key(window, due - time.monotonic() if ticks else None)
     if key is None:
       view.tick()
       due = time.monotonic() + (delay or 0)
