@@ -120,7 +120,8 @@ def either(*checks: Check) -> Check:
   def check(value: Any, place: str) -> None:
     for fits in others:
       with contextlib.suppress(ValueError):
-        return fits(value, place)
+        fits(value, place)
+        return
     last(value, place)
 
   return check
