@@ -19,13 +19,16 @@ const FORM_WORDS = {
   Snake: 'a snake', Connected: 'a connected form',
   Disconnected: 'a disconnected form',
 };
-// The operands of each task, in the order of the menus.
+// The operands of Arrangements, without SCENE, and those of Relations, without
+// AGENT, in the order of the menus.
 const COLORED = COLORS.map(color => ({color, shape: null}));
 const OBJECTS = [
   ...COLORED, ...SHAPES.map(shape => ({color: null, shape})),
   ...COLORS.flatMap(color => SHAPES.map(shape => ({color, shape})))];
 
-function taskOf(word) {
+// Returns the language of a word. Each language is called after a task; the
+// tasks `put_down` and `crowded` have the language `relations`.
+function languageOf(word) {
   return word in RELATIONS ? 'relations' : 'arrangements';
 }
 
@@ -34,7 +37,8 @@ function taskOf(word) {
 // Returns what the menus call an operand.
 function operandWords(operand) {
   if (operand === 'AGENT') return 'the agent';
-  const shape = {rect: 'square', null: 'block'}[operand.shape] || operand.shape;
+  const shape =
+      operand.shape === 'rect' ? 'square' : operand.shape || 'block';
   return `a ${[operand.color, shape].filter(Boolean).join(' ')}`;
 }
 
@@ -44,7 +48,7 @@ function blocksWords({color}) {
 
 // Says which state carries out an instruction.
 function english({word, left, right}) {
-  return taskOf(word) === 'arrangements' ?
+  return languageOf(word) === 'arrangements' ?
       `${blocksWords(right)} make ${FORM_WORDS[word]}` :
       `${operandWords(left)} is ${RELATION_WORDS[word]} ${operandWords(right)}`;
 }
@@ -60,14 +64,15 @@ function grammarText({word, left, right}) {
   return `${word}(${operandText(left)}, ${operandText(right)})`;
 }
 
-// Returns the tree of tokens, each of which is a module of the network: [token,
-// first operand, second operand], and [] for the scene.
-function treeOf(operand) {
-  if (operand === 'AGENT') return ['AGENT'];
-  if (operand.word) {
-    return [operand.word, treeOf(operand.left), treeOf(operand.right)];
+// Returns the tree of tokens of an instruction or an operand. Each token is a
+// module of the network: [token, first operand, second operand]. The tree of
+// SCENE is [].
+function treeOf(part) {
+  if (part === 'AGENT') return ['AGENT'];
+  if (part.word) {
+    return [part.word, treeOf(part.left), treeOf(part.right)];
   }
-  const {color, shape} = operand;
+  const {color, shape} = part;
   const inner = shape ? [shape] : [];
   if (!color) return inner;
   return shape ? [color, inner] : [color];
@@ -84,7 +89,7 @@ function checked(instruction) {
   const {word, left, right} = instruction;
   const isObject = operand =>
       operand !== 'AGENT' && !sameOperand(operand, SCENE);
-  if (taskOf(word) === 'arrangements') {
+  if (languageOf(word) === 'arrangements') {
     if (left !== 'AGENT' || right === 'AGENT' || right.shape) {
       throw Error(`${word} is for all blocks, or for those of one colour.`);
     }
@@ -119,25 +124,32 @@ function readGrammar(text) {
     }
     return token;
   };
-  const operand = (...heads) => {
+  // Reads an operand that begins with one of these heads.
+  const takeOperand = (...heads) => {
     const head = take(...heads);
     if (head === 'AGENT') return head;
     if (head === 'SCENE') return SCENE;
+    let operand;
     take('(');
-    const name = head === 'Color' ? take(...COLORS) : take(...SHAPES, 'square');
-    take(',');
-    const inner = head === 'Color' ? operand('Shape', 'SCENE') :
-        operand('SCENE');
+    if (head === 'Color') {
+      const color = take(...COLORS);
+      take(',');
+      operand = {...takeOperand('Shape', 'SCENE'), color};
+    } else {
+      const shape = take(...SHAPES, 'square');
+      take(',');
+      operand = {...takeOperand('SCENE'),
+                 shape: shape === 'square' ? 'rect' : shape};
+    }
     take(')');
-    return head === 'Color' ? {...inner, color: name} :
-        {...inner, shape: name === 'square' ? 'rect' : name};
+    return operand;
   };
-  const operands = ['AGENT', 'Color', 'Shape', 'SCENE'];
+  const heads = ['AGENT', 'Color', 'Shape', 'SCENE'];
   const word = take(...Object.keys(RELATIONS), ...Object.keys(FORMS_OF));
   take('(');
-  const left = operand(...operands);
+  const left = takeOperand(...heads);
   take(',');
-  const right = operand(...operands);
+  const right = takeOperand(...heads);
   take(')');
   if (next < tokens.length) {
     throw Error(`“${tokens[next]}” came after the end of the instruction.`);
@@ -145,8 +157,8 @@ function readGrammar(text) {
   return checked({word, left, right});
 }
 
-// What English words mean. Filling words mean nothing; others are an error, so
-// that nothing is understood by half.
+// What English words mean. Filling words mean nothing. Any other word is an
+// error, so that no text is understood only in part.
 const AGENT_WORDS = /^(agent|you|yourself|me|myself|i)$/;
 const COLOR_WORDS = {red: /^reds?$/, green: /^greens?$/, blue: /^blues?$/};
 const SHAPE_WORDS = {
@@ -161,18 +173,22 @@ const FILLING = new RegExp('^(' + [
   'directly just immediately form shape build arrange with and into in from',
   'your own side',
 ].join(' ').replaceAll(' ', '|') + ')$');
-// Of several relations, where the text is on the right and on the left.
+// The phrases that mean each relation. The text before a phrase is the left
+// operand, and the text after it is the right one.
 const DIRECTION_PHRASES = {
   NorthFrom: 'north(?: from| of)?|above|over',
   SouthFrom: 'south(?: from| of)?|below|beneath|under|underneath',
   EastFrom: '(?:to the |on the )?(?:right|east)(?: side)?(?: from| of)?',
   WestFrom: '(?:to the |on the )?(?:left|west)(?: side)?(?: from| of)?',
 };
+// The phrases that mean SameLocation.
 const PLACE_PHRASE = new RegExp('\\b(?:' + [
   '(?:at|in) the (?:same )?(?:place|position|cell|location) (?:of|as)',
   'onto', 'on', 'to', 'at', 'into', 'in', 'reach', 'touch', 'visit', 'find',
   'enter',
 ].join('|') + ')\\b');
+// The phrases that mean each form. The first one that a text has counts, so
+// that a diagonal line is no Line.
 const FORM_PHRASES = [
   ['Dline', /\bdiagonal(ly)?( lines?)?\b|\bdline\b/],
   ['Line', /\b(line|row|column)\b/],
@@ -245,31 +261,33 @@ function readForm(text) {
   const match = FORM_PHRASES.find(([, phrase]) => phrase.test(text));
   if (!match) {
     throw Error('A form was expected: a square, line, diagonal line, ' +
-                'triangle, circle, eel, snake, connected or disconnected form.');
+                'triangle, circle, eel, snake, connected or disconnected ' +
+                'form.');
   }
   const [word, phrase] = match;
-  // Here all blocks are rects.
+  // Every block is a square, so “squares” says nothing; “square” is a form.
   const blocks = readOperand(
       text.replace(phrase, ' ').replace(/\b(rects|rectangles|squares)\b/g, ''));
   return checked({word, left: 'AGENT', right: blocks || SCENE});
 }
 
-// Reads a text for one of these tasks. If several understand it, the first.
-function readInstruction(text, tasks) {
+// Reads a text in one of these languages. If several of them understand it, the
+// first one counts.
+function readInstruction(text, languages) {
   const plain = text.toLowerCase().replace(/[.,!?"'‘’“”]/g, ' ').trim();
   if (!plain) {
     throw Error('Type an instruction, such as “go to the red block”.');
   }
   if (/[()]/.test(text)) {
     const read = readGrammar(text);
-    if (tasks.includes(taskOf(read.word))) return read;
+    if (languages.includes(languageOf(read.word))) return read;
     throw Error(`No agent on this page has learned ${read.word}.`);
   }
   const readers = {relations: readRelation, arrangements: readForm};
   let problem;
-  for (const task of tasks) {
+  for (const language of languages) {
     try {
-      return readers[task](plain);
+      return readers[language](plain);
     } catch (error) {
       problem = problem || error;
     }

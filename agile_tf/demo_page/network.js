@@ -40,7 +40,7 @@ const relu = x => Math.max(0, x);
 // zeros around it (SAME), or only where the kernel fits (VALID).
 function convolve(map, {shape: [k, , channels, outputs], values: w},
                   padding, stride = 1) {
-  const first = padding === 'SAME' ? (k - 1) / 2 : 0;
+  const border = padding === 'SAME' ? (k - 1) / 2 : 0;  // The zeros' width.
   const size = padding === 'SAME' ? map.size :
       Math.floor((map.size - k) / stride) + 1;
   const values = new Float64Array(size * size * outputs);
@@ -51,8 +51,8 @@ function convolve(map, {shape: [k, , channels, outputs], values: w},
     let count = 0;
     for (let i = 0; i < k; i++) {
       for (let j = 0; j < k; j++) {
-        const row = stride * Math.floor(cell / size) + i - first;
-        const column = stride * (cell % size) + j - first;
+        const row = stride * Math.floor(cell / size) + i - border;
+        const column = stride * (cell % size) + j - border;
         if (Math.min(row, column) < 0 || Math.max(row, column) >= map.size) {
           continue;
         }
@@ -64,8 +64,9 @@ function convolve(map, {shape: [k, , channels, outputs], values: w},
         }
       }
     }
+    // Four inputs at a time take half the time of single ones. Three zeros fill
+    // the last four.
     inputs.fill(0, count, count + 3);
-    // Four inputs at a time take half the time of one.
     for (let n = 0; n < count; n += 4) {
       const a = inputs[n], b = inputs[n + 1], c = inputs[n + 2];
       const d = inputs[n + 3], p = starts[n], q = starts[n + 1];
@@ -79,12 +80,13 @@ function convolve(map, {shape: [k, , channels, outputs], values: w},
   return {size, channels: outputs, values};
 }
 
-// Applies a function of a number and its channel.
+// Applies a function of a number, its channel and its index.
 function mapped(map, compute) {
   return {...map, values: map.values.map(
       (value, i) => compute(value, i % map.channels, i))};
 }
 
+// Joins the channels of two feature maps in each cell.
 function concatenated(one, other) {
   const values = new Float64Array(one.values.length + other.values.length);
   for (let i = 0; i < one.size ** 2; i++) {
@@ -108,7 +110,8 @@ function linear(x, weights, name) {
   });
 }
 
-function biased(map, b) {
+// Adds a number to each channel; a ReLU follows.
+function reluBiased(map, b) {
   return mapped(map, (value, channel) => relu(value + b.values[channel]));
 }
 
@@ -132,16 +135,17 @@ function evaluate(tree, scene, weights, tokens) {
 }
 
 function nmnFeatures(image, tree, weights, tokens) {
-  const patches = biased(
+  const patches = reluBiased(
       convolve(image, weights['stem/patches/w'], 'VALID', 8),
       weights['stem/patches/b']);
-  const scene = biased(
+  const scene = reluBiased(
       convolve(patches, weights['stem/neighbours/w'], 'VALID'),
       weights['stem/neighbours/b']);
   const found = evaluate(tree, scene, weights, tokens);
   const merge = weights['merge/convolution/w'];  // Only the policy has it.
-  return merge ? biased(convolve(concatenated(found, scene), merge, 'SAME'),
-                        weights['merge/convolution/b']) : found;
+  if (!merge) return found;
+  return reluBiased(convolve(concatenated(found, scene), merge, 'SAME'),
+                    weights['merge/convolution/b']);
 }
 
 // ---- The FiLM-LSTM ----
@@ -158,6 +162,8 @@ function readTokens(tree, weights, tokens) {
     const row = tokens.indexOf(token) * width;
     const embedded = embeddings.values.subarray(row, row + width);
     const gates = linear([...embedded, ...h], weights, 'instruction_lstm');
+    // The gates by number: 0 is for the input, 1 has the new values, 2 is for
+    // the old ones, and 3 is for the output.
     const gate = (number, unit) => gates[number * units + unit];
     cell = cell.map((value, unit) =>
         sigmoid(gate(2, unit) + 1) * value +
@@ -195,6 +201,7 @@ function hidden(state, tree, {model, tokens}, weights) {
                  values: new Float64Array(render(state)).map(x => x / 255)};
   const features = {nmn: nmnFeatures, lstm: lstmFeatures}[model];
   const {channels, values} = features(image, tree, weights, tokens);
+  // Of each channel only the highest number of all cells counts.
   const highest = Array(channels).fill(-Infinity);
   values.forEach((value, i) => {
     highest[i % channels] = Math.max(highest[i % channels], value);
@@ -223,23 +230,26 @@ function discriminator(state, tree, agent, weights) {
 const MOST_BOARDS = 2000;
 
 // Answers messages {id, agent, state, instruction} with what both networks say.
-// The first message has the agents. One with `search`, a number, begins to look
-// for a board on which D is wrong; one with another number ends that.
+// The first message has the agents. A message {search, agent, instruction}
+// begins a search, with this number, for a board on which D is wrong. A message
+// with another number ends the search; without an instruction it begins none.
 function serve() {
   let agents, search = 0;
+  // Returns D, or null for an agent without a reward model.
   const judge = ({agent, state, instruction}) => {
     const {discriminator: weights} = agents[agent];
     return weights && discriminator(
         state, treeOf(instruction), agents[agent], weights);
   };
+  // Tries 20 boards, and then more after the messages that have come meanwhile.
   const look = (message, tried) => {
     if (message.search !== search) return;
     const {task, threshold} = agents[message.agent];
     for (const end = tried + 20; tried < end; tried++) {
       const draw = tried % 2 ? drawGoal : drawStart;
       const state = draw(task, message.instruction);
-      if (judge({...message, state}) > threshold !==
-          satisfied(message.instruction, state, task)) {
+      const accepts = judge({...message, state}) > threshold;
+      if (accepts !== satisfied(message.instruction, state, task)) {
         postMessage({search, tried: tried + 1, state});
         return;
       }

@@ -11,22 +11,24 @@ const ACTION_KEYS = ['w', 's', 'a', 'd', 'e'];
 const PAUSE = 350;  // Milliseconds between the steps of a running agent.
 const SHOWN = 60;  // States in the picture of D's history.
 
-// All that changes.
+// These variables are all that changes.
 let agent = 0;  // An index into AGENTS.
 let instruction;
 // Moments {agent, instruction, episode, state, action, reached, probability},
 // where `action` led to the state, if not -1. The last one is now.
 let past = [];
-let episode = 0;  // Counts boards and instructions.
-let answer = null;  // Of the worker, for the last moment.
+let episode = 0;  // A new board or a new instruction begins the next one.
+let answer = null;  // The answer of the worker for the last moment, if there.
 let asked = 0;  // The number of the last question.
 let taken = -1;  // The cell whose content the next click moves.
 let cursor = 12;  // The cell that the keyboard has chosen.
-let tool = 'move';  // Or 'agent', or a block's code; '0' removes.
+// What a click does: 'move'; or 'agent', which puts the agent into a cell; or a
+// block's code as text, which puts the block there. '0' removes a block.
+let tool = 'move';
 let letters = false;
-let running = 0;  // Steps that a running agent has made; 0 if it does not run.
+let running = 0;  // 1 + the steps of a running agent; 0 if it does not run.
 let timer = 0;
-let searches = 0;
+let searches = 0;  // The number of the last search for a mistake.
 let searching = false;
 
 function element(id) { return document.getElementById(id); }
@@ -99,6 +101,8 @@ function act(action) {
 // Lets the agent act: it draws from its probabilities.
 function letAct() {
   if (!answer) return;
+  // The first action counts with which the sum of the probabilities exceeds a
+  // random number.
   let left = Math.random();
   const drawn = answer.actions.findIndex(share => (left -= share) < 0);
   act(drawn < 0 ? answer.actions.length - 1 : drawn);
@@ -179,7 +183,7 @@ function edit(state) {
   go(state);
 }
 
-// What a click into a cell does, or Enter.
+// Does what a click into a cell means, or Enter.
 function useCell(cell) {
   const {state} = now();
   const {immovable} = AGENTS[agent];
@@ -210,10 +214,12 @@ function refresh() {
   saveLink();
 }
 
-function drawing(code, held) {
+// Returns the picture of a cell with the block of a code, or 0 for none. `look`
+// is 'free' or 'carrying' for a cell with the agent, and else ''.
+function drawing(code, look) {
   const parts = [];
-  if (held) {
-    parts.push(`<rect class="${held}" x="4" y="4" width="92" height="92"
+  if (look) {
+    parts.push(`<rect class="${look}" x="4" y="4" width="92" height="92"
         rx="16"/><circle class="eye" cx="36" cy="14" r="5"/>
         <circle class="eye" cx="64" cy="14" r="5"/>`);
   }
@@ -244,12 +250,14 @@ function showBoard() {
   const {state} = now();
   [...document.querySelectorAll('#board button')].forEach((button, cell) => {
     const code = state.blocks[cell];
-    const held = state.agent !== cell ? '' :
+    const look = state.agent !== cell ? '' :
         state.carrying ? 'carrying' : 'free';
-    const look = drawing(code, held);
-    if (button.look !== look) button.innerHTML = button.look = look;
+    const picture = drawing(code, look);
+    if (button.picture !== picture) {
+      button.innerHTML = button.picture = picture;
+    }
     const agentWords = {'': '', free: 'the agent',
-                        carrying: 'the agent carries it'}[held];
+                        carrying: 'the agent carries it'}[look];
     button.setAttribute('aria-label', `Row ${Math.floor(cell / SIZE) + 1}, ` +
         `column ${cell % SIZE + 1}: ` +
         ([describe(code), agentWords].filter(Boolean).join(', ') || 'empty') +
@@ -296,6 +304,7 @@ function showAnswer() {
         'D is wrong: it rejects, but the goal is reached.';
   }
   document.querySelectorAll('#actions button').forEach((button, action) => {
+    // A width in CSS has neither '<' or '>' nor a space.
     button.querySelector('.bar').style.width = percent(actions[action])
         .replace('<0.1 %', '0').replace('>99.9 %', '100%').replace(' ', '');
     button.querySelector('.share').textContent = percent(actions[action]);
@@ -347,17 +356,17 @@ function menu(label, values, words, chosen, change) {
   });
   select.onchange = () => {
     change(values[select.value]);
-    // The menus are new.
+    // The change has built the menus again; the same one keeps the focus.
     element('sentence').querySelector(`[aria-label="${label}"]`).focus();
   };
   return select;
 }
 
-// Takes a changed part of the instruction from a menu, and changes another if
-// both do not go together.
+// Takes a changed part of the instruction from a menu. Another part changes too
+// if the two do not go together.
 function changeInstruction(changes) {
   const wanted = {...instruction, ...changes};
-  if (taskOf(wanted.word) === 'relations') {
+  if (languageOf(wanted.word) === 'relations') {
     if (sameOperand(wanted.left, wanted.right)) {  // They change places.
       if ('left' in changes) wanted.right = instruction.left;
       else wanted.left = instruction.right;
@@ -371,7 +380,8 @@ function changeInstruction(changes) {
   replaceInstruction(checked(wanted));
 }
 
-// Keeps the board, and what D said of other instructions no longer counts.
+// Goes on from the same board with another instruction. D's history begins
+// anew, because it was about the old one.
 function replaceInstruction(wanted) {
   const {state} = now();
   setInstruction(wanted);
@@ -463,6 +473,7 @@ function findMistake() {
 }
 
 function stopSearch() {
+  // A message without an instruction begins no other search.
   if (searching) worker.postMessage({search: ++searches});
   searching = false;
   element('mistake').textContent = 'Find a board that D gets wrong';
@@ -548,7 +559,7 @@ function readTyped() {
   try {
     const read = readInstruction(
         element('typed').value, [...new Set(languages)]);
-    const language = taskOf(read.word);
+    const language = languageOf(read.word);
     if (language === own) {
       replaceInstruction(read);
     } else {
@@ -586,7 +597,7 @@ function press(event) {
   }
 }
 
-// Returns whether a key means something in a cell of the board.
+// Acts on a key in a cell of the board; returns whether the key means anything.
 function pressInCell({key}, cell) {
   const {state} = now();
   const steps = {ArrowUp: MOVES[0], ArrowDown: MOVES[1], ArrowLeft: MOVES[2],
@@ -621,7 +632,8 @@ function toggleLetters() {
 }
 
 // Follows a pointer that drags a block or the agent from a cell, or a block of
-// the tools (`code`) if the cell is -1. Calls `dropped` if it was moved at all.
+// the tools (`code`) if the cell is -1. If the pointer was moved at all,
+// `dropped` gets the cell where it was released, or -1 outside the board.
 function drag(event, cell, code, dropped) {
   if (event.button) return;
   const {clientX, clientY, pointerId} = event;
@@ -634,11 +646,9 @@ function drag(event, cell, code, dropped) {
       ghost = document.createElement('div');
       ghost.id = 'dragged';
       const {state} = now();
-      const movesAgent = cell === state.agent &&
-          (state.carrying || !state.blocks[cell]);
       ghost.innerHTML = cell < 0 ? drawing(code, '') : drawing(
           state.blocks[cell],
-          !movesAgent ? '' : state.carrying ? 'carrying' : 'free');
+          !movesAgent(state, cell) ? '' : state.carrying ? 'carrying' : 'free');
       document.body.append(ghost);
       if (cell >= 0) buttons[cell].classList.add('lifted');
     }
@@ -656,7 +666,7 @@ function drag(event, cell, code, dropped) {
     buttons.forEach(button => button.classList.remove('target', 'lifted'));
     if (!ghost) return;
     ghost.remove();
-    // The click that follows is none.
+    // The browser reports a click at the end of the drag, which is ignored.
     const swallow = click => click.stopPropagation();
     addEventListener('click', swallow, {capture: true, once: true});
     setTimeout(() => removeEventListener('click', swallow, {capture: true}));
@@ -667,11 +677,11 @@ function drag(event, cell, code, dropped) {
   listeners.forEach(each => addEventListener(...each));
 }
 
+// Moves what was dragged from a cell. A block that is dropped outside the board
+// is removed; the agent stays.
 function dropFromCell(from, to) {
   const {state} = now();
-  const movesAgent = from === state.agent &&
-      (state.carrying || !state.blocks[from]);
-  if (to === from || to < 0 && movesAgent) return;
+  if (to === from || to < 0 && movesAgent(state, from)) return;
   edit(to < 0 ? withBlock(state, from, 0) : moved(state, from, to));
 }
 

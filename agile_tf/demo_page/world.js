@@ -43,10 +43,10 @@ function step(state, action, immovable = []) {
   const target = action < INTERACT ? neighbour(agent, ...MOVES[action]) : -1;
   if (target < 0 || carrying && blocks[target]) return state;
   if (!carrying) return {blocks, agent: target, carrying};
-  const moved = blocks.slice();
-  moved[target] = blocks[agent];
-  moved[agent] = 0;
-  return {blocks: moved, agent: target, carrying};
+  const changed = blocks.slice();
+  changed[target] = blocks[agent];
+  changed[agent] = 0;
+  return {blocks: changed, agent: target, carrying};
 }
 
 // ---- What the user does to a board ----
@@ -59,28 +59,35 @@ function withBlock(state, cell, code) {
   return {...state, blocks, carrying};
 }
 
-// Puts the agent into a cell. In its own it picks up or puts down.
+// Puts the agent into a cell. If it is already there, it picks a block up or
+// puts it down.
 function withAgent(state, cell, immovable = []) {
   return cell === state.agent ? step(state, INTERACT, immovable) :
       {...state, agent: cell, carrying: false};
 }
 
-// Moves what is in a cell: the block, which changes places with another, or the
-// agent, with the block that it carries.
+// Returns whether to move what is in a cell is to move the agent: it carries a
+// block there, or it is there alone. A free agent on a block stays.
+function movesAgent({blocks, agent, carrying}, cell) {
+  return cell === agent && (carrying || !blocks[cell]);
+}
+
+// Moves what is in a cell: the agent with the block that it carries, or else
+// the block. The block changes places with the one in the other cell.
 function moved(state, from, to) {
   const {agent, carrying} = state;
-  const movesAgent = from === agent && (carrying || !state.blocks[from]);
+  const agentMoves = movesAgent(state, from);
   const blocks = state.blocks.slice();
-  if (!movesAgent || carrying) {
+  if (!agentMoves || carrying) {
     [blocks[from], blocks[to]] = [blocks[to], blocks[from]];
   }
-  return {blocks, agent: movesAgent ? to : agent, carrying};
+  return {blocks, agent: agentMoves ? to : agent, carrying};
 }
 
 // ---- Truth ----
 
-// Whether a cell holds what an operand describes: 'AGENT', or {color, shape}
-// where null stands for any.
+// Returns whether a cell holds what an operand describes: 'AGENT', or {color,
+// shape} where null stands for any.
 function fits(operand, state, cell) {
   if (operand === 'AGENT') return state.agent === cell;
   if (!state.blocks[cell]) return false;
@@ -135,14 +142,14 @@ function pointsOf(form) {
       (mark, column) => mark === 'x' ? [[row, column]] : []));
 }
 
-// By the points of each form in each of its ways, as text: the form.
+// This has the form of points, written as text, in any of a form's eight ways.
 const FORM_OF_POINTS = new Map(Object.keys(FORMS).flatMap(
     form => turnedAndMirrored(pointsOf(form)).map(
         points => [String(points), form])));
 
-// Whether a state carries out an instruction: the ground truth of Relations,
-// and this project's checker of Arrangements. In the task `put_down` a block
-// counts only where the agent has put it down.
+// Returns whether a state carries out an instruction. The ground truth of
+// Relations decides, or this project's checker of Arrangements. In the task
+// `put_down` a block counts only where the agent has put it down.
 function satisfied({word, left, right}, state, task) {
   if (task === 'put_down' && state.carrying) {
     state = withBlock(state, state.agent, 0);
@@ -156,8 +163,9 @@ function satisfied({word, left, right}, state, task) {
   const points = cellsOf(right, state).map(
       cell => [Math.floor(cell / SIZE), cell % SIZE]);
   if (points.length !== 4) return false;
-  const form = FORM_OF_POINTS.get(String(turnedAndMirrored(points)[0]));
-  return FORMS_OF[word].includes(form);
+  // The first way only moves the points to the top left.
+  const [shifted] = turnedAndMirrored(points);
+  return FORMS_OF[word].includes(FORM_OF_POINTS.get(String(shifted)));
 }
 
 // ---- Pictures ----
@@ -166,7 +174,7 @@ const TILE = 8;  // Pixels on a side of a cell.
 const IMAGE = TILE * (SIZE + 2);  // Pixels on a side, with the wall.
 const RGB = {red: [255, 0, 0], green: [0, 255, 0], blue: [0, 0, 255]};
 const MIDDLE = (TILE - 1) / 2;
-// Which pixels of a cell a shape covers.
+// These functions say which pixels of a cell each shape covers.
 const COVERS = {
   circle: (y, x) => (y - MIDDLE) ** 2 + (x - MIDDLE) ** 2 <= (TILE / 2) ** 2,
   rect: (y, x) =>
@@ -203,6 +211,7 @@ function render(state) {
 const DISTRACTORS = {
   relations: [1, 1], put_down: [1, 1], crowded: [0, 3]};
 
+// Draws a whole number from 0 to limit - 1.
 function below(limit) {
   return Math.floor(Math.random() * limit);
 }
@@ -216,18 +225,21 @@ function shuffled(items) {
   return all;
 }
 
-function codeOf({color, shape}) {
+// Draws the code of a block with this colour and shape, where null or undefined
+// stands for any.
+function drawCode({color, shape}) {
   return 1 + 3 * (shape ? SHAPES.indexOf(shape) : below(3)) +
       (color ? COLORS.indexOf(color) : below(3));
 }
 
-// Draws the blocks that an episode of a task has: those that the instruction
-// names first. Of Arrangements four, and four others if it names a colour.
+// Draws the blocks of an episode. In Relations the first are those that the
+// instruction names, and the others are distractors. In Arrangements there are
+// four squares, and four of another colour if the instruction names a colour.
 function drawBlocks(task, {left, right}) {
   if (task === 'arrangements') {
-    const target = codeOf({...right, shape: 'rect'});
+    const target = drawCode({...right, shape: 'rect'});
     const others = COLORS.filter(color => color !== right.color);
-    const other = codeOf({color: others[below(2)], shape: 'rect'});
+    const other = drawCode({color: others[below(2)], shape: 'rect'});
     return [...Array(4).fill(target),
             ...Array(right.color ? 4 : 0).fill(other)];
   }
@@ -235,8 +247,8 @@ function drawBlocks(task, {left, right}) {
   const [fewest, most] = DISTRACTORS[task];
   for (;;) {
     const any = Array(fewest + below(most - fewest + 1)).fill({});
-    const blocks = [...named, ...any].map(codeOf);
-    // Not all the same, unless there is one.
+    const blocks = [...named, ...any].map(drawCode);
+    // Two or more blocks must not all be the same.
     if (blocks.length < 2 || new Set(blocks).size > 1) return blocks;
   }
 }

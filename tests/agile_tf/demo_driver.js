@@ -33,13 +33,13 @@ const functions = {
   // An instruction in the grammar, its tree, and what its English means.
   language: text => {
     const read = readGrammar(text);
-    const again = readInstruction(english(read), [taskOf(read.word)]);
+    const again = readInstruction(english(read), [languageOf(read.word)]);
     return [grammarText(read), treeOf(read), grammarText(again)];
   },
-  // What a text means to the agents of these tasks, or the error's message.
-  read: (text, tasks) => {
+  // What a text means in these languages, or the error's message.
+  read: (text, languages) => {
     try {
-      return grammarText(readInstruction(text, tasks));
+      return grammarText(readInstruction(text, languages));
     } catch (error) {
       return error.message;
     }
