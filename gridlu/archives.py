@@ -19,7 +19,7 @@ _PART = 2**20  # Bytes that are read at a time.
 
 
 class Header(NamedTuple):
-  """What an archive says of one of its arrays."""
+  """The header of an array in an archive."""
   dtype: np.dtype
   shape: tuple[int, ...]
   fortran_order: bool

@@ -9,7 +9,7 @@ tell apart:
   'direction'     the instruction names the opposite direction;
   'roles'         the two objects of a bring-to instruction are exchanged.
 
-No block and no agent changes its cell. Of an instruction at most one word
+No block and no agent changes its cell. At most one word of an instruction
 changes, or the order of its operands. So nothing else gives the exchange away.
 States that still satisfy their instruction are left out.
 """
@@ -26,7 +26,7 @@ from gridlu import world
 
 
 class Exchanged(NamedTuple):
-  """What one exchange makes of goal states; none satisfies its instruction."""
+  """States that one exchange made; none of them satisfies its instruction."""
   instructions: tuple[str, ...]  # N texts.
   states: world.State  # Batch dimensions [N].
 

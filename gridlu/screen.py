@@ -42,7 +42,7 @@ _INSTRUCTION_LINES = 2
 
 
 class Style(NamedTuple):
-  """How a text looks; None is the terminal's own colour.
+  """The look of a text; None is the terminal's own colour.
 
   Others are names of `_COLORS`, or hexadecimal amounts of red, green and blue,
   such as '#ff8000'.
@@ -194,7 +194,7 @@ def key_name(key: str) -> str:
 
 
 class View(Protocol):
-  """What `show` can show."""
+  """Anything that `show` can show."""
 
   @property
   def delay(self) -> float | None:

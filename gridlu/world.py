@@ -42,7 +42,7 @@ class State(NamedTuple):
 
 
 class Instances(NamedTuple):
-  """What a task draws: N instructions, each with an initial or goal state."""
+  """N instructions that a task draws, each with an initial or goal state."""
   instruction: np.ndarray  # int32 [N], indices into a list of instructions.
   state: State  # Batch dimensions [N].
 
@@ -97,7 +97,7 @@ def shape_and_color(code: int) -> tuple[str, str]:
 
 @dataclasses.dataclass(frozen=True)
 class Physics:
-  """What the world lets the agent do."""
+  """The rules of the world that can differ."""
   # Codes (see `block`) of the blocks that cannot be picked up.
   immovable: tuple[int, ...] = ()
 
