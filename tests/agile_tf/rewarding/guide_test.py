@@ -44,7 +44,7 @@ class GuideTest(absltest.TestCase):
   def test_stable_baselines3_learns_and_saves(self):
     if not importlib.util.find_spec('stable_baselines3'):
       self.skipTest('Stable-Baselines3 is not installed.')
-    names = self._run(1, '600_000', '1920')
+    names = self._run(1, '1_200_000', '1920')
     learner = names['learner']
     # Random play, and two rollouts of PPO.
     self.assertEqual(learner.added, 375 * 16 + 1920)
