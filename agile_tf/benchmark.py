@@ -36,14 +36,15 @@ Result = dict[str, float]
 
 _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _PAIRS = 5  # How often a checkout and this one are measured in turn.
-# Four rollouts of 15 workers with 15 steps: by then all programs are compiled.
+# So many steps are four rollouts of 15 steps by each of 15 workers. By then all
+# programs are compiled.
 _WARM_STEPS = 900
 
 
 def _repeat(function: Callable[[], Any], seconds: float) -> float:
   """Calls a function for a while, after two warm-ups; returns calls/s."""
   function()
-  function()  # Half of the workers have sat out their first rollout.
+  function()  # Half of the policy workers do not play in the first round.
   calls, start = 0, time.perf_counter()
   while time.perf_counter() - start < seconds:
     function()
@@ -52,10 +53,13 @@ def _repeat(function: Callable[[], Any], seconds: float) -> float:
 
 
 def _trainer(config: config_lib.Config, threads: int) -> Any:
+  """Builds what trains by these settings, without a run's directory."""
   recipe = config_lib.from_flags(flags.FLAGS, settings.Recipe)
+  # The number of steps is one that no measurement reaches.
   config = dataclasses.replace(
       config, run_dir='unused', policy_threads=threads, steps=10**11)
   if config.world in tasks.TASKS:
+    # It takes less time to make fewer goal examples.
     config = dataclasses.replace(config, dataset_size=4096)
   machine.prepare(config)
   from agile_tf.recipe import variations
@@ -111,7 +115,11 @@ def round_parts(config: config_lib.Config, seconds: float) -> Result:
 
 
 def discriminator(config: config_lib.Config, seconds: float) -> Result:
-  """Times the discriminator's worker: 15 steps, 512 rated, 256 trained on."""
+  """Times an iteration of the discriminator's worker.
+
+  By default it plays 15 steps and rates 512 pairs from B. The discriminator is
+  trained on the 128 that it rates lowest and on 128 goal examples.
+  """
   trainer = _trainer(config, threads=1)
 
   def iterate() -> Any:
@@ -127,22 +135,24 @@ def training(num_threads: int, config: config_lib.Config, seconds: float
   """Trains until everything is compiled, and then for a while longer."""
   trainer = _trainer(config, num_threads)
   schedule = trainer.schedule
-  seen: list[tuple[float, int]] = []  # Time and steps at both ends.
+  # The time and the steps when the measurement begins and when it ends.
+  ends: list[tuple[float, int]] = []
 
   def tick() -> None:
     now = time.perf_counter(), schedule.steps
-    warm = schedule.steps >= _WARM_STEPS and (
+    is_warm = schedule.steps >= _WARM_STEPS and (
         trainer.discriminator_worker is None or
         trainer._tally.counts['discriminator_updates'] > 1)
-    if (len(seen) == 1 and now[0] - seen[0][0] > seconds or
-        not seen and warm):
-      seen.append(now)
-    if len(seen) == 2:
+    if not ends and is_warm:
+      ends.append(now)
+    elif len(ends) == 1 and now[0] - ends[0][0] > seconds:
+      ends.append(now)
+    if len(ends) == 2:
       schedule.stop()
 
   from agile_tf.training import train
   train.loop(trainer.schedule, trainer.crew, tick)
-  (begin, before), (end, after) = seen
+  (begin, before), (end, after) = ends
   return {
       'steps_per_second': (after - before) / (end - begin),
       'peak_gigabytes': 1e-6 * resource.getrusage(
@@ -199,10 +209,10 @@ def compare(names: Sequence[str], checkout: str, arguments: Sequence[str]
         [measure(name, arguments, each)
          for each in (os.path.abspath(checkout), _HERE)]
         for _ in range(_PAIRS)]
-    unit = next(iter(pairs[0][0]))  # The first number is compared.
-    before, after = np.array([[result[unit] for result in pair]
+    compared = next(iter(pairs[0][0]))  # This is the key of the first number.
+    before, after = np.array([[result[compared] for result in pair]
                               for pair in pairs]).T
-    ratio = before / after if unit == 'milliseconds' else after / before
+    ratio = before / after if compared == 'milliseconds' else after / before
     results[name] = {key: float(np.median(numbers)) for key, numbers in (
         ('before', before), ('after', after), ('ratio', ratio))}
   return results

@@ -34,9 +34,9 @@ _BATCH = 64  # How many episodes are played in parallel.
 
 
 class _Network:
-  """A network as a function of arrays and texts, for this process.
+  """A network as a function of arrays and texts, for this process alone.
 
-  TensorFlow would hang in a fork of it.
+  TensorFlow would wait forever in a fork of this process.
   """
 
   def __init__(self, world: worlds.World, network: functional.Network,
@@ -113,7 +113,8 @@ class Trained(NamedTuple):
                            if values is not None})
           if not rollout.ended[w]:
             continue
-          # The last state has no truth and no probability.
+          # The arrays so far have s_i beside the truth and D of s_{i+1}. The
+          # last state comes after them.
           parts[w].append({'states': rollout.observations[None, steps, w]})
           episode = {
               name: np.concatenate(
@@ -125,7 +126,7 @@ class Trained(NamedTuple):
             yield played.Episode(rollout.instructions[w], **episode)
 
   def as_reward_model(self) -> functions.Function:
-    """Returns the discriminator as a function, see `load_reward_model`."""
+    """Returns the discriminator as the function of `load_reward_model`."""
     return functions.reward_model(
         _Network(self.world, self.discriminator, self.phi),
         self.world.image_shape)
@@ -140,7 +141,7 @@ class Trained(NamedTuple):
 
   def as_policy(self, seed: Any = None, greedy: bool = False
                ) -> functions.Function:
-    """Returns the policy as a function, see `load_policy`."""
+    """Returns the policy as the function of `load_policy`."""
     return functions.policy(
         _Network(self.world, self.policy, self.theta,
                  lambda output: output.logits),
