@@ -146,6 +146,7 @@ class Config:
       30_000, 'The capacity of the replay buffer of reward prediction, which '
       'all workers share, in states.', low=1)
 
+  # The run that this one branches from.
   branch_from: str = setting(
       '', 'Begins a new run with what another run had learned, as "RUN@STEP": '
       'both networks, their optimiser states, the replay buffers and the '
@@ -327,12 +328,14 @@ def check(settings: Any) -> None:
   for field in dataclasses.fields(settings):
     value, limits = getattr(settings, field.name), field.metadata
     kind, choices = type(field.default), limits['choices']
-    bounds = [(words, limit, compare) for words, limit, compare in (
+    bounds = [bound for bound in (
         ('at least', limits['low'], operator.ge),
         ('more than', limits['above'], operator.gt),
-        ('at most', limits['high'], operator.le)) if limit is not None]
+        ('at most', limits['high'], operator.le)) if bound[1] is not None]
+    # A bool is no int here, but an int may stand for a float.
+    kinds = (float, int) if kind is float else (kind,)
     expected = ''
-    if type(value) is not kind and (kind, type(value)) != (float, int):
+    if type(value) not in kinds:
       expected = f'{kind.__name__}, not {type(value).__name__}'
     elif choices and value not in choices:
       expected = f'one of {", ".join(choices)}'
@@ -382,9 +385,11 @@ def save(settings: dict[str, Any], path: str) -> None:
         'the directory writable.') from error
 
 
-# Under these names a run's settings have the SHA-256 of its file of goal
-# examples, and the instructions that match --instructions.
-DATASET, SELECTED = 'dataset_sha256', 'selected_instructions'
+# A run's settings may have these two names besides those of `Config` and of the
+# recipe. The first has the SHA-256 of the file that the setting `dataset` names,
+# the second a list of the instructions that match --instructions.
+DATASET_SHA256 = 'dataset_sha256'
+SELECTED = 'selected_instructions'
 
 
 def read(path: str) -> dict[str, Any]:
@@ -396,7 +401,7 @@ def read(path: str) -> dict[str, Any]:
   """
   try:
     return complete(records.json_file(path, schema.named({}, {
-        DATASET: schema.TEXT, SELECTED: schema.each(schema.TEXT)})))
+        DATASET_SHA256: schema.TEXT, SELECTED: schema.each(schema.TEXT)})))
   except FileNotFoundError:
     raise MissingError(
         f'There is no {path}: expected a directory that agile_tf.launch '
@@ -421,7 +426,7 @@ def check_names(found: Iterable[str], known: Iterable[str], path: str) -> None:
   settings.
   """
   found, known = (
-      set(names) - {DATASET, SELECTED} for names in (found, known))
+      set(names) - {DATASET_SHA256, SELECTED} for names in (found, known))
   if unknown := sorted(found - known):
     raise ConfigError(
         f'{path}: This version has no setting {", ".join(unknown)}: the run is '
@@ -450,21 +455,25 @@ def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
   """Returns a line for each setting in which two runs differ.
 
   Settings that only affect how a run is carried out are left out; so is the
-  number of policy threads, unless their workers' gradients are averaged. `old`
-  are those of the run that is there, by name, `new` those of one that is to
-  start.
+  number of policy threads, unless their workers' gradients are averaged. Two
+  paths that lead to the same place, and two files of goal examples with the
+  same content, are no difference.
+
+  Args:
+    old: The settings of the run that exists, by name.
+    new: The settings of a run that is to start, by name.
   """
   old, new = complete(old), complete(new)
-  same = {SELECTED, *marked('of_run'), *(
+  ignored = {SELECTED, *marked('of_run'), *(
       name for name in marked('path') if old.get(name) and new.get(name) and
       os.path.realpath(old[name]) == os.path.realpath(new[name]))}
   if new.get('policy_update') != 'averaged':
-    same.add('policy_threads')
-  if DATASET not in old or DATASET not in new:
-    same.add(DATASET)
-  elif old[DATASET] == new[DATASET]:
-    same.add('dataset')
-  labels = {DATASET: 'the SHA-256 of the goal examples'}
+    ignored.add('policy_threads')
+  if DATASET_SHA256 not in old or DATASET_SHA256 not in new:
+    ignored.add(DATASET_SHA256)
+  elif old[DATASET_SHA256] == new[DATASET_SHA256]:
+    ignored.add('dataset')
+  labels = {DATASET_SHA256: 'the SHA-256 of the goal examples'}
 
   def shown(values: dict[str, Any], name: str) -> str:
     return repr(values[name]) if name in values else 'not set'
@@ -473,4 +482,4 @@ def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
       f'{labels.get(name, f"--{name}")}: {shown(old, name)} there, '
       f'{shown(new, name)} here'
       for name in dict.fromkeys([*old, *new])
-      if name not in same and old.get(name) != new.get(name)]
+      if name not in ignored and old.get(name) != new.get(name)]

@@ -146,7 +146,7 @@ def held_out_goals(trained: 'trained_lib.Trained', run_dir: str
   variation = variations.make(config, recipe)
   plan = building.Plan(dataclasses.replace(config, world=trained.config.world))
   try:
-    there, here = (values.get(config_lib.DATASET) for values in (
+    there, here = (values.get(config_lib.DATASET_SHA256) for values in (
         config_lib.read(path), plan.settings))
     # None: they are generated, or `make_goal_examples` will not find the file.
     if here not in (None, there):

@@ -277,7 +277,7 @@ class Plan:
       with contextlib.suppress(OSError):  # The loader reports this.
         with files.open_regular(path) as file:
           digest = hashlib.file_digest(file, 'sha256').hexdigest()
-        return {config_lib.DATASET: digest}
+        return {config_lib.DATASET_SHA256: digest}
     return {}
 
   @property

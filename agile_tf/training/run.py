@@ -54,7 +54,7 @@ class RunFiles:
     self._writer.progress.waits_for = self._schedule.waits_for
     settings = {
         name: value for name, value in plan.settings.items()
-        if name not in (config_lib.DATASET, config_lib.SELECTED)}
+        if name not in (config_lib.DATASET_SHA256, config_lib.SELECTED)}
     self._writer.settings(
         config.run_dir,
         {name: settings.get(name, 'paper') for name in _COMPARED},

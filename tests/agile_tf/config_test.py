@@ -183,7 +183,7 @@ class FileTest(parameterized.TestCase):
       ({'truncate': 'no'}, '--truncate=no: expected bool'),
       ({'recipe': {}}, 'has no setting recipe'),
       ({'optimizer': 5}, '--optimizer=5: expected str'),
-      ({config.DATASET: 5}, 'dataset_sha256 is 5: expected a text'))
+      ({config.DATASET_SHA256: 5}, 'dataset_sha256 is 5: expected a text'))
   def test_wrong_values_of_a_file_are_named(self, values, message):
     self._write(json.dumps(
         values and settings.saved(config.Config(), settings.Recipe()) | values))
@@ -235,7 +235,8 @@ class DifferencesTest(parameterized.TestCase):
     self.assertEqual(config.Config().run_dir, '')
 
   def test_data_sets_are_compared_by_their_contents(self):
-    one, other = ({'dataset': name, config.DATASET: name} for name in 'ab')
+    one, other = (
+        {'dataset': name, config.DATASET_SHA256: name} for name in 'ab')
     self.assertEmpty(config.differences(one, one | {'dataset': 'c'}))
     self.assertEqual(
         config.differences(one, other | {'dataset': 'a'}),

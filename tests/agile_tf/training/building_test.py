@@ -32,7 +32,7 @@ class BuildingTest(parameterized.TestCase):
       with mock.patch.object(building, 'make_world', return_value=mock.Mock(
           goal_examples=path)):
         digests.add(building.Plan(config_lib.Config(
-            world='my.world:make')).settings[config_lib.DATASET])
+            world='my.world:make')).settings[config_lib.DATASET_SHA256])
     self.assertLen(digests, 2)
 
   def test_a_changed_file_of_goal_examples_is_another_setting(self):
