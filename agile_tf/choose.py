@@ -54,11 +54,11 @@ def compare(run_dirs: Sequence[str], count: int, seed: int, world: str = '',
           f'{run_dir} has no reward model: it was trained on the ground truth. '
           'Name AGILE runs.')
   rows = []
-  for run_dir, of_run in newest.items():
+  for run_dir, loaded in newest.items():
     for step in tqdm.tqdm(checkpoints.steps(run_dir), run_dir, leave=False,
                           unit=' checkpoints', disable=None):
       try:
-        trained = trained_lib.at(of_run, run_dir, step)
+        trained = trained_lib.at(loaded, run_dir, step)
       except checkpoints.CheckpointError as error:
         logging.warning('Left out: %s', error)
         continue
@@ -66,7 +66,7 @@ def compare(run_dirs: Sequence[str], count: int, seed: int, world: str = '',
       rows.append(Row(
           run_dir, step, float(np.mean([
               np.mean(episode.decisions) for episode in episodes
-              if episode.decisions is not None])),  # This is for mypy alone.
+              if episode.decisions is not None])),  # It never is None here.
           None if episodes[0].truth is None else
           played.rate([episode.success for episode in episodes])))
   return sorted(rows, key=lambda row: -row.modelled_reward)
@@ -101,7 +101,7 @@ def main(run_dirs: Sequence[str]) -> None:
   run_dirs = list(map(program.clean_path, run_dirs))
   for run_dir in run_dirs:
     options.check(run_dir, world=values.world, model=values.model)
-  machine.prepare(config_lib.Config())  # Of a run it needs --devices alone.
+  machine.prepare(config_lib.Config())  # It reads only `devices`, here 'auto'.
   rows = compare(
       run_dirs, values.episodes, values.seed, values.world, values.model)
   print("Share of states that the checkpoint's own reward model accepts "

@@ -386,8 +386,8 @@ def save(settings: dict[str, Any], path: str) -> None:
 
 
 # A run's settings may have these two names besides those of `Config` and of the
-# recipe. The first has the SHA-256 of the file that the setting `dataset` names,
-# the second a list of the instructions that match --instructions.
+# recipe. The first has the SHA-256 of the file that --dataset names, the second
+# has a list of the instructions that match --instructions.
 DATASET_SHA256 = 'dataset_sha256'
 SELECTED = 'selected_instructions'
 

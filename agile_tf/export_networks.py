@@ -95,7 +95,7 @@ def main() -> None:
   options.check(
       values.run_dir, values.checkpoint, values.world, values.model)
   files.check_directory('output', values.output)
-  machine.prepare(config_lib.Config())  # Of a run it needs --devices alone.
+  machine.prepare(config_lib.Config())  # It reads only `devices`, here 'auto'.
   steps = export(
       values.run_dir, values.output, values.checkpoint, values.world,
       values.model)

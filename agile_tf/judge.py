@@ -122,15 +122,15 @@ def main() -> None:
   """Writes the page of a run, or reports on answers."""
   values = flags.FLAGS
   output = values.output or os.path.join(values.run_dir, 'judge.html')
-  beside = output.removesuffix('.html') + '_cases.json'
+  cases_path = output.removesuffix('.html') + '_cases.json'
   if values.answers:
     print(program.printable(
-        report(beside, list(map(program.clean_path, values.answers)))))
+        report(cases_path, list(map(program.clean_path, values.answers)))))
     return
   settings.load(os.path.join(values.run_dir, 'config.json'))
   files.check_output('output', output, '.html')
-  files.check_output('output', beside, '.json')
-  for path in output, beside:
+  files.check_output('output', cases_path, '.json')
+  for path in output, cases_path:
     if os.path.exists(path):
       raise program.UserError(
           f'{path} exists, and people may be answering this page. Name another '
@@ -139,12 +139,13 @@ def main() -> None:
   episodes = options.play(trained, values)
   page, cases = judge_page.make(episodes, trained.world)
   # If the disk is full, neither file is written.
-  with files.replacing(beside) as file, files.replacing(output) as page_file:
-    file.write(json.dumps(cases, indent=2))
-    file.flush()
+  with files.replacing(cases_path) as cases_file, (
+      files.replacing(output)) as page_file:
+    cases_file.write(json.dumps(cases, indent=2))
+    cases_file.flush()
     page_file.write(page)
   print(program.printable(
-      f'Open {output} or send it to others, but keep {beside}.'))
+      f'Open {output} or send it to others, but keep {cases_path}.'))
 
 
 if __name__ == '__main__':

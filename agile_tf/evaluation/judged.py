@@ -47,20 +47,23 @@ def reliability(probabilities: np.ndarray, truth: np.ndarray, bins: int = 10
   """Returns how often a state is a goal state, by the probability that D gives.
 
   If D is reliable, the share of goal states and the mean probability are equal
-  in each bin. Each of the equally wide bins that has a state gives a row: the
-  probability is from 'low' on and less than 'high', or 1 in the last one; how
-  many 'states' there are; the 'mean_probability'; and the 'goal_states', a
-  share.
+  in each bin.
 
   Args:
     probabilities: D(c, s), float32 [N].
     truth: Which states are goal states, bool [N].
-    bins: How many bins there are from 0 to 1.
+    bins: How many equally wide bins there are from 0 to 1.
+
+  Returns:
+    For each bin that has a state: its bounds 'low' and 'high'; the number of
+    its 'states'; their 'mean_probability'; and the share 'goal_states' of them
+    that are goal states. A probability at a bound belongs to the higher bin,
+    and 1 belongs to the last.
   """
   values = probabilities.astype(np.float64)
-  of_bin = np.minimum((values * bins).astype(int), bins - 1)
-  counts, sums, goals = (
-      np.bincount(of_bin, weights, bins) for weights in (None, values, truth))
+  bin_of_state = np.minimum((values * bins).astype(int), bins - 1)
+  counts, sums, goals = (np.bincount(bin_of_state, weights, bins)
+                         for weights in (None, values, truth))
   return [{'low': i / bins, 'high': (i + 1) / bins, 'states': int(counts[i]),
            'mean_probability': sums[i] / counts[i],
            'goal_states': goals[i] / counts[i]}

@@ -24,9 +24,8 @@ from gridlu import world as world_lib
 
 BACKENDS = ('tensorflow', 'numpy')
 
-_D = 'discriminator'  # The names of its parameters begin with it.
-
-_Parse = Callable[[str], numpy_networks.Tree]
+# Such a function makes the tree of an instruction's text.
+_ToTree = Callable[[str], numpy_networks.Tree]
 
 
 def load_reward_model(
@@ -47,7 +46,7 @@ def load_reward_model(
       function may be pickled. Probabilities agree to 1e-4. It has the paper's
       networks alone.
     model: The run's --model, which must be named if it is a user's own.
-    parse: Of a reward model directory with a parser of your own, that parser.
+    parse: The parser of a reward model directory, if it is one of your own.
 
   Returns:
     A function of images uint8 [N, H, W, 3] and N instructions that returns
@@ -92,13 +91,14 @@ def load_policy(
   succeeded in 86.2 % of 600 episodes with them, in 91.8 % with samples.
 
   Args:
-    run_dir: As of `load_reward_model`, and so are `step`, `world`, `backend`.
-    step: See there.
-    world: See there.
+    run_dir: The directory of the run.
+    step: The step of the run's checkpoint; None for the newest.
+    world: The run's --world, which must be named if it is not GridLU.
     seed: The seed of the samples; None for another one each time.
     greedy: Whether to take the likeliest actions instead.
-    backend: See there. A copy in another process draws the same samples.
-    model: See there.
+    backend: What computes it, as for `load_reward_model`. With 'numpy', a copy
+      of the function in another process draws the same samples.
+    model: The run's --model, which must be named if it is a user's own.
 
   Returns:
     A function of images uint8 [N, H, W, 3] and N instructions that returns
@@ -120,6 +120,7 @@ def _is_tensorflow(backend: str) -> bool:
 
 
 def _trained() -> Any:
+  """Imports TensorFlow, and returns the module that loads networks with it."""
   machine.import_tensorflow()
   from agile_tf.evaluation import trained
   return trained
@@ -136,15 +137,15 @@ class _NumpyNetwork:
   """A network of `numpy_networks` as a function of images and texts."""
 
   def __init__(self, kind: str, parameters: numpy_networks.Parameters,
-               tokens: Sequence[str], parse: _Parse):
+               tokens: Sequence[str], to_tree: _ToTree):
     self._kind = kind
     self._parameters = parameters
     self._tokens = tokens
-    self._parse = parse
+    self._to_tree = to_tree
 
   def __call__(self, images: np.ndarray, texts: Sequence[str]) -> np.ndarray:
     inputs = (self._parameters, self._tokens, images,
-              [self._parse(str(text)) for text in texts])
+              [self._to_tree(str(text)) for text in texts])
     if self._kind == 'policy':
       return numpy_networks.policy(*inputs).logits
     return numpy_networks.discriminator(*inputs)
@@ -156,14 +157,15 @@ def _numpy_reward_model(directory: str | os.PathLike,
   """Loads a reward model directory, and the shape of its images."""
   model = reward_models.load(directory, parse)
   tokens = model.grammar.tokens
-  shapes = numpy_networks.shapes(model.network, _D, len(tokens), 0)
+  shapes = numpy_networks.shapes(
+      model.network, 'discriminator', len(tokens), num_actions=0)
   reward_models.check_parameters(
-      model, {f'{_D}/{name}': shape for name, shape in shapes.items()},
+      model, {f'discriminator/{name}': shape for name, shape in shapes.items()},
       directory)
-  return _NumpyNetwork(
-      _D, {name.removeprefix(f'{_D}/'): value
-           for name, value in model.parameters.items()},
-      tokens, model.grammar.tree), model.image_shape
+  parameters = {name.removeprefix('discriminator/'): value
+                for name, value in model.parameters.items()}
+  return _NumpyNetwork('discriminator', parameters, tokens,
+                       model.grammar.tree), model.image_shape
 
 
 def _numpy_network(kind: str, run_dir: str | os.PathLike, step: int | None,
@@ -180,7 +182,7 @@ def _numpy_network(kind: str, run_dir: str | os.PathLike, step: int | None,
         f'{", ".join(config_lib.MODELS)} alone. Leave it out.')
   code_checks.check_model(config.model, model, run_dir)
   checkpoint = checkpoints.load(run_dir, step)
-  tokens, parse, image_shape, num_actions = _inputs(world or config.world)
+  tokens, to_tree, image_shape, num_actions = _inputs(world or config.world)
   checkpoints.check_tokens(checkpoint, tokens)
   found = checkpoint.group(kind)
   if kind == 'discriminator':
@@ -195,11 +197,15 @@ def _numpy_network(kind: str, run_dir: str | os.PathLike, step: int | None,
   except ValueError as error:
     raise checkpoints.CheckpointError(
         f'{checkpoint.path} does not fit ({error}).') from error
-  return _NumpyNetwork(kind, parameters, tokens, parse), image_shape
+  return _NumpyNetwork(kind, parameters, tokens, to_tree), image_shape
 
 
-def _inputs(world: str) -> tuple[Sequence[str], _Parse, Sequence[int], int]:
-  """Returns a world's tokens, parser, shape of images and number of actions."""
+def _inputs(world: str) -> tuple[Sequence[str], _ToTree, Sequence[int], int]:
+  """Returns what the networks of a world need to know.
+
+  These are its tokens, what makes the tree of a text, the shape of images, and
+  the number of actions.
+  """
   if world in tasks.TASKS:
     shape = (rendering.IMAGE_SIZE, rendering.IMAGE_SIZE, 3)
     return tasks.find(world).tokens, _tree, shape, world_lib.NUM_POLICY_ACTIONS

@@ -90,11 +90,10 @@ def define_play() -> None:
 
 def check(run_dir: str, step: int | None = None, world: str = '',
           model: str = '', only: str = '') -> None:
-  """Raises UserError if a run cannot be loaded, as far as is known early.
+  """Raises UserError if a run cannot be loaded, without importing TensorFlow.
 
-  TensorFlow is not imported for it.
-
-  Arguments are those of `trained.load`.
+  It does not find every error that `trained.load` finds. Arguments are those of
+  `trained.load`; `only` is a regular expression that instructions must match.
   """
   run_dir = program.clean_path(run_dir)
   config, _ = settings.load(os.path.join(run_dir, 'config.json'))
@@ -127,7 +126,7 @@ def load(values: flags.FlagValues, **how: Any) -> 'trained_lib.Trained':
   if sys.stderr.isatty():
     print(f'Loading {program.printable(values.run_dir)}. Compiling its '
           'networks can take a minute.', file=sys.stderr)
-  machine.prepare(config_lib.Config())  # Of a run it needs --devices alone.
+  machine.prepare(config_lib.Config())  # It reads only `devices`, here 'auto'.
   from agile_tf.evaluation import trained
   return trained.load(values.run_dir, values.checkpoint, world=values.world,
                       model=values.model, only=values.instructions, **how)
@@ -154,7 +153,8 @@ def play(trained: 'trained_lib.Trained', values: flags.FlagValues
         ) -> list[played.Episode]:
   """Plays as many episodes as the flags say, with a bar in a terminal.
 
-  Only the first ones, for pictures, keep more states than the first and last.
+  The first `PICTURED` episodes keep all their states, for pictures. The others
+  keep only the first and the last state, which saves memory.
   """
   bar = tqdm.tqdm(
       trained.play(values.episodes, values.seed, values.greedy),

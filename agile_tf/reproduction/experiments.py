@@ -34,7 +34,7 @@ class Experiment(NamedTuple):
   """Settings that are compared."""
   title: str  # What it shows.
   variants: tuple[str, ...]  # The names of its variants.
-  # Those with the recipe; None: the same ones.
+  # The names of its variants with the recipe; None if they are the same.
   recipe_variants: tuple[str, ...] | None = None
   seeds: int = 5  # The paper has as many.
   first_seed: int = 0  # `FIRST_RECIPE_SEED` for variants of the recipe.
@@ -71,7 +71,7 @@ _AROUND_FINE_TUNING = {
     'changed': ('--run_dir={after}', _ONLY_RED_RECT,
                 '--physics=immovable_red_rects'),
     'tuned': (_ONLY_RED_RECT,)}
-_BOTH_SIDES: dict[str, tuple[str, ...]] = {
+_SEEN_AND_HELD_OUT: dict[str, tuple[str, ...]] = {
     'seen': (), 'held_out': ('--held_out',)}
 
 VARIANTS: dict[str, Variant] = {
@@ -97,9 +97,11 @@ VARIANTS: dict[str, Variant] = {
         f'{size} goal examples', 'data_efficiency', (f'--dataset_size={size}',))
        for size in DATA_SIZES},
     'held_out_strings': Variant(
-        'held-out strings', 'held_out_strings', evaluations=_BOTH_SIDES),
+        'held-out strings', 'held_out_strings',
+        evaluations=_SEEN_AND_HELD_OUT),
     'held_out_meanings': Variant(
-        'held-out meanings', 'held_out_meanings', evaluations=_BOTH_SIDES),
+        'held-out meanings', 'held_out_meanings',
+        evaluations=_SEEN_AND_HELD_OUT),
     'immovable': Variant(
         'immovable red rects', 'immovable',
         ('--reward_model={after}', '--initial_policy={after}'),
@@ -190,7 +192,9 @@ def _job(name: str, seed: int, runs: str, recipe: bool, extra: Sequence[str]
   after = made.after and os.path.join(runs, f'{made.after}_seed{seed}')
   launch = [f'--preset={made.flagfile}', *made.flags]
   evaluate = [f'--run_dir={run_dir}']
-  if recipe:  # The recipe's own episodes may begin solved.
+  if recipe:
+    # With the recipe an episode of training may begin solved. No episode of an
+    # evaluation does.
     launch = [f'--preset={RECIPE}', *launch, *made.not_of_recipe]
     evaluate.append('--nosolved_starts')
 
