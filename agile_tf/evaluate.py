@@ -67,9 +67,9 @@ def solvable(episodes: Sequence[played.Episode], config: config_lib.Config
             ) -> np.ndarray | None:
   """Returns which episodes can be solved, by exact search, bool [episodes].
 
-  It is None for a world other than GridLU, and for a task whose ground truth
-  is not the solver's. An episode on which the solver gives up (see
-  `gridlu.solver`) counts as one that cannot be solved.
+  It is None for a world other than GridLU, and for a task in which a block that
+  the agent carries does not count: for the solver it does. An episode on which
+  the solver gives up (see `gridlu.solver`) counts as one that cannot be solved.
   """
   if config.world not in tasks.TASKS or (
       not tasks.find(config.world).carried_counts):
@@ -103,16 +103,18 @@ def summarize(episodes: Sequence[played.Episode],
   if truth:
     first = ['all', *(group for task in tasks.TASKS.values()
                       for group in task.first_groups)]
-    rows: dict[str, list[int]] = {group: [] for group in first}
+    # The indices of the episodes of each group.
+    members: dict[str, list[int]] = {group: [] for group in first}
     for i, episode in enumerate(episodes):
       for group in _groups(episode):
-        rows.setdefault(group, []).append(i)
+        members.setdefault(group, []).append(i)
     report['success'] = {
         group: {
-            **played.rate([episodes[i].success for i in rows[group]]),
+            **played.rate([episodes[i].success for i in members[group]]),
             'solvable': (None if possible is None else
-                         float(np.mean(possible[rows[group]]))),
-        } for group in [*first, *sorted(rows.keys() - first)] if rows[group]}
+                         float(np.mean(possible[members[group]]))),
+        } for group in [*first, *sorted(members.keys() - first)]
+        if members[group]}
     report['reached'] = played.rate([bool(values.any()) for values in truth])
   decisions = [
       episode.decisions for episode in episodes
@@ -132,9 +134,9 @@ def held_out_goals(trained: 'trained_lib.Trained', run_dir: str
                   ) -> dict[str, np.ndarray]:
   """Returns D's probabilities of the goal examples that a run held out.
 
-  They are those of `held_out_goals.GoalTest`; {} if the run held none out. A
-  run may be evaluated where the file of its goal examples is not: a warning
-  says so.
+  They are by kind, as `held_out_goals.GoalTest` returns them; {} if the run
+  held none out. If the file of its goal examples is missing or has changed, a
+  warning says so, and {} is returned.
   """
   from agile_tf.recipe import variations
   from agile_tf.training import building
@@ -144,6 +146,7 @@ def held_out_goals(trained: 'trained_lib.Trained', run_dir: str
   if not config.held_out_goals or trained.phi is None:
     return {}
   variation = variations.make(config, recipe)
+  # The settings of this plan have the hash of the file that is here now.
   plan = building.Plan(dataclasses.replace(config, world=trained.config.world))
   try:
     there, here = (values.get(config_lib.DATASET_SHA256) for values in (
@@ -314,14 +317,18 @@ def animate(episodes: Sequence[played.Episode],
   threshold = trained.config.reward_threshold
   length = max(len(episode.states) for episode in episodes)
   for i in np.linspace(0, length - 1, min(length, _FRAMES), dtype=int):
-    images, captions = trained.world.pixels(np.stack(
-        [episode.states[:i + 1][-1] for episode in episodes])), texts
+    images = trained.world.pixels(np.stack([
+        episode.states[min(i, len(episode.states) - 1)]
+        for episode in episodes]))
+    captions = texts
     if model is not None:
       values = model(images, texts)
       captions = [
           f'D = {value:.2f}{", accepted" if value > threshold else ""}\n{text}'
           for value, text in zip(values, texts)]
       width = images.shape[2]
+      # The first row of a bar is white, like the picture's background. The rest
+      # is light grey, with D in black if the state is accepted, else in grey.
       bars = np.full((len(images), width // 14, width, 3), 255, np.uint8)
       for bar, value in zip(bars, values):
         bar[1:] = 225
@@ -368,10 +375,11 @@ def main() -> None:
       values, held_out_instructions=values.held_out,
       physics=values.physics or '', solved_starts=values.solved_starts)
   from agile_tf.worlds import gridlu_world
-  draws_starts = (  # Such a world can leave goal states out.
+  # Only these worlds know which starts are goal states, and can leave them out.
+  knows_solved_starts = (
       isinstance(trained.world, gridlu_world.GridLUWorld) and
       trained.world.has_ground_truth)
-  if values.solved_starts is not None and not draws_starts:
+  if values.solved_starts is not None and not knows_solved_starts:
     raise program.UserError(
         f'--{"" if values.solved_starts else "no"}solved_starts: '
         f'--world={trained.config.world} has no ground truth that says which '
@@ -384,7 +392,7 @@ def main() -> None:
       'held_out': values.held_out, 'instructions': values.instructions,
       'physics': trained.config.physics,
       'solved_starts': (
-          trained.config.solved_starts if draws_starts else None),
+          trained.config.solved_starts if knows_solved_starts else None),
       **summarize(episodes, solvable(episodes, trained.config))}
   report |= judgement(
       episodes, trained.config, held_out_goals(trained, values.run_dir))
@@ -399,6 +407,7 @@ def main() -> None:
     with files.replacing(values.picture, 'wb') as file:
       if animated:
         frames = list(animate(shown, trained))
+        # The first frame is shown for one second, and the last for three.
         recording.save_frames(
             file, frames, [1, *[0.4] * (len(frames) - 2), 3])
       else:

@@ -26,9 +26,10 @@ from typing import NamedTuple
 import numpy as np
 
 Tree = tuple
-Parameters = Mapping[str, np.ndarray]  # By name, without the network's own.
+# A network's parameters by name. The names do not begin with the network's.
+Parameters = Mapping[str, np.ndarray]
 
-_UNITS = 100  # Of the LSTM, and of the layer before the last one.
+_UNITS = 100  # The LSTM and the layer before the last one have so many units.
 
 
 class PolicyOutput(NamedTuple):
@@ -78,12 +79,13 @@ def _features(p: Parameters, tokens: Sequence[str], images: np.ndarray,
 
 def _modules(p: Parameters, h_stem: np.ndarray, trees: Sequence[Tree]
             ) -> np.ndarray:
-  """Evaluates the root module of each tree on the scene beside it.
+  """Evaluates the root module of each tree on the scene of the same index.
 
     m_x(h_l, h_r) = ReLU((1 + gamma_x) * (W_m conv [h_l; h_r]) + beta_x)
 
-  The operand () is the scene itself. A second operand that is missing would be
-  zeros, so it adds nothing.
+  The operands h_l and h_r are what the subtrees evaluate to. The subtree () is
+  the scene itself. A second operand that is missing would be zeros, so it adds
+  nothing.
   """
   h = h_stem.copy()
   with_module = [i for i, tree in enumerate(trees) if tree]
@@ -126,11 +128,12 @@ def _lstm_features(p: Parameters, images: np.ndarray, trees: Sequence[Tree]
 
 def _read(p: Parameters, trees: Sequence[Tree]) -> np.ndarray:
   """Computes h_LSTM, the state after the last token, float32 [N, 100]."""
-  texts = [_preorder(tree) for tree in trees]
-  h, cell = np.zeros([2, len(texts), _UNITS], np.float32)
-  for k in range(max(map(len, texts), default=0)):
-    reading = [i for i, text in enumerate(texts) if len(text) > k]
-    x = p['instruction_lstm/embeddings'][[texts[i][k] for i in reading]]
+  sequences = [_preorder(tree) for tree in trees]
+  h, cell = np.zeros([2, len(sequences), _UNITS], np.float32)
+  for k in range(max(map(len, sequences), default=0)):
+    # The instructions that have a k-th token; the others have been read.
+    reading = [i for i, sequence in enumerate(sequences) if len(sequence) > k]
+    x = p['instruction_lstm/embeddings'][[sequences[i][k] for i in reading]]
     gates = _linear(
         np.concatenate([x, h[reading]], axis=-1), p, 'instruction_lstm')
     i, j, f, o = np.split(gates, 4, axis=-1)
@@ -150,7 +153,10 @@ def _numbered(tree: Tree, numbers: Mapping[str, int]) -> Tree:
 
 
 def _preorder(tree: Tree) -> list[int]:
-  """Returns a tree's tokens in the order of the text, without the scene."""
+  """Returns the numbers of a tree's tokens in the order of the text.
+
+  The scene, (), has none.
+  """
   return [*tree[:1], *(x for part in tree[1:] for x in _preorder(part))]
 
 

@@ -79,7 +79,8 @@ def _total(job: experiments.Job) -> int:
 
 def _is_measured(path: str, arguments: Sequence[str]) -> bool:
   """Returns whether a file has an evaluation of the newest checkpoint."""
-  # The last one counts: evaluations of figure 5 name another run after theirs.
+  # The last --run_dir counts: an evaluation of figure 5 has one of another run,
+  # after that of its own run.
   run_dir = [argument.removeprefix('--run_dir=') for argument in arguments
              if argument.startswith('--run_dir=')][-1]
   try:
@@ -185,7 +186,8 @@ class Sweep:
       with contextlib.suppress(OSError, program.UserError):
         self.show()
 
-    told, due = 0, 0.0
+    told = 0  # How many of the signals that arrived the runs have been told of.
+    next_show = 0.0
     with pools.signals() as arrived:
       while self._running or _WAITING in self.states.values():
         for job in self._todo:
@@ -201,9 +203,10 @@ class Sweep:
           for running in self._running.values():
             running.stop()
         begun = time.monotonic()
-        if begun >= due:  # At most a twentieth of the time reads long runs.
+        if begun >= next_show:
           show()
-          due = begun + max(2, 20 * (time.monotonic() - begun))
+          # To read the files of long runs takes time, here at most a twentieth.
+          next_show = begun + max(2, 20 * (time.monotonic() - begun))
         time.sleep(0.5)
     show()
     if arrived:
@@ -224,20 +227,21 @@ class Sweep:
               ) -> None:
     """Starts what a run that waits needs next, if that is possible now."""
     run_dir, arguments = job.run_dir, self._next(job)
-    before = self.states.get(job.after)
+    # This is None if the run needs no other one, or one of another experiment.
+    state_of_needed = self.states.get(job.after)
     if not arguments:
       self.states[run_dir] = _FINISHED
     elif stopped:
       self.states[run_dir] = _STOPPED
-    elif before == _FAILED:
+    elif state_of_needed == _FAILED:
       self._fail(run_dir, f'{job.after}, which it starts from, has failed.')
-    elif job.after and before is None and not is_trained(job.after):
+    elif job.after and state_of_needed is None and not is_trained(job.after):
       self._fail(run_dir, f'it starts from the networks of {job.after}, which '
                  'is not finished. Finish that run first.')
     elif arguments == self._last_started.get(run_dir):
       # It ended without an error and needs the same again: somebody stopped it.
       self._fail(run_dir, 'it was stopped; the same command resumes it.')
-    elif before in (None, _FINISHED):
+    elif state_of_needed in (None, _FINISHED):
       log = os.path.abspath(os.path.join(run_dir, 'sweep.log'))
       os.makedirs(run_dir, exist_ok=True)
       running = pool(pools.Task(run_dir, arguments, log))
