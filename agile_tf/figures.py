@@ -22,6 +22,7 @@ is drawn from NAME.csv is the text of NAME.txt, if there is one.
 from collections.abc import Collection, Iterator, Mapping, Sequence
 import os
 import re
+from typing import NamedTuple
 
 from absl import flags
 import numpy as np
@@ -38,7 +39,7 @@ _Runs = Mapping[str, Sequence[results.Run]]  # The keys are variants.
 
 _SUCCESS, _ACCURACY = 'success_rate', 'reward_model_accuracy'
 
-# Each figure of curves: its experiment and its columns.
+# Each figure of curves shows these columns of the runs of an experiment.
 _CURVES = {
     'figure4_left': ('figure4_left', (_SUCCESS,)),
     'figure4_middle': ('figure4_middle', (_SUCCESS,)),
@@ -50,21 +51,35 @@ _CURVES = {
        for name in ('evening', 'arrangements_evening', 'crowded')},
 }
 
-# Each bar chart: its variant, the label of its axis, and its bars, by label:
-# the evaluation, the group of its episodes, and the paper's rate.
-_BARS: dict[str, tuple[str, str, dict[str, tuple[str, str, float]]]] = {
-    'figure5': ('immovable', 'success rate', {
-        label: (name, 'all', paper.IMMOVABLE[name])
+
+class _Bar(NamedTuple):
+  """A rate of a run, and of the paper."""
+  label: str
+  evaluation: str  # One of the variant's `evaluations`.
+  group: str  # The group of its episodes.
+  published: float = np.nan  # The paper's rate.
+
+
+class _BarChart(NamedTuple):
+  """What a bar chart shows."""
+  variant: str
+  y_label: str
+  bars: tuple[_Bar, ...]
+
+
+_BAR_CHARTS = {
+    'figure5': _BarChart('immovable', 'success rate', tuple(
+        _Bar(label, name, 'all', paper.IMMOVABLE[name])
         for name, label in (('before', 'before'), ('changed', 'immovable'),
-                            ('tuned', 'fine-tuned'))}),
-    **{f'{name}_by_blocks': (
-        name, 'success rate (paper: best of 10, by people)', {
-            group: ('evaluation', group, rate)
-            for group, rate in paper.ARRANGEMENTS.items()})
+                            ('tuned', 'fine-tuned')))),
+    **{f'{name}_by_blocks': _BarChart(
+        name, 'success rate (paper: best of 10, by people)', tuple(
+            _Bar(group, 'evaluation', group, rate)
+            for group, rate in paper.ARRANGEMENTS.items()))
        for name in ('arrangements', 'arrangements_evening')},
-    **{f'held_out_{way}': (f'held_out_{way}', 'success rate', {
-        'trained on': ('seen', 'all', np.nan),
-        'held out': ('held_out', 'all', np.nan)})
+    **{f'held_out_{way}': _BarChart(f'held_out_{way}', 'success rate', (
+        _Bar('trained on', 'seen', 'all'),
+        _Bar('held out', 'held_out', 'all')))
        for way in ('strings', 'meanings')},
 }
 
@@ -76,6 +91,7 @@ def lines_of(runs: _Runs) -> dict[str, list[results.Line]]:
   """
   found: dict[str, list[results.Line]] = {}
   shown: set[tuple[str, str]] = set()
+  # Runs of no variant have names of the user's own.
   own = [name for name in runs if name not in experiments.VARIANTS]
   for figure_name, (experiment, columns) in _CURVES.items():
     names = dict.fromkeys(
@@ -90,8 +106,8 @@ def lines_of(runs: _Runs) -> dict[str, list[results.Line]]:
   found['runs'] = [line for column in (_SUCCESS, _ACCURACY)
                    for line in _curves(runs, own, column)]
   found['figure7'] = list(_data_efficiency(runs))
-  for figure_name in _BARS:
-    found[figure_name] = list(_bars(runs, figure_name))
+  for figure_name, chart in _BAR_CHARTS.items():
+    found[figure_name] = list(_bars(runs, chart))
   return {name: lines for name, lines in found.items()
           if any(line.source != results.PAPER and len(line.points)
                  for line in lines)}
@@ -100,7 +116,8 @@ def lines_of(runs: _Runs) -> dict[str, list[results.Line]]:
 def _label(label: str, run: results.Run) -> str:
   """Returns an agent's name: AGILE-RP if AGILE learns to predict its reward.
 
-  The paper's curve has the same name, so it is drawn in the agent's panel.
+  The paper's AGILE does not do so. Its curve gets the same name all the same,
+  so that it is drawn in the agent's panel.
   """
   config = run.config
   if config.reward_prediction and config.reward == 'discriminator':
@@ -142,6 +159,7 @@ def _curves(runs: _Runs, names: Collection[str], column: str
             label, results.EVALUATED, run.seed, column, evaluation['steps'],
             *results.rate(evaluation, 'all'))
     if published is not None:
+      # For shorter runs only the last point is drawn, as a dashed line.
       shown = slice(None) if longest >= published.steps[0] else slice(-1, None)
       yield results.Line.of(
           label, results.PAPER, '', column, *(values[shown] for values in (
@@ -168,16 +186,17 @@ def _data_efficiency(runs: _Runs) -> Iterator[results.Line]:
                           *zip(*paper.data_efficiency().items()))
 
 
-def _bars(runs: _Runs, name: str) -> Iterator[results.Line]:
-  variant, column, bars = _BARS[name]
-  measured = runs.get(variant, ())
-  for i, (label, (evaluation, group, published)) in enumerate(bars.items()):
+def _bars(runs: _Runs, chart: _BarChart) -> Iterator[results.Line]:
+  """Yields the rates of a bar chart, whose column is the label of its axis."""
+  measured, column = runs.get(chart.variant, ()), chart.y_label
+  for i, bar in enumerate(chart.bars):
     for run in measured:
-      if found := run.evaluations.get(evaluation):
-        yield results.Line.of(label, results.EVALUATED, run.seed, column, i,
-                              *results.rate(found, group))
+      if found := run.evaluations.get(bar.evaluation):
+        yield results.Line.of(bar.label, results.EVALUATED, run.seed, column,
+                              i, *results.rate(found, bar.group))
     if measured and measured[0].on_papers_instructions:
-      yield results.Line.of(label, results.PAPER, '', column, i, published)
+      yield results.Line.of(
+          bar.label, results.PAPER, '', column, i, bar.published)
 
 
 def table(figures: Mapping[str, Sequence[results.Line]]) -> str:
@@ -190,10 +209,12 @@ def table(figures: Mapping[str, Sequence[results.Line]]) -> str:
   rows = [['figure', 'agent', 'column', 'steps', 'last 5 points', 'best',
            'evaluated', "averaged as the paper's", 'the paper'], ['---'] * 9]
   for name, lines in figures.items():
+    # The points of each line, by row of the table and then by source. A row is
+    # an agent and a column.
     shown: dict[tuple[str, str], dict[str, list[np.ndarray]]] = {}
     for line in lines:
       parts = {line.agent: line.points} if len(line.points) else {}
-      if line.column == drawing.BEST:
+      if line.column == drawing.BEST:  # Each point is an agent of its own.
         parts = {f'{line.agent}, {point[0]:,.0f} goal examples': point[None]
                  for point in line.points}
       for agent, points in parts.items():

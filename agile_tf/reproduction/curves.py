@@ -16,7 +16,9 @@ POINTS = 100
 
 
 def read(run_dir: str) -> Curve:
-  """Reads the metrics.csv in a run's directory, if there is one; empty is NaN.
+  """Reads the metrics.csv in a run's directory.
+
+  An empty cell is NaN. Without the file, the curve has no rows.
 
   Raises:
     UserError: if it is not a metrics.csv.

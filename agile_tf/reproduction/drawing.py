@@ -55,10 +55,11 @@ CURVES = {
 _MOST_BARS = 4  # More are rows of dots.
 _WIDTH = 7.0  # Inches, of a figure with several panels.
 _FONT_SIZE = 8
-# All that differs from Matplotlib's own defaults, whatever the user's
-# matplotlibrc says.
-_LOOK: Any = {  # A name such as $x$ is drawn as it is.
-    'text.parse_math': False, 'font.size': _FONT_SIZE, 'axes.linewidth': 0.6,
+# These settings differ from Matplotlib's own defaults, which hold otherwise,
+# whatever the user's matplotlibrc says.
+_LOOK: Any = {
+    'text.parse_math': False,  # A name such as $x$ is drawn as it is.
+    'font.size': _FONT_SIZE, 'axes.linewidth': 0.6,
     'axes.titlesize': _FONT_SIZE, 'axes.titlelocation': 'left',
     'axes.spines.top': False, 'axes.spines.right': False,
     'axes.grid': True, 'grid.alpha': 0.3, 'grid.linewidth': 0.4}
@@ -84,13 +85,13 @@ def draw(lines: Sequence[results.Line], title: str = '') -> figure.Figure:
   column in grey. A paper's line of one point is a height to compare with.
 
   Args:
-    lines: all of them with columns of `CURVES`, or none.
-    title: the sentence on top; it says what there is to see.
+    lines: The lines; all of them have columns of `CURVES`, or none has.
+    title: The sentence on top; it says what there is to see.
   """
   lines = [line for line in lines if len(line.points)]
   agents = list(dict.fromkeys(line.agent for line in lines))
   font, texts = fonts.choose([*agents, title])
-  shown_as = dict(zip(agents, texts, strict=False))
+  shown_as = dict(zip(agents, texts, strict=False))  # The title comes last.
   lines = [line._replace(agent=shown_as[line.agent]) for line in lines]
   with own_style(font):
     drawing = figure.Figure(layout='constrained', dpi=200)
@@ -110,30 +111,31 @@ def _draw_curves(drawing: figure.Figure, lines: Sequence[results.Line]
                 ) -> float:
   """Draws a panel for each column and agent; returns the width in inches.
 
-  A column is one of metrics.csv. The panels of its agents fill some rows of
-  the grid. If there is one agent, the panels of all columns fill them.
+  A column is one of metrics.csv. The panels of a column are a group, with one
+  for each agent, and a group begins a new row of the figure. If there is only
+  one agent, the panels of all columns are one group.
   """
   columns = list(dict.fromkeys(line.column for line in lines))
   agents = list(dict.fromkeys(line.agent for line in lines))
   panels = [(agent, column) for column in columns for agent in agents]
-  count = len(agents) if len(agents) > 1 else len(columns)
-  wide = {4: 2, 8: 4}.get(count, min(count, 3))  # Panels in a row.
-  deep = -(-count // wide)  # The rows of `count` panels.
-  rows = deep * (len(panels) // count)
-  width, height = (_WIDTH, 1.75) if wide > 1 else (4.6, 2.4)
+  group_size = len(agents) if len(agents) > 1 else len(columns)
+  per_row = {4: 2, 8: 4}.get(group_size, min(group_size, 3))
+  group_rows = -(-group_size // per_row)
+  rows = group_rows * (len(panels) // group_size)
+  width, height = (_WIDTH, 1.75) if per_row > 1 else (4.6, 2.4)
   drawing.set_size_inches(width, 0.55 + height * rows)
-  grid = drawing.subplots(rows, wide, squeeze=False)
+  grid = drawing.subplots(rows, per_row, squeeze=False)
   for ax in grid.flat:
     ax.set_visible(False)
   for i, (agent, column) in enumerate(panels):
     of_column = [line for line in lines if line.column == column]
     own = [line for line in of_column if line.agent == agent]
     if own:
-      group, place = divmod(i, count)
-      ax = grid[deep * group + place // wide, place % wide]
+      group, place = divmod(i, group_size)
+      ax = grid[group_rows * group + place // per_row, place % per_row]
       ax.set_visible(True)
-      _draw_panel(ax, agent, own, of_column, width / wide, height)
-      if place % wide and len(agents) > 1:
+      _draw_panel(ax, agent, own, of_column, width / per_row, height)
+      if place % per_row and len(agents) > 1:
         ax.set_ylabel('')
   drawing.supxlabel(
       textwrap.fill(_note(lines), int(18 * width)), x=0.01, ha='left',
@@ -154,12 +156,12 @@ def _note(lines: Sequence[results.Line]) -> str:
   if any(line.source == results.PAPER and len(line.points) > 1
          and np.isfinite(line.points[:, 2]).any() for line in lines):
     parts.append("shaded: the paper's band")
-  if len({line.agent for line in lines}) > 1 and not _are_points(lines):
+  if len({line.agent for line in lines}) > 1 and not _have_few_points(lines):
     parts.append('grey: the other panels')
   return ';  '.join(parts)
 
 
-def _are_points(lines: Sequence[results.Line]) -> bool:
+def _have_few_points(lines: Sequence[results.Line]) -> bool:
   """Returns whether our lines join few points, which get markers."""
   return all(len(line.points) < 12 for line in lines
              if line.source in (results.OURS, results.AVERAGED))
@@ -170,7 +172,7 @@ def _mean(lines: Sequence[results.Line]) -> np.ndarray:
 
   Lines that join few points have a mean where all of them have a point.
   """
-  if _are_points(lines):
+  if _have_few_points(lines):
     x, y = results.stack(lines)
     complete = np.isfinite(y).all(axis=0)
     return np.stack([x[complete], y[:, complete].mean(axis=0)], 1)
@@ -187,12 +189,12 @@ def _draw_panel(ax: axes.Axes, agent: str, own: Sequence[results.Line],
   """Draws the lines of an agent over those of the others.
 
   Args:
-    ax: an empty panel.
-    agent: its name.
-    own: the agent's lines.
-    of_column: the lines of all agents in this column.
-    width: of the panel, in inches.
-    height: of the panel, in inches.
+    ax: An empty panel.
+    agent: The agent's name.
+    own: The agent's lines.
+    of_column: The lines of all agents in this column.
+    width: The panel's width, in inches.
+    height: The panel's height, in inches.
   """
   how = CURVES[own[0].column]
   by_source = _by_source(own)
@@ -201,7 +203,7 @@ def _draw_panel(ax: axes.Axes, agent: str, own: Sequence[results.Line],
   for line in of_column:
     if line.agent != agent and line.source == results.OURS:
       others.setdefault(line.agent, []).append(line)
-  if not _are_points(of_column):
+  if not _have_few_points(of_column):
     for group in others.values():
       ax.plot(*_mean(group).T, color=_GREY, linewidth=0.8, zorder=1)
   names: list[_Name] = []
@@ -219,14 +221,14 @@ def _draw_panel(ax: axes.Axes, agent: str, own: Sequence[results.Line],
     for line in ours:
       ax.plot(*line.points.T[:2], color=_LIGHT, linewidth=0.7, zorder=3)
   if shown := averaged or ours:
-    are_points = _are_points(ours)
+    have_few_points = _have_few_points(ours)
     ax.plot(*_mean(shown).T, color=_OURS, linewidth=1.5,
-            marker='o' if are_points else '', markersize=2.5, zorder=4)
+            marker='o' if have_few_points else '', markersize=2.5, zorder=4)
     end = max(line.points[-1, 0] for line in shown)
     rate = np.mean([line.points[-1, 1] for line in shown
                     if line.points[-1, 0] == end])
     name = 'ours'
-    if are_points and not by_source[results.PAPER]:
+    if have_few_points and not by_source[results.PAPER]:
       name = f'{100 * rate:.0f} %'
     names.append(_Name(end, rate, name, _OURS))
   if by_source[results.EVALUATED]:
@@ -242,19 +244,20 @@ def _draw_panel(ax: axes.Axes, agent: str, own: Sequence[results.Line],
 def _set_range(ax: axes.Axes, of_column: Sequence[results.Line], how: _Axes
               ) -> None:
   """Sets the limits and the labels of both axes."""
-  long = [line for line in of_column
-          if line.source != results.PAPER or len(line.points) > 1]
-  x_first = min(line.points[0, 0] for line in long)
-  x_end = max(line.points[-1, 0] for line in long)
+  # A paper's line of one point is only a height to compare with.
+  not_heights = [line for line in of_column
+                 if line.source != results.PAPER or len(line.points) > 1]
+  x_first = min(line.points[0, 0] for line in not_heights)
+  x_end = max(line.points[-1, 0] for line in not_heights)
   bounds = np.concatenate([line.points[:, 1:].ravel() for line in of_column])
   low = 0.0
   if how.begins_high:
     rates = np.concatenate([line.points[:, 1] for line in of_column])
-    least = (np.nanmin(bounds) if _are_points(of_column) else
+    least = (np.nanmin(bounds) if _have_few_points(of_column) else
              np.quantile(rates, 0.15))
     low = np.floor(20 * (least - 0.02)) / 20 if least > 0.6 else 0.0
   high = min(1.02, max(0.01, 1.12 * np.nanmax(bounds)))
-  if len(long) < len(of_column):  # Room for the name of a height.
+  if len(not_heights) < len(of_column):  # A height's name needs room.
     high += 0.12
   ax.set_ylim(low, high)
   ax.set_yticks([y for y in ax.get_yticks() if low <= y <= min(1, high)])
@@ -318,6 +321,11 @@ def _by_source(lines: Sequence[results.Line]) -> dict[str, list[results.Line]]:
 
 def _draw_intervals(ax: axes.Axes, points: np.ndarray, *, horizontal=False,
                     color: str = _OURS) -> None:
+  """Draws a dot with its interval for each point, float64 [N, 4].
+
+  With `horizontal`, the first number of a point says how far up it is, and its
+  rate goes to the right.
+  """
   x, y, low, high = points.T
   # A bound can differ from a rate of 0 or 1 by a rounding error.
   errors = np.maximum(0, [y - low, high - y])

@@ -12,14 +12,14 @@ import numpy as np
 
 from agile_tf import records
 
-# A file for each curve, named by variant (see `experiments`) and column.
+# Each curve has a file here, which is named by variant (see `experiments`) and
+# column. Figure 7 is in data_efficiency.csv.
 _FOLDER = os.path.join(os.path.dirname(__file__), 'paper_curves')
 
-
-# The table of appendix C, for GridLU-Relations, and lambda: the value of each
-# setting of `config.Config`, and its place. Where the algorithm leaves no
-# choice there is no setting: a policy worker's batch is one rollout, and one
-# worker trains D.
+# These values and their places in the table are those of appendix C, for
+# GridLU-Relations, by the settings of `config.Config`. Lambda is from the text.
+# Where the algorithm leaves no choice there is no setting: a policy worker's
+# batch is one rollout, and one worker trains D.
 HYPERPARAMETERS: dict[str, tuple[float, str]] = {
     'policy_learning_rate': (3e-4, 'policy: RMSProp, learning rate'),
     'policy_decay': (0.99, 'policy: RMSProp, decay'),
@@ -45,7 +45,7 @@ HYPERPARAMETERS: dict[str, tuple[float, str]] = {
     'replay_size': (100_000, 'D: AGILE, size of replay buffer B'),
     'max_column_norm': (1, 'D: Regularization, max. column norm'),
 }
-# The values that differ for Arrangements, in the paper's text.
+# For Arrangements the paper's text has other values of these settings.
 OF_ARRANGEMENTS: dict[str, tuple[float, str]] = {
     'rollout_length': (30, 'appendix C'),
     'episode_length': (45, 'appendix C'),
