@@ -5,7 +5,7 @@ The system of "Learning to Understand Goal Specifications by Modelling Reward"
 this file is the map of the packages. Everything that a program of your own
 needs is an attribute of this package.
 
-What a run has learned, as functions:
+These functions load what a run has learned:
 
   reward_model = agile_tf.load_reward_model(run_dir)
   probabilities = reward_model(images, instructions)   # float32 [N]
@@ -15,20 +15,21 @@ What a run has learned, as functions:
 
 With backend='numpy' they need no TensorFlow, and other processes may use them.
 
-A reward model that learns from goal examples while a policy of yours learns:
+This reward model learns from goal examples while a policy of yours learns:
 
   learner = agile_tf.RewardLearner((goal_images, goal_instructions))
   rewards = learner.rewards(images, instructions)      # float32 [N]
 
 The run of the trained agent that comes with the package is agile_tf.TRAINED.
-Its decisions as the reward of a Gymnasium environment, and what a learner
-learns meanwhile as that of many environments:
+The first of these gives a Gymnasium environment its reward model's decisions as
+the reward. The second gives many environments the rewards of a learner, which
+goes on learning from their states:
 
   agile_tf.LearnedReward(environment, agile_tf.TRAINED)
   agile_tf.LearnedVectorReward(environments, learner, states_per_update=240)
 
-An environment of your own, of dm_env or Gymnasium, for
---world=package.module:function:
+These make the world that a function of --world=package.module:function returns
+of an environment of your own, which is one of dm_env or Gymnasium:
 
   agile_tf.worlds.from_environment(make_environment, goal_examples, ...)
   agile_tf.worlds.from_gymnasium(make_environment, goal_examples, ...)
@@ -51,13 +52,12 @@ if sys.platform == 'win32':
 
 __version__ = gridlu.__version__
 
-# Must be set before TensorFlow is imported. Real errors are exceptions. What it
-# prints as errors is, for example, that there is no GPU, or that a kept program
-# was compiled with options that no processor has.
+# This must be set before TensorFlow is imported. Real errors are exceptions.
+# What TensorFlow prints as errors is, for example, that there is no GPU, or
+# that a kept program was compiled for features that no processor has.
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
 # Otherwise the first process on a GPU takes all of its memory.
 os.environ.setdefault('TF_FORCE_GPU_ALLOW_GROWTH', 'true')
-
 
 
 def _import_triton() -> None:
@@ -103,7 +103,8 @@ _HOMES = {'LearnedReward': 'agile_tf.rewarding.environments',
           'RewardLearner': 'agile_tf.rewarding.learner',
           'load_policy': 'agile_tf.evaluation.loading',
           'load_reward_model': 'agile_tf.evaluation.loading'}
-# The two of rewarding.environments are not in it: they need Gymnasium.
+# Those of rewarding.environments are left out, because they need Gymnasium, and
+# `from agile_tf import *` would import them.
 __all__ = ('RewardLearner', 'TRAINED', 'load_policy', 'load_reward_model',
            'worlds')
 

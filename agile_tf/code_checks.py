@@ -14,9 +14,9 @@ from gridlu import tasks
 
 
 def check_module(world: str) -> None:
-  """Raises ConfigError if --world is no task and no module of it is found.
+  """Raises ConfigError unless --world is a task, or its module may exist.
 
-  Nothing is imported, and what is found may still be no world.
+  Nothing is imported. Of 'package.module' only the package is looked for.
   """
   module, _, path = world.partition(':')
   if world in tasks.TASKS:
@@ -25,9 +25,7 @@ def check_module(world: str) -> None:
   problem = ''
   if not all(map(str.isidentifier, [*names, *path.split('.')])):
     problem = 'that is not the name of a function in a module'
-  elif names[0] not in sys.modules and (
-      importlib.machinery.PathFinder.find_spec(names[0], [os.getcwd()]) or
-      importlib.util.find_spec(names[0])) is None:
+  elif not _is_found(names[0]):
     problem = f'there is no module {names[0]!r}'
   if problem:
     raise config_lib.ConfigError(
@@ -36,10 +34,23 @@ def check_module(world: str) -> None:
         'module in this directory, installed, or on PYTHONPATH.')
 
 
+def _is_found(module: str) -> bool:
+  """Returns whether a module is imported, or could be."""
+  if module in sys.modules:
+    return True
+  here = importlib.machinery.PathFinder.find_spec(module, [os.getcwd()])
+  return here is not None or importlib.util.find_spec(module) is not None
+
+
 def check_world(of_run: str, named: str, run_dir: str) -> None:
   """Raises ConfigError if a run's world is code that the user has not named.
 
-  No module is looked for in the run's directory either.
+  It also raises one if that code would be imported from the run's directory.
+
+  Args:
+    of_run: The --world with which the run was trained.
+    named: The --world that the user gives now, or ''.
+    run_dir: The directory of the run.
   """
   if of_run in tasks.TASKS:
     if not named:
@@ -52,28 +63,27 @@ def check_world(of_run: str, named: str, run_dir: str) -> None:
 
 
 def check_model(of_run: str, named: str, run_dir: str) -> None:
-  """Raises ConfigError if a run's networks are code that nobody has named.
-
-  See `check_world`.
-  """
+  """Does the same as `check_world` for --model, a run's networks."""
   if named or of_run not in config_lib.MODELS:
     _check_code('model', 'networks', of_run, named, run_dir)
 
 
 def _check_code(flag: str, what: str, of_run: str, named: str, run_dir: str
                ) -> None:
-  """Raises ConfigError unless the user names a run's code, as in its flag."""
+  """Raises ConfigError unless the user names the code that a run names."""
   if named and named != of_run:
+    fix = (f'Give --{flag}={of_run}' if ':' in of_run else
+           f'Leave --{flag} out')
     raise config_lib.ConfigError(
         f'--{flag}={named}: {run_dir} was trained on the {what} {of_run!r}. '
-        f'Name the same, or leave --{flag} out if it is not a Python function.')
+        f'{fix}.')
   if not named:
     raise config_lib.ConfigError(
         f'{run_dir} was trained on the {what} {of_run!r}, a Python function. '
         'What a run names is not imported until you name it too, because runs '
         f'may come from others. If you trust this code, add --{flag} with the '
         f"same name (in Python: {flag}='...').")
-  if ':' not in named:  # It is built in.
+  if ':' not in named:  # The networks or the task come with this package.
     return
   inside = os.path.realpath(run_dir)
   for folder in (os.getcwd(), *sys.path):

@@ -41,7 +41,8 @@ _TASKS = ('relations', 'put_down', 'crowded', 'arrangements')
 
 _SOURCES = pathlib.Path(__file__).parent / 'demo_page'
 
-# The parameters of both networks, by the names that network.js has for them.
+# network.js needs these parameters of both networks, by --model, to compute
+# features. The names are those of `numpy_networks.shapes` without 'features/'.
 _FEATURES = {
     'nmn': ('stem/patches/w', 'stem/patches/b', 'stem/neighbours/w',
             'stem/neighbours/b', 'film_nmn/w', 'film_nmn/gamma',
@@ -52,6 +53,8 @@ _FEATURES = {
 }
 # The NMN's policy has these; its discriminator does not.
 _MERGE = ('merge/convolution/w', 'merge/convolution/b')
+# These parameters compute the outputs from the features. Those of the policy's
+# baseline and of its reward prediction are left out: the page shows neither.
 _HEADS = {'policy': ('hidden/w', 'hidden/b', 'logits/w', 'logits/b'),
           'discriminator': ('hidden/w', 'hidden/b', 'logit/w')}
 
@@ -73,6 +76,7 @@ def weights(checkpoint: checkpoints.Checkpoint, group: str, model: str,
   features = _FEATURES[model]
   if (group, model) == ('policy', 'nmn'):
     features += _MERGE
+  # The names in the checkpoint, by those on the page.
   names = {**{name: f'{group}/features/{name}' for name in features},
            **{name: f'{group}/{name}' for name in _HEADS[group]}}
   saved = checkpoint.group(group)
@@ -83,9 +87,9 @@ def weights(checkpoint: checkpoints.Checkpoint, group: str, model: str,
   shapes = numpy_networks.shapes(
       model, group, num_tokens, world.NUM_POLICY_ACTIONS)
   try:
-    for name in (*features, *_HEADS[group]):
-      place = f'features/{name}' if name in features else name
-      archives.expect(saved, f'{group}/{place}', np.float32, shapes[place])
+    for there in names.values():
+      archives.expect(
+          saved, there, np.float32, shapes[there.removeprefix(f'{group}/')])
   except ValueError as error:
     raise checkpoints.CheckpointError(
         f'{checkpoint.path} does not fit ({error}).') from error
@@ -131,6 +135,7 @@ def _agent(run_dir: str, step: int | None) -> dict[str, Any]:
   return {
       'name': os.path.basename(os.path.abspath(run_dir)),
       'task': config.world,
+      # Several tasks have the instructions of 'relations'.
       'language': task.instructions()[0].task,
       'instructions': len(task.instructions()),
       'steps': checkpoint.values['steps'],
@@ -169,6 +174,7 @@ def make(run_dirs: Sequence[str], step: int | None = None) -> str:
   for name, part in parts.items():
     assert not re.search('</(script|style)|<!--', part), name
   text = (_SOURCES / 'page.html').read_text('utf-8')
+  # A comment such as /*world.js*/ stands where this part belongs.
   return re.sub(r'/\*([\w.]+)\*/', lambda match: parts[match[1]], text)
 
 

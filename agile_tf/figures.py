@@ -116,8 +116,8 @@ def lines_of(runs: _Runs) -> dict[str, list[results.Line]]:
 def _label(label: str, run: results.Run) -> str:
   """Returns an agent's name: AGILE-RP if AGILE learns to predict its reward.
 
-  The paper's AGILE does not do so. Its curve gets the same name all the same,
-  so that it is drawn in the agent's panel.
+  The paper's AGILE does not do so. Its curve gets this name too, so that it is
+  drawn in the agent's panel.
   """
   config = run.config
   if config.reward_prediction and config.reward == 'discriminator':

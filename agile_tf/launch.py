@@ -29,8 +29,8 @@ def main() -> None:
   recipe.check(config)
   with start.begin(config, settings.saved(config, recipe)) as begun:
     with begun.signals.deferred('TensorFlow is loaded'):
-      # TensorFlow is set up before other modules import it. `run.build` asks
-      # again, for the description of the machine.
+      # TensorFlow is set up before other modules import it. `run.build` calls
+      # `prepare` again, because it needs the `Machine` that it returns.
       machine.prepare(config)
       machine.check_compiler()
       from agile_tf.recipe import variations

@@ -67,7 +67,7 @@ def find(name: str, *arguments: Any, label: str, expected: str,
       the current directory or defines a flag of this program. The error is an
       `error_type`.
   """
-  if os.getcwd() not in sys.path:  # As it is for `python -m`.
+  if os.getcwd() not in sys.path:  # It is in the path of `python -m`.
     sys.path.insert(0, os.getcwd())
   module, _, path = name.partition(':')
 

@@ -11,7 +11,7 @@ different from patch to patch. Here patches overlap, and no pixel is left out.
 import sonnet as snt
 import tensorflow as tf
 
-from agile_tf.agent import networks as networks
+from agile_tf.agent import networks
 from agile_tf.agent import worlds
 
 

@@ -73,6 +73,7 @@ def read(pictures: str, texts: str) -> goal_dataset.GoalDataset:
             f'{first[names[0]].line} has {_size(images[0])}: expected one '
             "size, that of the environment's images")
       if not images:
+        # All pictures are in memory together with the images of the rows.
         _check_memory(image.nbytes * (len(names) + len(rows)))
     except (OSError, ValueError) as error:
       raise program.UserError(
@@ -130,7 +131,7 @@ def _rows(path: str) -> Iterator[_Row]:
           f'{", ".join(map(repr, header)) or "nothing"}. Write '
           '"picture,instruction" there.', 1)
     for cells in reader:
-      if not any(map(str.strip, cells)):  # A line without values.
+      if not any(map(str.strip, cells)):  # The line has no values.
         continue
       if len(cells) != len(header):
         raise wrong(
@@ -156,7 +157,10 @@ def _rows(path: str) -> Iterator[_Row]:
 def _image(path: str) -> tuple[np.ndarray, bool]:
   """Returns a picture, uint8 [H, W, 3], and whether it is a JPEG.
 
-  OSError or ValueError if there is none.
+  Raises:
+    OSError: The file cannot be read.
+    ValueError: There is no such file, or it is no picture of the kind that the
+      networks can see.
   """
   try:
     with files.open_regular(path) as file, Image.open(file) as picture:

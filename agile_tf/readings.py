@@ -45,7 +45,7 @@ class Reading:
 
 def _found(name: str, source: Source, observation: Any,
            info: Mapping[str, Any]) -> Any:
-  """Returns what a source has."""
+  """Returns what a source gives for an observation and info, or UserError."""
   if callable(source):
     return source(observation, info)
   keys = (source,) if isinstance(source, str) else source

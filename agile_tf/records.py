@@ -10,7 +10,7 @@ from typing import Any
 from gridlu import files
 from gridlu import schema
 
-# Text takes up to about so many times its size in memory when it is read.
+# Text that is read can take about this many times its own size in memory.
 _EXPANSION = 32
 
 
@@ -43,10 +43,11 @@ def json_file(path: str | os.PathLike, check: schema.Check, most: int = 2**24
 def rows(path: str, size: int | None = None,
          check: Callable[[dict[str, str]], None] = lambda row: None
         ) -> list[dict[str, str]]:
-  """Returns the rows of a CSV file by column, without an incomplete last one.
+  """Returns the rows of a CSV file by column.
 
-  With a `size` these are only the rows in the last `size` bytes, and the file
-  must be ASCII. `check` raises a ValueError for a row that is not right.
+  A last line without a line's end is left out: it is not written yet. With a
+  `size` these are only the rows in the last `size` bytes, and the file must be
+  ASCII. `check` raises a ValueError for a row that is not right.
 
   Raises:
     OSError or ValueError: The file cannot be read, or a row is not right or has

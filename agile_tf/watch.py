@@ -6,8 +6,8 @@ Each state is shown with D(c, s), the reward model's probability that it is a
 goal state. Above the run's --reward_threshold the policy would be rewarded.
 Space or the right arrow makes a step, p plays and pauses, + and - change the
 speed, n starts the next episode and q quits. `gridlu.screen` explains how to
-read the board. Of another world its images are shown, as fine as the terminal
-is large.
+read the board. Another world is shown by its images, the more finely the larger
+the terminal is.
 """
 
 import shutil
@@ -97,7 +97,7 @@ class _Game(Protocol):
     """Returns how a state looks."""
 
   def notes(self, state: Any) -> list[screen.Line]:
-    """Returns what is said of a state besides."""
+    """Returns lines that the panel has about a state."""
 
 
 class _GridLU:
@@ -156,13 +156,14 @@ class _Pictures:
   def __init__(self, world: 'worlds.World', environment: dm_env.Environment):
     self._environment = environment
     self._has_ground_truth = world.has_ground_truth
-    # The picture is no wider than the terminal, than the terminal's rows allow,
-    # and than the image.
+    # The picture gets the room that the panel, the instruction and the keys
+    # leave, at least that of a GridLU board. A character is twice as high as
+    # wide, and shows at least one column of the image's pixels.
     columns, rows = shutil.get_terminal_size()
     height, width, _ = world.image_shape
-    across = max(screen.BOARD_WIDTH, columns - screen.PANEL_WIDTH - 4)
-    most = 2 * max(screen.BOARD_HEIGHT, rows - 7) * width // height
-    self._width = min(across, most, width)
+    widest = max(screen.BOARD_WIDTH, columns - screen.PANEL_WIDTH - 4)
+    highest = max(screen.BOARD_HEIGHT, rows - 7)
+    self._width = min(widest, 2 * highest * width // height, width)
 
   def begin(self) -> None:
     self._timestep = self._environment.reset()

@@ -26,7 +26,7 @@ def checked(images: Any, instructions: Sequence[str],
   shape = [count, *image_shape]
   try:
     images = np.asarray(images)
-  except ValueError as error:  # Lists of different lengths.
+  except ValueError as error:  # They are lists of different lengths.
     raise ValueError(
         f'images is no array ({error}); expected uint8 {shape}.') from error
   if not count and images.shape[:1] == (0,):
@@ -41,7 +41,7 @@ def checked(images: Any, instructions: Sequence[str],
 def _count(instructions: Any) -> int:
   """Returns how many instructions there are; ValueError if they are no list."""
   is_list = not isinstance(instructions, str | bytes | Mapping | Set)
-  with contextlib.suppress(TypeError):  # What has no length.
+  with contextlib.suppress(TypeError):  # They may have no length.
     if is_list:
       return len(instructions)
   kind = 'the string ' if isinstance(instructions, str) else ''
@@ -100,6 +100,6 @@ class _Choice:
           'None.') from error
 
   def __call__(self, logits: np.ndarray) -> np.ndarray:
-    if self._rng is not None:  # The largest of these sums is a sample.
+    if self._rng is not None:  # With Gumbel noise, the argmax is a sample.
       logits = logits + self._rng.gumbel(size=logits.shape)
     return logits.argmax(axis=-1)

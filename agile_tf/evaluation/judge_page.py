@@ -38,7 +38,10 @@ def _png(pixels: np.ndarray) -> str:
 
 
 def _legend() -> str:
-  """Returns the words of GridLU-Arrangements explained, as in figure 3."""
+  """Returns what explains the words of GridLU-Arrangements, as HTML.
+
+  It is a picture of each form, as in figure 3, and a text.
+  """
   words, states = zip(*pictures.figure_3_vocabulary())
   sheet = rendering.contact_sheet(
       pictures.render(states), words, columns=4, scale=2)

@@ -194,7 +194,7 @@ class WorldTest(absltest.TestCase):
     run_dir = tiny.save_for(type(self))
     for named in '', 'relations':
       self.assertEqual(trained.load(run_dir, world=named).steps, 0)
-    with self.assertRaisesRegex(config_lib.ConfigError, 'leave --world out'):
+    with self.assertRaisesRegex(config_lib.ConfigError, 'Leave --world out'):
       trained.load(run_dir, world='arrangements')
 
   def test_a_run_of_relations_can_play_crowded(self):
