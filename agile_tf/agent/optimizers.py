@@ -3,8 +3,8 @@
 `SharedParameters` protects the parameters of one network, and the optimiser
 state that goes with them, with a lock: updates are atomic, and a snapshot never
 contains half of one. An update clips the gradient by its global norm, applies a
-`Rule` such as RMSProp's, and may then clip column norms. A gradient that is not
-finite changes nothing.
+`Rule` such as RMSProp's, and may then clip column norms: those of D in the
+paper. A gradient that is not finite changes nothing.
 """
 
 from collections.abc import Callable, Sequence

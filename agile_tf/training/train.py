@@ -1,17 +1,26 @@
 """The loop of a run: who iterates when, and what is written in between.
 
-`train` carries out a whole run. With one policy thread it goes through `_loop`.
-With several threads it goes through `threads.loop`, where each worker makes the
-same rounds in a thread of its own. One round of either:
+`train` carries out a whole run. With one policy thread it goes through `_loop`,
+where this thread plays all of the paper's 15 policy workers at once. With
+several threads, of which the paper has 15, it goes through `threads.loop`:
+there each thread makes the same rounds with its share of the workers. What
+iterates is `trainer.crew`: a function for each policy thread, and one for the
+discriminator's worker. One round of either:
 
+  0. Some runs of our recipe give the discriminator a head start. As long as it
+     lasts, the discriminator's worker alone is due.
   1. The schedule says who is due: the ratio of policy steps to the
      discriminator's iterations decides, until the last step or until a signal
      stops the run.
-  2. A snapshot of theta and phi is taken. With one thread it serves all who are
-     due; with several, each worker takes its own.
+  2. A snapshot is taken of theta, the policy's parameters, and of phi, the
+     discriminator's. With one thread it serves all who are due; with several,
+     each thread takes its own.
   3. The worker plays a rollout, computes its gradient from the snapshot, and
      updates its network (`agile_tf.agent.workers`, the paper's algorithm
-     boxes). The discriminator's worker plays a rollout too, for B.
+     boxes). The discriminator's worker plays a rollout too, for B, the buffer
+     of states from which the discriminator's negatives are drawn. In the first
+     round half of the policy's workers do not play, so that they do not all end
+     their episodes at once; then there may be no policy steps to count.
   4. The schedule counts the policy steps, and the discriminator's iterations.
   5. The main thread writes what is due: a row of metrics, a picture, or a
      checkpoint, for which all workers pause between two iterations.
