@@ -1,4 +1,7 @@
-"""A run: iterates its workers, and returns its metrics and checkpoints."""
+"""A run in memory: its workers' iterations, its metrics and its state.
+
+`train` decides when each worker iterates, and `run` writes the files.
+"""
 
 from collections.abc import Sequence
 import contextlib
@@ -25,7 +28,7 @@ from gridlu import program
 
 
 class Trainer:
-  """Carries a run out: iterates its workers, and keeps its metrics and state.
+  """Makes the iterations of a run's workers; returns its metrics and state.
 
   Attributes, besides those that are explained in `building.Parts` and
   `building.Networks`:
@@ -59,7 +62,8 @@ class Trainer:
     self._tally = metrics.Tally(
         'episodes', 'discriminator_steps', 'discriminator_updates')
     self.recorder = recorder.Recorder()
-    self._seen: np.ndarray | None = None  # The last rollout's observations.
+    # The observations of the first policy worker in its last rollout.
+    self._seen: np.ndarray | None = None
     self._held_out_test = None if parts.data.held_out_goals is None else (
         held_out_goals.GoalTest(parts.data.held_out_goals))
     # The parts whose arrays a checkpoint has, by name.
@@ -121,7 +125,8 @@ class Trainer:
     truth = rollout.truth
     self._tally.add(iteration.metrics, len(rollout.active))
     self._tally.add(
-        self._rewards(rollout, iteration.decisions, truth), rollout.steps)
+        self._reward_metrics(rollout, iteration.decisions, truth),
+        rollout.steps)
     if truth is not None:
       successes = rollout.successes(truth)
       if successes.size:
@@ -133,8 +138,9 @@ class Trainer:
       self.recorder.add(rollout, iteration.decisions)
     return rollout.steps
 
-  def _rewards(self, rollout: rollouts.Rollout, decisions: np.ndarray,
-               truth: np.ndarray | None) -> dict[str, float]:
+  def _reward_metrics(
+      self, rollout: rollouts.Rollout, decisions: np.ndarray,
+      truth: np.ndarray | None) -> dict[str, float]:
     """Returns metrics of the decisions, and of the truth where it is known."""
     decisions = rollout.played(decisions)
     values = {}
@@ -160,7 +166,8 @@ class Trainer:
     self._tally.count(discriminator_steps=iteration.rollout.steps,
                       discriminator_updates=1 if iteration.metrics else 0)
     head_start = self._head_start
-    # No policy worker runs before the end of its last iteration.
+    # The last iteration of the head start is counted after this method has
+    # returned. Until then no policy worker iterates.
     if (head_start is not None and
         self.schedule.iterations + 1 == head_start.iterations):
       head_start.then(self.policy, self.discriminator_worker.learner,
@@ -175,7 +182,7 @@ class Trainer:
         'rate, in another --run_dir.')
 
   def row(self) -> dict[str, Any]:
-    """Returns the metrics since the last row."""
+    """Returns a row: means since the last row, and counts since the start."""
     values = {'steps': self.schedule.steps, **self._tally.take()}
     counts = self._tally.counts
     values['episodes'] = counts['episodes']
@@ -194,8 +201,8 @@ class Trainer:
           self.discriminator.snapshot()))
     if self.discriminator_worker is not None:
       values.update(counts)
-      # Iterations count here, as in the setting of this name, also those that
-      # made no update because B was too small.
+      # As in the setting of this name, "update" stands for an iteration, also
+      # for one that made no update because B was too small.
       values['steps_per_discriminator_update'] = (
           self.schedule.steps / max(
               1, self.schedule.iterations_after_head_start))
@@ -300,7 +307,7 @@ class Trainer:
       self.schedule.steps = values['steps']
       self.schedule.iterations = values['iterations']
       self.recorder = recorder.Recorder(waits=True)
-      self._say_threads(values['config'])
+      self._log_threads(values['config'])
     except program.UserError:
       raise
     except (LookupError, TypeError, ValueError, OverflowError) as error:
@@ -309,36 +316,40 @@ class Trainer:
           f'({type(error).__name__}: {error}).') from error
 
   def _load_actors(self, states: list[list[Any]]) -> None:
-    """Restores the actors of as many workers, whatever threads they were in.
+    """Restores the actors, though the saved run may have had other threads.
 
-    A checkpoint has the rows of each actor, the policy's first, and these in
-    the order of the workers' numbers.
+    Each thread had an actor, with the states of that thread's workers. All
+    threads together had the same workers as now, in the same order: the policy
+    workers, then the discriminator's.
     """
-    rows = [row for state in states for row in state]
+    of_workers = [worker for actor in states for worker in actor]
     counts = [len(actor.rngs) for actor in self._actors]
-    if len(rows) != sum(counts):
-      raise ValueError(f'it has {len(rows)} actors; expected {sum(counts)}')
+    if len(of_workers) != sum(counts):
+      raise ValueError(
+          f'it has {len(of_workers)} workers; expected {sum(counts)}')
     for actor, count in zip(self._actors, counts):
-      actor.load(rows[:count])
-      del rows[:count]
+      actor.load(of_workers[:count])
+      del of_workers[:count]
 
   def _load_generators(self, states: list[Any]) -> None:
     """Restores generators: one of each policy thread, then D's worker's.
 
-    A thread that the run did not have keeps the generator of its own.
+    If the saved run had fewer policy threads, those that are new keep the
+    generators that they begin with.
     """
     states, own = [*states], [*self._generators]
     if self.discriminator_worker is not None:
       own.pop().bit_generator.state = states.pop()
+    # Policy threads have generators if there is an auxiliary loss.
     if bool(states) != bool(own):
       raise ValueError(f'it has {len(states)} generators of policy threads; '
                        f'expected {len(own)}')
     for rng, state in zip(own, states):
       rng.bit_generator.state = state
 
-  def _say_threads(self, before: dict[str, Any]) -> None:
-    """Says that the run goes on in another number of threads, if it does."""
-    count, config = before['policy_threads'], self._plan.config
+  def _log_threads(self, saved: dict[str, Any]) -> None:
+    """Logs it if the saved settings have another number of policy threads."""
+    count, config = saved['policy_threads'], self._plan.config
     if count != config.policy_threads:
       logging.info(
           'The run goes on with --policy_threads=%s; it had %s before. It '

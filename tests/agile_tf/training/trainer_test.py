@@ -93,7 +93,7 @@ class TrainingTest(parameterized.TestCase):
   def test_a_checkpoint_of_fewer_actors_is_damaged(self):
     values = self.end.values | {'actors': self.end.values['actors'][:1]}
     with self.assertRaisesRegex(
-        checkpoints.DamagedError, 'it has 2 actors; expected 3'):
+        checkpoints.DamagedError, 'it has 2 workers; expected 3'):
       trainer_lib.Trainer(tiny.plan()).load(self.end._replace(values=values))
 
   def test_a_changed_world_is_not_called_damage(self):
