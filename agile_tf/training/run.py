@@ -62,20 +62,23 @@ class RunFiles:
             f'    --{name}={value}' for name, value in settings.items()))
     self._start_time = time.monotonic()
     self._row_steps, self._row_time = steps, self._start_time
-    self._updated = steps, 0  # See `_updates_missing`.
+    # The steps and the discriminator's updates in the newest row that had more
+    # updates than the row before it. There is none yet.
+    self._last_update = steps, 0
     self._exchange_test: diagnostics.ExchangeTest | None = None
     if (trainer.discriminator is not None and
         isinstance(trainer.world, gridlu_world.GridLUWorld)):
       self._exchange_test = diagnostics.ExchangeTest(trainer.world)
     self._saved = steps, self._schedule.iterations
     self._save_time = self._image_due = self._start_time
-    self._warned: set[str] = set()
     self._rows: list[dict[str, Any]] = []  # The last rows of this process.
-    # The kinds of lasting trouble that have been reported.
-    self._reported: set[str] = set()
+    # The kinds of warnings about the last row, and those about many rows. Each
+    # kind of the second is logged once, each of the first again if it returns.
+    self._row_warnings: set[str] = set()
+    self._lasting_warnings: set[str] = set()
 
   def write_what_is_due(self) -> None:
-    """Writes a row, a picture or a checkpoint. For the main thread alone."""
+    """Writes a row, a picture or a checkpoint, from the main thread."""
     steps = self._schedule.steps
     left = self._schedule.head_start_left
     if left:
@@ -88,6 +91,7 @@ class RunFiles:
     if time.monotonic() >= self._image_due:
       episode = self._trainer.recorder.take()
       if episode is not None:
+        # A policy thread can end an episode before its first steps are counted.
         self._show(episode, max(steps, 1))
         self._image_due = time.monotonic() + 60 * _IMAGE_MINUTES
     if (time.monotonic() - self._save_time >
@@ -107,17 +111,17 @@ class RunFiles:
     self._writer.row(values)
     self._row_steps, self._row_time = steps, now
     warnings = metrics.warnings(values, self._trainer.world.num_actions)
-    if without := self._updates_missing(values):
-      warnings['updates'] = without
+    if text := self._updates_missing(values):
+      warnings['updates'] = text
     for kind, text in warnings.items():
-      if kind not in self._warned:  # The previous row had none.
+      if kind not in self._row_warnings:
         logging.warning('At step %d: %s', steps, text)
-    self._warned = set(warnings)
+    self._row_warnings = set(warnings)
     self._rows = [*self._rows, values][-metrics.LASTING:]
     for kind, text in metrics.lasting(self._rows).items():
-      if kind not in self._reported:
+      if kind not in self._lasting_warnings:
         logging.warning('At step %d: %s', steps, text)
-        self._reported.add(kind)
+        self._lasting_warnings.add(kind)
 
   def _updates_missing(self, values: dict[str, Any]) -> str:
     """Returns a warning if the discriminator should have been updated, or ''.
@@ -127,9 +131,9 @@ class RunFiles:
     if 'discriminator_updates' not in values:
       return ''
     steps, updates = values['steps'], values['discriminator_updates']
-    since, before = self._updated
+    since, before = self._last_update
     if updates > before:
-      self._updated = steps, updates
+      self._last_update = steps, updates
       return ''
     if steps - since <= 2 * self._config.steps_per_discriminator_update:
       return ''
@@ -150,7 +154,7 @@ class RunFiles:
         'episode/contact sheet', recorder.sheet(episode, images, judge), steps)
 
   @property
-  def has_begun(self) -> bool:
+  def has_iterated(self) -> bool:
     """Whether any worker has iterated, now or before."""
     now = self._schedule.steps, self._schedule.iterations
     return now > self._saved or bool(checkpoints.steps(self._config.run_dir))
@@ -224,14 +228,17 @@ def build(plan: building.Plan, check_lock: run_lock.Check, table: str = '',
       ' and a discriminator' if config.trains_discriminator else '',
       here.description)
   if num_threads > here.parallel:
-    others = here.parallel
+    # The most policy threads that can compute at the same time. On a CPU the
+    # discriminator's worker takes one of the cores.
+    most = here.parallel
     if config.trains_discriminator and here.on_cpu:
-      others = max(1, others - 1)  # Its worker takes a core of its own.
-    enough = max(n for n in range(1, others + 1) if not workers % n)
+      most = max(1, most - 1)
+    enough = max(n for n in range(1, most + 1) if not workers % n)
     logging.info(
         '--policy_threads=%d is more than can run at the same time here (%d). '
         '--policy_threads=%d trains the same %d workers and may be faster%s.',
         num_threads, here.parallel, enough, workers,
+        # Averaged updates depend on the number of threads, so a run keeps it.
         ', in a new --run_dir' if plan.variation.averaged else
         ': stop the run, and give the command again with it')
   return trainer, run_files

@@ -75,7 +75,7 @@ def _without_left_overs(run_dir: str, check_lock: run_lock.Check
           path = os.path.join(run_dir, name)
           if name in (_CONFIG, _METRICS) or name.startswith(_EVENTS):
             os.remove(path)
-          elif name == _CHECKPOINTS:  # The first one could not be saved.
+          elif name == _CHECKPOINTS:  # Not one could be saved in it.
             os.rmdir(path)
 
 

@@ -69,7 +69,7 @@ def go_on(plan: building.Plan, begun: start.Begun, table: str = '') -> None:
     files.write_what_is_due()
     loop(trainer.schedule, trainer.crew, files.write_what_is_due)
     files.write_what_is_due()
-    if not files.has_begun:  # There is no iteration to save.
+    if not files.has_iterated:  # There is no iteration to save.
       raise KeyboardInterrupt
     files.save()
   steps, total = trainer.schedule.steps, plan.config.steps
