@@ -48,7 +48,7 @@ class Signals:
         for number in stopping.signals()}
     reader, self._writer = socket.socketpair()
     self._writer.setblocking(False)
-    self._wakeup = signal.set_wakeup_fd(self._writer.fileno())
+    self._former_wakeup = signal.set_wakeup_fd(self._writer.fileno())
     threading.Thread(
         target=self._listen, args=(reader,), name='signals', daemon=True
         ).start()
@@ -63,14 +63,15 @@ class Signals:
       time.sleep(_SAME_SIGNAL_SECONDS)
     for number, handler in self._handlers.items():
       signal.signal(number, handler)
-    signal.set_wakeup_fd(self._wakeup)
+    signal.set_wakeup_fd(self._former_wakeup)
     self._writer.close()  # Ends the thread.
 
   def stop_instead(self, schedule: threads.Schedule) -> None:
     """Lets signals stop a schedule instead, from now on."""
     self._schedule = schedule
-    # The exception was raised where Python ignores it, such as in a __del__.
     if self.stopped:
+      # A signal has arrived, and its KeyboardInterrupt was raised where Python
+      # ignores exceptions, such as in a __del__.
       schedule.stop()
 
   @contextlib.contextmanager

@@ -24,8 +24,9 @@ if TYPE_CHECKING:  # The import takes seconds, and signals must not wait.
 
 # The two kinds of workers.
 POLICY, DISCRIMINATOR = 'policy', 'discriminator'
-# Seconds in one iteration after which a worker is reported. With several
-# threads a run that must save or end then ends with an error.
+# A worker that has been in one iteration for so many seconds is reported. When
+# a run of several threads saves or ends, it waits so long for iterations that
+# are in progress; if one of them still goes on, the run ends with an error.
 STALL_SECONDS = 600.0
 
 
@@ -45,7 +46,7 @@ class Crew(NamedTuple):
   # Whether one policy thread and the discriminator's worker may iterate at the
   # same time: they share nothing but the snapshot.
   side_by_side: bool = True
-  num_devices: int = 1  # The policy threads are dealt over so many devices.
+  num_devices: int = 1  # The policy threads are divided among these.
 
   @property
   def workers(self) -> dict[str, Callable[['Snapshot'], int | None]]:
@@ -59,8 +60,8 @@ class Crew(NamedTuple):
 
 class Turn(NamedTuple):
   """An iteration in progress."""
-  worker: str
-  thread: int
+  worker: str  # The worker's name in messages, such as 'policy-3'.
+  thread: int  # Python's number of the thread.
   start: float  # Seconds of the monotonic clock.
 
   def describe(self) -> str:
@@ -75,9 +76,7 @@ class Turn(NamedTuple):
 # The module and the methods in which a thread waits for a user's environment.
 _ENVIRONMENTS = 'agile_tf.worlds.checks'
 _METHODS = frozenset({'reset', 'step', 'get_state', 'set_state', 'close'})
-
-
-TENSORFLOW = 'TensorFlow'  # What a thread waits for that compiles or computes.
+TENSORFLOW = 'TensorFlow'  # A thread that compiles or computes waits for it.
 
 
 def _waits_for(thread: int) -> str:
@@ -94,7 +93,10 @@ def _waits_for(thread: int) -> str:
 
 
 class Schedule:
-  """Counts and paces the iterations of workers: 'policy', 'discriminator'."""
+  """Counts the iterations of workers and says when each may begin.
+
+  The `kind` of a worker is `POLICY` or `DISCRIMINATOR`.
+  """
 
   def __init__(self, total_steps: int, ratio: int, head_start: int = 0):
     """Begins at step 0 of a run that ends at `total_steps`.
@@ -125,12 +127,12 @@ class Schedule:
     return self.iterations - self._head_start
 
   def begin_at(self, steps: int, iterations: int) -> None:
-    """Begins a run at a step that another run with another ratio had reached.
+    """Begins a run at a step that another run, with any ratio, had reached.
 
-    The discriminator's worker had made `iterations` there. It counts as if this
-    run's ratio had always held, so that an iteration of it is due at once.
-    Without a ratio it has made `iterations`. This run's head start counts as
-    over.
+    There the discriminator's worker had made `iterations`. They are kept if
+    this run has no ratio. Otherwise they are set to as many as this run's ratio
+    would have led to, so that an iteration of that worker is due at once. In
+    both cases this run makes no head start.
     """
     self.steps = steps
     self.iterations = self._head_start + (
@@ -151,7 +153,7 @@ class Schedule:
 
   @property
   def finished(self) -> bool:
-    """Whether the run is over or has been stopped."""
+    """Whether the run is over: its steps are made, or it has been stopped."""
     return self._stopped or self.steps >= self._total_steps
 
   @property
@@ -163,7 +165,8 @@ class Schedule:
   def waits_for(self) -> str:
     """Returns what the iterations in progress wait for, in words, or ''.
 
-    While the first thread compiles for the others, that is what they wait for.
+    If one waits for TensorFlow, that is the answer: others may wait until its
+    thread has compiled their programs.
     """
     found = {_waits_for(turn.thread) for turn in self.turns} - {''}
     return TENSORFLOW if TENSORFLOW in found else min(found, default='')
@@ -269,7 +272,7 @@ def watched(schedule: Schedule) -> Iterator[None]:
   watchdog.start()
   try:
     yield
-  except SystemExit as error:  # The program would seem to have succeeded.
+  except SystemExit as error:  # Otherwise the program would end unexplained.
     raise RuntimeError(
         f'Something in an iteration called exit({error.code!r}).') from error
   finally:
@@ -283,12 +286,12 @@ def _watch(schedule: Schedule, over: threading.Event) -> None:
   Only seconds in which the process is awake count, so a suspended process is
   not reported.
   """
-  second = min(1.0, STALL_SECONDS / 4)
+  interval = min(1.0, STALL_SECONDS / 4)
   spent: dict[Turn, float] = {}
-  while not over.wait(second):
-    spent = {turn: spent.get(turn, 0.0) + second for turn in schedule.turns}
+  while not over.wait(interval):
+    spent = {turn: spent.get(turn, 0.0) + interval for turn in schedule.turns}
     for turn, seconds in spent.items():
-      if seconds // STALL_SECONDS > (seconds - second) // STALL_SECONDS:
+      if seconds // STALL_SECONDS > (seconds - interval) // STALL_SECONDS:
         logging.warning('%s', turn.describe())
 
 
@@ -302,12 +305,12 @@ def loop(schedule: Schedule, crew: Crew, write: Callable[[], None]) -> None:
     Exception: the first exception of any thread.
     StalledError: if a worker does not end its iteration.
   """
-  # The first steps on a device compile the programs for all of its threads, so
-  # each thread iterates alone until it has made steps. If threads waited for
-  # that inside TensorFlow, it would warn of retracing.
+  # The first steps on a device compile the programs for all of its threads. So
+  # the threads of a device have a lock, and each iterates under it until it has
+  # made steps. If threads waited for this inside TensorFlow, it would warn of
+  # retracing.
   def work(kind: str, iterate: Callable[['Snapshot'], int | None],
-           compiling: contextlib.AbstractContextManager) -> None:
-    guard = compiling
+           guard: contextlib.AbstractContextManager) -> None:
     while schedule.begin(kind):
       try:
         with guard:
