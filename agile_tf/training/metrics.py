@@ -23,9 +23,9 @@ from agile_tf.training import progress
 from gridlu import files
 from gridlu import program
 
-# The columns of metrics.csv, in order, and their tags in TensorBoard, which
-# sorts tags by name. So names are such that what matters comes first.
-# docs/runs.md explains each column.
+# The columns of metrics.csv, in order, and their tags in TensorBoard, where a
+# column with the tag '' is not shown. TensorBoard sorts tags, so the tags of
+# what matters most begin with 'at a glance'. docs/runs.md explains each column.
 _TAGS = {
     'steps': '',
     'seconds': '',
@@ -73,9 +73,10 @@ _COLLAPSED = 0.01
 _SAME = 0.99
 # A sign of trouble lasts if this many rows show it one after the other.
 LASTING = 20
-# A policy of which D accepts a smaller share of states has nothing to learn
-# from, and one that succeeds in a smaller share of episodes fails.
-_REWARDED, _SUCCEEDING = 0.001, 0.1
+# A policy has nothing to learn from if D accepts a smaller share of its states.
+_REWARDED = 0.001
+# A policy that succeeds in a smaller share of episodes fails.
+_SUCCEEDING = 0.1
 
 
 class Tally:
@@ -155,13 +156,13 @@ def warnings(row: Mapping[str, Any], num_actions: int) -> dict[str, str]:
         f"The policy's entropy is {row['entropy']:.2g}, and its maximum "
         f'{np.log(num_actions):.2g}: the policy hardly explores any more. A '
         'larger --entropy_weight keeps it exploring.')
-  goals = row.get('goals_accepted', np.nan)
-  negatives = row.get('negatives_rejected', np.nan)
-  if goals > _SAME and negatives < 1 - _SAME:
+  accepted = row.get('goals_accepted', np.nan)
+  rejected = row.get('negatives_rejected', np.nan)
+  if accepted > _SAME and rejected < 1 - _SAME:
     found['discriminator'] = (
         'The discriminator accepts every state as a goal state. If this lasts, '
         'update it more often (a smaller --steps_per_discriminator_update).')
-  elif goals < 1 - _SAME and negatives > _SAME:
+  elif accepted < 1 - _SAME and rejected > _SAME:
     found['discriminator'] = (
         'The discriminator accepts no state as a goal state. If this lasts, '
         'use a smaller --anticipated_negative_rate.')
@@ -173,15 +174,17 @@ def lasting(rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 
   There are none for fewer than `LASTING` rows.
   """
+  # A row without a value has NaN, of which no comparison is true.
   def column(name: str) -> np.ndarray:
     return np.array([row.get(name, np.nan) for row in rows[-LASTING:]])
 
   if len(rows) < LASTING:
     return {}
   since = f'In the last {LASTING} rows'
-  accepted, goals = column('modelled_reward'), column('true_reward')
-  wrong = column('false_positives')
-  errors = wrong + column('false_negatives')
+  # These are shares of all states.
+  accepted, goal_states = column('modelled_reward'), column('true_reward')
+  false_positives = column('false_positives')
+  errors = false_positives + column('false_negatives')
   found = {}
   if (accepted < _REWARDED).all():
     found['unrewarded'] = (
@@ -190,21 +193,21 @@ def lasting(rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
         'does not reach goal states by chance: let episodes begin nearer to '
         'them, or last longer. Or goal examples do not look like what the '
         'environment shows: compare their images.')
-  if (wrong > goals).all():
+  if (false_positives > goal_states).all():
     found['fooled'] = (
         f'{since} the discriminator accepted more wrong states '
-        f'({wrong.mean():.1%} of all) than there were goal states '
-        f'({goals.mean():.1%}), so the policy learns something else. More goal '
-        'examples may help, a larger --mismatched_share if instructions are '
-        'confused, or a larger --anticipated_negative_rate.')
+        f'({false_positives.mean():.1%} of all) than there were goal states '
+        f'({goal_states.mean():.1%}), so the policy learns something else. '
+        'More goal examples may help, a larger --mismatched_share if '
+        'instructions are confused, or a larger --anticipated_negative_rate.')
   fails = (column('success_rate') < _SUCCEEDING).all()
-  if fails and (errors < goals / 2).all():
+  if fails and (errors < goal_states / 2).all():
     found['policy'] = (
         f'{since} less than {_SUCCEEDING:.0%} of the episodes succeeded, '
         f'although the discriminator erred in only {errors.mean():.1%} of all '
-        f'states, and {goals.mean():.1%} were goal states. The policy has not '
-        'learned from its rewards: train longer, and keep it trying with a '
-        'larger --entropy_weight; or turn --reward_prediction on.')
+        f'states, and {goal_states.mean():.1%} were goal states. The policy '
+        'has not learned from its rewards: train longer, and keep it trying '
+        'with a larger --entropy_weight; or turn --reward_prediction on.')
   return found
 
 
@@ -218,7 +221,7 @@ def read(path: str) -> list[dict[str, str]]:
 
   def check(row: dict[str, str]) -> None:
     nonlocal before
-    if not {'steps'} <= row.keys() <= _TAGS.keys():
+    if 'steps' not in row or not row.keys() <= _TAGS.keys():
       raise ValueError(f'its columns are {", ".join(row)}; expected steps and '
                        'other columns of a run')
     for name, text in row.items():
@@ -280,10 +283,10 @@ class Writer:
 
   def _put_aside(self) -> str:
     """Renames the file; returns its new name."""
-    old = next(name for i in itertools.count(1)
-               if not os.path.exists(name := f'{self._path}.{i}'))
-    os.rename(self._path, old)
-    return old
+    names = (f'{self._path}.{i}' for i in itertools.count(1))
+    new = next(name for name in names if not os.path.exists(name))
+    os.rename(self._path, new)
+    return new
 
   def _unwritable(self, error: OSError) -> program.UserError:
     return program.UserError(
@@ -316,16 +319,17 @@ class Writer:
                             ('reward_model_accuracy', 'reward model'))
         if name in values)
 
-  def settings(self, run: str, compared: Mapping[str, Any], **texts: str
+  def settings(self, run_dir: str, compared: Mapping[str, Any], **texts: str
               ) -> None:
     """Writes texts, and settings for TensorBoard's table that compares runs.
 
-    All seeds of a variant are in one row.
+    Runs whose directories differ only in their seed are in one row.
     """
     with self._tensorboard():
       for name, markdown in texts.items():
         tf.summary.text(name, markdown, step=0)
-      hparams.hparams(dict(compared), trial_id=re.sub(r'_seed\d+$', '', run))
+      hparams.hparams(
+          dict(compared), trial_id=re.sub(r'_seed\d+$', '', run_dir))
 
   def scalars(self, values: Mapping[str, float], steps: int) -> None:
     """Writes numbers to TensorBoard alone, by their tags."""
