@@ -25,9 +25,11 @@ def instructions(config: config_lib.Config, held_out: bool = False,
     texts = {*selected}
     known = tuple(each for each in known if str(each) in texts)
     if len(known) != len(selected) or not known:
-      wrong = sorted(texts - {*map(str, known)}) or ['some twice, or none']
+      unknown = sorted(texts - {*map(str, known)})
+      wrong = (f'{unknown[0]!r:.100}' if unknown else
+               'an instruction twice' if selected else 'no instruction')
       raise config_lib.ConfigError(
-          f'{config_lib.SELECTED} has {wrong[0]!r:.100}: expected different '
+          f'{config_lib.SELECTED} has {wrong}: expected different '
           f'instructions of --world={config.world}.')
   if config.held_out == 'none':
     if held_out:
@@ -48,8 +50,8 @@ def saved(settings: dict[str, Any], path: str
          ) -> tuple[str, ...] | None:
   """Returns the instructions that a run has saved, for `instructions`.
 
-  A run may come from others, and some patterns would be matched for ever. So
-  no pattern is used that was read from a file.
+  A run may come from others, and the search for some patterns takes for ever.
+  So no pattern is used that was read from a file.
   """
   if not settings['instructions'] or settings['world'] not in tasks.TASKS:
     return None

@@ -61,8 +61,9 @@ class TrainedTest(tiny.SavedRunTest):
         config_lib.ConfigError, 'config.json has a pattern.*the command'):
       load(selected_instructions=None)
     for wrong, problem in (
-        (['Snake'], "has 'Snake': expected"), ([], 'some twice, or none'),
-        (texts[:1] * 2, 'some twice'), (['\x1b[2J'], r"'\\x1b\[2J'"),
+        (['Snake'], "has 'Snake': expected"), ([], 'has no instruction:'),
+        (texts[:1] * 2, 'has an instruction twice:'),
+        (['\x1b[2J'], r"'\\x1b\[2J'"),
         (5, 'selected_instructions is 5: expected a list'),
         ([5], r'selected_instructions\[0\] is 5')):
       with self.assertRaisesRegex(config_lib.ConfigError, problem):
