@@ -405,7 +405,10 @@ def discriminator_parameters(
     config: config_lib.Config, d: functional.Network, phi: np.ndarray,
     rule: Callable[[float, float], optimizers.Rule] = optimizers.rmsprop
 ) -> optimizers.SharedParameters:
-  """Returns phi, float32 [P], with its optimiser state and limits."""
+  """Returns the parameters of D, with an optimiser state and their limits.
+
+  They begin as `phi`, float32 [P].
+  """
   return optimizers.SharedParameters(
       d.layout, phi,
       rule(config.discriminator_decay, config.discriminator_epsilon),
@@ -446,8 +449,8 @@ def build_workers(plan: Plan, built: Networks, data: Data) -> Parts:
     assert data.goals is not None
     actor_seed, draw_seed = seeds.discriminator.spawn(2)
     num_episodes = variation.discriminator_episodes
-    # A single episode has the seed itself, as all runs had before there could
-    # be several.
+    # A single episode has the seed itself. With one that is spawned from it,
+    # the same settings would not repeat a run of an earlier version.
     episode_seeds = (
         [actor_seed] if num_episodes == 1 else actor_seed.spawn(num_episodes))
     discriminator_worker = workers.DiscriminatorWorker(
@@ -483,11 +486,12 @@ def _actor(plan: Plan, programs: programs_lib.PolicyPrograms,
            seeds: Sequence[np.random.SeedSequence], numbers: range
           ) -> actors.Actor:
   """Returns the actor of the workers of these numbers."""
-  pairs = [seed.spawn(2) for seed in seeds]
+  # Each worker has a seed of its environment and one of its actions.
+  of_environments, of_actions = zip(*(seed.spawn(2) for seed in seeds))
   made = [plan.world.make_environment(int(seed.generate_state(1)[0]))
-          for seed, _ in pairs]
+          for seed in of_environments]
   # Every second worker sits out the first rollout, so that not all of them are
   # in the same part of their episodes.
   return actors.kind(plan.world)(
-      programs, made, [np.random.default_rng(seed) for _, seed in pairs],
+      programs, made, [np.random.default_rng(seed) for seed in of_actions],
       plan.config.rollout_length, [number % 2 == 1 for number in numbers])

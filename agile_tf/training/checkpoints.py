@@ -308,10 +308,10 @@ def _check_shape(checkpoint: Checkpoint, saved: Sequence[int],
                  here: Sequence[int], what: str) -> None:
   """Raises CheckpointError unless two shapes are the same."""
   if tuple(saved) != tuple(here):
-    counts = [' x '.join(map(str, each)) for each in (saved, here)]
+    there, now = (' x '.join(map(str, each)) for each in (saved, here))
     raise CheckpointError(
-        f'{checkpoint.path} is from a world with {counts[0]} {what}; this '
-        f'world has {counts[1]}. The world has been changed since: change it '
+        f'{checkpoint.path} is from a world with {there} {what}; this '
+        f'world has {now}. The world has been changed since: change it '
         'back, or start a new run in another --run_dir. The checkpoint is left '
         'as it is.')
 

@@ -98,15 +98,16 @@ class CrowdTest:
                most: int = 8, seed: int = 0):
     """Draws `count` goal states of a world with each number of distractors.
 
-    There are 0 to `most` of them. An instruction of Arrangements that names no
-    colour needs all blocks, so there are none.
+    The numbers are 0 to `most`. An instruction of Arrangements that names no
+    colour needs all blocks, so its goal states have none; they are a group of
+    their own.
     """
     self._pairs = {}
-    named = [each for each in world.known if not _needs_all(each)]
-    plain = [each for each in world.known if _needs_all(each)]
+    need_some = [each for each in world.known if not _needs_all(each)]
+    need_all = [each for each in world.known if _needs_all(each)]
     for label, number, instructions in (
-        *((str(n), n, named) for n in range(most + 1)),
-        ('0, no colour', 0, plain)):
+        *((str(n), n, need_some) for n in range(most + 1)),
+        ('0, no colour', 0, need_all)):
       if not instructions:
         continue
       drawn = world.task.goal_states(

@@ -27,7 +27,7 @@ from gridlu import program
 # The classes whose methods are tf.functions.
 _TRACED = 'PolicyPrograms|DiscriminatorPrograms|SharedParameters|_Network'
 _MOST_THREADS = 10_000  # TensorFlow gets at most so many.
-_KEPT_SECONDS = 30 * 24 * 3600.0
+_KEPT_SECONDS = 30 * 24 * 3600.0  # Older compiled programs are removed.
 _process = 0  # The process in which TensorFlow works.
 
 
@@ -35,6 +35,8 @@ def cores() -> int:
   """Returns how many CPU cores this process may use."""
   count = (len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else
            os.cpu_count() or 1)
+  # Pairs of a quota and a period, from version 2 of cgroups and from version 1.
+  # A quota that is no number, such as 'max' or '-1', is no limit.
   quotas = [text.split() for text in _limits('cpu.max')]
   quotas += map(list, zip(
       _limits('cpu.cfs_quota_us'), _limits('cpu.cfs_period_us')))
@@ -120,7 +122,11 @@ def _is_of_use(record: python_logging.LogRecord) -> bool:
 
 
 def claim_process() -> None:
-  """Raises RuntimeError in a fork of a process in which TensorFlow worked."""
+  """Makes this the process in which TensorFlow works.
+
+  Raises:
+    RuntimeError: if it is a fork of a process for which this was called.
+  """
   global _process
   _process = _process or os.getpid()
   if os.getpid() != _process:
@@ -190,8 +196,10 @@ class Machine(NamedTuple):
 def select(devices: str) -> tuple[int, ...]:
   """Returns the numbers of the GPUs that --devices selects; () for the CPU."""
   num_gpus = len(import_tensorflow().config.list_physical_devices('GPU'))
-  if devices in ('auto', 'CPU:0'):
-    return tuple(range(num_gpus)) if devices == 'auto' else ()
+  if devices == 'auto':
+    return tuple(range(num_gpus))
+  if devices == 'CPU:0':
+    return ()
   matches = [re.fullmatch(r'GPU:(\d{1,4})', name.strip())
              for name in devices.split(',')]
   numbers = tuple(int(match[1]) for match in matches if match)

@@ -41,9 +41,8 @@ class Progress:
     # Says what the run waits for before anything is done; '' if it is unknown.
     self.waits_for: Callable[[], str] = lambda: ''
     self._now = (0, 1, 'steps')  # The last arguments of `update`.
-    # What is counted now, and how many were done when that began.
-    self._what, self._before = '', 0
-    self._start = time.monotonic()
+    # What is counted now, how many were done when that began, and its time.
+    self._what, self._before, self._start = '', 0, time.monotonic()
     # Each second adds a time and a count, once something has been done. So the
     # time that is left does not depend on how long compilation took.
     self._samples: collections.deque[tuple[float, int]] = collections.deque(
@@ -79,7 +78,7 @@ class Progress:
     if what != self._what:
       self._what, self._before, self._start = what, done, now
       self._samples.clear()
-    count, of = (
+    short_done, short_total = (
         str(each) if each < 1000 else tqdm.tqdm.format_sizeof(each)
         for each in (done, total))
     if done == self._before and done < total:
@@ -87,11 +86,11 @@ class Progress:
       if waits == threads.TENSORFLOW:
         waits += ', which compiles'  # It does so before the first step.
       reason = f' for {waits},' if waits else ''
-      text = f'waiting{reason} before the next of {of} {what}'
+      text = f'waiting{reason} before the next of {short_total} {what}'
       seconds = now - self._start
       return f'{text}, for {duration(seconds)}' if seconds >= 2 else text
     self._samples.append((now, done))
-    text = f'{100 * done / total:.1f} %, {count} of {of} {what}'
+    text = f'{100 * done / total:.1f} %, {short_done} of {short_total} {what}'
     start, first = self._samples[0]
     if done > first:
       rate = (done - first) / (now - start)

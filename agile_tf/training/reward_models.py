@@ -238,7 +238,7 @@ def _read(directory: str | os.PathLike) -> tuple[str, _Read]:
 
 def check_parameters(model: RewardModel, shapes: Mapping[str, Sequence[int]],
                      path: str | os.PathLike) -> None:
-  """Raises CheckpointError unless D has the parameters of these shapes."""
+  """Raises CheckpointError unless a model has parameters of these shapes."""
   try:
     for name, shape in shapes.items():
       archives.expect(model.parameters, name, np.float32, shape)
