@@ -45,13 +45,14 @@ gymnasium.register_envs(minigrid)
 roomgrid_level.print = lambda *values: None
 
 LEVEL = 'BabyAI-GoToLocal-v0'
-STEPS = 64  # Of an episode: BabyAI's own limit for this level.
+STEPS = 64  # An episode has BabyAI's own limit for this level.
 GOALS = os.path.join('runs', 'babyai_goto_goals.npz')
 INSTRUCTIONS = [f'go to {article} {color} {kind}' for article in ('the', 'a')
                 for color in constants.COLOR_NAMES
                 for kind in ('ball', 'box', 'key')]
 
-# Each cell has 8 x 8 pixels: '#' has the object's colour, or white.
+# Each cell has 8 x 8 pixels. '#' has the object's colour and '.' is black. The
+# agent is white.
 _PICTURES = {
     'ball': """
       ........
@@ -101,7 +102,7 @@ def _tile(kind: str, color: Any) -> np.ndarray:
 
 _TILES = {(kind, color): _tile(kind, rgb)
           for kind in _PICTURES for color, rgb in constants.COLORS.items()}
-# By the direction: right, down, left, up.
+# The agent's pictures, by its direction: right, down, left, up.
 _AGENTS = [np.rot90(_tile('agent', (255, 255, 255)), -i) for i in range(4)]
 _EMPTY = np.zeros([8, 8, 3], np.uint8)
 

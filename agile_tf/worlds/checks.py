@@ -56,7 +56,7 @@ class CheckedEnvironment(dm_env.Environment):
     self._image_shape = image_shape
     self._has_ground_truth = has_ground_truth
     self._action_type = environment.action_spec().dtype.type
-    self._thread = threading.get_ident()  # It made the environment.
+    self._thread = threading.get_ident()  # The thread that makes environments.
     self._instruction = ''  # The episode's instruction.
     self._steps = 0  # The steps of the episode so far.
     self._saving_is_checked = False  # It is checked at the first reset.

@@ -227,7 +227,9 @@ def without_environments(grammar: instructions_lib.Grammar,
   def refuse(seed: int) -> dm_env.Environment:
     raise WorldError('This world has no environments.')
 
-  return EnvironmentWorld(refuse, grammar, image_shape, 1, '', False)
+  return EnvironmentWorld(
+      refuse, grammar, image_shape, num_actions=1, goal_examples='',
+      has_ground_truth=False)
 
 
 def load(name: str) -> EnvironmentWorld:

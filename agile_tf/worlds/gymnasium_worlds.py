@@ -1,6 +1,6 @@
-"""Worlds of Gymnasium environments: what users bring.
+"""Worlds of the Gymnasium environments that users bring.
 
-Most of these environments end an episode when the goal is reached. Such an end
+Most of these end an episode when the goal is reached. Such an end
 would tell the policy and the discriminator the truth, which AGILE has to learn
 from goal examples alone. It would also be a loss for the policy: D pays for
 each state, so a policy would rather wait beside the goal than reach it and get
@@ -30,8 +30,8 @@ from gridlu import program
 if TYPE_CHECKING:
   import gymnasium
 
-# From an observation, a reward and info, as step() returns them, to whether
-# this is a goal state.
+# Takes an observation, a reward and info, as step() returns them, and returns
+# whether this is a goal state.
 IsGoal = Callable[[Any, float, Mapping[str, Any]], bool]
 
 
@@ -70,8 +70,9 @@ class FixedLength(dm_env.Environment):
     self._steps += 1
     if not self._ended or self._ignore_ends:
       self._act(action)
-    end = dm_env.transition if self._steps < self._length else dm_env.truncation
-    return end(self._reward, self._observation)
+    make = (dm_env.transition if self._steps < self._length else
+            dm_env.truncation)
+    return make(self._reward, self._observation)
 
   def _act(self, action: int) -> None:
     """Steps the environment."""
@@ -226,7 +227,7 @@ def _is_source(value: Any) -> bool:
 
 def _make(make_environment: Callable[[], 'gymnasium.Env']) -> 'gymnasium.Env':
   """Makes an environment, or raises WorldError where it is not one."""
-  # Says how to install Gymnasium if it is missing.
+  # If Gymnasium is missing, this module's error says how to install it.
   importlib.import_module('gridlu.gym')
   import gymnasium
   try:
@@ -238,7 +239,7 @@ def _make(make_environment: Callable[[], 'gymnasium.Env']) -> 'gymnasium.Env':
         "gymnasium.make('Room-v0')`. Its environment's reset() gets the seed."
     ) from error
   except ValueError:
-    pass  # Nothing is known of what is written in C.
+    pass  # A function that is written in C may have no signature.
   with named.loading('make_environment()', WorldError):
     environment = make_environment()
   if isinstance(environment, gymnasium.vector.VectorEnv):
