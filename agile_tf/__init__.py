@@ -82,7 +82,7 @@ def _import_triton() -> None:
 
 _import_triton()
 
-# The directory of the trained agent. An installed package has a copy.
+# This is the directory of the trained agent. An installed package has a copy.
 TRAINED = os.path.join(os.path.dirname(os.path.abspath(__file__)), 'trained')
 if not os.path.isdir(TRAINED):
   TRAINED = os.path.join(

@@ -45,7 +45,7 @@ def compare(run_dirs: Sequence[str], count: int, seed: int, world: str = '',
       checkpoint cannot be loaded, or it has no reward model. An older
       checkpoint that cannot be loaded is left out.
   """
-  from agile_tf.evaluation import trained as trained_lib  # Loads TensorFlow.
+  from agile_tf.evaluation import trained as trained_lib  # It loads TensorFlow.
   newest = {run_dir: trained_lib.load(run_dir, world=world, model=model)
             for run_dir in run_dirs}
   for run_dir, trained in newest.items():
@@ -66,7 +66,7 @@ def compare(run_dirs: Sequence[str], count: int, seed: int, world: str = '',
       rows.append(Row(
           run_dir, step, float(np.mean([
               np.mean(episode.decisions) for episode in episodes
-              if episode.decisions is not None])),  # It never is None here.
+              if episode.decisions is not None])),  # It is never None here.
           None if episodes[0].truth is None else
           played.rate([episode.success for episode in episodes])))
   return sorted(rows, key=lambda row: -row.modelled_reward)

@@ -36,7 +36,7 @@ from gridlu import program
 from gridlu import tasks
 from gridlu import world
 
-# The tasks whose rules world.js has.
+# world.js has the rules of these tasks.
 _TASKS = ('relations', 'put_down', 'crowded', 'arrangements')
 
 _SOURCES = pathlib.Path(__file__).parent / 'demo_page'

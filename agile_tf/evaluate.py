@@ -151,7 +151,8 @@ def held_out_goals(trained: 'trained_lib.Trained', run_dir: str
   try:
     there, here = (values.get(config_lib.DATASET_SHA256) for values in (
         config_lib.read(path), plan.settings))
-    # None: they are generated, or `make_goal_examples` will not find the file.
+    # It is None here if they are generated, or if the file is missing, which
+    # `make_goal_examples` will find out.
     if here not in (None, there):
       raise program.UserError(
           f'they are not those of the run, whose file has the SHA-256 {there}')
@@ -250,7 +251,8 @@ def table(report: dict[str, Any]) -> str:
   return '\n'.join(lines)
 
 
-# The columns of the table by thresholds: of the report, and for the terminal.
+# The table by thresholds has a column for each of these keys of the report. The
+# values are the titles of the columns.
 _BY_THRESHOLD = {
     'policy_states_accepted': "policy's states",
     'false_positives': 'wrongly accepted',

@@ -11,8 +11,8 @@ import numpy as np
 
 from gridlu import program
 
-# A key of the observation; several keys, of which the first one that is there
-# counts; or a function of one environment's observation and info.
+# A source is a key of the observation; several keys, of which the first one
+# that is there counts; or a function of one environment's observation and info.
 Source: TypeAlias = (
     str | tuple[str, ...] | Callable[[Any, Mapping[str, Any]], Any])
 

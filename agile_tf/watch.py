@@ -230,7 +230,7 @@ class Show:
     self._playing = False
     self._speed = _FIRST_SPEED
     self._begin()
-    self._policy(*self._inputs())  # Compiles it before the screen opens.
+    self._policy(*self._inputs())  # So it is compiled before the screen opens.
 
   def _begin(self) -> None:
     self._game.begin()

@@ -11,8 +11,8 @@ from agile_tf import numpy_networks
 # So many images are computed at a time; TensorFlow then takes 1 GB.
 _LARGEST = 1000
 
-# Maps images, float32 [N, H, W, 3] in [0, 1], and N instructions to logits,
-# float32 [N, ...].
+# A network maps images, float32 [N, H, W, 3] in [0, 1], and N instructions to
+# logits, float32 [N, ...].
 Network = Callable[[np.ndarray, Sequence[str]], np.ndarray]
 
 

@@ -21,7 +21,7 @@ _OF_GENERATED_GOALS = (
     'dataset_size', 'dataset_seed', 'dataset_any_distractors',
     'dataset_carrying')
 _OF_GOALS = ('dataset', *_OF_GENERATED_GOALS)
-# Settings that only a run that trains a discriminator uses.
+# Only a run that trains a discriminator uses these settings.
 _OF_DISCRIMINATOR = (
     'anticipated_negative_rate', 'anticipated_negative_rate_steps',
     'all_workers_write', 'steps_per_discriminator_update', 'mismatched_share',

@@ -39,7 +39,7 @@ class _Name(NamedTuple):
 
 
 BEST = 'best_success_rate'
-# The columns that are drawn as curves. Others are bars, or rows of dots.
+# These columns are drawn as curves, and others as bars or rows of dots.
 CURVES = {
     'success_rate': _Axes('success rate'),
     'reward_model_accuracy': _Axes(
@@ -53,7 +53,7 @@ CURVES = {
 }
 
 _MOST_BARS = 4  # More are rows of dots.
-_WIDTH = 7.0  # Inches, of a figure with several panels.
+_WIDTH = 7.0  # A figure with several panels has so many inches.
 _FONT_SIZE = 8
 # These settings differ from Matplotlib's own defaults, which hold otherwise,
 # whatever the user's matplotlibrc says.

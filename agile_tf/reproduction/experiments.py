@@ -57,15 +57,16 @@ FIRST_RECIPE_SEED = 2
 _WITHOUT_DISCRIMINATOR = ('--discriminator_head_start=0',)
 _WITHOUT_PREDICTED_GOALS = ('--reward_prediction_goals=0',)
 
-# The numbers of goal examples in figure 7.
+# Figure 7 has these numbers of goal examples.
 DATA_SIZES = tuple(2**n for n in range(9, 20))
 
 _RED_RECT = r"Color\('red', Shape\('rect', SCENE\)\)"
-# --instructions of the paper's jobs: all, and those of figure 5's fine-tuning.
+# The paper's jobs have one of these --instructions: '', which selects all, or,
+# in figure 5's fine-tuning, those that name a red rect.
 PAPERS_INSTRUCTIONS = ('', _RED_RECT)
 
 _ONLY_RED_RECT = f'--instructions={_RED_RECT}'
-# Figure 5's three bars.
+# Each of these evaluations is a bar of figure 5.
 _AROUND_FINE_TUNING = {
     'before': ('--run_dir={after}', _ONLY_RED_RECT, '--physics=normal'),
     'changed': ('--run_dir={after}', _ONLY_RED_RECT,

@@ -66,12 +66,12 @@ class Curve(NamedTuple):
   band: np.ndarray  # float64 [N], half the height of the shaded area
 
 
-# Figure 5: success on instructions that name a red rect, before red rects
-# become immovable, after that, and after fine-tuning.
+# Figure 5 has these success rates on instructions that name a red rect: before
+# red rects become immovable, after that, and after fine-tuning.
 IMMOVABLE = {'before': .98, 'changed': .52, 'tuned': .693}
 
-# Success in GridLU-Arrangements, judged by people (section 3.4), in all
-# episodes and by the number of blocks.
+# People judged that these shares of the episodes of GridLU-Arrangements succeed
+# (section 3.4): of all episodes, and by the number of blocks.
 ARRANGEMENTS = {'all': .58, '4 blocks': .92, '8 blocks': .24}
 
 

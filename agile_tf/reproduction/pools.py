@@ -22,7 +22,7 @@ from typing import Any, IO, NamedTuple
 from agile_tf import stopping
 from gridlu import program
 
-# Starts a program on the cores that its first argument lists. The second
+# This starts a program on the cores that the first argument lists. The second
 # argument is the parent's process. When the parent ends, however it ends, Linux
 # kills the program, which would otherwise hold the lock of a run. The parent
 # may have ended before Linux was told.
@@ -50,7 +50,7 @@ class Running(NamedTuple):
   stop: Callable[[], None]  # Lets it save and end; a second call ends it.
 
 
-# Starts a task, or returns None where all places are taken.
+# A pool starts a task, or returns None where all places are taken.
 Pool = Callable[[Task], Running | None]
 
 
@@ -238,7 +238,7 @@ def cluster(address: str, cpus: int, gpus: float, runs: str
   folder = os.getcwd()
 
   def carry_out(task: Task) -> str:
-    told = 0
+    told = 0  # How many of the signals that arrived the task was told of.
     with _reserved(cpus) as cores, signals() as arrived:
       attempt = _begin(task, cores, cwd=folder)
       while attempt.process.poll() is None:

@@ -111,8 +111,8 @@ def _check_belongs(*runs: Run) -> None:
           f'settings: {"; ".join(differences)}. Draw them separately.')
 
 
-# What a line shows: a run's means over up to a hundred intervals; its moving
-# average over the paper's window; its evaluations; or the paper's curve.
+# A line shows a run's means over up to a hundred intervals; its moving average
+# over the paper's window; its evaluations; or what the paper has.
 OURS, AVERAGED, EVALUATED, PAPER = 'ours', 'averaged', 'evaluated', 'paper'
 _FIELDS = ['agent', 'source', 'seed', 'column', 'x', 'y', 'low', 'high']
 
