@@ -149,6 +149,7 @@ def _note(lines: Sequence[results.Line]) -> str:
   parts = []
   if results.AVERAGED in shown:
     parts.append("strong line: averaged over as many steps as the paper's")
+    parts.append('thin line: ours, averaged over a hundredth of our run')
   if len({line.seed for line in lines if line.source == results.OURS}) > 1:
     parts.append('thin lines: single seeds')
   if results.EVALUATED in shown:
