@@ -29,9 +29,9 @@ def filters_alive(parameters: Mapping[str, tf.Tensor], images: np.ndarray
     images: uint8 [N, H, W, 3].
 
   Returns:
-    The number of filters with a positive output in some 8x8 patch; None for a
-    network whose first layer depends on the instruction (the FiLM-LSTM), or
-    is a user's own.
+    The number of filters with a positive output in some patch, which has 8x8
+    pixels in the paper's networks. None if the first layer is another one: that
+    of the FiLM-LSTM depends on the instruction, and users have their own.
   """
   names = [name for name in parameters if name.endswith('stem/patches/w')]
   if not names:

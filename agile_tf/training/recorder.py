@@ -29,7 +29,10 @@ class Recorder:
   """Records the episodes of one worker and keeps the last finished one."""
 
   def __init__(self, waits: bool = False):
-    """Takes whether it waits for the next episode, as in a resumed run."""
+    """Takes whether it waits for the next episode.
+
+    In a resumed run it does, because it has not seen the start of this one.
+    """
     self._waits = waits
     self._observations: collections.deque[np.ndarray] = collections.deque(
         maxlen=_MOST_STEPS + 1)

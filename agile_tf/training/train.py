@@ -25,8 +25,9 @@ discriminator's worker. One round of either:
   5. The main thread writes what is due: a row of metrics, a picture, or a
      checkpoint, for which all workers pause between two iterations.
 
-An exception in a worker ends the run without saving: its checkpoints are from
-before. Ctrl-C ends the loop after the round, and then the run is saved.
+An exception in a worker ends the run without saving, and its earlier
+checkpoints stay. Ctrl-C ends the loop after the round, and then the run is
+saved.
 """
 
 from collections.abc import Callable

@@ -177,8 +177,8 @@ class Trainer:
              ) -> program.UserError:
     return program.UserError(
         f'{error.name} of {worker} is {error.value} at step '
-        f'{self.schedule.steps}. The run has stopped; its checkpoints are from '
-        'before. Start a run with other settings, such as a smaller learning '
+        f'{self.schedule.steps}. The run has stopped; its earlier checkpoints '
+        'stay. Start a run with other settings, such as a smaller learning '
         'rate, in another --run_dir.')
 
   def row(self) -> dict[str, Any]:

@@ -230,7 +230,7 @@ def _is_number(value: Any, low: float = -np.inf, high: float = np.inf) -> bool:
   """Returns whether a value is one number, and within limits."""
   try:
     array = np.asarray(value)
-    # As Python's float, because float16 cannot be compared with every limit.
+    # It is compared as Python's float: some limits are too large for float16.
     return (array.ndim == 0 and array.dtype.kind in 'biuf' and
             low <= float(array) <= high)
   except (TypeError, ValueError):

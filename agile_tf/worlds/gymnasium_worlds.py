@@ -105,7 +105,7 @@ class FixedLength(dm_env.Environment):
       image, text = self._read(observation, info)
     except program.UserError as error:
       raise WorldError(f"In the environment's {place}: {error}") from error
-    # A copy, because the environment may draw the next state into the array.
+    # It is copied: the environment may draw the next state into the array.
     self._observation = {'image': image.copy(), 'instruction': text}
 
   def observation_spec(self) -> dict[str, specs.Array]:
