@@ -27,7 +27,8 @@ from gridlu import program
 # The colour of each corner, and its row and column on a board of 5x5 cells.
 CORNERS = {'red': ((255, 0, 0), (0, 0)), 'green': ((0, 255, 0), (0, 4)),
            'blue': ((0, 0, 255), (4, 0)), 'yellow': ((255, 255, 0), (4, 4))}
-# All instructions, or enough to have each word in each place that it can take.
+# These are all instructions. Some are enough if they have each word, and if one
+# of them is as long as any.
 INSTRUCTIONS = [f'go to the {name} corner' for name in CORNERS]
 MOVES = [(-1, 0), (1, 0), (0, -1), (0, 1)]  # What the actions 0 to 3 do.
 GOALS = os.path.join('runs', 'own_world_goals.npz')

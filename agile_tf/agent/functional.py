@@ -159,7 +159,7 @@ class ModuleNetwork:
     with tf.GradientTape(watch_accessed_variables=False) as tape:
       tape.watch(output)
       worker_losses, extras = loss(output)
-    # The gradient of each worker's loss with respect to its own output.
+    # It is the gradient of each worker's loss with respect to its own output.
     upstream = tape.gradient(
         worker_losses, output,
         unconnected_gradients=tf.UnconnectedGradients.ZERO)

@@ -49,7 +49,7 @@ class Variation(NamedTuple):
   head_start: HeadStart | None = None
 
   # The goal examples.
-  # Whether a run that trains no discriminator has goal examples too.
+  # If true, a run that trains no discriminator has goal examples too.
   needs_goals: bool = False
   # Raises WorldError for goal examples that this variation cannot use.
   check_goals: Callable[[worlds.GoalExamples], None] | None = None

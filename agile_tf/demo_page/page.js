@@ -331,8 +331,9 @@ function showHistory() {
   });
   const last = points.length ? points[points.length - 1].split(',') : null;
   element('history').querySelector('svg').innerHTML =
-      `<path class="limit" d="M0 ${64 - 60 * AGENTS[agent].threshold} H300"/><rect class="base" x="0" y="71"
-          width="300" height="7"/>${bars.join('')}<polyline class="line"
+      `<path class="limit" d="M0 ${64 - 60 * AGENTS[agent].threshold} H300"/>
+          <rect class="base" x="0" y="71" width="300" height="7"/>
+          ${bars.join('')}<polyline class="line"
           points="${points.join(' ')}"/>` +
       (last ? `<path class="line" d="M${last[0]} ${last[1] - 4} v8"/>` : '');
 }

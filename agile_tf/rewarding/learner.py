@@ -37,8 +37,7 @@ from gridlu import language
 from gridlu import rendering
 from gridlu import world as world_lib
 
-# The settings of a run that a reward learner has too: the paper's, and two of
-# the recipe's.
+# A reward learner has these settings of a run, two of the recipe's among them.
 _PAPER_SETTINGS = (
     'model', 'reward_form', 'reward_scale', 'reward_threshold',
     'held_out_goals', 'discriminator_learning_rate',
@@ -167,8 +166,7 @@ class RewardLearner:
           f'model was trained on {list(saved.image_shape)}.')
     self.image_shape = height, width, 3
     self.instructions = grammar.instructions
-    varied = variations.make(config, recipe)
-    negatives = varied.negatives or building.paper_negatives(config)
+    negatives = building.Plan(config, variations.make(config, recipe)).negatives
     building.check_draw(config, negatives.largest_draw)
     _check_memory(config, dataset, self.image_shape)
     world = _world(grammar.instructions, grammar.parser, grammar.tokens,

@@ -221,13 +221,6 @@ def saved_parameters(
         'another --model.') from error
 
 
-def paper_negatives(config: config_lib.Config
-                   ) -> workers.AnticipatedNegatives:
-  """Returns the paper's choice of the discriminator's negatives."""
-  return workers.AnticipatedNegatives(
-      config.batch_size // 2, config.anticipated_negative_rate)
-
-
 def check_draw(config: config_lib.Config, drawn: int) -> None:
   """Raises ConfigError if B is too small for a draw of so many pairs."""
   if drawn > config.replay_size:
@@ -288,7 +281,8 @@ class Plan:
   @property
   def negatives(self) -> workers.Negatives:
     """The choice of the discriminator's negatives."""
-    return self.variation.negatives or paper_negatives(self.config)
+    return self.variation.negatives or workers.AnticipatedNegatives(
+        self.config.batch_size // 2, self.config.anticipated_negative_rate)
 
   @property
   def auxiliary(self) -> auxiliary_lib.Auxiliary | None:

@@ -41,7 +41,8 @@ class Progress:
     # Says what the run waits for before anything is done; '' if it is unknown.
     self.waits_for: Callable[[], str] = lambda: ''
     self._now = (0, 1, 'steps')  # The last arguments of `update`.
-    # What is counted now, how many were done when that began, and its time.
+    # They say what is counted now, how many were done when that began, and when
+    # it began.
     self._what, self._before, self._start = '', 0, time.monotonic()
     # Each second adds a time and a count, once something has been done. So the
     # time that is left does not depend on how long compilation took.
