@@ -205,29 +205,25 @@ function namesMatching(patterns, word) {
 // Reads a part of a sentence that names the agent or blocks; null if it names
 // neither.
 function readOperand(text) {
-  let names = 0, found = {...SCENE};
+  const tooMany = () => Error(
+      `“${text.trim()}” names two things where one was expected.`);
+  let agent = false, blocks = null;
   for (const word of text.match(/\S+/g) || []) {
     const [color] = namesMatching(COLOR_WORDS, word);
     const [shape] = namesMatching(SHAPE_WORDS, word);
     if (AGENT_WORDS.test(word)) {
-      found = 'AGENT';
+      if (agent) throw tooMany();
+      agent = true;
     } else if (color || shape) {
-      if (color ? found.color : found.shape) {
-        throw Error(`“${text.trim()}” names two things where one was ` +
-                    'expected.');
-      }
-      found = color ? {...found, color} : {...found, shape};
+      blocks = blocks || {...SCENE};
+      if (color ? blocks.color : blocks.shape) throw tooMany();
+      blocks = color ? {...blocks, color} : {...blocks, shape};
     } else if (!FILLING.test(word)) {
       throw Error(`“${word}” is a word that the agent never learned.`);
-    } else {
-      continue;
     }
-    names++;
   }
-  if (found === 'AGENT' && names > 1) {
-    throw Error(`“${text.trim()}” names two things where one was expected.`);
-  }
-  return names ? found : null;
+  if (agent && blocks) throw tooMany();
+  return agent ? 'AGENT' : blocks;
 }
 
 function readRelation(text) {
