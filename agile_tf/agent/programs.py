@@ -27,13 +27,16 @@ xla_function = functools.partial(tf.function, autograph=False, jit_compile=True)
 
 
 class LossSettings(NamedTuple):
-  """The constants of the policy's loss: those of table 1, and our lambda."""
+  """The constants of the policy's loss.
+
+  They are those of table 1, but for lambda, where the paper seems to say 0.
+  """
   discount: float = 0.99
   td_lambda: float = 1.0
   baseline_cost: float = 1.0
 
 
-_PAPER = LossSettings()
+_DEFAULTS = LossSettings()
 
 
 def by_worker(values: Any) -> Any:
@@ -46,7 +49,7 @@ class PolicyPrograms:
   """Acts, plays whole rollouts, and computes the policy's gradients."""
 
   def __init__(self, policy: functional.Network, world: worlds.World,
-               settings: LossSettings = _PAPER,
+               settings: LossSettings = _DEFAULTS,
                auxiliary_loss: auxiliary_lib.AuxiliaryLoss | None = None,
                averaged: bool = False):
     """Makes the programs of a policy; each is compiled when it is first used.

@@ -19,8 +19,8 @@ One `PolicyWorker` or `DiscriminatorWorker` plays W of the paper's workers at
 once; arrays have an axis of length W for them. Each of these has its own
 episodes and its own random generator. In `PolicyWorker` each also has its own
 gradient, which is clipped and applied separately, unless updates are averaged.
-In `DiscriminatorWorker` they share one gradient. P is the number of parameters
-of a network.
+In `DiscriminatorWorker` they only fill B together: phi has one gradient, that
+of a batch. P is the number of parameters of a network.
 """
 
 from collections.abc import Callable, Sequence

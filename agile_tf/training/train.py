@@ -1,27 +1,33 @@
 """The loop of a run: who iterates when, and what is written in between.
 
-`train` carries out a whole run. With one policy thread it goes through `_loop`,
-where this thread plays all of the paper's 15 policy workers at once. With
-several threads, of which the paper has 15, it goes through `threads.loop`:
-there each thread makes the same rounds with its share of the workers. What
-iterates is `trainer.crew`: a function for each policy thread, and one for the
-discriminator's worker. One round of either:
+`train` carries out a whole run. With `--policy_threads=1` it goes through
+`_loop`, where this thread plays all of the paper's 15 policy workers at once;
+each of them still has a gradient and an update of its own, unless the run
+averages them. With several threads it goes through `threads.loop`: there each
+thread makes the same rounds with its share of the workers. The default is 15
+threads with one worker each, as in the paper. What iterates is `trainer.crew`:
+a function for each policy thread, and one for the discriminator's worker. One
+round of either:
 
   0. Some runs of our recipe give the discriminator a head start. As long as it
-     lasts, the discriminator's worker alone is due.
+     lasts, the discriminator's worker alone is due. At its end the policy takes
+     over layers of the discriminator (`agent.variation.HeadStart`).
   1. The schedule says who is due: the ratio of policy steps to the
-     discriminator's iterations decides, until the last step or until a signal
-     stops the run.
+     discriminator's iterations decides, and whoever is ahead of it waits. This
+     goes on until a signal stops the run or until the last step, beyond which
+     the last round may go.
   2. A snapshot is taken of theta, the policy's parameters, and of phi, the
      discriminator's. With one thread it serves all who are due; with several,
      each thread takes its own.
   3. The worker plays a rollout, computes its gradient from the snapshot, and
      updates its network (`agile_tf.agent.workers`, the paper's algorithm
      boxes). The discriminator's worker plays a rollout too, for B, the buffer
-     of states from which the discriminator's negatives are drawn. In the first
-     round half of the policy's workers do not play, so that they do not all end
-     their episodes at once; then there may be no policy steps to count.
-  4. The schedule counts the policy steps, and the discriminator's iterations.
+     of states from which the discriminator's negatives are drawn; until B holds
+     enough for one draw, the discriminator is not updated. In its first rollout
+     every second policy worker sits out, so that they do not all end their
+     episodes at once. A thread whose only worker sits out makes no steps then.
+  4. The schedule counts the policy steps, and the discriminator's iterations,
+     also those without an update.
   5. The main thread writes what is due: a row of metrics, a picture, or a
      checkpoint, for which all workers pause between two iterations.
 
@@ -126,9 +132,9 @@ def _loop(schedule: threads.Schedule, crew: threads.Crew,
           steps[worker] = iterate(worker, snapshot)
       for worker in due:
         schedule.end(worker, steps[worker])
-      # The policy's programs are compiled in its first steps. The cache of
+      # The policy's programs are compiled in its first iteration. The cache of
       # compiled programs (`machine.keep_programs`) names them by the order of
       # compilation, so the discriminator's must not be compiled at the same
       # time.
-      compiled = compiled or steps.get(threads.POLICY, 0) > 0
+      compiled = compiled or threads.POLICY in steps
       write()
