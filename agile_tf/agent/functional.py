@@ -26,6 +26,23 @@ Output: TypeAlias = Any
 Activations: TypeAlias = tuple[tf.Tensor, ...]
 
 
+def _mend_gather() -> None:
+  """Lets modules call tf.gather and tf.gather_nd with variables of theirs.
+
+  Both call a method of the variable. In Sonnet 2.0.2 the stand-ins of
+  `snt.functional` have properties in its place, which raise a TypeError.
+  """
+  with snt.functional.variables():
+    stand_in: Any = type(tf.Variable(0.0))
+  stand_in.sparse_read = lambda self, indices, name=None: tf.gather(
+      tf.convert_to_tensor(self), indices, name=name)
+  stand_in.gather_nd = lambda self, indices, name=None: tf.gather_nd(
+      tf.convert_to_tensor(self), indices, name=name)
+
+
+_mend_gather()
+
+
 class Network(Protocol):
   """A network as functions of its P parameters, float32 [P].
 

@@ -72,7 +72,7 @@ def _rows(table: tf.Variable, codes: tf.Tensor) -> tf.Tensor:
 
   Codes are int32 [...]. One that is no token gets a row without a meaning.
   """
-  return tf.gather(tf.convert_to_tensor(table), tf.maximum(codes - 1, 0))
+  return tf.gather(table, tf.maximum(codes - 1, 0))
 
 
 class Stem(snt.Module):

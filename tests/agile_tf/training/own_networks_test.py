@@ -31,9 +31,11 @@ class Linear(snt.Module):
     super().__init__(name=name)
     self._layer = snt.Linear(units, name='layer')
     self._words = snt.Embed(20, units, name='words')
+    self._rows = tf.Variable(tf.zeros([3, units]), name='rows')
   def __call__(self, images, codes):
     words = self._words(tf.maximum(codes, 0))
-    return self._layer(snt.flatten(images)) + tf.reduce_sum(words, 1)
+    row = tf.gather(self._rows, [2]) + tf.gather_nd(self._rows, [[2]])
+    return self._layer(snt.flatten(images)) + tf.reduce_sum(words, 1) + row
 
 class Policy(Linear):
   def __call__(self, images, codes):
@@ -112,6 +114,10 @@ class OwnNetworksTest(parameterized.TestCase):
           weights[w].numpy() @ images[2 * w:2 * w + 2], rtol=1e-4, atol=1e-5)
       np.testing.assert_allclose(
           parts['d/layer/b'], [sum(weights[w].numpy())], rtol=1e-5)
+      # Two of the three rows of this table are not looked up.
+      np.testing.assert_allclose(
+          parts['d/rows'][:, 0], [0, 0, 2 * sum(weights[w].numpy())],
+          rtol=1e-5)
       counts = np.zeros([20])
       for weight, row in zip(weights[w].numpy(), codes[w]):
         np.add.at(counts, np.maximum(row, 0), weight)
@@ -120,7 +126,7 @@ class OwnNetworksTest(parameterized.TestCase):
     self.assertEqual(d.layout.lends(pi.layout), {})
     self.assertEqual(
         [optimizers.has_columns(d.layout, name) for name in d.layout.names],
-        ['layer/w' in name for name in d.layout.names])
+        [name in ('d/layer/w', 'd/rows') for name in d.layout.names])
 
   def test_the_networks_of_the_page(self):
     text = pathlib.Path(__file__).parents[3].joinpath(
