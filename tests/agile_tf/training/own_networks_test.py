@@ -68,6 +68,66 @@ def make_logits(world):
 def make_twice(world):
   return make(world)._replace(discriminator=Twice(1, 'd'))
 
+def make_without_rewards(world):
+  class NoRewards(Policy):
+    def __call__(self, images, codes):
+      return super().__call__(images, codes)._replace(reward_logits=None)
+  return make(world)._replace(policy=NoRewards(world.num_actions + 3, 'policy'))
+
+def make_half(world):
+  class Half(D):
+    def __call__(self, images, codes):
+      return tf.cast(super().__call__(images, codes), tf.float16)
+  return make(world)._replace(discriminator=Half(1, 'd'))
+
+def make_function(world):
+  return make(world)._replace(discriminator=lambda images, codes: images[:, 0])
+
+def make_constant(world):
+  class Constant(snt.Module):
+    def __call__(self, images, codes):
+      return images[:, 0, 0, 0]
+  return make(world)._replace(discriminator=Constant())
+
+_KEPT = []
+
+def make_same(world):
+  _KEPT.append(D(1, 'd'))
+  return make(world)._replace(discriminator=_KEPT[0])
+
+def make_counter(world):
+  class Counter(D):
+    def __call__(self, images, codes):
+      if not hasattr(self, '_calls'):
+        self._calls = tf.Variable(0.0, trainable=False, name='calls')
+      self._calls.assign_add(1)
+      return super().__call__(images, codes)
+  return make(world)._replace(discriminator=Counter(1, 'd'))
+
+def make_trainable_counter(world):
+  class Counter(D):
+    def __call__(self, images, codes):
+      if not hasattr(self, '_calls'):
+        self._calls = tf.Variable(0.0, name='calls')
+      self._calls.assign_add(1)
+      return super().__call__(images, codes)
+  return make(world)._replace(discriminator=Counter(1, 'd'))
+
+def make_random(world):
+  class Random(D):
+    def __call__(self, images, codes):
+      return super().__call__(tf.nn.dropout(images, .5), codes)
+  return make(world)._replace(discriminator=Random(1, 'd'))
+
+def make_text(world):
+  return make(world)._replace(tables='words')
+
+def make_table(world):
+  return make(world)._replace(tables=('vectors',))
+
+def make_lender(world):
+  return make(world)._replace(lent=('layer', 'stem'))
+
 def make_nothing():
   pass
 
@@ -128,11 +188,37 @@ class OwnNetworksTest(parameterized.TestCase):
         [optimizers.has_columns(d.layout, name) for name in d.layout.names],
         [name in ('d/layer/w', 'd/rows') for name in d.layout.names])
 
-  def test_the_networks_of_the_page(self):
+  def _example(self, name):
+    """Writes the file of this name that the page shows."""
     text = pathlib.Path(__file__).parents[3].joinpath(
         'docs/own_networks.md').read_text('utf-8')
-    example, = re.findall(r'```python\n(import sonnet.*?)```', text, re.DOTALL)
-    self._file('my_networks', example)
+    _, _, rest = text.partition(f'`{name}.py`')
+    self._file(name, re.search(
+        r'```python\n(import sonnet.*?)```', rest, re.DOTALL)[1])
+
+  def test_a_bag_of_words_does_not_know_their_order(self):
+    self._example('bag_of_words')
+    pi, d = own_networks.load('bag_of_words:make', _WORLD)
+    texts = ["NorthFrom(Color('red', SCENE), Color('blue', SCENE))",
+             "NorthFrom(Color('blue', SCENE), Color('red', SCENE))",
+             "SouthFrom(Color('blue', SCENE), Color('red', SCENE))"]
+    states = goal_dataset.generate('relations', 1, 0).states.repeat(3, axis=0)
+    logits = d.apply(
+        tf.constant(d.initial(0)), _WORLD.images(tf.constant(states)),
+        tf.constant(_WORLD.grammar.encode(texts))).numpy()
+    self.assertAlmostEqual(logits[0], logits[1], places=5)
+    self.assertNotAlmostEqual(logits[0], logits[2], places=3)
+    self.assertEqual(
+        d.layout.lends(pi.layout),
+        {name: name.replace('policy', 'discriminator')
+         for name in pi.layout.names if '/trunk/' in name})
+    self.assertEqual(
+        {name.partition('/')[2] for name in d.layout.names
+         if optimizers.has_columns(d.layout, name)},
+        {'logit/w', 'trunk/neighbours/w', 'trunk/patches/w'})
+
+  def test_the_networks_of_the_page(self):
+    self._example('my_networks')
     pi, d = own_networks.load('my_networks:make', _WORLD)
     shapes = dict(zip(pi.layout.names, pi.layout.shapes))
     self.assertEqual(
@@ -152,7 +238,19 @@ class OwnNetworksTest(parameterized.TestCase):
       ('own_networks:make_nothing', 'too many positional'),
       ('own_networks:make_one', 'returned Policy; expected an agile_tf.agent'),
       ('own_networks:make_narrow', r'The policy .* expected PolicyOutput'),
-      ('own_networks:make_logits', r'The policy .* returned \[2\] for 2'),
+      ('own_networks:make_logits', r'The policy .* returned float32 \[2\] for'),
+      ('own_networks:make_without_rewards',
+       r"reward_logits='NoneType'\).* expected .*'float32 \[2, 2\]'"),
+      ('own_networks:make_half', r'returned float16 \[2\] .* float32 \[2\]'),
+      ('own_networks:make_function', 'of type function; expected a module of'),
+      ('own_networks:make_constant', 'has no trainable variable'),
+      ('own_networks:make_same', 'the same discriminator in two calls'),
+      ('own_networks:make_counter', 'd/calls:0, which is not trainable'),
+      ('own_networks:make_trainable_counter', 'changes its variable d/calls:0'),
+      ('own_networks:make_random', 'other values .* as dropout does'),
+      ('own_networks:make_text', r"tables .* are 'words'; .* \('words',\)"),
+      ('own_networks:make_table', "table 'vectors'.* expected of .*embeddings"),
+      ('own_networks:make_lender', "lends 'stem', .* has these: d/"),
       ('own_networks:make_twice', 'several parameters of the name d/layer/'),
       ('own_networks:leave', r'leave\(\) called exit\(0\)'),
       ('own_networks:move', r'move\(\) changed the current directory'))
