@@ -4,6 +4,10 @@ __version__ = '0.2.0'  # Both packages have it; setup.cfg reads it here.
 
 import contextlib
 
+# It comes first, because the other imports may be interrupted.
+from gridlu import interruption  # noqa: F401
+
+# isort: split
 from gridlu import arrangements
 from gridlu import environment
 from gridlu import language

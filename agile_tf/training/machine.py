@@ -89,7 +89,7 @@ def _silence() -> Iterator[None]:
     os.dup2(said.fileno(), 2)
     try:
       yield
-    except BaseException:
+    except Exception:
       said.seek(0)
       stderr.write(said.read())
       raise
