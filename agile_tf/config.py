@@ -438,7 +438,8 @@ def check_names(found: Iterable[str], known: Iterable[str], path: str) -> None:
     raise ConfigError(
         f'{path} lacks the settings {", ".join(missing)}. A checkpoint of the '
         "run has all of them, as 'config' in its state.json. If the run is of "
-        'an earlier version, add them with the defaults that '
+        'an earlier version, that version can resume it. To play or evaluate '
+        'it with this version, add them with the defaults that '
         '`agile_tf.launch --help` names: they change nothing.')
 
 
