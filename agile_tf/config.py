@@ -8,10 +8,10 @@ docs/differences.md lists both.
 from collections.abc import Callable, Iterable, Mapping
 import dataclasses
 import json
-import math
 import operator
 import os
 import re
+import sys
 from typing import Any
 
 from absl import flags
@@ -343,12 +343,12 @@ def check(settings: Any) -> None:
       expected = 'a text without the character NUL'
     elif field.name == 'run_dir' and '://' in value:
       expected = 'a directory of this machine, not an address'
-    elif kind is float and not math.isfinite(value):
+    elif kind is float and not abs(value) <= sys.float_info.max:
       expected = 'a finite number'
     elif not all(compare(value, limit) for _, limit, compare in bounds):
       expected = ' and '.join(f'{words} {limit}' for words, limit, _ in bounds)
     if expected:
-      raise ConfigError(f'--{field.name}={value}: expected {expected}.')
+      raise ConfigError(f'--{field.name}={value!s:.100}: expected {expected}.')
 
 
 def define_flags(kind: type = Config,

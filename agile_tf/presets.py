@@ -9,6 +9,7 @@ import re
 
 from absl import flags
 
+from gridlu import files
 from gridlu import program
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
@@ -16,7 +17,8 @@ _HERE = os.path.dirname(os.path.abspath(__file__))
 _FOLDER = os.path.join(_HERE, 'flagfiles')
 if not os.path.isdir(_FOLDER):
   _FOLDER = os.path.join(os.path.dirname(_HERE), 'launch')
-_LONGEST = 10**6  # The most characters of a flagfile.
+_LARGEST = 10**6  # The most bytes of a flagfile.
+_MOST = 100  # The most flagfiles of a command, with those that they name.
 
 
 def names() -> list[str]:
@@ -50,23 +52,27 @@ def expand(arguments: Sequence[str]) -> Iterator[str]:
   Raises:
     UserError: There is no such preset or flagfile, or a line of it is no flag.
   """
-  rest = iter(arguments)
+  rest, paths = iter(arguments), list[str]()
   for argument in rest:
     flag, is_set, value = argument.partition('=')
     if argument == '--':
       yield argument
       yield from rest
     elif flag in ('--flagfile', '-flagfile'):
-      yield from _flags_in(value if is_set else next(rest, ''), ())
+      yield from _flags_in(value if is_set else next(rest, ''), (), paths)
     elif flag in ('--preset', '-preset'):
       yield from _flags_in(
-          flagfile(value if is_set else next(rest, '')), ())
+          flagfile(value if is_set else next(rest, '')), (), paths)
     else:
       yield argument
 
 
-def _flags_in(path: str, inside: tuple[str, ...]) -> Iterator[str]:
-  """Yields the flags of a flagfile that is read inside these others."""
+def _flags_in(path: str, inside: tuple[str, ...], paths: list[str]
+             ) -> Iterator[str]:
+  """Yields the flags of a flagfile that is read inside these others.
+
+  `paths` are those of all flagfiles that were read so far.
+  """
   def wrong(problem: str, number: int = 0) -> program.UserError:
     line = f', line {number}' if number else ''
     return program.UserError(f'--flagfile={path}{line}: {problem}')
@@ -76,13 +82,14 @@ def _flags_in(path: str, inside: tuple[str, ...]) -> Iterator[str]:
   path = os.path.expanduser(path.strip())
   if path in inside:
     raise wrong(f'{inside[-1]} reads it, and it reads {inside[-1]}.')
+  if len(paths) == _MOST:
+    raise wrong(f'it is one more than the {_MOST} flagfiles that a command may '
+                'read. Do they name each other too often?')
+  paths.append(path)
   try:
-    with open(path, encoding='utf-8-sig') as file:
-      text = file.read(_LONGEST + 1)
+    text = files.read(path, _LARGEST).decode('utf-8-sig')
   except (OSError, ValueError) as error:
     raise wrong(f'it cannot be read ({error}).') from error
-  if len(text) > _LONGEST:
-    raise wrong(f'expected at most {_LONGEST:,} characters.')
   for number, line in enumerate(map(str.strip, text.split('\n')), 1):
     flag, is_set, value = line.partition('=')
     quoted = len(value) > 1 and value[0] == value[-1] and value[0] in '\'"'
@@ -101,6 +108,6 @@ def _flags_in(path: str, inside: tuple[str, ...]) -> Iterator[str]:
     if '\0' in value:
       raise wrong(f'{line!r:.200} has the character NUL.', number)
     if flag in ('--flagfile', '-flagfile'):
-      yield from _flags_in(value, (*inside, path))
+      yield from _flags_in(value, (*inside, path), paths)
     else:
       yield line

@@ -22,9 +22,19 @@ def most_text() -> int:
 def json_value(content: bytes) -> Any:
   """Returns the value of JSON in UTF-8, or raises a ValueError."""
   try:
-    return json.loads(content.decode())
+    return json.loads(content.decode(), object_pairs_hook=_without_doubles)
   except RecursionError:
     raise ValueError('it is nested too deeply') from None
+
+
+def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+  """Returns the dict of an object's pairs, whose keys must differ."""
+  found = dict(pairs)
+  if len(found) < len(pairs):
+    keys = [key for key, _ in pairs]
+    key = next(key for key in found if keys.count(key) > 1)
+    raise ValueError(f'it has the key {key!r:.100} more than once')
+  return found
 
 
 def json_file(path: str | os.PathLike, check: schema.Check, most: int = 2**24
@@ -68,6 +78,8 @@ def rows(path: str, size: int | None = None,
   found: list[dict[str, str]] = []
   try:
     names = next(reader, [])
+    if double := [name for name in names if names.count(name) > 1]:
+      raise ValueError(f'the column {double[0]!r:.100} is there twice')
     for cells in filter(None, reader):
       if len(cells) != len(names):
         raise ValueError(f'it has {len(cells)} values for {len(names)} columns')

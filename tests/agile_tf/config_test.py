@@ -59,6 +59,7 @@ class ConfigTest(parameterized.TestCase):
   def test_what_is_expected_is_said(self):
     for changes, expected in (
         (dict(checkpoint_minutes=math.inf), 'a finite number'),
+        (dict(discount=10**400), 'a finite number'),
         (dict(discount=1.5), 'at least 0 and at most 1'),
         (dict(anticipated_negative_rate=1.5), 'at least 1e-06 and at most 1'),
         (dict(steps=900_000_000_001), 'at least 1 and at most 900000000000'),

@@ -100,3 +100,26 @@ class PresetsTest(absltest.TestCase):
         list(presets.expand([f'--flagfile={path}']))
     with self.assertRaisesRegex(program.UserError, 'Is a directory'):
       list(presets.expand([f'--flagfile={os.path.dirname(path)}']))
+
+  def test_a_named_pipe_is_no_flagfile(self):
+    path = os.path.join(self.create_tempdir(), 'pipe')
+    os.mkfifo(path)
+    with self.assertRaisesRegex(program.UserError, 'a named pipe'):
+      list(presets.expand([f'--flagfile={path}']))
+
+  def test_flagfiles_that_name_each_other_too_often_are_refused(self):
+    folder = self.create_tempdir()
+    for i in range(8):  # Ten times each, so ten million flagfiles in all.
+      folder.create_file(f'{i}', content=10 * (
+          f'--flagfile={folder.full_path}/{i + 1}\n'))
+    folder.create_file('8', content='--seed=1')
+    with self.assertRaisesRegex(program.UserError, 'than the 100 flagfiles'):
+      list(presets.expand([f'--flagfile={folder.full_path}/0']))
+
+  def test_a_long_chain_of_flagfiles_is_refused(self):
+    folder = self.create_tempdir()
+    for i in range(2000):
+      folder.create_file(
+          f'{i}', content=f'--flagfile={folder.full_path}/{i + 1}')
+    with self.assertRaisesRegex(program.UserError, 'than the 100 flagfiles'):
+      list(presets.expand([f'--flagfile={folder.full_path}/0']))

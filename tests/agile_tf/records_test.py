@@ -13,7 +13,8 @@ class RowsTest(parameterized.TestCase):
 
   @parameterized.parameters(
       ('steps,x\n1,2,3\n', 'line 2: it has 3 values for 2 columns'),
-      ('steps,x\n1,2\n3\n', 'line 3: it has 1 values for 2 columns'))
+      ('steps,x\n1,2\n3\n', 'line 3: it has 1 values for 2 columns'),
+      ('steps,x,steps\n1,2,3\n', "line 1: the column 'steps' is there twice"))
   def test_rows_of_another_length_are_refused(self, text, problem):
     with self.assertRaisesRegex(ValueError, problem):
       records.rows(self.create_tempfile(content=text).full_path)
@@ -58,7 +59,8 @@ class JsonTest(parameterized.TestCase):
       (b'[' * 10_000 + b']' * 10_000, 'nested too deeply'),
       (b'{"a":' * 10_000 + b'1' + b'}' * 10_000, 'nested too deeply'),
       (b'\xff', 'utf-8'), (b'', 'Expecting value'), (b'{"a"', 'Expecting'),
-      (b'1' * 10_000, 'digits'))
+      (b'1' * 10_000, 'digits'),
+      (b'{"a": {"b": 1, "c": 2, "b": 3}}', "the key 'b' more than once"))
   def test_a_file_that_is_no_json_is_refused(self, content, problem):
     path = self.create_tempfile(content=content, mode='wb').full_path
     with self.assertRaisesRegex(ValueError, problem):
