@@ -35,7 +35,7 @@ class Signals:
   """
 
   def __init__(self):
-    self.stopped = False  # Whether one has arrived.
+    self.stopped = False  # Whether the main thread has handled one.
     self._schedule: threads.Schedule | None = None
     self._deferred = ''  # The argument of `deferred`, within its block.
     self._handlers: dict[int, Any] = {}
@@ -120,7 +120,7 @@ class Signals:
                  'saving.', name, what)
 
   def _stop(self, *_: Any) -> None:
-    """Stops the run, from the main thread."""
+    """Stops the run at the first signal. Python calls it in the main thread."""
     if self.stopped:
       return
     self.stopped = True

@@ -43,8 +43,10 @@ class Crew(NamedTuple):
   policy: tuple[Callable[['Snapshot'], int], ...]
   # The same for the discriminator's worker; None if there is none.
   discriminator: Callable[['Snapshot'], None] | None
-  # Whether one policy thread and the discriminator's worker may iterate at the
-  # same time: they share nothing but the snapshot.
+  # Whether the discriminator's worker may iterate at the same time as a run's
+  # only policy thread. It may if they share nothing but the snapshot, because
+  # the result then does not depend on anybody's speed. With several policy
+  # threads all workers iterate at the same time, whatever this says.
   side_by_side: bool = True
   num_devices: int = 1  # The policy threads are divided among these.
 
@@ -145,8 +147,8 @@ class Schedule:
       return kind == DISCRIMINATOR
     if not self._ratio:
       return True
-    # Iteration k, counted from 0, is due at step k * ratio. The policy waits
-    # for it before step (k + 1) * ratio.
+    # Iteration k, counted from 0, is due from step k * ratio on. Until it is
+    # made, no policy worker begins a rollout at step (k + 1) * ratio or later.
     if kind == DISCRIMINATOR:
       return iterations * self._ratio <= self.steps
     return self.steps < (iterations + 1) * self._ratio
