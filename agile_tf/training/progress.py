@@ -75,6 +75,11 @@ class Progress:
         due = max(due + _LINE_SECONDS, time.monotonic())
 
   def _text(self) -> str:
+    """Returns the progress in words.
+
+    It also adds a sample once something is done, and drops all samples when
+    something else is counted than before.
+    """
     now, (done, total, what) = time.monotonic(), self._now
     if what != self._what:
       self._what, self._before, self._start = what, done, now

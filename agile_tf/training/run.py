@@ -62,19 +62,24 @@ class RunFiles:
             f'    --{name}={value}' for name, value in settings.items()))
     self._start_time = time.monotonic()
     self._row_steps, self._row_time = steps, self._start_time
-    # The steps and the discriminator's updates in the newest row that had more
-    # updates than the row before it. There is none yet.
+    # The steps and the discriminator's updates in the last row in which the
+    # updates had risen. Before there is one, these are the step at which this
+    # process begins, and 0.
     self._last_update = steps, 0
     self._exchange_test: diagnostics.ExchangeTest | None = None
     if (trainer.discriminator is not None and
         isinstance(trainer.world, gridlu_world.GridLUWorld)):
       self._exchange_test = diagnostics.ExchangeTest(trainer.world)
+    # The policy steps and the discriminator's iterations when this process last
+    # saved, or began. Neither number ever falls, so a larger pair means that a
+    # worker has iterated since.
     self._saved = steps, self._schedule.iterations
     self._save_time = self._image_due = self._start_time
     self._rows: list[dict[str, Any]] = []  # The last rows of this process.
-    # The kinds of warnings about the last row, and those about many rows. Each
-    # kind of the second is logged once, each of the first again if it returns.
+    # The kinds of warnings about the last row. Each is logged when it appears,
+    # and again when it returns.
     self._row_warnings: set[str] = set()
+    # The kinds of warnings about many rows. Each is logged only once.
     self._lasting_warnings: set[str] = set()
 
   def write_what_is_due(self) -> None:
