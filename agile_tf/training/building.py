@@ -338,7 +338,9 @@ class Parts(NamedTuple):
   world: worlds.World
   networks: Networks
   data: Data
-  policy_workers: tuple[workers.PolicyWorker, ...]  # One for each thread.
+  # One for each policy thread. It iterates all workers of its thread; their
+  # number in all threads together is --policy_workers.
+  policy_workers: tuple[workers.PolicyWorker, ...]
   discriminator_worker: workers.DiscriminatorWorker | None
 
 

@@ -35,7 +35,7 @@ class Trainer:
     learner: Trains the discriminator; None if nothing does.
     schedule: The run's clock.
     devices: TensorFlow's names of the devices of policy threads.
-    recorder: Has the first worker's last finished episode.
+    recorder: Has the last finished episode of the first of all policy workers.
   """
 
   def __init__(self, plan: building.Plan,
@@ -62,7 +62,7 @@ class Trainer:
     self._tally = metrics.Tally(
         'episodes', 'discriminator_steps', 'discriminator_updates')
     self.recorder = recorder.Recorder()
-    # The observations of the first policy worker in its last rollout.
+    # The observations of the first of all policy workers, in its last rollout.
     self._seen: np.ndarray | None = None
     self._held_out_test = None if parts.data.held_out_goals is None else (
         held_out_goals.GoalTest(parts.data.held_out_goals))
@@ -106,7 +106,7 @@ class Trainer:
         None if self.discriminator is None else self.discriminator.snapshot()))
 
   def iterate_policy(self, thread: int, snapshot: workers.Snapshot) -> int:
-    """Iterates the policy worker of a thread; returns its workers' steps."""
+    """Makes an iteration of a policy thread's workers; returns their steps."""
     device = self.devices[thread % len(self.devices)]
     try:
       with tf.device(device) if device else contextlib.nullcontext():
