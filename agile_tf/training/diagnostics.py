@@ -58,7 +58,7 @@ def example_images(world: worlds.World, observations: np.ndarray) -> np.ndarray:
   GridLU has 31 tiles, of which every image is made. In another world they are
   the images of N observations.
   """
-  if world.compiled is not None:
+  if isinstance(world, gridlu_world.GridLUWorld):
     return rendering.TILES
   return world.pixels(observations)
 
@@ -87,7 +87,7 @@ class ExchangeTest:
 
 
 class CrowdTest:
-  """Measures how many goal states a reward model accepts, by their distractors.
+  """Measures how many goal states with n distractors a reward model accepts.
 
   A distractor is a block that the instruction does not need. A reward model is
   sure of itself only on boards like those of its goal examples. Others of the
@@ -99,8 +99,8 @@ class CrowdTest:
     """Draws `count` goal states of a world with each number of distractors.
 
     The numbers are 0 to `most`. An instruction of Arrangements that names no
-    colour needs all blocks, so its goal states have none; they are a group of
-    their own.
+    colour needs all blocks, so its goal states have no distractors. These goal
+    states are a group of their own.
     """
     self._pairs = {}
     need_some = [each for each in world.known if not _needs_all(each)]

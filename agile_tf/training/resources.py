@@ -13,9 +13,11 @@ import zipfile
 from agile_tf import config as config_lib
 from agile_tf.agent import worlds
 from gridlu import files
+from gridlu import tasks
 
 _NUMBER = 4  # Bytes of a float32 or an int32.
-# Bytes of a goal state while it is generated: the boards are then int32.
+# The least bytes that a goal state takes while it is generated. Its board, as
+# int32, takes 100 of them; 265 or more were measured in all.
 _GENERATED = 200
 
 
@@ -48,7 +50,8 @@ def needs(config: config_lib.Config, world: worlds.World, needs_goals: bool
              num_workers * config.reward_prediction_batch_size * pair,
              ('policy_workers', 'reward_prediction_batch_size'))]
   if config.trains_discriminator:
-    # D's batch is not counted: at most as many pairs as B has are drawn for it.
+    # D's batch is not counted. No more pairs are drawn for it than B can hold
+    # (see `building.check_draw`), so B does not fit if the batch does not.
     found.append(Need('the replay buffer B and its copy in a checkpoint',
                       2 * config.replay_size * pair, ('replay_size',)))
   path = config.dataset or world.goal_examples
@@ -60,7 +63,7 @@ def needs(config: config_lib.Config, world: worlds.World, needs_goals: bool
         size = sum(member.file_size for member in archive.infolist())
       found.append(Need('the goal examples, and a copy of those that are used',
                         2 * size, ('dataset' if config.dataset else 'world',)))
-  elif needs_goals and world.compiled is not None:
+  elif needs_goals and config.world in tasks.TASKS:
     found.append(Need('the goal examples', config.dataset_size * _GENERATED,
                       ('dataset_size',)))
   return found
