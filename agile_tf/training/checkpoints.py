@@ -242,8 +242,8 @@ def _read(folder: str) -> Checkpoint:
       content[name] = files.read(os.path.join(folder, name), limit)
     except ValueError as error:
       raise ValueError(f'{name}: {error}') from error
-  # Git for Windows changes the ends of lines in text files. The manifest is
-  # about texts with the line ends of Unix.
+  # Git for Windows changes the ends of lines in text files. The digests are
+  # those of texts with the line ends of Unix.
   for name in _STATE, _MANIFEST:
     content[name] = content[name].replace(b'\r\n', b'\n')
   manifest = content.pop(_MANIFEST)
@@ -288,7 +288,7 @@ def check_tokens(checkpoint: Checkpoint, tokens: Sequence[str]) -> None:
 def check_actions(checkpoint: Checkpoint, num_actions: int) -> None:
   """Raises CheckpointError if its policy has another number of actions.
 
-  How many a user's networks have is not known: their arrays have other names.
+  A user's networks are not checked: their arrays have other names.
   """
   if (biases := checkpoint.arrays.get('policy:policy/logits/b')) is not None:
     _check_shape(checkpoint, biases.shape, [num_actions], 'actions')

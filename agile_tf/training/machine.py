@@ -24,7 +24,7 @@ from agile_tf import config as config_lib
 from agile_tf.training import progress
 from gridlu import program
 
-# The classes whose methods are tf.functions.
+# The classes that have tf.functions. `_Network` is in evaluation/trained.py.
 _TRACED = 'PolicyPrograms|DiscriminatorPrograms|SharedParameters|_Network'
 _MOST_THREADS = 10_000  # TensorFlow gets at most so many.
 _KEPT_SECONDS = 30 * 24 * 3600.0  # Older compiled programs are removed.
@@ -272,7 +272,7 @@ def prepare(config: config_lib.Config) -> Machine:
 def check_compiler() -> None:
   """Compiles a program, so that wrong XLA_FLAGS end the process now.
 
-  XLA ends a process that has them. A run has not written anything yet.
+  XLA ends a process that has them. Call this before a run writes anything.
   """
   tf = import_tensorflow()
   tf.function(lambda: tf.zeros([1]) + 1, jit_compile=True)()

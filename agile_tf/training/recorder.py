@@ -29,9 +29,9 @@ class Recorder:
   """Records the episodes of one worker and keeps the last finished one."""
 
   def __init__(self, waits: bool = False):
-    """Takes whether it waits for the next episode.
+    """Takes whether it waits until the current episode has ended.
 
-    In a resumed run it does, because it has not seen the start of this one.
+    In a resumed run it does, because it has not seen how that episode began.
     """
     self._waits = waits
     self._observations: collections.deque[np.ndarray] = collections.deque(

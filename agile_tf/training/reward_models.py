@@ -68,7 +68,7 @@ class RewardModel(NamedTuple):
 
 
 def is_one(path: str | os.PathLike) -> bool:
-  """Returns whether a directory has a reward model, and is no run."""
+  """Returns whether a directory has a `model.json`, which no run's has."""
   return os.path.lexists(os.path.join(path, _MODEL))
 
 

@@ -57,7 +57,8 @@ def _open(path: str) -> IO[str]:
 def _check_that_it_is_a_lock(file: IO[str], run_dir: str) -> None:
   """Raises ConfigError if a file of this name has what no run writes."""
   text = file.read(len(_FIRST_WORD))
-  if not _FIRST_WORD.startswith(text):  # A killed process wrote a part of it.
+  # A new file is empty, and a killed process may have written only a part.
+  if not _FIRST_WORD.startswith(text):
     raise config_lib.ConfigError(
         f'--run_dir={run_dir} has a file {_NAME} that no run has written: '
         f'it begins with {text!r}. Choose another --run_dir, or rename that '

@@ -126,13 +126,16 @@ def check_same_run(run_dir: str, settings: Mapping[str, Any]) -> None:
 
 
 def check(config: config_lib.Config) -> None:
-  """Raises UserError for a setting that names something which is not there."""
+  """Raises UserError for a setting that names something which is not there.
+
+  It also raises one if --branch_from begins where the run has ended.
+  """
   code_checks.check_module(config.world)
   if config.world in tasks.TASKS:
     selection.instructions(config)
   if config.dataset and not os.path.exists(config.dataset):
     goal_dataset.load(config.dataset)  # Raises an error that says so.
-  if not checkpoints.steps(config.run_dir):  # Otherwise they have all of this.
+  if not checkpoints.steps(config.run_dir):  # Resuming needs none of this.
     if config.reward_model and not reward_models.is_one(config.reward_model):
       checkpoints.find(config.reward_model)
     if config.initial_policy:
