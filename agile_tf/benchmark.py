@@ -68,8 +68,7 @@ def _trainer(config: config_lib.Config, threads: int) -> Any:
 
   def make(config: config_lib.Config, frozen: Any = None) -> Any:
     return trainer.Trainer(
-        building.Plan(config, variations.make(config, recipe),
-                      dataclasses.asdict(recipe)), frozen)
+        building.Plan(config, variations.make(config, recipe), recipe), frozen)
 
   if config.reward != 'frozen':
     return make(config)

@@ -12,6 +12,7 @@ import operator
 import os
 import re
 import sys
+import types
 from typing import Any
 
 from absl import flags
@@ -413,10 +414,15 @@ def read(path: str) -> dict[str, Any]:
     raise ConfigError(f'{path} is not a configuration ({error}).') from error
 
 
-def complete(settings: Mapping[str, Any]) -> dict[str, Any]:
-  """Adds the `late` settings that those of an earlier run lack."""
-  return {name: getattr(Config, name) for name in marked('late')} | dict(
-      settings)
+def complete(settings: Mapping[str, Any],
+             defaults: Mapping[str, Any] = types.MappingProxyType({})
+            ) -> dict[str, Any]:
+  """Adds the `late` settings that those of an earlier run lack.
+
+  It also adds `defaults`, those of settings beyond `Config`.
+  """
+  return dict(defaults) | {
+      name: getattr(Config, name) for name in marked('late')} | dict(settings)
 
 
 def check_names(found: Iterable[str], known: Iterable[str], path: str) -> None:
@@ -452,7 +458,9 @@ def marked(mark: str) -> list[str]:
           if field.metadata[mark]]
 
 
-def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+def differences(old: Mapping[str, Any], new: Mapping[str, Any],
+                defaults: Mapping[str, Any] = types.MappingProxyType({})
+               ) -> list[str]:
   """Returns a line for each setting in which two runs differ.
 
   Settings that only affect how a run is carried out are left out; so is the
@@ -463,8 +471,10 @@ def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
   Args:
     old: The settings of the run that exists, by name.
     new: The settings of a run that is to start, by name.
+    defaults: What settings beyond `Config` have in a run that was begun before
+      they existed.
   """
-  old, new = complete(old), complete(new)
+  old, new = (complete(each, defaults) for each in (old, new))
   ignored = {SELECTED, *marked('of_run'), *(
       name for name in marked('path') if old.get(name) and new.get(name) and
       os.path.realpath(old[name]) == os.path.realpath(new[name]))}

@@ -6,8 +6,6 @@ The same command resumes a run. Ctrl-C, SIGTERM, SIGHUP (sent when a terminal
 closes), SIGUSR1 and SIGUSR2 save and end it.
 """
 
-import dataclasses
-
 from absl import flags
 from absl import logging
 
@@ -27,7 +25,8 @@ def main() -> None:
   config = config_lib.from_flags(flags.FLAGS)
   recipe = config_lib.from_flags(flags.FLAGS, settings.Recipe)
   recipe.check(config)
-  with start.begin(config, settings.saved(config, recipe)) as begun:
+  with start.begin(config, settings.saved(config, recipe), settings.DEFAULTS
+                  ) as begun:
     with begun.signals.deferred('TensorFlow is loaded'):
       # TensorFlow is set up before other modules import it. `run.build` calls
       # `prepare` again, because it needs the `Machine` that it returns.
@@ -37,8 +36,7 @@ def main() -> None:
       from agile_tf.training import building
       from agile_tf.training import train
     train.go_on(
-        building.Plan(config, variations.make(config, recipe),
-                      dataclasses.asdict(recipe)),
+        building.Plan(config, variations.make(config, recipe), recipe),
         begun, comparison.table_markdown(config, recipe))
 
 

@@ -70,7 +70,7 @@ def _total(job: experiments.Job) -> int:
   with contextlib.suppress(config_lib.MissingError):
     there = config_lib.read(os.path.join(job.run_dir, 'config.json'))
     if differences := config_lib.differences(
-        there, settings.saved(config, recipe)):
+        there, settings.saved(config, recipe), settings.DEFAULTS):
       raise program.UserError(
           f'it has other settings ({"; ".join(differences)}). Choose another '
           '--runs, or give the settings that it has.')

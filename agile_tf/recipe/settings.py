@@ -1,6 +1,7 @@
 """The settings of the recipe, which the paper does not have."""
 
 import dataclasses
+import types
 from typing import Any
 
 from agile_tf import config as config_lib
@@ -138,6 +139,11 @@ class Recipe:
     return config.batch_size // 2 - self.negatives_from_goals(config)
 
 
+# They change nothing, so a run that was begun before a setting existed has its
+# default.
+DEFAULTS = types.MappingProxyType(dataclasses.asdict(Recipe()))
+
+
 def define_flags() -> None:
   """Defines the flags of a run: all settings, and --preset."""
   config_lib.define_flags()
@@ -152,7 +158,7 @@ def saved(config: config_lib.Config, recipe: Recipe) -> dict[str, Any]:
 
 def load(path: str) -> tuple[config_lib.Config, Recipe]:
   """Reads a run's settings from its config.json; see `config.read`."""
-  values = config_lib.read(path)
+  values = DEFAULTS | config_lib.read(path)
   names = [{field.name for field in dataclasses.fields(kind)}
            for kind in (config_lib.Config, Recipe)]
   config_lib.check_names(values, set.union(*names), path)

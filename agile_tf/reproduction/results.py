@@ -100,10 +100,11 @@ def _check_belongs(*runs: Run) -> None:
           'only one of them.')
     # Each seed of fine-tuning starts from a different run.
     own = ('--seed:', '--reward_model:', '--initial_policy:')
+    there, here = (
+        config_lib.read(os.path.join(each.path, 'config.json'))
+        for each in (other, run))
     differences = [
-        line for line in config_lib.differences(*(
-            config_lib.read(os.path.join(each.path, 'config.json'))
-            for each in (other, run)))
+        line for line in config_lib.differences(there, here, settings.DEFAULTS)
         if not line.startswith(own)]
     if differences:
       raise program.UserError(

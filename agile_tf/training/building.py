@@ -1,6 +1,6 @@
 """Builds the parts of a run: its world, networks, data and workers."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 import contextlib
 import dataclasses
 import functools
@@ -229,13 +229,19 @@ def check_draw(config: config_lib.Config, drawn: int) -> None:
         f'({drawn} pairs); make it or --anticipated_negative_rate larger.')
 
 
+def _by_name(settings: Any) -> dict[str, Any]:
+  return {} if settings is None else dataclasses.asdict(settings)
+
+
 @dataclasses.dataclass(frozen=True)
 class Plan:
   """A run that is not built yet: settings, and departures from the paper."""
   config: config_lib.Config
   variation: variation_lib.Variation = variation_lib.Variation()
-  # The settings from which `variation` was made and which `config` lacks.
-  beyond: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+  # A dataclass of the settings from which `variation` was made and which
+  # `config` lacks; or None. A run that was begun before a field existed has its
+  # default.
+  beyond: Any = None
 
   @functools.cached_property
   def world(self) -> worlds.World:
@@ -244,7 +250,12 @@ class Plan:
   @property
   def given(self) -> dict[str, Any]:
     """All settings by name, as they were given."""
-    return dataclasses.asdict(self.config) | dict(self.beyond)
+    return dataclasses.asdict(self.config) | _by_name(self.beyond)
+
+  @property
+  def defaults(self) -> dict[str, Any]:
+    """The defaults of the settings that `config` lacks, by name."""
+    return _by_name(self.beyond and type(self.beyond)())
 
   @functools.cached_property
   def settings(self) -> dict[str, Any]:

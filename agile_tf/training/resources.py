@@ -50,8 +50,8 @@ def needs(config: config_lib.Config, world: worlds.World, needs_goals: bool
              num_workers * config.reward_prediction_batch_size * pair,
              ('policy_workers', 'reward_prediction_batch_size'))]
   if config.trains_discriminator:
-    # D's batch is not counted, which leaves the sum a lower bound. No more pairs
-    # are drawn from B than it can hold (see `building.check_draw`).
+    # D's batch is not counted, which leaves the sum a lower bound. No more
+    # pairs are drawn from B than it can hold (see `building.check_draw`).
     found.append(Need('the replay buffer B and its copy in a checkpoint',
                       2 * config.replay_size * pair, ('replay_size',)))
   path = config.dataset or world.goal_examples

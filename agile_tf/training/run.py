@@ -206,7 +206,7 @@ def build(plan: building.Plan, check_lock: run_lock.Check, table: str = '',
   exception.
   """
   config = plan.config
-  start.check_same_run(config.run_dir, plan.settings)
+  start.check_same_run(config.run_dir, plan.settings, plan.defaults)
   here = machine.prepare(config)
   frozen = initial = None
   # A checkpoint of the run itself contains these networks already.

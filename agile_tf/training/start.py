@@ -35,11 +35,12 @@ class Begun(NamedTuple):
 
 
 @contextlib.contextmanager
-def begin(config: config_lib.Config, settings: Mapping[str, Any]
-         ) -> Iterator[Begun]:
+def begin(config: config_lib.Config, settings: Mapping[str, Any],
+          defaults: Mapping[str, Any]) -> Iterator[Begun]:
   """Checks the settings of a run and holds its directory.
 
-  `settings` are all settings by name, also those that `config` does not have.
+  `settings` are all settings by name. Among them are those that `config` does
+  not have, whose `defaults` an earlier run has that lacks them.
   A new run that ends before its first row and its first checkpoint leaves no
   files, so that the command can be changed and given again.
 
@@ -50,7 +51,7 @@ def begin(config: config_lib.Config, settings: Mapping[str, Any]
   with (signals_lib.Signals() as signals,
         run_lock.hold(config.run_dir) as check_lock,
         _without_left_overs(config.run_dir, check_lock)):
-    check_same_run(config.run_dir, settings)
+    check_same_run(config.run_dir, settings, defaults)
     check(config)
     try:
       yield Begun(check_lock, signals)
@@ -100,10 +101,12 @@ def config_path(run_dir: str) -> str:
   return os.path.join(run_dir, _CONFIG)
 
 
-def check_same_run(run_dir: str, settings: Mapping[str, Any]) -> None:
+def check_same_run(run_dir: str, settings: Mapping[str, Any],
+                   defaults: Mapping[str, Any]) -> None:
   """Raises ConfigError if a directory has a run with other settings.
 
-  One that has made nothing may be begun again with any settings.
+  One that has made nothing may be begun again with any settings. Arguments are
+  those of `begin`.
   """
   path = config_path(run_dir)
   try:
@@ -114,10 +117,10 @@ def check_same_run(run_dir: str, settings: Mapping[str, Any]) -> None:
           f'--run_dir={run_dir} has checkpoints but no config.json with their '
           'settings. Put it back, or choose another --run_dir.') from None
     return
-  config_lib.check_names(saved, settings, path)
+  config_lib.check_names(config_lib.complete(saved, defaults), settings, path)
   if not _has_made_something(run_dir):
     return
-  if differences := config_lib.differences(saved, dict(settings)):
+  if differences := config_lib.differences(saved, settings, defaults):
     raise config_lib.ConfigError(
         f'--run_dir={run_dir} contains a run with other settings:\n  ' +
         '\n  '.join(differences) +

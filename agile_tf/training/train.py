@@ -57,7 +57,7 @@ def train(plan: building.Plan, table: str = '') -> None:
     table: The hyperparameters compared with the paper's, in Markdown, for
       TensorBoard.
   """
-  with start.begin(plan.config, plan.given) as begun:
+  with start.begin(plan.config, plan.given, plan.defaults) as begun:
     go_on(plan, begun, table)
 
 

@@ -294,7 +294,7 @@ class Trainer:
           'networks, see --initial_policy and --reward_model.')
     try:
       differences = config_lib.differences(
-          values['config'], self._plan.settings)
+          values['config'], self._plan.settings, self._plan.defaults)
       if differences:
         raise checkpoints.CheckpointError(
             f'{checkpoint.path} is from a run with other settings:\n  ' +

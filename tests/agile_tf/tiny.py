@@ -1,7 +1,6 @@
 """A run that is small enough for a test."""
 
 from collections.abc import Iterator
-import dataclasses
 import glob
 import os
 import tempfile
@@ -67,8 +66,7 @@ def read_plan(arguments: list[str]) -> building.Plan:
   values(['launch', *presets.expand(arguments)])
   config = config_lib.from_flags(values)
   recipe = config_lib.from_flags(values, settings.Recipe)
-  return building.Plan(config, variations.make(config, recipe),
-                       dataclasses.asdict(recipe))
+  return building.Plan(config, variations.make(config, recipe), recipe)
 
 
 def drive(trainer: trainer_lib.Trainer) -> None:

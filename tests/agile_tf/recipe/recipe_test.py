@@ -217,15 +217,33 @@ class VariationTest(parameterized.TestCase):
       config_lib.save(made.settings, path)
       with open(f'{run_dir}/metrics.csv', 'w', encoding='utf-8') as file:
         file.write('steps\n1\n')
-      start.check_same_run(run_dir, made.settings)
+      start.check_same_run(run_dir, made.settings, made.defaults)
       with self.assertRaisesRegex(
           config_lib.ConfigError,
           r'other settings:\n  --policy_update: .*\nTo resume'):
-        start.check_same_run(run_dir, other.settings)
+        start.check_same_run(run_dir, other.settings, other.defaults)
     config_lib.save({'sede': 3}, path)
     with self.assertRaisesRegex(
         config_lib.ConfigError, f'{path}: .* has no setting sede'):
-      start.check_same_run(run_dir, made.settings)
+      start.check_same_run(run_dir, made.settings, made.defaults)
+
+  def test_a_run_that_is_older_than_a_setting_goes_on(self):
+    made = tiny.plan(run_dir=self.create_tempdir().full_path)
+    other = tiny.plan(
+        run_dir=made.config.run_dir, policy_update='averaged')
+    path = start.config_path(made.config.run_dir)
+    earlier = {name: value for name, value in made.settings.items()
+               if name not in settings.DEFAULTS}
+    config_lib.save(earlier, path)
+    with open(f'{made.config.run_dir}/metrics.csv', 'w', encoding='utf-8'
+              ) as file:
+      file.write('steps\n1\n')
+    self.assertEqual(settings.load(path), (made.config, settings.Recipe()))
+    start.check_same_run(made.config.run_dir, made.settings, made.defaults)
+    with self.assertRaisesRegex(
+        config_lib.ConfigError, "policy_update: 'worker' there, 'averaged' h"):
+      start.check_same_run(
+          made.config.run_dir, other.settings, other.defaults)
 
   def test_d_says_which_blocks_matter(self):
     made = tiny.plan(**_IMITATION)

@@ -32,7 +32,7 @@ class StartTest(parameterized.TestCase):
 
   def _begin(self, run_dir, **changes):
     config = config_lib.Config(run_dir=run_dir, **changes)
-    return start.begin(config, vars(config))
+    return start.begin(config, vars(config), {})
 
   @parameterized.parameters(
       ('launch', '--run_dir is empty'),
@@ -124,11 +124,11 @@ class StartTest(parameterized.TestCase):
     config_lib.save(one, path)
     for rows in '', 'steps\n':  # As a killed run leaves them.
       run_dir.create_file('metrics.csv', rows)
-      start.check_same_run(run_dir.full_path, other)
+      start.check_same_run(run_dir.full_path, other, {})
     for name, rows in ('metrics.csv', 'steps\n5\n'), ('metrics.csv.1', ''):
       run_dir.create_file('metrics.csv', '')
       run_dir.create_file(name, rows)
-      start.check_same_run(run_dir.full_path, one)
+      start.check_same_run(run_dir.full_path, one, {})
       with self.assertRaisesRegex(
           program.UserError, 'discount: 0.5 there, 0.9 here'):
-        start.check_same_run(run_dir.full_path, other)
+        start.check_same_run(run_dir.full_path, other, {})
