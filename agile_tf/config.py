@@ -342,6 +342,9 @@ def check(settings: Any) -> None:
       expected = f'one of {", ".join(choices)}'
     elif kind is str and '\0' in value:
       expected = 'a text without the character NUL'
+    elif kind is str and not value.isascii() and (
+        value.encode(errors='ignore').decode() != value):
+      expected = 'a text that UTF-8 can encode'
     elif field.name == 'run_dir' and '://' in value:
       expected = 'a directory of this machine, not an address'
     elif kind is float and not abs(value) <= sys.float_info.max:

@@ -72,7 +72,7 @@ def rows(path: str, size: int | None = None,
         file.seek(length - size)
         file.readline()  # It may begin within a row.
       lines += file
-  if lines and not lines[-1].endswith('\n'):
+  if lines and not lines[-1].endswith(('\n', '\r')):
     del lines[-1]
   reader = csv.reader(lines)
   found: list[dict[str, str]] = []

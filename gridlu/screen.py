@@ -348,7 +348,8 @@ def _stop(number: int, frame: Any) -> None:
 
 def show(view: View) -> None:
   """Shows a view until a key or a signal quits it; see `check_terminal`."""
-  signals = (signal.SIGTERM, signal.SIGHUP)
+  signals = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1,
+             signal.SIGUSR2)
   handlers = [signal.signal(number, _stop) for number in signals]
   try:
     curses.wrapper(_loop, view)

@@ -40,7 +40,8 @@ class Progress:
     self.note = ''  # A text behind the progress.
     # Says what the run waits for before anything is done; '' if it is unknown.
     self.waits_for: Callable[[], str] = lambda: ''
-    self._now = (0, 1, 'steps')  # The last arguments of `update`.
+    # The last arguments of `update`; a total of 0 before the first one.
+    self._now = (0, 0, 'steps')
     # They say what is counted now, how many were done when that began, and when
     # it began.
     self._what, self._before, self._start = '', 0, time.monotonic()
@@ -81,6 +82,8 @@ class Progress:
     something else is counted than before.
     """
     now, (done, total, what) = time.monotonic(), self._now
+    if not total:
+      return f'preparing the run, for {duration(now - self._start)}'
     if what != self._what:
       self._what, self._before, self._start = what, done, now
       self._samples.clear()

@@ -29,8 +29,8 @@ def instructions(config: config_lib.Config, held_out: bool = False,
       wrong = (f'{unknown[0]!r:.100}' if unknown else
                'an instruction twice' if selected else 'no instruction')
       raise config_lib.ConfigError(
-          f'{config_lib.SELECTED} has {wrong}: expected different '
-          f'instructions of --world={config.world}.')
+          f"{config_lib.SELECTED} in the run's config.json has {wrong}: "
+          f'expected different instructions of --world={config.world}.')
   if config.held_out == 'none':
     if held_out:
       raise config_lib.ConfigError(

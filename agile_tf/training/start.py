@@ -40,9 +40,9 @@ def begin(config: config_lib.Config, settings: Mapping[str, Any],
   """Checks the settings of a run and holds its directory.
 
   `settings` are all settings by name. Among them are those that `config` does
-  not have, whose `defaults` an earlier run has that lacks them.
-  A new run that ends before its first row and its first checkpoint leaves no
-  files, so that the command can be changed and given again.
+  not have, whose `defaults` an earlier run has that lacks them. A new run that
+  ends before its first row and its first checkpoint leaves no files, so that
+  the command can be changed and given again.
 
   Raises:
     UserError: if a setting cannot be right, or another process has the run.
@@ -57,7 +57,10 @@ def begin(config: config_lib.Config, settings: Mapping[str, Any],
       yield Begun(check_lock, signals)
     except KeyboardInterrupt:
       if signals.stopped:  # Something else may raise it, such as a world.
-        logging.info('Stopped before the run began; there is nothing to save.')
+        logging.info(
+            'Stopped before the run began; there is nothing to save.%s',
+            ' What it had saved before is still there.'
+            if checkpoints.steps(config.run_dir) else '')
       raise
 
 

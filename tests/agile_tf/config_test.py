@@ -60,6 +60,7 @@ class ConfigTest(parameterized.TestCase):
     for changes, expected in (
         (dict(checkpoint_minutes=math.inf), 'a finite number'),
         (dict(discount=10**400), 'a finite number'),
+        (dict(run_dir='caf\udce9'), 'a text that UTF-8 can encode'),
         (dict(discount=1.5), 'at least 0 and at most 1'),
         (dict(anticipated_negative_rate=1.5), 'at least 1e-06 and at most 1'),
         (dict(steps=900_000_000_001), 'at least 1 and at most 900000000000'),

@@ -26,6 +26,8 @@ class RowsTest(parameterized.TestCase):
     self.assertEqual(records.rows(path), [
         {'steps': '1', 'success_rate': '0', 'x': ''},
         {'steps': '2', 'success_rate': '1.0', 'x': '-1e-9'}])
+    path = self.create_tempfile(content='x,y\r1,2\r3,4\r').full_path
+    self.assertEqual(records.rows(path)[1], {'x': '3', 'y': '4'})
     path = self.create_tempfile(content='name,x\n"a, b",1\na,1\n').full_path
     self.assertEqual(records.rows(path)[0], {'name': 'a, b', 'x': '1'})
 

@@ -2,6 +2,7 @@
 
 import os
 import re
+import signal
 from unittest import mock
 
 from absl.testing import absltest
@@ -162,14 +163,15 @@ class ProgramTest(parameterized.TestCase):
       self.assertEqual(program.wait(), 0, program.output)
 
   def test_interrupts_leave_the_terminal_sane(self):
-    for stop, status in (('\x03', 0), (None, 143)):
+    for stop, status in (('\x03', 0), (signal.SIGTERM, 143),
+                         (signal.SIGQUIT, 131), (signal.SIGUSR1, 138)):
       with terminal.Terminal('gridlu.play', '--seed=7') as program:
         program.expect('q quits')
         self.assertFalse(program.restored)
-        if stop:
+        if isinstance(stop, str):
           program.press(stop)
         else:
-          program.terminate()
+          program.kill(stop)
         self.assertEqual(program.wait(), status, program.output)
         self.assertTrue(program.restored)
         self.assertIn('\x1b[?25h', program.output)  # The cursor is back.

@@ -54,9 +54,9 @@ class Terminal:
     self._program.logfile_read = io.StringIO()
     self._program.send(keys)
 
-  def terminate(self) -> None:
-    """Sends the program the signal to end."""
-    self._program.kill(signal.SIGTERM)
+  def kill(self, number: int) -> None:
+    """Sends the program a signal."""
+    self._program.kill(number)
 
   def wait(self) -> int:
     """Waits for the program to end; returns its exit status."""

@@ -66,6 +66,16 @@ class ProgressTest(parameterized.TestCase):
     self.assertEqual({record.getMessage() for record in logs.records},
                      {'100.0 %, 400 of 400 steps'})
 
+  def test_a_run_is_prepared_before_anything_is_counted(self):
+    with (mock.patch.object(sys, 'stderr', io.StringIO()),
+          self.assertLogs('absl', 'INFO') as logs):
+      progress = progress_lib.Progress()
+      self._watch(progress, *[(0, 0)] * 3, (0, 400))
+      progress.close()
+    self.assertEqual(
+        logs.records[0].getMessage(), 'preparing the run, for 1 second')
+    self.assertNotIn('next of 0', str(logs.output))
+
   def test_in_a_file_there_is_a_line_a_minute(self):
     what = 'iterations of the head start'
     with (mock.patch.object(sys, 'stderr', io.StringIO()),
