@@ -106,9 +106,9 @@ def main(run_dirs: Sequence[str]) -> None:
       run_dirs, values.episodes, values.seed, values.world, values.model)
   print("Share of states that the checkpoint's own reward model accepts "
         '(modelled).')
-  print(table(rows))
-  print(f'Most modelled reward: --run_dir={rows[0].run_dir} '
-        f'--checkpoint={rows[0].step}')
+  print(program.printable(
+      f'{table(rows)}\nMost modelled reward: --run_dir={rows[0].run_dir} '
+      f'--checkpoint={rows[0].step}'))
 
 
 if __name__ == '__main__':

@@ -201,8 +201,9 @@ def main() -> None:
       [options.run_path(path) for path in values.run_dir], values.checkpoint)
   with files.replacing(values.output) as file:
     file.write(page)
-  print(f'{values.output}: {len(page) / 1e6:.1f} MB. Open it in a browser, or '
-        'send it to others.')
+  print(program.printable(
+      f'{values.output}: {len(page) / 1e6:.1f} MB. Open it in a browser, or '
+      'send it to others.'))
 
 
 if __name__ == '__main__':

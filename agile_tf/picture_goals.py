@@ -249,11 +249,12 @@ def main() -> None:
   except OSError as error:
     raise program.UserError(f'{output} was not written: {error}.') from error
   counts = np.bincount(dataset.instruction)
-  print(f'{output}: {len(dataset):,} goal examples of {len(counts):,} '
-        f'instructions, {_size(dataset.observations[0])} pixels, '
-        f'{os.path.getsize(output) / 1e6:.1f} MB')
-  print(f'Fewest examples: {counts.min():,}, of '
-        f'{dataset.instructions[int(counts.argmin())]!r}')
+  print(program.printable(
+      f'{output}: {len(dataset):,} goal examples of {len(counts):,} '
+      f'instructions, {_size(dataset.observations[0])} pixels, '
+      f'{os.path.getsize(output) / 1e6:.1f} MB\n'
+      f'Fewest examples: {counts.min():,}, of '
+      f'{dataset.instructions[int(counts.argmin())]!r}'))
 
 
 if __name__ == '__main__':

@@ -341,7 +341,7 @@ def main(names: Sequence[str]) -> None:
       # Another process may carry them out now.
       print('\n'.join(sweep.table('unfinished')))
     elif values.commands:
-      print('\n'.join(sweep.commands()))
+      print(program.printable('\n'.join(sweep.commands())))
     else:
       os.makedirs(runs, exist_ok=True)
       with (contextlib.nullcontext(pools.local(values.jobs))

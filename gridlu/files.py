@@ -26,14 +26,15 @@ def check_output(flag: str, path: str, *suffixes: str) -> None:
   """Raises a `UserError` if the file that a flag names cannot be written.
 
   Its name must have one of the suffixes, such as '.gif', and its folder must
-  exist. If the name is a link, the file that it leads to is tried.
+  exist. If the name is a link, the same holds for the file that it leads to.
   """
-  ending = os.path.splitext(path)[1].lower()  # The name '.png' has none.
   try:
     target = os.path.realpath(path)
+    endings = {os.path.splitext(name)[1].lower()  # The name '.png' has none.
+               for name in (path, target)}
     folder = os.path.dirname(target)
     exists = bool(path) and _exists(target)
-    if not path or (suffixes and ending not in suffixes) or (
+    if not path or (suffixes and not endings <= {*suffixes}) or (
         exists and not os.path.isfile(target)):
       problem = f'expected the name of a {" or ".join(suffixes) or "new"} file'
     elif not os.path.isdir(folder):

@@ -184,8 +184,9 @@ def main() -> None:
   picture = FIGURES[number]()
   with files.replacing(output, 'wb') as file:
     Image.fromarray(picture).save(file, 'png')
-  print(f'{output}: figure {number}, {picture.shape[1]}x{picture.shape[0]} '
-        'pixels')
+  print(program.printable(
+      f'{output}: figure {number}, {picture.shape[1]}x{picture.shape[0]} '
+      'pixels'))
 
 
 if __name__ == '__main__':

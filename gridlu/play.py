@@ -162,12 +162,12 @@ def main() -> None:
   try:
     if values.demonstrate:
       for text in demonstrate(environment, values.demonstrate, recording):
-        print(text, flush=True)
+        print(program.printable(text), flush=True)
     else:
       screen.show(Game(environment, recording))
   finally:
     if recording is not None:
-      print(recording.save(values.record))
+      print(program.printable(recording.save(values.record)))
 
 
 if __name__ == '__main__':

@@ -91,10 +91,18 @@ def _open_log(path: str) -> IO[bytes]:
 
   While a process writes to it, another one is opened: `run.2.log` for
   `run.log`. Processes that get the file as their output hold its lock too.
+
+  Raises:
+    UserError: It is a link, or no regular file.
   """
   name, extension = os.path.splitext(path)
   for number in itertools.count(1):
-    log = open(f'{name}.{number}{extension}' if number > 1 else path, 'ab')
+    path = f'{name}.{number}{extension}' if number > 1 else path
+    if os.path.lexists(path) and not stat.S_ISREG(os.lstat(path).st_mode):
+      raise program.UserError(
+          f'{path} is no regular file, and what the run prints would be '
+          'appended to it: remove it.')
+    log = open(path, 'ab')
     try:
       fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

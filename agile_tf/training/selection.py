@@ -71,10 +71,10 @@ def matching(pattern: str, known: tuple[language.Instruction, ...]
         each for each in known if re.search(pattern, str(each)))
   except (re.error, OverflowError, RecursionError) as error:
     raise config_lib.ConfigError(
-        f'--instructions={pattern} is not a regular expression: {error}.'
+        f'--instructions={pattern:.200} is not a regular expression: {error}.'
         ) from error
   if not chosen:
     raise config_lib.ConfigError(
-        f'--instructions={pattern} matches none of the {len(known)} '
+        f'--instructions={pattern:.200} matches none of the {len(known)} '
         f'instructions. One of them is {known[0]}.')
   return chosen

@@ -118,6 +118,15 @@ class FilesTest(parameterized.TestCase):
         files.check_output('output', link)
       os.remove(link)
 
+  def test_a_link_to_a_file_of_another_kind_is_refused(self):
+    folder = self.create_tempdir()
+    metrics = folder.create_file('metrics.csv', 'steps').full_path
+    link = os.path.join(folder.full_path, 'picture.png')
+    os.symlink(metrics, link)
+    with self.assertRaisesRegex(program.UserError, 'the name of a .png file'):
+      files.check_output('picture', link, '.png')
+    files.check_output('output', link)
+
   def test_directories_are_tried_and_not_made(self):
     folder = self.create_tempdir()
     file = folder.create_file('file').full_path

@@ -106,6 +106,19 @@ class _Case(parameterized.TestCase):
 
 class LocalTest(_Case):
 
+  def test_output_is_not_appended_to_links_and_pipes(self):
+    folder = self.create_tempdir()
+    other = folder.create_file('other', 'mine').full_path
+    link, pipe = (os.path.join(folder.full_path, name)
+                  for name in ('link.log', 'pipe.log'))
+    os.symlink(other, link)
+    os.mkfifo(pipe)
+    for path in link, pipe, folder.full_path:
+      with self.assertRaisesRegex(program.UserError, 'no regular file'):
+        pools.local(1)(pools.Task('run', ['-c', 'print(1)'], path))
+    with open(other, encoding='utf-8') as file:
+      self.assertEqual(file.read(), 'mine')
+
   def test_a_program_does_not_outlive_its_parent(self):
     code = ('from agile_tf.reproduction import pools\n'
             'import os, signal, sys, time\n'
