@@ -177,7 +177,8 @@ class ModuleNetwork:
     with tf.GradientTape(watch_accessed_variables=False) as tape:
       tape.watch(output)
       worker_losses, extras = loss(output)
-    # It is the gradient of each worker's loss with respect to its own output.
+    # The tape takes the sum of the losses. A worker's output occurs in its own
+    # loss alone, so its part of `upstream` is the gradient of that loss.
     upstream = tape.gradient(
         worker_losses, output,
         unconnected_gradients=tf.UnconnectedGradients.ZERO)

@@ -132,6 +132,8 @@ class SharedParameters:
     """Makes one update after another; returns the gradients' norms."""
     clipped, norms = zip(*(
         clip_gradient(gradient, self._gradient_norm) for gradient in gradients))
+    # A policy thread that calls this may compute on another GPU. The parameters
+    # are updated on the device where they are.
     with tf.device(self._parameters.device):
       parameters, rule_state = self._after(
           self._parameters.read_value(),

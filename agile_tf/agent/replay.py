@@ -83,7 +83,7 @@ class ReplayBuffer:
                      ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Draws triples with replacement, half of them positive.
 
-    If `count` is odd, one sample more is not positive. Until there are triples
+    If `count` is odd, the smaller half is positive. Until there are triples
     of both kinds, all are equally likely. Raises ValueError if there are none.
     """
     with self._lock:
