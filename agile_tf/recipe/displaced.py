@@ -49,6 +49,7 @@ def displace(rng: np.random.Generator, states: np.ndarray, chosen: np.ndarray
   cells = states[:, :world.NUM_CELLS]
   is_empty = cells == 0
   chosen_first = np.argsort(~chosen, axis=1)
+  # Empty cells come first, in random order.
   empty_first = np.argsort(-rng.random(cells.shape) * is_empty, axis=1)
   result = move(states, chosen_first, empty_first, chosen.sum(axis=1))
   result[:, AGENT] = rng.integers(world.NUM_CELLS, size=len(states))

@@ -49,7 +49,8 @@ _SWEEPS = 12
 # place, or still carries one that has reached its place.
 _SITUATIONS = np.cumsum([.30, .30, .10, .12, .18])
 _ANYWHERE, _CARRYING, _ON_DISPLACED, _ON_PLACED, _AT_PLACE = range(5)
-# In this share all blocks are in place, before _AT_PLACE puts back one more.
+# In this share of the states all blocks are in place. In _AT_PLACE more states
+# become so, because one block that is out of place is put back.
 _ALL_IN_PLACE = 0.05
 
 _CELLS = np.arange(world.NUM_CELLS)
@@ -244,8 +245,9 @@ def _draw(rng: np.random.Generator, states: np.ndarray, homes: np.ndarray
   displaced_one = places[
       rows, (rng.random(count) * num_out).astype(np.int64)]
   cells = states[:, :world.NUM_CELLS]
-  in_place = rng.random(cells.shape) * ((cells > 0) & (cells == before))
-  placed_one = np.argmax(in_place, axis=1)
+  in_place = (cells > 0) & (cells == before)
+  # It is one of these cells at random.
+  placed_one = np.argmax(rng.random(cells.shape) * in_place, axis=1)
   anywhere = rng.integers(world.NUM_CELLS, size=count)
   # An agent that was to stand on a block in place is anywhere if there is none.
   states[:, displaced.AGENT] = np.select(
@@ -292,6 +294,7 @@ def _labels(states: np.ndarray, places: np.ndarray, goals: np.ndarray
       around < steps[rows, agent][:, None])
   is_done = np.all(goals == places, axis=1) & ~carrying
   good = np.zeros([len(states), world.NUM_POLICY_ACTIONS], np.bool_)
+  # The moves come before INTERACT, in the order of world.NEIGHBOURS.
   good[:, :world.Action.INTERACT] = is_done[:, None] | leads_on
   # It picks a block up that can be moved, or puts one down that cannot.
   interacts = carrying != can_be_moved[rows, agent]

@@ -1,8 +1,9 @@
 """Goal examples with the instruction of another one, as negatives.
 
 Such a state rarely satisfies the instruction: 2 % of them do in Relations, and
-6 % in Arrangements. Whether one does cannot be told from the state alone. So
-the discriminator and reward prediction must look at the instruction.
+6 % in Arrangements. The states themselves are those of goal examples, so only
+the instruction tells these negatives from goal examples: the discriminator and
+reward prediction must look at it.
 """
 
 from collections.abc import Sequence
