@@ -15,9 +15,9 @@ at 7 points along each axis. B^T is the transpose of interpolation, and
 transforms the image. A^T is the transpose of evaluation, and gives the result.
 In the space-major layout the 49 products of all channels are a batch of 49
 matrix products, and so are those of the gradient. Images of another size, and
-single ones, are convolved as usual. So are VALID convolutions: in the stem,
-black pixels must give exactly zero, because with a rounding error the ReLU
-would pass a gradient there.
+single ones, are convolved as usual. So are VALID convolutions: as long as the
+stem's biases are zero, as they are at first, black pixels must give exactly
+zero there, because with a rounding error the ReLU would pass a gradient.
 
 Gradients of kernels. A convolution by minimal filtering hands no gradient to
 its kernel. Instead it takes a dummy input of zeros, as if these were added to
@@ -179,13 +179,13 @@ class Convolver:
     which cost nothing. The padding is 'SAME' or 'VALID'.
     """
     known = next(self._known, None)
-    width = kernel.shape[-2] // len(operands)
+    block_width = kernel.shape[-2] // len(operands)
     features, blocks = [], []
     for i, operand in enumerate(operands):
       if operand is not None:
         features.append(operand)
         # The operand is multiplied with this block of the kernel's inputs.
-        blocks.append(slice(i * width, (i + 1) * width))
+        blocks.append(slice(i * block_width, (i + 1) * block_width))
     height, width, count = features[0].shape[:3]
     if (padding == 'SAME' and (height, width) == (_IMAGE, _IMAGE) and
         kernel.shape[-4:-2] == (_KERNEL, _KERNEL) and
