@@ -34,7 +34,7 @@ class Rewarder:
     Args:
       model: The directory of a run or of a reward model, which is computed in
         NumPy; what `agile_tf.load_reward_model` returns; or a `RewardLearner`,
-        which then gets all states, and updates.
+        which then gets all states and is updated.
       states_per_update: After how many states the learner is updated once; 0
         if it is never updated here.
       reward_threshold: The probability that a rewarded state must exceed; None

@@ -105,10 +105,10 @@ class LearnedVectorReward(
           gymnasium.make_vec('GridLU-Relations-v0', num_envs=16), learner,
           states_per_update=240)
 
-  All modes of Gymnasium that begin the next episode give the same rewards. In
-  SAME_STEP an episode's last state is in `infos['final_obs']`. In NEXT_STEP the
-  step that resets an environment has a reward of 0 and no `goal_probability`,
-  and the learner does not get its state.
+  A state has the same reward in each `AutoresetMode` of Gymnasium. In SAME_STEP
+  an episode's last state is in `infos['final_obs']`. In NEXT_STEP the step that
+  resets an environment has a reward of 0 and no `goal_probability`, and the
+  learner does not get its state.
   """
 
   def __init__(self, env: vector.VectorEnv, reward_model: batches.Model,
@@ -116,9 +116,11 @@ class LearnedVectorReward(
                instruction: readings.Source = 'instruction',
                states_per_update: int = 0,
                reward_threshold: float | None = None):
-    """Takes what `LearnedReward` takes; functions are called for each state.
+    """Takes the arguments of `LearnedReward`.
 
-    An `info` that a function gets is that of one environment.
+    Here `image` and `instruction` have keys as their defaults, also in GridLU,
+    and boards are not drawn. A function is called for each state, and gets the
+    observation and the info of one environment.
     """
     if not isinstance(env, vector.VectorEnv):
       raise ValueError(f'{env!r:.100} is no gymnasium.vector.VectorEnv; for '

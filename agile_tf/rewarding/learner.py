@@ -37,15 +37,16 @@ from gridlu import language
 from gridlu import rendering
 from gridlu import world as world_lib
 
-# A reward learner has these settings of a run, two of the recipe's among them.
-_PAPER_SETTINGS = (
+# A reward learner has these settings of a run, by the classes that define them:
+# `config.Config`, and the recipe's `Recipe`.
+_CONFIG_SETTINGS = (
     'model', 'reward_form', 'reward_scale', 'reward_threshold',
     'held_out_goals', 'discriminator_learning_rate',
     'discriminator_decay', 'discriminator_epsilon',
     'discriminator_gradient_norm', 'batch_size', 'anticipated_negative_rate',
     'max_column_norm', 'limit_film_tables', 'replay_size', 'seed')
 _RECIPE_SETTINGS = ('mismatched_share', 'anticipated_negative_rate_steps')
-SETTINGS = _PAPER_SETTINGS + _RECIPE_SETTINGS
+SETTINGS = _CONFIG_SETTINGS + _RECIPE_SETTINGS
 # D is compiled for these numbers of states; other batches are split and padded.
 _SIZES = (256, 64, 16, 1)  # The largest comes first.
 _JUDGED = 500  # The most states of each kind that `accepted` is about.
@@ -88,8 +89,8 @@ class RewardLearner:
         packed states are drawn as images.
       instructions: The instructions to learn, each of which has a goal example;
         None for those of the goals. Goal examples of others are left out.
-        Another instruction can be rated if these have all its tokens, and all
-        positions of its tree.
+        Another instruction can be rated if each of its tokens is in one of
+        these, and each position of its tree is in one of their trees.
       parse: From an instruction to its tree, as in
         `agile_tf.agent.instructions`. None for plain words, or for GridLU's
         language if the goals are packed states of GridLU.
@@ -183,8 +184,9 @@ class RewardLearner:
     self._config = config
     self._grammar = world.grammar
     self._layout = d.layout
-    # These programs know no form of the reward: `rate` makes rewards of logits,
-    # so that learners with different forms share what is compiled.
+    # These programs have the default form and scale of rewards, which nothing
+    # here uses: `rate` makes rewards of logits. So learners with different
+    # forms and scales share what is compiled.
     self._programs = building.discriminator_programs(
         config_lib.Config(reward_threshold=config.reward_threshold), d)
     self._parameters = building.discriminator_parameters(config, d, phi)
@@ -302,11 +304,10 @@ class RewardLearner:
 
     Returns:
       The shares that D accepts, by name. 'policy_states_accepted' is that of at
-      most 500 states drawn from B, once it has some. With held_out_goals there
-      are also 'held_out_goals_accepted', of at most 500 of these; and, if there
-      are several instructions, 'mismatched_goals_accepted', of as many states
-      drawn from all held-out examples, each with the instruction of another
-      one.
+      most 500 states drawn from B, once it has some. With held_out_goals,
+      'held_out_goals_accepted' is that of at most 500 held-out examples. If
+      they have several instructions, 'mismatched_goals_accepted' is that of
+      as many held-out states, each with the instruction of another example.
     """
     machine.claim_process()
     phi, buffer = self._parameters.snapshot(), self._learner.buffer
