@@ -64,6 +64,7 @@ class CheckedEnvironment(dm_env.Environment):
   @property
   def can_be_saved(self) -> bool:
     """Whether the environment has get_state() and set_state()."""
+    # `_check_saving` refuses one that has only get_state().
     return hasattr(self._environment, 'get_state')
 
   def observation_spec(self) -> Any:

@@ -38,7 +38,10 @@ class EnvironmentWorld:
                grammar: instructions_lib.Grammar,
                image_shape: tuple[int, int, int], num_actions: int,
                goal_examples: str, has_ground_truth: bool):
-    """Takes attributes of `worlds.World`; `make_environment` takes a seed."""
+    """Takes attributes of `worlds.World`, and what makes an environment.
+
+    `make_environment` is a function of a seed.
+    """
     self.grammar = grammar
     self.image_shape = image_shape
     self.observation_shape: tuple[int, ...] = image_shape

@@ -45,7 +45,10 @@ class FixedLength(dm_env.Environment):
   def __init__(self, environment: 'gymnasium.Env', seed: int,
                read: readings.Reading, episode_length: int, ignore_ends: bool,
                is_goal: IsGoal | None):
-    """Takes what `from_gymnasium` takes, and the seed of all episodes."""
+    """Takes an environment, the seed of its episodes, and how to read states.
+
+    The other arguments are those of `from_gymnasium`.
+    """
     self._environment = environment
     self._seed: int | None = seed  # None after the first reset.
     self._read = read
@@ -56,7 +59,8 @@ class FixedLength(dm_env.Environment):
     self._steps = 0
     self._ended = False  # Whether the environment has ended it.
     self._observation: dict[str, Any] = {}
-    self._reward: float | None = None  # 1 in a goal state, else 0.
+    # 1 in a goal state, else 0; None where `is_goal` is None.
+    self._reward: float | None = None
 
   def reset(self) -> dm_env.TimeStep:
     seed, self._seed = self._seed, None
