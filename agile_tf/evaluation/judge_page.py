@@ -23,10 +23,11 @@ if TYPE_CHECKING:
 
 _AGENT = ('<p>The dark grey square is the agent. If it is white, the agent '
           'carries the block in it.</p>')
-_FORMS = ('<p>A form may be anywhere on the board, rotated or mirrored. The '
-          'colours above mean nothing; no other form is Connected or '
-          'Disconnected. SCENE: all blocks make the form. Color(...): the '
-          'blocks of that colour make it; the others may be anywhere.</p>')
+_FORMS = ('<p>A form may be anywhere on the board, rotated or mirrored. Its '
+          'colours in the picture mean nothing. Connected and Disconnected '
+          'mean the forms that have these names in the picture, and no '
+          'others. SCENE: all blocks make the form. Color(...): the blocks of '
+          'that colour make it; the others may be anywhere.</p>')
 
 
 def _png(pixels: np.ndarray) -> str:

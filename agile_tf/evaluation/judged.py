@@ -20,7 +20,8 @@ def by_threshold(probabilities: Mapping[str, np.ndarray],
 
   Args:
     probabilities: D(c, s) of states, float32 [N], by their kind:
-      'policy_states', or others of `agile_tf.training.held_out_goals.GoalTest`.
+      'policy_states', and those that
+      `agile_tf.training.held_out_goals.GoalTest.probabilities` returns.
     truth: Which of the policy's states are goal states, bool [N]; None if
       nobody knows.
     thresholds: What D must exceed to accept a state.

@@ -1,4 +1,4 @@
-"""What the programs that play episodes with a run share: flags, and a start."""
+"""What programs that play a run's policy share: flags, loading and playing."""
 
 import os
 import sys
@@ -64,7 +64,11 @@ def define_code() -> None:
 
 
 def define_episodes(episodes: int, seed: int = 1_000_003) -> None:
-  """Defines --episodes and --seed with these defaults."""
+  """Defines --episodes and --seed with these defaults.
+
+  This seed is unlikely to be that of a run. agile_tf.choose has another one,
+  and says why.
+  """
   flags.DEFINE_integer(
       'episodes', episodes, 'How many episodes to play with a checkpoint.',
       lower_bound=1, upper_bound=100_000)

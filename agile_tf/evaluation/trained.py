@@ -44,7 +44,7 @@ class _Network:
                logits: Callable[[Any], tf.Tensor] = lambda output: output):
     """Takes a network, and what takes the logits from its output."""
     self._encode = world.grammar.encode
-    # AutoGraph would do nothing but warn, in a notebook.
+    # AutoGraph would change nothing here, and in a notebook it would warn.
     self._compute = tf.function(
         lambda parameters, *inputs: logits(
             network.apply(parameters, *inputs)),
