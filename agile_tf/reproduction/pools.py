@@ -278,7 +278,8 @@ def cluster(address: str, cpus: int, gpus: float, runs: str
     ray.shutdown()
 
 
-def _check_nodes(ray: Any, cpus: int, gpus: float, *folders: str) -> None:
+def _check_nodes(ray: Any, cpus: int, gpus: float, folder: str, runs: str
+                ) -> None:
   """Raises UserError unless there are nodes for a task, and all see folders."""
   from ray.util import scheduling_strategies
   nodes = [node for node in ray.nodes()
@@ -289,18 +290,20 @@ def _check_nodes(ray: Any, cpus: int, gpus: float, *folders: str) -> None:
         f'--cpus={cpus} --gpus={gpus:g}: no node of the cluster has so many. '
         'Make these smaller, or add such a node.')
   on = scheduling_strategies.NodeAffinitySchedulingStrategy
-  with tempfile.NamedTemporaryFile(dir=folders[-1], prefix='.sweep_') as mark:
+  # A node sees this new file only if `runs` is on a disk that it shares.
+  with tempfile.NamedTemporaryFile(dir=runs, prefix='.sweep_') as mark:
     answers = {
         node['NodeManagerAddress']: ray.remote(_all_exist).options(
             num_cpus=0, max_retries=0,
             scheduling_strategy=on(node['NodeID'], soft=False)
-        ).remote(*folders, mark.name) for node in nodes}
+        ).remote(folder, runs, mark.name) for node in nodes}
     for address, answer in answers.items():
-      with contextlib.suppress(ray.exceptions.RayError):  # It lacks agile_tf.
+      # The node may lack agile_tf, not answer in time, or have died.
+      with contextlib.suppress(ray.exceptions.RayError):
         if ray.get(answer, timeout=300):
           continue
       raise program.UserError(
-          f'--ray: {address} cannot use {" and ".join(folders)}. All nodes '
+          f'--ray: {address} cannot use {folder} and {runs}. All nodes '
           'need agile_tf, and the current directory and --runs on a disk that '
           'they share.')
 
