@@ -1,7 +1,7 @@
 """A run's settings beside the paper's table of hyperparameters.
 
-A star marks a value that differs from the paper's or, where the table has none,
-from the default.
+A star marks a value that differs from the paper's or, where the paper states
+none, from the default.
 """
 
 from collections.abc import Iterator, Sequence
@@ -75,7 +75,8 @@ def table_markdown(config: config_lib.Config, recipe: Any) -> str:
 
 def _unused(config: config_lib.Config, recipe: Any) -> set[str]:
   """Returns the settings that have no effect, given the others."""
-  has_truth = config.world in tasks.TASKS and (
+  # Without a ground truth GridLU cannot tell which starts are goal states.
+  knows_solved_starts = config.world in tasks.TASKS and (
       tasks.find(config.world).has_ground_truth)
   groups: list[tuple[bool, Sequence[str]]] = [
       (not config.trains_discriminator, _OF_DISCRIMINATOR),
@@ -84,7 +85,7 @@ def _unused(config: config_lib.Config, recipe: Any) -> set[str]:
       (config.reward == 'environment', ['reward_form', 'reward_threshold']),
       (not config.reward_prediction, _OF_REWARD_PREDICTION),
       (config.world not in tasks.TASKS, config_lib.marked('of_gridlu')),
-      (not has_truth, ['solved_starts']),
+      (not knows_solved_starts, ['solved_starts']),
       (config.held_out == 'none', ['held_out_share', 'held_out_seed']),
       (bool(config.dataset), _OF_GENERATED_GOALS),
       (not recipe.policy_learning_rate_steps, ['first_policy_learning_rate']),

@@ -51,12 +51,12 @@ def _check(row: dict[str, str]) -> None:
       raise ValueError(f'steps is {text!r}; expected a number')
 
 
-def intervals(longest: float, rows: int) -> np.ndarray:
-  """Returns the edges of N equal intervals from 0, float64 [N + 1].
+def intervals(end: float, rows: int) -> np.ndarray:
+  """Returns the edges of N equal intervals from 0 to `end`, float64 [N + 1].
 
   N is the number of rows, at least 1 and at most `POINTS`.
   """
-  return np.linspace(0, longest, min(POINTS, max(rows, 1)) + 1)
+  return np.linspace(0, end, min(POINTS, max(rows, 1)) + 1)
 
 
 def averaged(curve: Curve, column: str, begins: np.ndarray, ends: np.ndarray,
@@ -75,7 +75,8 @@ def averaged(curve: Curve, column: str, begins: np.ndarray, ends: np.ndarray,
 def _totals(curve: Curve, column: str, at: np.ndarray) -> np.ndarray:
   """Returns two sums over the steps up to each step of `at`, float64 [2, N].
 
-  They are the number of steps with a value, and the sum of their values.
+  The first is the number of steps with a value; the second is the sum of the
+  values of these steps.
   """
   steps = curve['steps']
   values = curve.get(column, np.full(len(steps), np.nan))

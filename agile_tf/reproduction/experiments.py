@@ -36,9 +36,12 @@ class Experiment(NamedTuple):
   variants: tuple[str, ...]  # The names of its variants.
   # The names of its variants with the recipe; None if they are the same.
   recipe_variants: tuple[str, ...] | None = None
-  seeds: int = 5  # The paper has as many.
-  first_seed: int = 0  # `FIRST_RECIPE_SEED` for variants of the recipe.
-  recipe_seeds: int = 2  # The first of them is `FIRST_RECIPE_SEED`.
+  seeds: int = 5  # How many are run without the recipe. The paper has five.
+  # The first of them. It is `FIRST_RECIPE_SEED` where the settings of the
+  # variants themselves were chosen with earlier seeds.
+  first_seed: int = 0
+  # How many are run with the recipe, from `FIRST_RECIPE_SEED` up.
+  recipe_seeds: int = 2
 
   def names(self, recipe: bool) -> tuple[str, ...]:
     """Returns the names of the variants, without or with the recipe."""
@@ -48,8 +51,9 @@ class Experiment(NamedTuple):
 
 
 RECIPE = 'relations_evening'
-# The recipe's settings were chosen by what seeds 0 and 1 learned, its norm
-# limit by what seed 2 learned.
+# The recipe's settings were chosen by what seeds 0 and 1 learned. Only its norm
+# limit was chosen by what seed 2 learned, so seed 2 is independent of the other
+# choices, and later seeds are independent of all of them.
 FIRST_RECIPE_SEED = 2
 
 # The first turns off the part of the recipe that needs a discriminator in

@@ -57,8 +57,8 @@ class Curve(NamedTuple):
   """A published curve, the mean of five runs, digitised from its figure.
 
   Each point seems to average 1,000 episodes of each run, spread over the 16 to
-  30 million steps before it. launch/results/README.md says why it is an
-  average; tests in paper_test.py also show why of 1,000 episodes.
+  30 million steps before it. tests/agile_tf/reproduction/paper_test.py has the
+  evidence that points are averages, and that they are of 1,000 episodes.
   """
   window: float  # How many steps before a point it averages over.
   steps: np.ndarray  # float64 [N]
@@ -94,9 +94,9 @@ def curve(variant: str, column: str) -> Curve | None:
   mean = columns['mean']
   first = np.argmax(mean != mean[0]) - 1
   steps, mean = columns['env_steps'][first:], mean[first:]
-  # The curve is flat until a whole window has passed, which is between the
-  # points 0 and 1: they are 4 million steps apart. We go back from point 1
-  # along the line through the points 1 and 2, to where it has point 0's rate.
+  # The curve is flat until a whole window has passed. This is somewhere between
+  # the points 0 and 1, which are millions of steps apart. We go back from point
+  # 1 along the line through the points 1 and 2, to where it has point 0's rate.
   steps_per_rate = (steps[2] - steps[1]) / (mean[2] - mean[1])
   window = steps[1] - (mean[1] - mean[0]) * steps_per_rate
   return Curve(float(np.clip(window, steps[0], steps[1])), steps, scale * mean,
