@@ -257,6 +257,8 @@ def _set_range(ax: axes.Axes, of_column: Sequence[results.Line], how: _Axes
     least = (np.nanmin(bounds) if _have_few_points(of_column) else
              np.quantile(rates, 0.15))
     low = np.floor(20 * (least - 0.02)) / 20 if least > 0.6 else 0.0
+    if low - 0.05 <= np.nanmin(rates) < low:
+      low -= 0.05  # So little room shows the lowest points, too.
   high = min(1.02, max(0.01, 1.12 * np.nanmax(bounds)))
   if len(not_heights) < len(of_column):  # A height's name needs room.
     high += 0.12
