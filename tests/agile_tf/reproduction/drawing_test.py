@@ -127,12 +127,14 @@ class CurvesTest(parameterized.TestCase):
           ax.containers[0].lines[2][0].get_segments(),
           [[[1, low], [1, high]]], atol=1e-6)
 
-  def test_the_axis_of_accuracy_leaves_out_what_few_points_reach(self):
-    rates = np.where(np.arange(100) < 5, .2, .95)
+  @parameterized.parameters((.2, .9), (.88, .85))
+  def test_the_axis_of_accuracy_leaves_out_few_points_far_below(
+      self, lowest, expected):
+    rates = np.where(np.arange(100) < 5, lowest, .95)
     ax, = _panels(drawing.draw([results.Line.of(
         'AGILE', results.OURS, 0, 'reward_model_accuracy', np.arange(100),
         rates)]))
-    self.assertAlmostEqual(ax.get_ylim()[0], .9)
+    self.assertAlmostEqual(ax.get_ylim()[0], expected)
 
   def test_letters_beyond_english_are_drawn(self):
     lines = _lines([.1], agent='красный') + _lines([.2], agent='a\x1bb')
