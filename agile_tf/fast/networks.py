@@ -165,7 +165,10 @@ def _discriminator(model: str, grammar: instructions.Grammar) -> _Compute:
 
 
 class FastNetwork:
-  """A `functional.Network` with the parameters of another, and its output."""
+  """A `functional.Network` that computes fast what another one computes.
+
+  Both have the same parameters.
+  """
 
   def __init__(self, plain: functional.Network, compute: _Compute,
                world: worlds.World):
@@ -247,7 +250,7 @@ class FastNetwork:
 
     @tf.custom_gradient
     def compute(*parts):
-      tape = tf.GradientTape(persistent=True, watch_accessed_variables=False)
+      tape = tf.GradientTape(watch_accessed_variables=False)
       convolver = convolutions.Convolver(
           parts, transformed_kernels, known, tape)
       with tape:
