@@ -363,7 +363,7 @@ class DiscriminatorPrograms:
     if unrated is not None:
       count -= unrated.codes.shape[0]
     if pairs.codes.shape[0] == count:  # Rho is 1: none is dropped.
-      kept, activations = rollouts.Pairs(*pairs), ()
+      kept, activations = pairs, ()
     else:
       logits, activations = self._discriminator.at(phi)(
           pairs.observations, pairs.codes)
@@ -374,7 +374,7 @@ class DiscriminatorPrograms:
         logits = tf.where(counts, logits, logits.dtype.max)
       lowest = losses.lowest_rated(logits, count)
       kept, activations = tf.nest.map_structure(
-          lambda x: tf.gather(x, lowest), (rollouts.Pairs(*pairs), activations))
+          lambda x: tf.gather(x, lowest), (pairs, activations))
     if unrated is not None:
       kept = rollouts.Pairs(
           *(tf.concat(parts, 0) for parts in zip(kept, unrated)))
