@@ -266,11 +266,11 @@ def _thresholds_table(rows: Sequence[Mapping[str, float]]) -> list[str]:
   """Returns the lines of the table by thresholds."""
   there = {name: title for name, title in _BY_THRESHOLD.items()
            if name in rows[0]}
+  goals = (' and of goal examples' if 'held_out_goals_accepted' in there else
+           '')
   return [
-      "By the threshold that D must exceed: shares of the policy's states and "
-      'of goal',
-      'examples that the reward model accepts, and of its errors on those '
-      'states.',
+      f"Shares of the policy's states{goals} that D accepts,",
+      'and of its errors on the states, by the threshold that D must exceed.',
       ' '.join([f'{"D >":6}', *(f'{title:>16}' for title in there.values())]),
       *(' '.join([f'{row["threshold"]:<6g}', *(
           f'{100 * row[name]:14.1f} %' for name in there)]) for row in rows)]

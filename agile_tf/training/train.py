@@ -80,10 +80,11 @@ def go_on(plan: building.Plan, begun: start.Begun, table: str = '') -> None:
       raise KeyboardInterrupt
     files.save()
   steps, total = trainer.schedule.steps, plan.config.steps
+  ended = steps >= total
   logging.info(
-      '%s at step %d of %d; everything is saved in %s.',
-      'Finished' if steps >= total else 'Stopped', steps, total,
-      plan.config.run_dir)
+      '%s at step %d of %d; everything is saved in %s.%s',
+      'Finished' if ended else 'Stopped', steps, total, plan.config.run_dir,
+      '' if ended else ' The same command goes on.')
 
 
 def loop(schedule: threads.Schedule, crew: threads.Crew,
