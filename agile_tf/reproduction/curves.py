@@ -7,6 +7,10 @@ import numpy as np
 from agile_tf import records
 from gridlu import program
 
+# These columns of a metrics.csv, which figures show, are from 0 to 1.
+_RATES = ('success_rate', 'reward_model_accuracy', 'false_positives',
+          'false_negatives')
+
 # The columns of a metrics.csv by name, each float64 [rows].
 Curve = dict[str, np.ndarray]
 
@@ -49,6 +53,9 @@ def _check(row: dict[str, str]) -> None:
     number = records.number(text, name)
     if name == 'steps' and not 0 <= number < np.inf:
       raise ValueError(f'steps is {text!r}; expected a number')
+    if name in _RATES and not (0 <= number <= 1 or np.isnan(number)):
+      raise ValueError(
+          f'{name} is {text!r:.100}; expected a number from 0 to 1')
 
 
 def intervals(end: float, rows: int) -> np.ndarray:

@@ -9,7 +9,12 @@ import contextlib
 import textwrap
 from typing import Any, NamedTuple
 
-from matplotlib import axes
+try:
+  from matplotlib import axes
+except ValueError as error:  # MPLBACKEND names a backend that there is not.
+  raise SystemExit(
+      f'Error: Matplotlib cannot be imported: {error}. Unset MPLBACKEND, or '
+      'name one of these.') from error
 from matplotlib import figure
 from matplotlib import font_manager
 from matplotlib import style

@@ -75,8 +75,12 @@ IMMOVABLE = {'before': .98, 'changed': .52, 'tuned': .693}
 ARRANGEMENTS = {'all': .58, '4 blocks': .92, '8 blocks': .24}
 
 
+def _path(name: str) -> str:
+  return os.path.join(_FOLDER, f'{name}.csv')
+
+
 def _read(name: str) -> dict[str, np.ndarray]:
-  rows = records.rows(os.path.join(_FOLDER, f'{name}.csv'))
+  rows = records.rows(_path(name))
   return {key: np.array([float(row[key]) for row in rows]) for key in rows[0]}
 
 
@@ -86,10 +90,10 @@ def curve(variant: str, column: str) -> Curve | None:
   The figures draw a flat line from step 0 to the first average. The curve here
   begins with the last point of that line.
   """
-  try:
-    columns = _read(f'{variant}.{column}')
-  except FileNotFoundError:
+  name = f'{variant}.{column}'
+  if not os.path.isfile(_path(name)):
     return None
+  columns = _read(name)
   scale = 1.0 if column == 'success_rate' else 0.01  # The others are in %.
   mean = columns['mean']
   first = np.argmax(mean != mean[0]) - 1

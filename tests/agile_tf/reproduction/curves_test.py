@@ -23,6 +23,9 @@ class CurvesTest(absltest.TestCase):
         ('steps,x\nnan,1\n', "line 2: steps is 'nan'"),
         ('steps,x\n,1\n', "line 2: steps is ''"),
         ('steps,x\n-1,1\n', "line 2: steps is '-1'"),
+        ('steps,success_rate\n5,1\n10,-7\n',
+         "line 3: success_rate is '-7'; expected a number from 0 to 1"),
+        ('steps,false_positives\n10,inf\n', "false_positives is 'inf'"),
         ('steps,x\n20,1\n10,1\n', 'step 10 comes after step 20'),
         ('x\n1\n', 'does not name a column "steps"')):
       folder = self.create_tempdir()
