@@ -35,6 +35,7 @@ from agile_tf.reproduction import results
 from gridlu import files
 from gridlu import program
 
+_MOST_TITLE = 10_000  # The most bytes of a title that are read.
 _Runs = Mapping[str, Sequence[results.Run]]  # The keys are variants.
 
 _SUCCESS, _ACCURACY = 'success_rate', 'reward_model_accuracy'
@@ -236,9 +237,12 @@ def table(figures: Mapping[str, Sequence[results.Line]]) -> str:
             for found in (evaluated, averages)),
           _spread([np.interp(ends, curve[:, 0], curve[:, 1], left=np.nan).mean()
                    for curve in published])])
-  return '\n'.join(
-      f'| {" | ".join(cell.replace("|", "&#124;") for cell in row)} |'
-      for row in rows)
+  return '\n'.join(f'| {" | ".join(map(_cell, row))} |' for row in rows)
+
+
+def _cell(text: str) -> str:
+  """Returns a text for the table, as UTF-8 can have it, in one line."""
+  return program.printable(text).replace('\n', ' ').replace('|', '&#124;')
 
 
 def _spread(rates: Sequence[float]) -> str:
@@ -283,14 +287,45 @@ def _title(name: str) -> str:
 
 def _read_title(path: str) -> str:
   """Returns the text of the file NAME.txt beside NAME.csv; '' without one."""
+  title_path = path.removesuffix('.csv') + '.txt'
   try:
-    with open(path.removesuffix('.csv') + '.txt', encoding='utf-8') as file:
-      return program.printable(' '.join(file.read().split()))
+    text = files.read(title_path, _MOST_TITLE).decode()
+    return program.printable(' '.join(text.split()))
   except FileNotFoundError:
     return ''
   except (OSError, ValueError) as error:
     raise program.UserError(
-        f'{path}: its title cannot be read ({error}).') from error
+        f'{title_path}, the title of {path}, cannot be read ({error}): '
+        'expected a text in UTF-8. Remove it to draw without a title.'
+        ) from error
+
+
+def _read_lines(path: str) -> list[results.Line]:
+  """Reads the lines of NAME.csv; UserError if no figure has them together."""
+  lines = results.read_lines(path)
+  of_curves = [line for line in lines if line.column in drawing.CURVES]
+  # A paper's line of one point is only a height to compare with.
+  curves_of = {line.column for line in of_curves
+               if line.source != results.PAPER or len(line.points) > 1}
+  problem = ''
+  if of_curves and len(of_curves) < len(lines):
+    problem = (f'it has rates besides curves of {of_curves[0].column}; '
+               'expected either')
+  elif not of_curves and (others := [
+      line.source for line in lines
+      if line.source not in (results.EVALUATED, results.PAPER)]):
+    problem = (f'a source of {lines[0].column!r:.100} is {others[0]}; expected '
+               f'{results.EVALUATED} or {results.PAPER}, because that is no '
+               'column of curves')
+  elif missing := {line.column for line in of_curves} - curves_of:
+    problem = (f"{min(missing)} has one point of the paper's alone; expected "
+               'a curve to compare with it')
+  elif any(line.column == drawing.BEST and line.points[:, 0].min() < 1
+           for line in lines):
+    problem = f'an x of {drawing.BEST} is below 1; expected goal examples'
+  if problem:
+    raise program.UserError(f'{path} cannot be drawn: {problem}.')
+  return lines
 
 
 def _define_flags() -> None:
@@ -316,7 +351,7 @@ def main(arguments: Sequence[str]) -> None:
       raise program.UserError(
           f'{path}: there is a figure {name} already. Draw the file alone, '
           'with another --out.')
-    figures[name] = results.read_lines(path)
+    figures[name] = _read_lines(path)
     titles[name] = _read_title(path)
   save(flags.FLAGS.out, figures, titles)
   print(program.printable(table(figures)))

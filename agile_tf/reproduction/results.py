@@ -44,7 +44,9 @@ def runs_by_variant(paths: Sequence[str]) -> dict[str, list[Run]]:
   runs: dict[str, list[Run]] = {}
   for path in paths:
     config, _ = settings.load(os.path.join(path, 'config.json'))
-    name = re.sub(r'_seed\d+$', '', os.path.basename(os.path.abspath(path)))
+    # A name need not be UTF-8, as the files of figures are.
+    name = program.printable(
+        re.sub(r'_seed\d+$', '', os.path.basename(os.path.abspath(path))))
     curve = curves.read(path)
     if not len(curve['steps']):
       print(program.printable(f'Left out: {path} has no row of metrics yet.'),
@@ -114,8 +116,12 @@ def _check_belongs(*runs: Run) -> None:
 
 # A line shows a run's means over up to a hundred intervals; its moving average
 # over the paper's window; its evaluations; or what the paper has.
-OURS, AVERAGED, EVALUATED, PAPER = 'ours', 'averaged', 'evaluated', 'paper'
+_SOURCES = OURS, AVERAGED, EVALUATED, PAPER = (
+    'ours', 'averaged', 'evaluated', 'paper')
 _FIELDS = ['agent', 'source', 'seed', 'column', 'x', 'y', 'low', 'high']
+# The least and the most of each number. Every y is a rate, and the ends of the
+# paper's shaded areas may lie beyond 0 and 1.
+_LIMITS = {'x': (0, 1e15), 'y': (0, 1), 'low': (-1, 1), 'high': (0, 2)}
 
 
 class Line(NamedTuple):
@@ -166,9 +172,15 @@ def _check_row(row: dict[str, str]) -> None:
   """Raises a ValueError for a row that `write_lines` does not write."""
   if [*row] != _FIELDS:
     raise ValueError(f'the first line is not {",".join(_FIELDS)}')
-  for name in _FIELDS[4:]:
-    if np.isinf(records.number(row[name], name)) or not row['x']:
-      raise ValueError(f'{name} is {row[name]!r:.100}; expected a number')
+  if row['source'] not in _SOURCES:
+    raise ValueError(f'source is {row["source"]!r:.100}; expected one of '
+                     f'{", ".join(_SOURCES)}')
+  for name, (least, most) in _LIMITS.items():
+    number = records.number(row[name], name)
+    if not (least <= number <= most or
+            np.isnan(number) and name in ('low', 'high')):
+      raise ValueError(f'{name} is {row[name]!r:.100}; expected a number from '
+                       f'{least} to {most:g}')
 
 
 def read_lines(path: str) -> list[Line]:

@@ -2,6 +2,9 @@
 
 import json
 import os
+import pathlib
+import subprocess
+import sys
 from unittest import mock
 
 from absl.testing import absltest
@@ -241,6 +244,55 @@ class SaveTest(parameterized.TestCase):
       programs.call(
           figures, os.path.join(folder, 'runs.csv'), f'--out={again}')
     self.assertEqual(draw.call_args.args[1], 'Mine learns.')
+
+  def test_a_title_that_cannot_be_read_is_refused(self):
+    folder = self.create_tempdir().full_path
+    figures.save(folder, figures.lines_of({'mine': [_run('mine')]}))
+    title = os.path.join(folder, 'runs.txt')
+    for make, problem in (
+        (os.mkfifo, 'it is a named pipe'),
+        (lambda path: os.symlink('/dev/zero', path), 'it is a device'),
+        (lambda path: pathlib.Path(path).write_text('x' * 10**6, 'utf-8'),
+         '1,000,000 bytes; expected at most 10,000')):
+      make(title)
+      self.assertRegex(
+          programs.call(figures, os.path.join(folder, 'runs.csv'),
+                        f'--out={folder}').stderr,
+          f'runs.txt, the title of .*runs.csv, cannot be read .*{problem}')
+      os.remove(title)
+
+  def test_lines_that_no_figure_has_together_are_refused(self):
+    head = 'agent,source,seed,column,x,y,low,high\n'
+    for rows, problem in (
+        ('A,ours,0,success_rate,1,.5,,\nA,evaluated,0,rate,2,.5,,\n',
+         'rates besides curves of success_rate'),
+        ('A,ours,0,rate,1,.5,,\n',
+         "a source of 'rate' is ours; expected evaluated or paper"),
+        ('A,paper,,success_rate,1,.5,,\n',
+         "success_rate has one point of the paper's alone"),
+        ('A,ours,0,best_success_rate,0,.5,,\n',
+         'an x of best_success_rate is below 1')):
+      path = self.create_tempfile('other.csv', head + rows).full_path
+      self.assertIn(
+          f'{path} cannot be drawn: ', found := programs.call(
+              figures, path, f'--out={path}.d').stderr)
+      self.assertIn(problem, found)
+
+  def test_names_of_all_kinds_are_drawn(self):
+    runs = {'n' * 240: [_run()], 'a\nb|c': [_run()]}
+    mine = figures.lines_of({'mine': [_run()]})['runs']
+    text = figures.table(figures.lines_of(runs) | {'caf\udce9': mine})
+    self.assertLen(text.splitlines(), 5)
+    self.assertIn('| a b&#124;c |', text)
+    self.assertIn(r'| caf\udce9 |', text)
+
+  def test_a_backend_that_there_is_not_is_named(self):
+    found = subprocess.run(
+        [sys.executable, '-m', 'agile_tf.figures', '--help'],
+        env=os.environ | {'MPLBACKEND': 'bogus'}, capture_output=True,
+        text=True)
+    self.assertEqual(found.returncode, 1)
+    self.assertRegex(found.stderr, "^Error: .*'bogus'.* Unset MPLBACKEND")
 
   def test_figures_are_drawn_again_from_their_csv(self):
     group = {'rate': .5, 'interval': [.4, .7]}

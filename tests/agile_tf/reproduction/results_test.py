@@ -57,6 +57,10 @@ class LoadTest(absltest.TestCase):
         {name: [run.seed for run in found] for name, found in runs.items()},
         {'relations': [7, 2], 'my-run.2': [0], 'chess': [0]})
 
+  def test_a_name_that_is_no_utf_8_is_written_as_it_can_be(self):
+    named, = results.runs_by_variant([self._run('caf\udce9_seed3')])
+    self.assertEqual(named, r'caf\udce9')
+
   def test_seeds_differ_in_where_they_begin_alone(self):
     def config(seed, **changes):
       return config_lib.Config(
@@ -119,6 +123,13 @@ class LinesTest(absltest.TestCase):
          "line 3: y is 'abc'; expected a number"),
         (f'{head}a,ours,0,y,,.5,,\n', "line 2: x is ''"),
         (f'{head}a,ours,0,y,inf,.5,,\n', "line 2: x is 'inf'"),
+        (f'{head}a,ours,0,y,nan,.5,,\n', "line 2: x is 'nan'; expected a num"),
+        (f'{head}a,ours,0,y,-1,.5,,\n', 'x is .* from 0 to'),
+        (f'{head}a,ours,0,y,1,42,,\n', "y is '42'; expected .* from 0 to 1"),
+        (f'{head}a,ours,0,y,1,,,\n', "line 2: y is ''"),
+        (f'{head}a,ours,0,y,1,.5,-1e9,\n', "low is '-1e9'.*from -1 to 1"),
+        (f'{head}a,theirs,0,y,1,.5,,\n',
+         "line 2: source is 'theirs'; expected one of ours, averaged, "),
         (head, 'it has no rows'), ('a,b\n1,2\n', 'the first line is not')):
       pathlib.Path(path).write_text(text, 'utf-8')
       with self.assertRaisesRegex(program.UserError, problem):
