@@ -86,6 +86,10 @@ def report(cases_path: str, paths: Sequence[str]) -> str:
     if rater in people:
       raise program.UserError(f'{people[rater]} and {path} have the answers of '
                               'one person. Leave out one of them.')
+    if path in cases[0]['verdicts']:
+      raise program.UserError(
+          f'{path} has the name of a verdict in {cases_path}, so the report '
+          'could not tell them apart. Rename the file of answers.')
     people[rater] = path
     judges[path] = [answer == 'y' for answer in answers]
   for name in cases[0]['verdicts']:

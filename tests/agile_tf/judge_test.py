@@ -144,6 +144,12 @@ class ReportTest(parameterized.TestCase):
     with self.assertRaisesRegex(program.UserError, message):
       judge.report(cases, ['a.json', other])
 
+  def test_answers_are_not_taken_for_a_verdict(self):
+    self._answer('checker', 'yyyyy')
+    with self.assertRaisesRegex(
+        program.UserError, '^checker has the name of a verdict in cases.json'):
+      judge.report('cases.json', ['checker'])
+
   @parameterized.parameters(
       ({'cases': None}, 'cases is None: expected a list'),
       ({'cases': []}, 'has no cases'), ({'cases': [3]}, r'cases\[0\] is 3'),
