@@ -7,6 +7,7 @@ import functools
 import logging as python_logging
 import os
 import re
+import shutil
 import signal
 import sys
 
@@ -14,6 +15,7 @@ from absl import app
 from absl import flags
 from absl import logging
 
+_NARROWEST = 20  # Absl indents --help, so it needs about this many columns.
 _LONGEST_TEXT = 100_000  # The most characters that are printed at once.
 # A disk is full, or a limit of the user's (`ulimit -f`) is reached, or the disk
 # may not be written, or it fails.
@@ -174,6 +176,8 @@ def printable(text: str) -> str:
 
 def _parse(arguments: Sequence[str], expand: Expand) -> list[str]:
   """Reads the flags; returns the program's name and its other arguments."""
+  if shutil.get_terminal_size().columns < _NARROWEST:
+    os.environ['COLUMNS'] = str(_NARROWEST)
   try:
     return flags.FLAGS([*arguments[:1], *expand(arguments[1:])])
   except SystemExit:  # After --help absl exits with 1, as after an error.

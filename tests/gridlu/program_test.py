@@ -146,3 +146,8 @@ class ProgramTest(absltest.TestCase):
       self.assertEqual(code, 0)
       self.assertStartsWith(text.strip(), 'Says a number.')
       self.assertIn('--number: The number.', text)
+
+  def test_help_needs_no_wide_terminal(self):
+    code, text, _ = self._run('--help', env=os.environ | {'COLUMNS': '1'})
+    self.assertEqual(code, 0)
+    self.assertIn('--number:', text)
