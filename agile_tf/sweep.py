@@ -61,10 +61,16 @@ def _total(job: experiments.Job) -> int:
     config_lib.define_flags(settings_class, values)
   arguments = presets.expand(job.launch)
   try:
-    values(['launch', *arguments])
+    _, *unknown = values(['launch', *arguments])
   except ValueError as error:  # absl raises it for --nosolved_starts=true.
     raise flags.Error(str(error)) from error
   config = config_lib.from_flags(values)
+  # A text's flag without its value takes the next flag for it.
+  if unknown or config.run_dir != program.clean_path(job.run_dir):
+    raise flags.Error(
+        '--set: a flag has no value, so that others after it are not read; '
+        'expected a flag of agile_tf.launch with its value, such as '
+        '--set=policy_threads=1.')
   recipe = config_lib.from_flags(values, settings.Recipe)
   recipe.check(config)
   with contextlib.suppress(config_lib.MissingError):
@@ -308,6 +314,10 @@ def _selected(name: str, values: flags.FlagValues, runs: str
       raise program.UserError(
           f'--set={flag}: each run has its own {own}. Give '
           f'{"--first_seed" if own == "seed" else "--runs"} instead.')
+    if not own.isidentifier():
+      raise program.UserError(
+          f'--set={flag} names no flag; expected a flag of agile_tf.launch '
+          'with its value, such as --set=policy_threads=1.')
   first = values.first_seed
   if first is None:
     first = (experiments.FIRST_RECIPE_SEED if values.recipe

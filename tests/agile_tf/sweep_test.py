@@ -307,6 +307,11 @@ class SweepTest(parameterized.TestCase):
       (['figure5', '--set=seed=3'], '--set=seed=3: .* Give --first_seed'),
       (['figure5', '--set=--run_dir=a'], '--set=--run_dir=a: .* Give --runs'),
       (['figure5', '--set=sede=3'], 'Unknown command line flag .sede'),
+      (['figure5', '--set='], '--set= names no flag; expected a flag of agile'),
+      (['figure5', '--set=--'], '--set=-- names no flag'),
+      (['figure5', '--set= '], '--set=  names no flag'),
+      (['figure5', '--set=5'], '--set=5 names no flag'),
+      (['figure5', '--set=dataset'], '--set: a flag has no value'),
       (['figure5', '--set=notruncate=1'], 'notruncate=1 does not take an arg'),
       (['figure5', '--set=imitation_cost=2'], '--imitation_cost=2.0 needs '))
   def test_bad_flags_are_explained(self, arguments, message):
