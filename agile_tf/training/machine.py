@@ -8,6 +8,7 @@ import contextlib
 import glob
 import hashlib
 import importlib.metadata
+import io
 import logging as python_logging
 import math
 import os
@@ -88,13 +89,31 @@ def _silence() -> Iterator[None]:
   with said, stderr:
     os.dup2(said.fileno(), 2)
     try:
-      yield
+      with _logging_to(stderr):
+        yield
     except Exception:
       said.seek(0)
       stderr.write(said.read())
       raise
     finally:
       os.dup2(stderr.fileno(), 2)
+
+
+@contextlib.contextmanager
+def _logging_to(stderr: io.BufferedWriter) -> Iterator[None]:
+  """Lets the program's own messages through, such as the answer to a signal."""
+  handler = logging.get_absl_handler().python_handler
+  former = handler.stream
+  # It may be a notebook's or a file, which does not lose them.
+  if getattr(former, 'name', '') != '<stderr>':
+    yield
+    return
+  handler.setStream(io.TextIOWrapper(
+      stderr, errors='backslashreplace', write_through=True))
+  try:
+    yield
+  finally:
+    handler.setStream(former).detach()
 
 
 def import_tensorflow() -> Any:

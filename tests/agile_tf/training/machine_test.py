@@ -63,6 +63,27 @@ class ImportTest(parameterized.TestCase):
     self.assertEqual('a note' in result.stderr, bool(code))
     self.assertEqual('ImportError: no AVX' in result.stderr, 'AVX' in end)
 
+  def test_what_the_program_logs_during_an_import_is_seen_at_once(self):
+    result = subprocess.run([sys.executable, '-c', textwrap.dedent("""
+        import os
+        from absl import flags
+        from absl import logging
+        from agile_tf.training import machine
+        flags.FLAGS.mark_as_parsed()
+        logging.use_absl_handler()
+        logging.set_verbosity(logging.INFO)
+        with machine._silence():
+          os.write(2, b'a note')
+        logging.info('before')
+        with machine._silence():
+          os.write(2, b'a note')
+          logging.info('stopping')
+          os._exit(3)
+    """)], capture_output=True, text=True, check=False)
+    self.assertEqual(result.returncode, 3)
+    self.assertNotIn('a note', result.stderr)
+    self.assertRegex(result.stderr, r'before\n.*stopping\n$')
+
   def test_a_file_system_that_is_read_only_is_no_error(self):
     error = FileNotFoundError('No usable temporary directory found')
     with (mock.patch.object(
