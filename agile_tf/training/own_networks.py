@@ -35,7 +35,7 @@ def load(name: str, world: worlds.World
       'agile_tf.worlds.World and returns an agile_tf.agent.networks.Pair')
   # These pairs are only checked. `networks.functions` makes others, in which
   # variables are traced.
-  with named.loading(f'{label}: {name.partition(":")[2]}()', ModelError):
+  with named.running(f'{label}: {name.partition(":")[2]}()', ModelError):
     pair, another = function(world), function(world)
   if not isinstance(pair, networks.Pair):
     raise ModelError(
