@@ -54,6 +54,13 @@ class EnvironmentWorld:
   def make_environment(self, seed: int) -> checks.CheckedEnvironment:
     environment = _make(self._make_environment, seed)
     self._distinct.add(environment)
+    with named.running("The environment's action_spec()", WorldError):
+      count = _num_actions(environment.action_spec())
+    if count != self.num_actions:
+      raise WorldError(
+          f'make_environment({seed}) returned an environment of {count} '
+          f'actions; expected {self.num_actions}, because all environments of '
+          'a world have the actions of the first one.')
     return checks.CheckedEnvironment(
         environment, self.image_shape, self.has_ground_truth)
 

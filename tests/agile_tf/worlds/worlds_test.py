@@ -235,6 +235,18 @@ class WorldsTest(parameterized.TestCase):
         worlds.WorldError, r'make_environment\(4294967295\): .* use seed % 2'):
       world.make_environment(2**32 - 1)
 
+  def test_all_environments_have_the_same_actions(self):
+    for later, problem in (
+        (None, 'must be a dm_env DiscreteArray; it is None'),
+        (specs.DiscreteArray(1), r'make_environment\(7\) returned an '
+         'environment of 1 actions; expected 2,')):
+      world = worlds.from_environment(
+          lambda seed, later=later: _odd(_image((24, 24, 3)), (
+              later if seed else specs.DiscreteArray(2))), 'none.npz', ['go'])
+      world.make_environment(0)
+      with self.assertRaisesRegex(worlds.WorldError, problem):
+        world.make_environment(7)
+
   def test_workers_do_not_share_an_environment(self):
     one = own_world.Corners(0)
     world = worlds.from_environment(
