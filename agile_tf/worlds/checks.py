@@ -20,6 +20,9 @@ from agile_tf.agent import worlds
 
 _STEP = dm_env.StepType
 _LARGEST = float(np.finfo(np.float32).max)
+# What a state may be made of.
+_JSON = ('dicts with strings as keys, lists, strings, numbers of Python, '
+         'booleans and None')
 _running = functools.partial(named.running, error_type=worlds.WorldError)
 
 
@@ -96,6 +99,12 @@ class CheckedEnvironment(dm_env.Environment):
     """Returns the environment's state and the steps of its episode, as JSON."""
     with self._calling('get_state()'):
       state = self._environment.get_state()
+    try:
+      json.dumps(state)
+    except (TypeError, ValueError, RecursionError) as error:
+      raise worlds.WorldError(
+          f"The environment's get_state() returned {state!r:.100}, which is no "
+          f'JSON ({error}): expected {_JSON}.') from error
     return {'environment': state, 'steps': self._steps}
 
   def set_state(self, state: Any) -> dm_env.TimeStep:
@@ -125,11 +134,18 @@ class CheckedEnvironment(dm_env.Environment):
   def _calling(self, method: str) -> Iterator[None]:
     """Says of an error in a method whether another thread made the environment.
 
-    Several policy threads play the environments that the main thread makes.
+    Several policy threads play the environments that the main thread makes. An
+    OSError becomes a RuntimeError, because `program.main` would take it for a
+    problem with the program's own output or disk.
     """
     try:
       with _running(f"The environment's {method}"):
-        yield
+        try:
+          yield
+        except OSError as error:
+          raise RuntimeError(
+              f"The environment's {method} raised {type(error).__name__}: "
+              f'{error}') from error
     except Exception as error:
       if threading.get_ident() != self._thread:
         error.add_note(
@@ -208,8 +224,7 @@ class CheckedEnvironment(dm_env.Environment):
       raise worlds.WorldError(
           "The environment's set_state() does not take what its get_state() "
           f'returned, as JSON ({type(error).__name__}: {error}): expected '
-          'dicts with strings as keys, lists, strings, numbers of Python, '
-          'booleans and None.') from error
+          f'{_JSON}.') from error
     self._check(timestep, 'set_state()', [_STEP.FIRST, _STEP.MID])
     if json.dumps(environment.get_state(), sort_keys=True) != saved:
       raise worlds.WorldError(

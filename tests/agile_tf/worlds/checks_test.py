@@ -145,6 +145,26 @@ class ChecksTest(absltest.TestCase):
               str(raised.exception))
         self.assertEqual(os.getcwd(), before)
 
+  def test_an_error_of_the_system_is_told_from_those_of_our_own_output(self):
+    def fail(*_):
+      raise BrokenPipeError('the simulator has died')
+
+    environment = _Scripted(_FIRST)
+    checked = checks.CheckedEnvironment(environment, _IMAGE.shape, True)
+    checked.reset()
+    environment.step = fail
+    with self.assertRaisesRegex(
+        RuntimeError, r"environment's step\(\) raised BrokenPipeError: the sim"):
+      checked.step(0)
+
+  def test_a_state_that_is_no_json_later_on_is_named(self):
+    environment = _Scripted(_FIRST)
+    environment.get_state = lambda: {'visited': {1, 2}}
+    checked = checks.CheckedEnvironment(environment, _IMAGE.shape, True)
+    with self.assertRaisesRegex(
+        worlds.WorldError, r'get_state\(\) returned .*visited.*no JSON'):
+      checked.get_state()
+
   def test_a_directory_that_was_removed_is_no_error(self):
     self.addCleanup(os.chdir, os.getcwd())
     folder = self.create_tempdir().full_path
