@@ -154,7 +154,7 @@ class ChecksTest(absltest.TestCase):
     checked.reset()
     environment.step = fail
     with self.assertRaisesRegex(
-        RuntimeError, r"environment's step\(\) raised BrokenPipeError: the sim"):
+        RuntimeError, r"environment's step\(\) raised BrokenPipeError: the s"):
       checked.step(0)
 
   def test_a_state_that_is_no_json_later_on_is_named(self):
