@@ -204,8 +204,10 @@ def table(report: dict[str, Any]) -> str:
   """Returns the report of `summarize` as text for the terminal."""
   lines = []
   if 'success' in report:
+    known = any(row['solvable'] is not None
+                for row in report['success'].values())
     lines.append(f'{"instructions":14} {"episodes":>8} {"success":>8}   95 % '
-                 'interval       solvable')
+                 f'interval       {"solvable" if known else ""}'.rstrip())
     for group, row in report['success'].items():
       ceiling = (
           '' if row['solvable'] is None else f'{100 * row["solvable"]:5.1f} %')

@@ -19,13 +19,15 @@ _GUIDE = pathlib.Path(__file__).parents[3] / 'docs' / (
 
 class GuideTest(absltest.TestCase):
 
-  def _run(self, number, steps, fewer):
-    """Runs a program of the guide with fewer steps; returns its names."""
+  def _run(self, number, *changes):
+    """Runs a changed program of the guide; returns its names."""
     programs = re.findall(
         r'guide_test.py runs this. -->\n```python\n(.*?)```',
         _GUIDE.read_text(encoding='utf-8'), re.DOTALL)
-    shorter = programs[number].replace(steps, fewer)
-    self.assertNotEqual(shorter, programs[number])
+    shorter = programs[number]
+    for text, other in changes:
+      self.assertEqual(shorter.count(text), 1)
+      shorter = shorter.replace(text, other)
     names = {}
     folder = self.create_tempdir().full_path
     with contextlib.chdir(folder):
@@ -52,7 +54,7 @@ class GuideTest(absltest.TestCase):
 
     with mock.patch.dict(gymnasium.registry):
       gymnasium.register('Ends-v0', Ends)
-      names = self._run(0, 'YOURS', 'Ends-v0')
+      names = self._run(0, ('YOURS', 'Ends-v0'))
       environment = names['make_environment']()
     for _ in range(2):
       self.assertEqual(environment.reset(), (0, {}))
@@ -63,9 +65,11 @@ class GuideTest(absltest.TestCase):
       self.assertEqual([step[3] for step in steps], 59 * [False] + [True])
 
   def test_the_loop_learns_and_saves(self):
-    names = self._run(1, 'range(1000)', 'range(3)')
+    names = self._run(
+        1, ('range(1000)', 'range(5)'), ('START = 40', 'START = 3'),
+        ('range(800 ', 'range(8 '))
     learner = names['learner']
-    self.assertEqual((learner.added, learner.updates), (3 * 15 * 16, 3))
+    self.assertEqual((learner.added, learner.updates), (5 * 15 * 16, 8 + 1))
     self.assertGreater(np.abs(names['weights']).max(), 0)
     np.testing.assert_allclose(
         agile_tf.load_reward_model(names['saved'])(
@@ -75,7 +79,7 @@ class GuideTest(absltest.TestCase):
   def test_stable_baselines3_learns_and_saves(self):
     if not importlib.util.find_spec('stable_baselines3'):
       self.skipTest('Stable-Baselines3 is not installed.')
-    names = self._run(2, '1_200_000', '1920')
+    names = self._run(2, ('1_200_000', '1920'))
     learner = names['learner']
     # Random play, and two rollouts of PPO.
     self.assertEqual(learner.added, 375 * 16 + 1920)
