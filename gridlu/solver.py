@@ -2,23 +2,24 @@
 
 They give the ceiling of a success rate, and demonstrations by an expert. A
 solution is a sequence of actions that ends in a state where the instruction
-holds. INTERACT moves nothing and the ground truth looks at positions only: an
-agent at the goal can repeat it until the episode ends. Hence an episode of T
-steps can succeed exactly if the shortest solution has at most T.
+holds, by `tasks.satisfied`. That function looks at positions only, and INTERACT
+moves nothing: an agent at the goal, even one without NOOP, can repeat INTERACT
+until the episode ends. Hence an episode of T steps can succeed exactly if the
+shortest solution has at most T. This is not so in the task 'put_down', where a
+carried block does not count: its instances are solved as those of 'relations'.
 
 A block's role is which of the operands it fits, and whether it can be picked
 up. Nothing else about a block matters, so blocks of one role are
-interchangeable.
-Instances of Relations, and those of Arrangements with four blocks, are read
-from a table that instances with equivalent instructions and the same roles
-share. More blocks need a search for each instance (see `_search`), which may be
-given up.
+interchangeable. Instances of Relations, and those of Arrangements with four
+blocks, are read from a table that instances with equivalent instructions and
+the same roles share. More blocks need a search for each instance (see
+`_search`), which may be given up.
 
-The solver replaces each operand that is not AGENT, by Shape('circle', SCENE) on
-the left and by Color('red', SCENE) on the right. So it can solve instances of
-another task if the task's grammar allows these two operands wherever it allows
-blocks, and if its ground truth looks at positions only. The `is_go_to` of an
-instruction has to be true if the agent's own cell matters.
+For an operand that is not AGENT, the solver takes Shape('circle', SCENE) if it
+is the left one and Color('red', SCENE) if it is the right one. So it can solve
+instances of another task if the task's grammar allows these two operands
+wherever it allows blocks, and if its ground truth looks at positions only. The
+`is_go_to` of an instruction has to be true if the agent's own cell matters.
 """
 
 from collections.abc import Sequence
@@ -213,7 +214,8 @@ def _table(problem: _Problem) -> np.ndarray:
   leads into the last frontier.
   """
   graph = _graph(problem.counts)
-  # Placements with two blocks in one cell do not exist.
+  # Placements with two blocks in one cell do not exist: no cell is occupied in
+  # them. Without blocks no cell is occupied either, but the placement exists.
   exists = graph.occupied.any(axis=0) | (sum(problem.counts) == 0)
   liftable = np.zeros_like(graph.occupied)
   for column, role in enumerate(problem.roles):
@@ -282,25 +284,26 @@ def _lower_bound(problem: _Problem, states: _States) -> np.ndarray:
 
 def _search(problem: _Problem, start: _States, max_steps: int,
             max_states: int) -> Solution:
-  """Solves one instance by breadth-first search within a bound.
+  """Solves one instance by breadth-first search within a limit of steps.
 
-  The search goes layer by layer. It leaves out states whose solutions would, by
-  `_lower_bound`, be longer in all than the bound. The bound begins as the lower
-  bound of the start. If no state is left, it becomes the least that a state
-  left out would need, and the search begins again. Hence the first solution is
-  a shortest one. (Zhou and Hansen, "Breadth-first heuristic search", 2006.)
+  The search goes layer by layer. It leaves out a state if, by `_lower_bound`,
+  all solutions that pass through it have more steps than the limit. The limit
+  begins as the lower bound of the start. If no state is left, the limit becomes
+  the least number of steps that a state left out would need, and the search
+  begins again. Hence the first solution is a shortest one. (Zhou and Hansen,
+  "Breadth-first heuristic search", 2006.)
   """
   actions = _MOVES + (world.Action.INTERACT,)
-  bound = int(_lower_bound(problem, start)[0])
-  if bound == 0:
+  limit = int(_lower_bound(problem, start)[0])
+  if limit == 0:
     return Solution(0, ())
   visited = 0
-  while bound <= min(max_steps, _NO_BOUND - 1):
+  while limit <= min(max_steps, _NO_BOUND - 1):
     states, seen = start, _keys(start)
     # For each step: from which state each state came, and by which action.
     history: list[tuple[np.ndarray, np.ndarray]] = []
-    next_bound = _NO_BOUND
-    for step in range(1, bound + 1):
+    next_limit = _NO_BOUND
+    for step in range(1, limit + 1):
       count = len(states.agent)
       # The children by the first action stand first, in the order of `states`,
       # then those by the second, and so on: number i comes from state i % count
@@ -312,8 +315,8 @@ def _search(problem: _Problem, start: _States, max_steps: int,
       index = index[np.isin(keys, seen, assume_unique=True, invert=True)]
       children = children.take(index)
       needed = _lower_bound(problem, children)
-      fits = step + needed <= bound
-      next_bound = int(np.min(step + needed[~fits], initial=next_bound))
+      fits = step + needed <= limit
+      next_limit = int(np.min(step + needed[~fits], initial=next_limit))
       index, needed = index[fits], needed[fits]
       states = children.take(fits)
       history.append((index % count, index // count))
@@ -330,7 +333,7 @@ def _search(problem: _Problem, start: _States, max_steps: int,
       if not len(index):
         break
       seen = np.concatenate([seen, _keys(states)])
-    bound = next_bound
+    limit = next_limit
   return Solution(UNSOLVABLE, None)
 
 
