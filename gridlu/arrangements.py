@@ -120,7 +120,7 @@ def groups(instruction: language.Instruction,
 
 def _propose(rng: np.random.Generator, count: int, codes: np.ndarray
             ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-  """Draws what N instances have, without their cells (see `instances`).
+  """Draws the instructions and the blocks of N instances, but no cells.
 
   Args:
     rng: The generator.
@@ -185,8 +185,8 @@ def goal_states(
   The blocks that the instruction is about stand in a form that its word means.
   The form is drawn uniformly (Connected and Disconnected have several), then
   its placement. If the instruction names a colour, there are distractors of
-  another one, of which the fewest and the most are given; the paper has four.
-  They are uniform over the other cells, and the free agent over all.
+  another colour. `distractors` are the fewest and the most of them; the paper
+  has four. They are uniform over the other cells, and the free agent over all.
   """
   codes = encode(language.chosen(instructions, all_instructions()))
   instruction, target, distractor = _propose(rng, count, codes)

@@ -159,6 +159,8 @@ def _propose_blocks(rng: np.random.Generator, count: int, codes: np.ndarray,
   share = GO_TO_PROPOSAL if len(go_to) and len(bring_to) else float(
       len(go_to) > 0)
   is_go_to = rng.random(count) < share
+  # The list of both kinds begins with the go-to instructions. Each instance
+  # takes a random one of its own kind.
   lengths = np.where(is_go_to, len(go_to), len(bring_to))
   instruction = np.concatenate([go_to, bring_to])[
       (rng.random(count) * lengths).astype(np.int32) +
@@ -221,11 +223,11 @@ def instances(
   With one distractor, a quarter of the instances have go-to instructions (see
   `GO_TO_PROPOSAL`), unless all of `instructions` are of one kind. Within go-to
   and bring-to, instructions are proposed uniformly. So are the attributes of
-  the named blocks that the instruction leaves open, and the distractors, of
-  which the fewest and the most are given; the paper has one. All blocks and the
-  free agent are placed uniformly over the 25 cells. A proposal is rejected as a
-  whole if two blocks share a cell or all blocks are identical. A start may
-  satisfy its instruction (see `solved_starts` of `gridlu.GridLU`).
+  the named blocks that the instruction leaves open, and the distractors.
+  `distractors` are the fewest and the most of these; the paper has one. All
+  blocks and the free agent are placed uniformly over the 25 cells. A proposal
+  is rejected as a whole if two blocks share a cell or all blocks are identical.
+  A start may satisfy its instruction (see `solved_starts` of `gridlu.GridLU`).
   """
   drawn = _draw(
       rng, count, encode(language.chosen(instructions, all_instructions())),

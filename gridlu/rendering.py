@@ -38,11 +38,12 @@ def _tiles() -> np.ndarray:
   """Builds `TILES`."""
   y, x = np.mgrid[:TILE_SIZE, :TILE_SIZE]
   center = (TILE_SIZE - 1) / 2
-  from_left, from_top = np.abs(x - center), np.abs(y - center)
+  # Each pixel's distances from the centre of the cell.
+  distance_x, distance_y = np.abs(x - center), np.abs(y - center)
   sprites = {  # Each shape's pixels, bool [8, 8].
-      'circle': from_left**2 + from_top**2 <= (TILE_SIZE / 2)**2,
-      'rect': np.maximum(from_left, from_top) < TILE_SIZE / 4,
-      'triangle': from_left < y // 2 + 1,  # Widths 2, 2, 4, 4, 6, 6, 8, 8.
+      'circle': distance_x**2 + distance_y**2 <= (TILE_SIZE / 2)**2,
+      'rect': np.maximum(distance_x, distance_y) < TILE_SIZE / 4,
+      'triangle': distance_x < y // 2 + 1,  # Widths 2, 2, 4, 4, 6, 6, 8, 8.
   }
   tiles = np.zeros((WALL_TILE + 1, TILE_SIZE, TILE_SIZE, 3), np.uint8)
   tiles[WALL_TILE] = WALL_COLOR
@@ -66,8 +67,8 @@ _TILE_ROWS = np.ascontiguousarray(TILES.swapaxes(0, 1)).reshape(
     -1, TILE_SIZE, 3)
 # [56]: the row of cells in which each pixel row of the image lies.
 _CELL_ROW = np.arange(IMAGE_SIZE, dtype=np.int32) // TILE_SIZE
-# [56, 1]: for each pixel row of the image, where that row of all tiles begins
-# in `_TILE_ROWS`.
+# [56, 1]: for each pixel row of the image, the index in `_TILE_ROWS` of the
+# first of the tile rows that can appear in it.
 _FIRST_TILE_ROW = len(TILES) * (
     np.arange(IMAGE_SIZE, dtype=np.int32)[:, None] % TILE_SIZE)
 
