@@ -1,6 +1,7 @@
 """The tasks by name, and what a program has to know of each.
 
-A new one is a module with the names that `from_module` reads, and a line here.
+A new one is a module with the names that `from_module` reads, or a variant of
+another task, and in both cases a line in `TASKS`.
 """
 
 from collections.abc import Callable, Sequence
@@ -36,9 +37,9 @@ class Task(NamedTuple):
   # takes `distractors`, the fewest and the most of them.
   instances: Callable[..., world.Instances]
   goal_states: Callable[..., world.Instances]
-  # Takes an instruction and its episode's first state (without batch
-  # dimensions; None if unknown); returns the groups of an evaluation's report
-  # that the episode counts towards.
+  # Takes an instruction and its episode's first state; returns the groups of an
+  # evaluation's report that the episode counts towards. The state has no batch
+  # dimensions, and is None if it is not known.
   groups: Callable[[language.Instruction, world.State | None], Sequence[str]]
   # The groups that reports show first, in this order. The others follow in the
   # order of the alphabet.
