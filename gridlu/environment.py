@@ -78,6 +78,7 @@ class Supply:
   def __init__(self, setup: Setup, seed: int | None, count: int):
     self._setup = setup
     self._count = count
+    # A batch serves `take` a whole number of times.
     self._size = count * max(1, _BATCH // count)
     self._rng = np.random.default_rng(seed)
     self._draw()
@@ -276,9 +277,9 @@ class GridLU(dm_env.Environment):
   def set_state(self, state: dict[str, Any]) -> dm_env.TimeStep:
     """Restores what `get_state` returned, and returns its time step.
 
-    The time step has the reward 0, because the last reward is not saved, or
-    None at the start of an episode. Before the first reset it has no
-    observation.
+    The last reward is not saved: the time step has the reward 0. At the start
+    of an episode the reward is None. Before the first reset there is no
+    observation either.
 
     Raises:
       ValueError: `get_state` cannot have returned such a state.

@@ -123,8 +123,8 @@ def replacing(path: str, mode: str = 'w') -> Iterator[IO]:
 def free_memory() -> int:
   """Returns about how many bytes of memory this process may still use.
 
-  In a container this is too much by what is in use there, because its whole
-  limit counts as free.
+  In a container with a limit of memory this can be too much: the memory that
+  is in use there is not subtracted from the limit.
   """
   found = []
   for path, pattern in (

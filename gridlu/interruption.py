@@ -18,7 +18,8 @@ def _report(kind: type[BaseException], error: BaseException,
     sys.__excepthook__(kind, error, traceback)
 
 
-# Other programs that import this package keep their own ways.
+# Only the programs of this project, started by `python -m`, report so. In other
+# programs that import this package, uncaught exceptions are reported as before.
 if any(option == '-m' and name.startswith(('agile_tf.', 'gridlu.'))
        for option, name in zip(sys.orig_argv, sys.orig_argv[1:])):
   sys.excepthook = _report

@@ -63,8 +63,8 @@ Line = tuple[Segment, ...]
 _PLAIN = Style()
 _BOLD = Style(bold=True)
 _WALL = Style('black', 'white')
-# How a cell looks by its agent ('' for none): its style, and the characters
-# above, to the left of, to the right of and below the block's three.
+# How a cell looks by its agent ('' for none): its style, its upper line, what
+# stands left and right of the block's three characters, and its lower line.
 _FRAMES = {
     '': (Style('white', 'black'), '       ', '  ', '  ', '       '),
     'free': (Style('white', 'black'), '.-----.', '| ', ' |', "'-----'"),
@@ -160,6 +160,7 @@ def compose(instruction: str, shown: Sequence[Line], panel: Sequence[Line],
   screen fits into 80 columns and 24 rows.
   """
   lines = [line(text, bold=True) for text in textwrap.wrap(instruction, WIDTH)]
+  # One more line stays empty, below the instruction.
   lines += [line('')] * (_INSTRUCTION_LINES + 1 - len(lines))
   width, height = size(shown)
   # The shorter side gets empty lines.
@@ -297,8 +298,8 @@ class _Painter:
 
 def _read_key(window: Any, seconds: float | None) -> str | None:
   """Waits for a key and returns its name, or None if the time is over."""
-  # Curses misses a signal of a new size that comes just before it waits, until
-  # it waits again. So it waits many times.
+  # If the terminal's size changes just before curses waits for a key, curses
+  # notices it only when it waits the next time. So each wait is short.
   end = None if seconds is None else time.monotonic() + seconds
   while True:
     left = _LONGEST_WAIT if end is None else end - time.monotonic()
