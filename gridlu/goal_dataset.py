@@ -283,8 +283,9 @@ def generate(
 def violations(dataset: GoalDataset, task: str | None = None) -> int:
   """Counts the packed states that do not satisfy their instruction.
 
-  The ground truth or checker of `task` decides, a name in `tasks.TASKS`; None
-  for the task of the instructions' words: 'relations' or 'arrangements'.
+  `task` is a name in `tasks.TASKS`; its ground truth or checker decides. With
+  None the words of the instructions determine the task: 'relations' or
+  'arrangements'.
   """
   found = tasks.find(task or language.parse(dataset.instructions[0]).task)
   parsed = language.chosen(dataset.instructions, found.instructions())

@@ -25,9 +25,10 @@ Observations = dict[str, Any]
 class VectorGridLU(vector.VectorEnv[Observations, np.ndarray, np.ndarray]):
   """`gridlu.gym.GridLUEnv`, many times.
 
-  From the same boards it goes on exactly as `gymnasium.vector.SyncVectorEnv`
-  would, with Gymnasium's modes of starting the next episode. But one generator
-  draws the episodes of all boards, so the same seed gives other episodes.
+  On equal boards `step` does exactly what `step` of
+  `gymnasium.vector.SyncVectorEnv` does, with Gymnasium's modes of starting the
+  next episode. But one generator draws the episodes of all boards, so the same
+  seed gives other episodes.
 
   Attributes:
     instructions: The instructions that episodes are drawn from.
