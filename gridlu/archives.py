@@ -144,6 +144,15 @@ def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo, header: Header
   return array
 
 
+def check_finite(arrays: Mapping[str, np.ndarray]) -> None:
+  """Raises a ValueError if an array has a number that is not finite."""
+  for name, array in arrays.items():
+    if array.dtype.kind in 'fc' and not (finite := np.isfinite(array)).all():
+      place = tuple(np.argwhere(~finite)[0].tolist())
+      raise ValueError(f'{name}{list(place)} is {array[place]}; expected '
+                       'finite numbers')
+
+
 def expect(found: Mapping[str, Header | np.ndarray], name: str, dtype: Any,
            shape: Sequence[int | None]) -> Any:
   """Returns an array if it has this type and shape, else raises a ValueError.

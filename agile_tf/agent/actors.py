@@ -141,7 +141,14 @@ class CompiledActor(Actor):
 
   def _load_episode(self, w: int, saved: dict[str, Any]) -> None:
     self.environments[w].set_state(saved['environment'])
-    self._observations[w] = saved['observation']
+    observation = np.array(saved['observation'])
+    largest = self._world.largest_observation
+    if largest is not None and (
+        wrong := np.flatnonzero(observation > largest).tolist()):
+      raise ValueError(
+          f'the observation of worker {w} has {observation[wrong[0]]} at '
+          f'{wrong[0]}; expected at most {largest[wrong[0]]}')
+    self._observations[w] = observation
     self._steps_left[w] = saved['steps_left']
     if self._steps_left[w]:  # Otherwise the episode is over or has not begun.
       self._instructions[w] = self._rules.current_instruction(

@@ -5,12 +5,13 @@ observations as compactly as the world can (27 bytes for a GridLU state, whose
 image has 9,408).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 import threading
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from agile_tf.agent import instructions
 from agile_tf.agent import rollouts
 from agile_tf.agent import worlds
 from gridlu import archives
@@ -40,9 +41,15 @@ class ReplayBuffer:
   """
 
   def __init__(self, capacity: int, num_slots: int,
-               observation_shape: Sequence[int]):
-    """Makes an empty buffer of `capacity` triples."""
+               observation_shape: Sequence[int],
+               limits: Mapping[str, tuple[Any, Any]] = {}):
+    """Makes an empty buffer of `capacity` triples.
+
+    `limits` are the least and the most that 'codes' or 'observations' can be,
+    which `load` checks.
+    """
     self._capacity = capacity
+    self._limits = limits
     self._arrays: dict[str, np.ndarray] = {
         'codes': np.zeros([capacity, num_slots], np.int32),
         'observations': np.zeros([capacity, *observation_shape], np.uint8),
@@ -112,7 +119,8 @@ class ReplayBuffer:
   def load(self, state: dict[str, np.ndarray]) -> None:
     """Restores what `state` returned, in a buffer of the same capacity.
 
-    If the state is another buffer's, it raises ValueError and changes nothing.
+    If the state is another buffer's, or beyond the limits, it raises ValueError
+    and changes nothing.
     """
     added = int(archives.expect(state, 'added', np.int64, []))
     size = min(added, self._capacity)
@@ -120,6 +128,14 @@ class ReplayBuffer:
         name: archives.expect(
             state, name, array.dtype, [size, *array.shape[1:]])
         for name, array in self._arrays.items()}
+    for name, (least, most) in self._limits.items():
+      array = restored[name]
+      wrong = np.argwhere((array < least) | (array > most))
+      if wrong.size:
+        place = tuple(wrong[0].tolist())
+        raise ValueError(
+            f'{name}{list(place)} is {array[place]}; expected a number from '
+            f'{least} to {np.broadcast_to(most, array.shape)[place]}')
     with self._lock:
       for name, part in restored.items():
         self._arrays[name][:size] = part
@@ -128,5 +144,9 @@ class ReplayBuffer:
 
 def of_world(capacity: int, world: worlds.World) -> ReplayBuffer:
   """Returns an empty buffer for the instructions and states of a world."""
+  limits: dict[str, tuple[Any, Any]] = {
+      'codes': (instructions.NOTHING, len(world.grammar.tokens))}
+  if world.largest_observation is not None:
+    limits['observations'] = 0, np.array(world.largest_observation)
   return ReplayBuffer(
-      capacity, len(world.grammar.slots), world.observation_shape)
+      capacity, len(world.grammar.slots), world.observation_shape, limits)

@@ -37,6 +37,8 @@ class World(Protocol):
     image_shape: H, W and 3.
     observation_shape: The shape of what stands for a state in buffers and
       rollouts, uint8: the image, or something smaller to make it from.
+    largest_observation: The largest value of each number of an observation;
+      None if each can be any uint8.
     num_actions: The number of the policy's actions.
     goal_examples: The path of the goal examples; '' if they are generated.
     has_ground_truth: Whether the environment's reward is 1 in goal states and
@@ -46,6 +48,7 @@ class World(Protocol):
   grammar: instructions_lib.Grammar
   image_shape: tuple[int, int, int]
   observation_shape: tuple[int, ...]
+  largest_observation: tuple[int, ...] | None
   num_actions: int
   goal_examples: str
   has_ground_truth: bool

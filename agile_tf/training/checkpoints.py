@@ -253,6 +253,7 @@ def _read(folder: str) -> Checkpoint:
       for name, part in content.items()}):
     raise ValueError(f'its files do not match its {_MANIFEST}')
   arrays = archives.load(io.BytesIO(content[_ARRAYS]))
+  archives.check_finite(arrays)
   try:
     values = records.json_value(content[_STATE])
     _STATE_VALUES(values, '')

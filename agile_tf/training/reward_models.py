@@ -222,6 +222,7 @@ def _read(directory: str | os.PathLike) -> tuple[str, _Read]:
     if hashlib.sha256(content).hexdigest() != values['sha256']:
       raise ValueError(f'{_ARRAYS} does not match the sha256 in {_MODEL}')
     arrays = archives.load(io.BytesIO(content))
+    archives.check_finite(arrays)
     archives.expect(arrays, 'codes', np.int32,
                     [len(values['instructions']), None])
     return path, _Read(values, arrays)

@@ -45,6 +45,7 @@ class EnvironmentWorld:
     self.grammar = grammar
     self.image_shape = image_shape
     self.observation_shape: tuple[int, ...] = image_shape
+    self.largest_observation: tuple[int, ...] | None = None
     self.num_actions = num_actions
     self.goal_examples = goal_examples
     self.has_ground_truth = has_ground_truth

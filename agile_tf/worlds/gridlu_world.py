@@ -54,6 +54,8 @@ class GridLUWorld:
         language.tree, self.task.tokens)
     self.image_shape = (rendering.IMAGE_SIZE, rendering.IMAGE_SIZE, 3)
     self.observation_shape: tuple[int, ...] = (world_lib.PACKED_SIZE,)
+    self.largest_observation: tuple[int, ...] | None = tuple(
+        limit - 1 for limit in world_lib.PACKED_LIMITS)
     self.num_actions = world_lib.NUM_POLICY_ACTIONS
     self.goal_examples = ''
     self.has_ground_truth = self.task.has_ground_truth

@@ -258,6 +258,15 @@ class DamageTest(CheckpointsTest):
     self.assertFalse(os.path.exists(touched))
 
 
+  @parameterized.parameters(np.nan, np.inf, -np.inf)
+  def test_numbers_that_are_not_finite_are_damage(self, value):
+    checkpoint = _checkpoint(3)
+    checkpoint.arrays['policy:policy/stem/w'][1, 2] = value
+    checkpoints.save(self._dir, 3, checkpoint, keep=9)
+    self._assert_damaged(
+        rf'policy:policy/stem/w\[1, 2\] is {value}; expected finite numbers')
+
+
 class StateTest(CheckpointsTest):
   """What state.json has, where the manifest has its digest."""
 

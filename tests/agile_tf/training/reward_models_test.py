@@ -167,6 +167,18 @@ class RewardModelsTest(tiny.SavedRunTest, parameterized.TestCase):
     with self.assertRaisesRegex(checkpoints.DamagedError, message):
       reward_models.load(folder)
 
+  def test_parameters_that_are_not_finite_are_damage(self):
+    folder, model = self._folder(), _model()
+    parameters = {**model.parameters}
+    name = 'discriminator/hidden/b'
+    parameters[name] = np.full_like(parameters[name], np.nan)
+    reward_models.save(folder, model._replace(parameters=parameters))
+    for backend in 'tensorflow', 'numpy':
+      with self.assertRaisesRegex(
+          checkpoints.DamagedError,
+          rf'is damaged \({name}\[0\] is nan; expected finite numbers\)'):
+        agile_tf.load_reward_model(folder, backend=backend)
+
   def test_parameters_of_another_network_are_named(self):
     folder = self._folder()
     reward_models.save(folder, _model())

@@ -353,6 +353,29 @@ class TrainingTest(parameterized.TestCase):
     self.assertEqual(restored.values, self.end.values)
     tiny.assert_equal_arrays(restored, self.end)
 
+  @parameterized.parameters(
+      ('buffer:observations', 255, r'observations\[0, 0\] is 255; expected a '
+       'number from 0 to 9'),
+      ('predictions:observations', 16, 'from 0 to 9'),
+      ('buffer:codes', 10**6, r'codes\[0, 0\] is 1000000; .* from -1 to'),
+      ('predictions:codes', -2, r'codes\[0, 0\] is -2'))
+  def test_pairs_that_no_world_has_are_damage(self, name, value, problem):
+    trainer = trainer_lib.Trainer(tiny.plan())
+    changed = {**self.end.arrays, name: np.full_like(
+        self.end.arrays[name], value)}
+    for load in trainer.load, trainer.branch:
+      with self.assertRaisesRegex(checkpoints.CheckpointError, problem):
+        load(self.end._replace(arrays=changed))
+    trainer.load(self.end)  # Nothing was changed.
+
+  def test_an_observation_that_no_board_has_is_damage(self):
+    values = json.loads(json.dumps(self.end.values))
+    values['actors'][0][1]['observation'][26] = 2
+    with self.assertRaisesRegex(
+        checkpoints.DamagedError,
+        'observation of worker 1 has 2 at 26; expected at most 1'):
+      trainer_lib.Trainer(tiny.plan()).load(self.end._replace(values=values))
+
   def test_a_state_that_is_no_longer_json_is_named(self):
     trainer = trainer_lib.Trainer(tiny.plan())
     with (mock.patch.object(trainer.policy_workers[0].actor, 'state',
