@@ -108,12 +108,13 @@ def _logging_to(stderr: io.BufferedWriter) -> Iterator[None]:
   if getattr(former, 'name', '') != '<stderr>':
     yield
     return
-  handler.setStream(io.TextIOWrapper(
-      stderr, errors='backslashreplace', write_through=True))
+  stream = io.TextIOWrapper(stderr, errors='backslashreplace')
+  handler.setStream(stream)
   try:
     yield
   finally:
-    handler.setStream(former).detach()
+    handler.setStream(former)
+    stream.detach()
 
 
 def import_tensorflow() -> Any:

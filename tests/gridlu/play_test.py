@@ -55,6 +55,15 @@ class DemonstrationTest(absltest.TestCase):
         environment, 10, mock.create_autospec(recording_lib.Recording))
     self.assertIn('no solution within an episode', '\n'.join(sentences))
 
+  def test_no_goal_is_claimed_that_was_not_reached(self):
+    environment = gridlu.GridLU('put_down', seed=0)
+    game = play.demonstrate(
+        environment, 20, mock.create_autospec(recording_lib.Recording))
+    claims = [(': solved in' in sentence) == environment.success
+              for sentence in game]
+    self.assertLen(claims, 20)
+    self.assertTrue(all(claims))
+
   def test_the_program_demonstrates_and_records(self):
     path = os.path.join(self.create_tempdir().full_path, 'expert.gif')
     arguments = ['--demonstrate=2', '--seed=3']
