@@ -13,7 +13,8 @@ from agile_tf.training import building
 from tests.agile_tf import tiny
 
 # Flagfiles of no experiment.
-_OTHERS = {'babyai_goto', 'babyai_goto_a3c_rp', 'own_world', 'quickstart'}
+_OTHERS = {'babyai_goto', 'babyai_goto_a3c_rp', 'own_world', 'quickstart',
+           'small_world'}
 # The paper's experiments: all others have flagfiles of our own.
 _PAPERS = [
     name for name in experiments.EXPERIMENTS if 'evening' not in name]

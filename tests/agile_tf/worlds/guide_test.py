@@ -63,9 +63,9 @@ class GuideTest(absltest.TestCase):
   def test_the_world_can_be_trained(self):
     run_dir = os.path.join(self._folder.full_path, 'run')
     train.train(tiny.read_plan([
-        '--preset=own_world', '--world=my_room:make_world',
+        '--preset=small_world', '--world=my_room:make_world',
         f'--run_dir={run_dir}', '--steps=2000',
-        '--discriminator_head_start=10']))
+        '--discriminator_head_start=10', '--log_steps=1000']))
     row = tiny.rows(run_dir)[-1]
     self.assertNotIn('', (row['success_rate'], row['modelled_reward']))
 
