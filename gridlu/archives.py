@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 import errno
 import math
 import os
+import sys
 from typing import Any, IO, NamedTuple
 import zipfile
 
@@ -141,6 +142,15 @@ def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo, header: Header
       done += len(part)
     if file.read(1):  # The checksum is compared at the end of the member.
       raise ValueError(f'{member.filename!r:.100} is too long')
+  if header.dtype.kind == 'U' and header.nbytes:
+    # NumPy keeps a character as its number, and makes no text of larger ones.
+    numbers = array.reshape(-1, order='A').view(
+        np.dtype(np.uint32).newbyteorder(header.dtype.byteorder))
+    if numbers.max() > sys.maxunicode:
+      raise ValueError(
+          f'{member.filename!r:.100} has a character of number '
+          f'{numbers.max():,}; expected at most {sys.maxunicode:,}, the last '
+          'one of Unicode')
   return array
 
 

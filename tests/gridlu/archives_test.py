@@ -80,6 +80,17 @@ class ArchivesTest(parameterized.TestCase):
       with self.assertRaisesRegex(ValueError, problem):
         _load(content)
 
+  @parameterized.parameters('<U2', '>U2')
+  def test_characters_that_unicode_lacks_are_refused(self, dtype):
+    texts = np.array(['ab', 'c\U0010ffff'], dtype)
+    self.assertEqual(_load(_content({'texts': texts}))['texts'].tolist(),
+                     ['ab', 'c\U0010ffff'])
+    texts.view(texts.dtype.str.replace('U2', 'u4'))[1] = 0x110000
+    with self.assertRaisesRegex(
+        ValueError, "'texts.npy' has a character of number 1,114,112; expected "
+        'at most 1,114,111'):
+      _load(_content({'texts': texts}))
+
   def test_arrays_of_another_form_are_named(self):
     found = _arrays()
     self.assertIs(
