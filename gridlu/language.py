@@ -307,15 +307,18 @@ def parse(text: str) -> Instruction:
   if len(text) > _LONGEST:
     raise InstructionError(
         f'at most {_LONGEST} characters, not {len(text)}: {text[:40]!r}...')
-  # Line breaks and tabs would move the caret away from its place.
+  # Line breaks and tabs would move the caret away from its place. So would the
+  # escapes of characters that could control a terminal.
   line = re.sub(r'\s', ' ', text)
+  shown = ''.join(x if x.isprintable() else '\N{REPLACEMENT CHARACTER}'
+                  for x in line)
   source = line.translate(_QUOTES).lstrip()
   start = len(line) - len(source)
 
   def error(expected: str, position: int) -> InstructionError:
     caret = ' ' * (start + position) + '^'
     return InstructionError(
-        expected, place=f' at the caret:\n  {line}\n  {caret}')
+        expected, place=f' at the caret:\n  {shown}\n  {caret}')
 
   def build(node: ast.expr, makers: Mapping[str, Callable[..., Any]]) -> Any:
     """Returns what a part of the text means, or its text if it has no meaning.

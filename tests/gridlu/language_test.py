@@ -103,6 +103,13 @@ class ErrorTest(parameterized.TestCase):
     self.assertEqual(lines[1], '  ' + text.replace('\n', ' '))
     self.assertEqual(lines[2], '  ' + caret)
 
+  def test_an_error_does_not_control_the_terminal(self):
+    with self.assertRaises(language.InstructionError) as caught:
+      language.parse('Snake(AGENT, \x1b[31m\u202eSCENE)')
+    lines = str(caught.exception).split('\n')
+    self.assertEqual(lines[1:], ['  Snake(AGENT, \ufffd[31m\ufffdSCENE)',
+                                 '               ^'])
+
   def test_only_strings_are_parsed(self):
     with self.assertRaisesRegex(language.InstructionError, 'not NoneType'):
       language.parse(None)
