@@ -65,9 +65,10 @@ class Function:
     images = checked(images, instructions, self._image_shape)
     if not len(images):
       return np.zeros([0], self._dtype)
+    texts = list(instructions)  # Not all lists, such as deques, have slices.
     logits = np.concatenate([
         self._network(images[i:i + _LARGEST].astype(np.float32) / 255,
-                      instructions[i:i + _LARGEST])
+                      texts[i:i + _LARGEST])
         for i in range(0, len(images), _LARGEST)])
     return self._answer(logits).astype(self._dtype)
 

@@ -1,5 +1,7 @@
 """Tests for functions: what they take, and what they answer with."""
 
+import collections
+
 from absl.testing import parameterized
 import numpy as np
 
@@ -36,7 +38,8 @@ class FunctionsTest(parameterized.TestCase):
         make(_network, _IMAGES.shape[1:])(images, texts)
 
   @parameterized.parameters(
-      (list,), (tuple,), (np.array,), (lambda texts: np.array(texts, object),))
+      (list,), (tuple,), (np.array,), (collections.deque,),
+      (lambda texts: np.array(texts, object),))
   def test_any_list_of_texts_and_any_layout_of_images_will_do(self, kind):
     images = np.random.default_rng(0).integers(
         256, size=[2, 24, 32, 3]).astype(np.uint8)
