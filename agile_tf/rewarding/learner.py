@@ -394,6 +394,10 @@ def _dataset(goals: Goals) -> goal_dataset.GoalDataset:
         f'The goals are images {images.dtype} {list(images.shape)} with '
         f'{len(texts)} instructions: expected uint8 [N, H, W, 3] with N of '
         'them, at least one.')
+  for i, text in enumerate(texts):
+    if not isinstance(text, str):
+      raise ValueError(f'The instruction of goal example {i} is {text!r:.100}: '
+                       'expected a string for each image.')
   used = dict.fromkeys(texts)
   numbers = {text: i for i, text in enumerate(used)}
   return goal_dataset.GoalDataset(

@@ -455,6 +455,12 @@ class RewardLearnerTest(parameterized.TestCase):
        "the instructions 'ab': expected a list"),
       (dict(goals=(np.zeros([2, 24, 24, 3], np.uint8), None)),
        'the instructions None: expected a list'),
+      *((dict(goals=(np.zeros([2, 24, 24, 3], np.uint8), texts)),
+         r'The instruction of goal example 1 is .*: expected a string')
+        for texts in (['a', ['go', 'left']], ['a', None], ['a', 3])),
+      (dict(goals=(np.zeros([2, 24, 24, 3], np.uint8),
+                   np.array([['go', 'left'], ['go', 'on']]))),
+       "The instruction of goal example 0 is array.*'go', 'left'"),
       (dict(goals=([[1], [1, 2]], ['a', 'b'])), 'images .* are no array'),
       (dict(goals=5), 'goals is 5: expected a pair'),
       (dict(goals='missing.npz'), 'missing.npz: there is no such file'),
