@@ -17,10 +17,23 @@ Source: TypeAlias = (
     str | tuple[str, ...] | Callable[[Any, Mapping[str, Any]], Any])
 
 
+def is_source(value: Any) -> bool:
+  """Returns whether a value is a source; a list of keys is one too."""
+  keys = [value] if isinstance(value, str) else value
+  return callable(value) or bool(
+      isinstance(keys, list | tuple) and keys and
+      all(isinstance(key, str) for key in keys))
+
+
 class Reading:
   """Finds the image and the instruction of a state."""
 
   def __init__(self, image: Source, instruction: Source):
+    for name, source in ('image', image), ('instruction', instruction):
+      if not is_source(source):
+        raise program.UserError(
+            f'{name} is {source!r:.100}: expected a key of the observation, a '
+            'tuple of keys, or a function of observation and info.')
     self._image = image
     self._instruction = instruction
 
@@ -40,6 +53,11 @@ class Reading:
           f'The instruction is {shown:.100}: expected a text. Name what has it '
           'by instruction=..., a key of the observation or a function of '
           'observation and info.')
+    if not text.strip():
+      raise program.UserError(
+          f'The instruction is a blank text of {len(text)} characters: '
+          'expected words. Make an AsyncVectorEnv with shared_memory=False, '
+          'because Gymnasium 1.4 returns blank texts from shared memory.')
     return image, text
 
 

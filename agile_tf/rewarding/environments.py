@@ -80,11 +80,14 @@ class LearnedReward(gymnasium.Wrapper, gymnasium.utils.RecordConstructorArgs):
     gymnasium.Wrapper.__init__(self, env)
     base = env.unwrapped
     if isinstance(base, gym.GridLUEnv):
-      image = image or (lambda observation, info: rendering.render(base.state))
-      instruction = instruction or (
+      usual: tuple[readings.Source, readings.Source] = (
+          lambda observation, info: rendering.render(base.state),
           lambda observation, info: str(base.instruction))
+    else:
+      usual = 'image', 'instruction'
     self._read = readings.Reading(
-        image or 'image', instruction or 'instruction')
+        usual[0] if image is None else image,
+        usual[1] if instruction is None else instruction)
     self._rewarder = batches.Rewarder(
         reward_model, states_per_update, reward_threshold)
 

@@ -185,10 +185,10 @@ def from_gymnasium(
       ('episode_length', episode_length,
        episode_length is None or environments.is_whole(episode_length) and
        episode_length > 0, 'a whole number of steps, from 1 up'),
-      ('image', image, _is_source(image), 'a key of the observation, or a '
-       'function of observation and info'),
-      ('instruction', instruction, _is_source(instruction), 'a key of the '
-       'observation, or a function of observation and info'),
+      ('image', image, readings.is_source(image), 'a key of the observation, '
+       'or a function of observation and info'),
+      ('instruction', instruction, readings.is_source(instruction), 'a key of '
+       'the observation, or a function of observation and info'),
       ('ignore_ends', ignore_ends, isinstance(ignore_ends, bool),
        'True or False'),
       ('is_goal', is_goal, is_goal is None or callable(is_goal), 'a function '
@@ -221,12 +221,6 @@ def from_gymnasium(
         f'The environment has the instruction {text!r}, which the instructions '
         f'do not cover; add one of its form to them. {error}') from error
   return world
-
-
-def _is_source(value: Any) -> bool:
-  return callable(value) or isinstance(value, str) or (
-      isinstance(value, tuple) and value != () and
-      all(isinstance(key, str) for key in value))
 
 
 def _make(make_environment: Callable[[], 'gymnasium.Env']) -> 'gymnasium.Env':

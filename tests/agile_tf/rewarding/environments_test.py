@@ -1,5 +1,6 @@
 """Tests for a reward model as the reward of environments."""
 
+import re
 import subprocess
 import sys
 import warnings
@@ -28,6 +29,30 @@ environments.reset(seed=0)
 assert environments.step([0, 1])[1].shape == (2,)
 environments.close()
 assert 'tensorflow' not in sys.modules
+"""
+
+_SHARED = """
+import gymnasium, agile_tf, gridlu
+import numpy as np
+def rewards(shared_memory):
+  environments = agile_tf.LearnedVectorReward(
+      gymnasium.make_vec(
+          'GridLU-Relations-v0', num_envs=2, vectorization_mode='async',
+          vector_kwargs={'shared_memory': shared_memory, 'context': 'fork'}),
+      lambda images, texts: np.ones(len(texts)))
+  environments.reset(seed=0)
+  try:
+    return environments.step([0, 1])[1].tolist()
+  finally:
+    environments.close()
+assert rewards(False) == [1, 1]
+try:
+  rewards(True)
+except ValueError as error:
+  assert 'is a blank text of' in str(error), error
+  assert 'with shared_memory=False' in str(error), error
+else:
+  raise AssertionError('Nothing was refused.')
 """
 
 
@@ -128,12 +153,27 @@ class LearnedRewardTest(absltest.TestCase):
         ('GridLU-Relations-v0', dict(image=lambda *_: np.zeros([5, 5])),
          r'image is float64 \[5, 5\]: expected uint8 \[H, W, 3\]'),
         ('GridLU-Relations-v0', dict(instruction=lambda *_: 3),
-         'instruction is 3: expected a text')):
+         'instruction is 3: expected a text'),
+        ('GridLU-Relations-v0', dict(instruction=lambda *_: ' \n'),
+         'instruction is a blank text of 2 characters: expected words')):
       environment = agile_tf.LearnedReward(
           gymnasium.make(name), _Model([]), **arguments)
       environment.reset(seed=0)
       with self.assertRaisesRegex(ValueError, message):
         environment.step(0)
+
+  def test_texts_that_shared_memory_blanks_are_named(self):
+    # In a process of its own, as the forks of the test before.
+    subprocess.run([sys.executable, '-c', _SHARED], check=True)
+
+  def test_a_closed_environment_takes_no_steps(self):
+    environment = agile_tf.LearnedReward(
+        gymnasium.make('GridLU-Relations-v0'), _Model([]))
+    environment.reset(seed=0)
+    environment.close()
+    with self.assertRaisesRegex(
+        gymnasium.error.ClosedEnvironmentError, 'make a new one'):
+      environment.step(0)
 
   def test_wrong_arguments_are_named(self):
     environment = gymnasium.make('GridLU-Relations-v0')
@@ -146,6 +186,17 @@ class LearnedRewardTest(absltest.TestCase):
         ValueError, 'reward_threshold is 0.9 with a RewardLearner, which has '
         r'its own: RewardLearner\(..., reward_threshold=0.9\)'):
       agile_tf.LearnedReward(environment, _Learner(), reward_threshold=0.9)
+    many = gymnasium.make_vec('GridLU-Relations-v0', num_envs=2)
+    for name in 'image', 'instruction':
+      for wrong in 3, 0, b'x', (), ('image', 3), {'image'}:
+        for wrapper, wrapped in ((agile_tf.LearnedReward, environment),
+                                 (agile_tf.LearnedVectorReward, many)):
+          with self.assertRaisesRegex(
+              ValueError, f'^{name} is {re.escape(repr(wrong))}: expected a '
+              'key of the observation, a tuple of keys, or a function'):
+            wrapper(wrapped, _Model([]), **{name: wrong})
+    with self.assertRaisesRegex(ValueError, 'image is None: expected a key'):
+      agile_tf.LearnedVectorReward(many, _Model([]), image=None)
     with self.assertRaisesRegex(ValueError, 'no gymnasium.vector.VectorEnv'):
       agile_tf.LearnedVectorReward(environment, _Model([]))
     vector = gymnasium.make_vec('GridLU-Relations-v0', num_envs=2)
