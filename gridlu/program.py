@@ -10,6 +10,7 @@ import re
 import shutil
 import signal
 import sys
+from typing import Any
 
 from absl import app
 from absl import flags
@@ -50,6 +51,21 @@ def clean_path(path: str) -> str:
   if not path:
     return ''
   return os.path.normpath(os.path.expanduser(os.path.expandvars(path)))
+
+
+def path_text(name: str, path: Any) -> str:
+  """Returns the path that a function got by this name, as a string.
+
+  Raises:
+    UserError: It cannot be the path of a file or a directory.
+  """
+  with contextlib.suppress(TypeError):  # It is no path at all.
+    text = os.fsdecode(path)
+    if '\0' not in text:
+      return text
+  raise UserError(
+      f'{name} is {path!r:.100}: expected a path, as a string without null '
+      'characters or a pathlib.Path.')
 
 
 def define_path(name: str, default: str | None, text: str,

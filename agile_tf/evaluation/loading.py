@@ -58,7 +58,7 @@ def load_reward_model(
     RuntimeError: by 'tensorflow' in a fork of a process that uses TensorFlow.
   """
   tensorflow = _is_tensorflow(backend)
-  run_dir = program.clean_path(os.fspath(run_dir))
+  run_dir = program.clean_path(program.path_text('run_dir', run_dir))
   if reward_models.is_one(run_dir):
     if step is not None or world or model:
       raise checkpoints.CheckpointError(
@@ -104,7 +104,9 @@ def load_policy(
     A function of images uint8 [N, H, W, 3] and N instructions that returns
     actions int32 [N].
   """
-  if _is_tensorflow(backend):
+  tensorflow = _is_tensorflow(backend)
+  run_dir = program.clean_path(program.path_text('run_dir', run_dir))
+  if tensorflow:
     return _trained().load(
         run_dir, step, world=world, model=model).as_policy(seed, greedy)
   return functions.policy(
@@ -168,11 +170,10 @@ def _numpy_reward_model(directory: str | os.PathLike,
                        model.grammar.tree), model.image_shape
 
 
-def _numpy_network(kind: str, run_dir: str | os.PathLike, step: int | None,
+def _numpy_network(kind: str, run_dir: str, step: int | None,
                    world: str, model: str
                   ) -> tuple[_NumpyNetwork, Sequence[int]]:
   """Loads the 'policy' or 'discriminator' of a run, and its images' shape."""
-  run_dir = program.clean_path(os.fspath(run_dir))
   config, _ = settings.load(os.path.join(run_dir, 'config.json'))
   code_checks.check_world(config.world, world, run_dir)
   if config.model not in config_lib.MODELS:

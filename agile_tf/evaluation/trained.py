@@ -187,7 +187,7 @@ def load(run_dir: str | os.PathLike, step: int | None = None,
     RuntimeError: in a fork of a process that has loaded networks.
   """
   machine.claim_process()
-  run_dir = program.clean_path(os.fspath(run_dir))
+  run_dir = program.clean_path(program.path_text('run_dir', run_dir))
   path = os.path.join(run_dir, 'config.json')
   config, _ = settings.load(path)
   code_checks.check_world(config.world, world, run_dir)

@@ -88,7 +88,7 @@ def save(directory: str | os.PathLike, model: RewardModel) -> None:
     CheckpointError: It cannot be written, or the directory has something else.
       What was there stays.
   """
-  path = program.clean_path(os.fspath(directory))
+  path = program.clean_path(program.path_text('directory', directory))
   if not path:
     raise checkpoints.CheckpointError(
         "The directory's name is empty: name one to save the reward model in.")
@@ -196,7 +196,7 @@ def checkpoint(directory: str) -> checkpoints.Checkpoint:
 
 def _read(directory: str | os.PathLike) -> tuple[str, _Read]:
   """Returns the path of a directory and what its files have."""
-  path = program.clean_path(os.fspath(directory))
+  path = program.clean_path(program.path_text('directory', directory))
   if not is_one(path):
     raise checkpoints.CheckpointError(
         f'{path} is no reward model: it has no {_MODEL}. Expected a directory '

@@ -3,6 +3,8 @@
 import errno
 import logging
 import os
+import pathlib
+import re
 import resource
 import subprocess
 import sys
@@ -72,6 +74,14 @@ class ProgramTest(absltest.TestCase):
         ('~', os.path.expanduser('~')),
         ('$GRIDLU_TEST_FOLDER/x', '/data/x'), ('$NO_SUCH/x', '$NO_SUCH/x')):
       self.assertEqual(program.clean_path(text), path)
+
+  def test_functions_take_paths_of_several_kinds(self):
+    for path in 'a/b', b'a/b', pathlib.Path('a/b'):
+      self.assertEqual(program.path_text('path', path), 'a/b')
+    for wrong in 5, None, 'a\0b', b'a\0b', ['a']:
+      with self.assertRaisesRegex(
+          program.UserError, f'^goals is {re.escape(repr(wrong))}: expected a'):
+        program.path_text('goals', wrong)
 
   def test_output_that_cannot_be_written_ends_the_program_without_a_traceback(
       self):

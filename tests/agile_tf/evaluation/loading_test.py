@@ -22,6 +22,7 @@ from agile_tf.evaluation import trained
 from agile_tf.training import checkpoints
 from agile_tf.training import machine
 from gridlu import goal_dataset
+from gridlu import program
 from tests.agile_tf import tiny
 
 _TEXTS = [f"SameLocation(AGENT, Shape('{shape}', SCENE))"
@@ -143,6 +144,11 @@ class LoadingTest(tiny.SavedRunTest, parameterized.TestCase):
         load(self.run_dir, step=7, backend=backend)
       with self.assertRaisesRegex(config_lib.ConfigError, 'nowhere'):
         load('nowhere', backend=backend)
+      for wrong in 5, None, 'a\0b', ['a']:
+        with self.assertRaisesRegex(
+            program.UserError, f'run_dir is {re.escape(repr(wrong))}: expected '
+            'a path, as a string'):
+          load(wrong, backend=backend)
       with self.assertRaisesRegex(ValueError, "'torch': expected one of"):
         load(self.run_dir, backend='torch')
     without = tiny.save_for(type(self), reward='environment')

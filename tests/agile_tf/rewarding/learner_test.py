@@ -510,3 +510,7 @@ class RewardLearnerTest(parameterized.TestCase):
       load(folder, (images[:2], texts[:2]))
     with self.assertRaisesRegex(checkpoints.CheckpointError, 'no model.json'):
       load(folder + '.missing', _goals())
+    for wrong in None, 5:
+      with self.assertRaisesRegex(
+          ValueError, f'directory is {wrong}: expected a path'):
+        load(wrong, _goals())

@@ -4,6 +4,7 @@ import functools
 import json
 import os
 import pickle
+import re
 import shutil
 from unittest import mock
 
@@ -18,6 +19,7 @@ from agile_tf.agent import instructions as instructions_lib
 from agile_tf.training import checkpoints
 from agile_tf.training import reward_models
 from agile_tf.training import run as run_lib
+from gridlu import program
 from tests.agile_tf import tiny
 
 _TEXTS = ["SameLocation(AGENT, Shape('rect', SCENE))",
@@ -240,6 +242,13 @@ class RewardModelsTest(tiny.SavedRunTest, parameterized.TestCase):
     self.assertNotEmpty(checkpoints.steps(self.run_dir))
     with self.assertRaisesRegex(checkpoints.CheckpointError, 'name is empty'):
       reward_models.save('', _model())
+    for wrong in 5, None, 'a\0b':
+      for use in (reward_models.load,
+                  lambda path: reward_models.save(path, _model())):
+        with self.assertRaisesRegex(
+            program.UserError,
+            f'^directory is {re.escape(repr(wrong))}: expected a path'):
+          use(wrong)
 
   def test_what_was_there_stays_if_saving_fails(self):
     folder, rename = self._folder(), os.rename
