@@ -17,6 +17,7 @@ from agile_tf import code_checks
 from agile_tf import config as config_lib
 from agile_tf.agent import actors
 from agile_tf.agent import functional
+from agile_tf.agent import image_sizes
 from agile_tf.agent import programs as programs_lib
 from agile_tf.agent import worlds
 from agile_tf.evaluation import functions
@@ -154,7 +155,10 @@ def reward_model(directory: str | os.PathLike,
   """Returns the function of a reward model directory."""
   machine.claim_process()
   model = reward_models.load(directory, parse)
-  world = environments.without_environments(model.grammar, model.image_shape)
+  # D is made by rating one image. Its parameters are the same for images of any
+  # size, and a directory may name a size that does not fit into the memory.
+  side = image_sizes.SMALLEST
+  world = environments.without_environments(model.grammar, (side, side, 3))
   _, discriminator = building.make_networks(model.network, world)
   layout = discriminator.layout
   reward_models.check_parameters(

@@ -190,6 +190,17 @@ class RewardModelsTest(tiny.SavedRunTest, parameterized.TestCase):
           checkpoints.CheckpointError, 'does not fit its own network'):
         agile_tf.load_reward_model(folder, backend=backend)
 
+  @parameterized.parameters(([10**9, 10**9, 3],), ([24, 10**30, 3],))
+  def test_an_enormous_image_shape_takes_no_memory(self, shape):
+    folder = self._folder()
+    reward_models.save(folder, _model())
+    _change(folder, image_shape=shape)
+    for backend in 'tensorflow', 'numpy':
+      reward_model = agile_tf.load_reward_model(folder, backend=backend)
+      with self.assertRaisesRegex(
+          ValueError, f'expected uint8 .1, {shape[0]}, {shape[1]}, 3'):
+        reward_model(np.zeros([1, 24, 32, 3], np.uint8), ['stay'])
+
   def test_an_endless_instruction_is_refused_at_once(self):
     folder = self._folder()
     reward_models.save(folder, _model())
