@@ -188,6 +188,7 @@ def goal_states(
   another colour. `distractors` are the fewest and the most of them; the paper
   has four. They are uniform over the other cells, and the free agent over all.
   """
+  world.check_distractors(distractors, world.NUM_CELLS - _FORM_SIZE)
   codes = encode(language.chosen(instructions, all_instructions()))
   instruction, target, distractor = _propose(rng, count, codes)
   form_cells = np.zeros((count, _FORM_SIZE), np.int32)

@@ -18,7 +18,9 @@ The file is a NumPy archive with exactly these arrays:
     format        str []: 'gridlu.goal_dataset'
     version       int []: 1
     instructions  str [M]: the instructions, without duplicates; each has at
-                  most 1,000 characters, and no control characters
+                  most 1,000 characters, and no control characters. M is at most
+                  N, or 10,000 if N is less, because a part of a larger data set
+                  may have all its instructions
     instruction   int [N]: each example's index in `instructions`, 0 to M - 1
     images        uint8 [N, H, W, 3]: the goal states, 0 to 255
 
@@ -28,6 +30,7 @@ Files of GridLU hold `states` instead of `images`: uint8 [N, 27], as
 
 from collections.abc import Sequence
 import dataclasses
+import numbers
 import os
 import time
 from typing import Any
@@ -40,12 +43,15 @@ from gridlu import archives
 from gridlu import files
 from gridlu import language
 from gridlu import program
+from gridlu import schema
 from gridlu import tasks
 from gridlu import world
 
 FORMAT = 'gridlu.goal_dataset'
 VERSION = 1
 LONGEST = 1000  # The most characters of an instruction.
+# A file may have so many instructions, even if it has fewer examples.
+_SPARE_INSTRUCTIONS = 10_000
 # Unicode's categories of what no text has: control characters, surrogates.
 _CONTROLS = frozenset({'Cc', 'Cs'})
 
@@ -153,7 +159,7 @@ def save(path: str | os.PathLike, dataset: GoalDataset) -> None:
   arrays = {name: value for name, value in vars(dataset).items()
             if value is not None}
   arrays['instructions'] = np.array(dataset.instructions, np.str_)
-  with files.replacing(os.fspath(path), 'wb') as file:
+  with files.replacing(program.path_text('path', path), 'wb') as file:
     np.savez_compressed(file, allow_pickle=False, format=np.array(FORMAT),
                         version=np.array(VERSION), **arrays)
 
@@ -162,8 +168,9 @@ def _check_headers(headers: archives.Headers) -> None:
   """Raises ValueError unless a file has the arrays of a data set."""
   required = {'format', 'version', 'instructions', 'instruction'}
   if not required <= set(headers) <= required | {'states', 'images'}:
+    found = program.printable(', '.join(sorted(headers)))
     raise ValueError(
-        f'it has {", ".join(sorted(headers)) or "nothing"}: expected '
+        f'it has {found[:200] or "nothing"}: expected '
         f'{", ".join(sorted(required))} and either states or images')
   for name, kinds, dimensions in (
       ('format', 'U', 0), ('version', 'iu', 0), ('instructions', 'U', 1)):
@@ -177,9 +184,16 @@ def _check_headers(headers: archives.Headers) -> None:
       raise ValueError(f'{name} has {header.dtype.itemsize // 4:,} characters: '
                        f'expected at most {LONGEST:,}')
   _check_index(headers['instruction'])
+  texts, = headers['instructions'].shape
+  count, = headers['instruction'].shape
+  if texts > max(count, _SPARE_INSTRUCTIONS):
+    raise ValueError(
+        f'instructions has {texts:,} texts for {count:,} examples: expected at '
+        f'most {max(count, _SPARE_INSTRUCTIONS):,}. Leave out those without an '
+        'example')
   for name in _EXAMPLE_SHAPES.keys() & headers.keys():
     archives.expect(headers, name, np.uint8,
-                    [headers['instruction'].shape[0], *_EXAMPLE_SHAPES[name]])
+                    [count, *_EXAMPLE_SHAPES[name]])
 
 
 def _from_arrays(arrays: dict[str, np.ndarray]) -> GoalDataset:
@@ -201,7 +215,7 @@ def load(path: str | os.PathLike,
   Raises:
     UserError: The file cannot be read, or it is not in the format.
   """
-  path = os.fspath(path)
+  path = program.path_text('path', path)
 
   def check(headers: archives.Headers) -> None:
     _check_headers(headers)
@@ -252,13 +266,14 @@ def generate(
   where a block does not count before the agent has put it down.
 
   `distractors` are the fewest and the most distractors of a state, and each
-  number is equally likely. With None there are as many as the task has.
+  number is equally likely. With None there are as many as the task has. A task
+  of Relations takes up to 8 of them, and Arrangements up to 21.
   """
   found = tasks.find(task)
-  if count < 1:
-    raise ValueError(f'count is {count}: expected at least 1.')
-  if not 0 <= carrying <= 1:
-    raise ValueError(f'carrying is {carrying}: expected a share, 0 to 1.')
+  schema.count(count, 'count')
+  if not isinstance(carrying, numbers.Real) or not 0 <= carrying <= 1:
+    raise ValueError(
+        f'carrying is {carrying!r:.100}: expected a share, 0 to 1.')
   if carrying and not found.carried_counts:
     raise ValueError(
         f'carrying is {carrying}: expected 0 in the task {task}, where a block '
@@ -266,7 +281,11 @@ def generate(
         'another task.')
   parsed = tuple(dict.fromkeys(
       language.chosen(instructions, found.instructions())))
-  rng = np.random.default_rng(seed)
+  try:
+    rng = np.random.default_rng(seed)
+  except (TypeError, ValueError):
+    raise ValueError(f'seed is {seed!r:.100}: expected a whole number of at '
+                     'least 0.') from None
   drawn = found.goal_states(rng, count, parsed, **(
       {} if distractors is None else {'distractors': distractors}))
   state = drawn.state

@@ -23,6 +23,8 @@ FIRST_GROUPS = ('go to', 'bring to')  # Reports show these groups first.
 all_instructions = language.relations_instructions
 
 CODE_SIZE = 3  # How many numbers encode an instruction.
+# With more, nearly all proposals would have two blocks in one cell.
+_MOST_DISTRACTORS = 8
 
 # The probability that the generator proposes a go-to instruction. The paper
 # does not state it, but reports that 25 % of the accepted instances are go-to,
@@ -197,6 +199,7 @@ def _propose_places(rng: np.random.Generator, blocks: np.ndarray
 def _draw(rng: np.random.Generator, count: int, codes: np.ndarray,
           distractors: tuple[int, int]) -> _Drawn:
   """Draws instances, rejecting as the paper does."""
+  world.check_distractors(distractors, _MOST_DISTRACTORS)
   accepted: list[_Drawn] = []
   missing = count
   # This ends, whatever the instructions are. With one distractor, more than

@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping
 import contextlib
 from typing import Any
 
+import numpy as np
+
 Check = Callable[[Any, str], None]  # It gets a value and the value's place.
 
 
@@ -35,6 +37,14 @@ def whole(low: int, high: int | None = None) -> Check:
         high is None or value <= high), value, place, expected)
 
   return check
+
+
+def count(value: Any, place: str) -> None:
+  """Checks a number of things, from 1 up, which may be one of NumPy's."""
+  if isinstance(value, np.generic):
+    value = value.item()
+  require(type(value) is int and value >= 1, value, place,
+          'a whole number of at least 1.')
 
 
 def number(value: Any, place: str) -> None:

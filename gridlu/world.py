@@ -15,6 +15,7 @@ dimensions.
 from collections.abc import Iterable, Mapping
 import dataclasses
 import enum
+import operator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -178,6 +179,18 @@ def free_agents(blocks: np.ndarray, cell: np.ndarray) -> State:
   return State(
       blocks.reshape(-1, SIZE, SIZE).astype(np.int32), _ROW_AND_COLUMN[cell],
       np.zeros(len(blocks), np.bool_))
+
+
+def check_distractors(distractors: Any, limit: int) -> None:
+  """Raises a ValueError unless they are the fewest and the most, 0 to limit."""
+  try:
+    fewest, most = map(operator.index, distractors)
+  except (TypeError, ValueError):
+    fewest = most = -1
+  if not 0 <= fewest <= most <= limit:
+    raise ValueError(
+        f'distractors is {distractors!r:.100}: expected a pair, the fewest and '
+        f'the most, of whole numbers from 0 to {limit}.')
 
 
 def step(state: State, action: Array, physics: Physics = NORMAL,

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import tempfile
 import unicodedata
 from unittest import mock
@@ -71,6 +72,24 @@ class GenerateTest(parameterized.TestCase):
     np.testing.assert_allclose(counts / counts.sum(), .2, atol=.06)
     self.assertEqual(others(plain)[0].tolist(), [usual])
 
+  @parameterized.product(
+      task=('relations', 'crowded', 'arrangements'),
+      distractors=((5, 1), (-2, 1), (0, 22), (0.5, 1), ('0', '1'), (1,), 3))
+  def test_wrong_numbers_of_distractors_are_named(self, task, distractors):
+    with self.assertRaisesRegex(
+        ValueError, f'distractors is {re.escape(repr(distractors))}: expected '
+        f'a pair, .* from 0 to {21 if task == "arrangements" else 8}.$'):
+      goal_dataset.generate(task, 2, 0, distractors=distractors)
+
+  @parameterized.parameters(('relations', 8), ('arrangements', 21))
+  def test_goal_states_of_the_most_distractors(self, task, most):
+    with self.assertRaisesRegex(ValueError, f'from 0 to {most}.$'):
+      goal_dataset.generate(task, 2, 0, distractors=(most, most + 1))
+    made = goal_dataset.generate(task, 50, 0, distractors=(most, most))
+    blocks = np.count_nonzero(world.unpack(made.states).blocks, (1, 2))
+    self.assertEqual(blocks.max(), most + (2 if task == 'relations' else 4))
+    self.assertEqual(goal_dataset.violations(made), 0)
+
   def test_examples_can_be_of_some_instructions(self):
     some = language.relations_instructions()[100:103]
     texts = [str(some[0]), some[1], str(some[2]).replace("'", '"'),
@@ -110,8 +129,13 @@ class GenerateTest(parameterized.TestCase):
   def test_bad_arguments_are_named(self):
     with self.assertRaisesRegex(ValueError, 'carrying is 1.5'):
       goal_dataset.generate('relations', 1, 0, carrying=1.5)
-    with self.assertRaisesRegex(ValueError, 'count is 0'):
-      goal_dataset.generate('relations', 0, 0)
+    for name, values in (('count', (0, 2.5, True, '3', None)),
+                         ('seed', (-1, 1.5, 'x')), ('carrying', ('x', None))):
+      for value in values:
+        with self.assertRaisesRegex(ValueError, f'^{name} is {value!r}: exp'):
+          goal_dataset.generate(
+              **{'task': 'relations', 'count': 1, 'seed': 0, name: value})
+    self.assertLen(goal_dataset.generate('relations', np.int64(3), 0), 3)
     with self.assertRaisesRegex(ValueError, 'images is float64'):
       goal_dataset.GoalDataset(('a',), [0], images=[np.zeros((4, 6, 3))])
 
@@ -159,6 +183,8 @@ class FileTest(parameterized.TestCase):
       ('no_format', dict(format=None), 'it has images, inst.*: expected form'),
       ('unknown_array', dict(labels=np.zeros(3)),
        'it has .*, labels, version: expected format'),
+      ('strange_array', {'a\x1b[2J\u202e': np.zeros(3)},
+       r'it has a\\x1b\[2J\\u202e, format, .*: expected format'),
       ('other_version', dict(version=np.array(2)),
        'version is 2: this program reads .* version 1'),
       ('bytes', dict(instructions=np.array([b'open', b'close'])),
@@ -191,6 +217,8 @@ class FileTest(parameterized.TestCase):
                      images=np.zeros((0, 4, 6, 3), np.uint8)),
        r'int64 \[0\]: expected .* one example or more'),
       ('neither', dict(images=None), 'neither of states and images'),
+      ('too_many', dict(instructions=np.arange(10_001).astype('<U5')),
+       'instructions has 10,001 texts for 3 examples: expected at most 10,000'),
       ('both', dict(states=np.zeros((3, 27), np.uint8)), 'both of states and'),
       ('float_images', dict(images=np.zeros((3, 4, 6, 3), np.float32)),
        r'images is float32 .*; expected uint8 \[3, None, None, 3\]'),
@@ -209,10 +237,43 @@ class FileTest(parameterized.TestCase):
                                 f'goals.npz: .*{message}'):
       goal_dataset.load(self._path)
 
+  @parameterized.parameters('format', 'instructions')
+  def test_a_character_that_unicode_lacks_is_refused(self, name):
+    changed = _arrays()
+    changed[name].reshape(-1).view(np.uint32)[0] = 0x110000
+    np.savez(self._path, **changed)
+    with self.assertRaisesRegex(
+        program.UserError,
+        f"'{name}.npy' has a character of number 1,114,112; expected at most"):
+      goal_dataset.load(self._path)
+
+  def test_many_examples_and_their_instructions_are_loaded(self):
+    texts = np.arange(131_072).astype('<U6')
+    states = np.zeros((131_072, 27), np.uint8)
+    np.savez(self._path, **_arrays(
+        instructions=texts, instruction=np.arange(131_072), images=None,
+        states=states))
+    self.assertEqual(
+        goal_dataset.load(self._path).instructions, tuple(texts.tolist()))
+    # A part of them may keep all instructions, if these are not very many.
+    np.savez(self._path, **_arrays(
+        instructions=texts[:10_000], instruction=np.arange(5), images=None,
+        states=states[:5]))
+    self.assertLen(goal_dataset.load(self._path).instructions, 10_000)
+
   def test_a_missing_file_is_named(self):
     with self.assertRaisesRegex(program.UserError,
                                 'goals.npz: there is no such file.*GridLU'):
       goal_dataset.load(self._path)
+
+  @parameterized.parameters(5, None, 'a\0b')
+  def test_what_is_no_path_is_refused(self, wrong):
+    dataset = goal_dataset.generate('relations', 1, 0)
+    for use in (goal_dataset.load,
+                lambda path: goal_dataset.save(path, dataset)):
+      with self.assertRaisesRegex(
+          program.UserError, f'path is {re.escape(repr(wrong))}: expected a p'):
+        use(wrong)
 
   def test_a_folder_is_refused(self):
     with self.assertRaisesRegex(program.UserError, r'^\.: '):

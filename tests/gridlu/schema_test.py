@@ -43,6 +43,16 @@ class SchemaTest(parameterized.TestCase):
     with self.assertRaisesRegex(ValueError, f'^file.{problem}'):
       _CHECK(_RIGHT | changes, 'file')
 
+  def test_numbers_of_things_are_counted_from_one(self):
+    schema.count(1, 'size')
+    schema.count(np.int64(3), 'size')
+    for wrong, shown in ((0, '0'), (np.int32(-1), '-1'), (2.5, '2.5'),
+                         (True, 'True'), ('3', "'3'"), (None, 'None'),
+                         (np.ones(2, int), 'a ndarray')):
+      with self.assertRaisesRegex(
+          ValueError, f'^size is {shown}: expected a whole number of at least'):
+        schema.count(wrong, 'size')
+
   @parameterized.parameters(
       (None, 'it is None: expected an object with steps, tokens'),
       ([], 'it is a list'), ('x', "it is 'x'"), ({}, 'it lacks steps, tokens'))
