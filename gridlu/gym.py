@@ -25,6 +25,7 @@ from gridlu import world
 
 try:
   import gymnasium
+  from gymnasium import error
   from gymnasium import spaces
   from gymnasium.envs import registration
 except ImportError as problem:
@@ -125,6 +126,7 @@ class GridLUEnv(gymnasium.Env[Observation, Any]):
     # The caller may have given an iterator, which can be read only once.
     self._arguments['instructions'] = self._environment.instructions
     self.render_mode = render_mode
+    self._closed = False
     self.task = self._environment.task
     # Whether the reward is the ground truth.
     self.rewarded = self._environment.rewarded
@@ -149,10 +151,21 @@ class GridLUEnv(gymnasium.Env[Observation, Any]):
     Without a seed the generator goes on; until the first seed is given, it has
     a random one. `options` are ignored.
     """
+    self._check_open()
     super().reset(seed=seed)
     if seed is not None:
       self._environment = environment.GridLU(seed=seed, **self._arguments)
     return self._environment.reset().observation, self._info()
+
+  def close(self) -> None:
+    """Ends the environment: it takes no more steps."""
+    self._closed = True
+    super().close()
+
+  def _check_open(self) -> None:
+    if self._closed:
+      raise error.ClosedEnvironmentError(
+          'close() has ended this environment: make a new one.')
 
   def _info(self) -> dict[str, Any]:
     return {'is_success': self._environment.success}
@@ -161,6 +174,7 @@ class GridLUEnv(gymnasium.Env[Observation, Any]):
       self, action: int
   ) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
     """Takes an action, from 0 to 5 (see `world.Action`)."""
+    self._check_open()
     _ = self.state  # It raises an error if there is no episode yet.
     step = self._environment.step(action)
     return step.observation, step.reward, False, False, self._info()
@@ -170,6 +184,7 @@ class GridLUEnv(gymnasium.Env[Observation, Any]):
 
     All pictures of a task have the same size.
     """
+    self._check_open()
     if self.render_mode is None:
       return None
     return picture(self.task, self.state, self.instruction)

@@ -214,6 +214,7 @@ class VectorGridLU(vector.VectorEnv[Observations, np.ndarray, np.ndarray]):
 
   def render(self) -> tuple[np.ndarray, ...] | None:
     """Returns a picture of each board, as `GridLUEnv.render` does."""
+    self._check_open()
     if self.render_mode is None:
       return None
     return tuple(

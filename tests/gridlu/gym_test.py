@@ -222,6 +222,20 @@ class GridLUEnvTest(parameterized.TestCase):
         result.stderr.splitlines()[-1],
         r"^ImportError: gridlu.gym needs Gymnasium .*install -e '\.\[gym\]'")
 
+  @parameterized.parameters(
+      gridlu.gym.GridLUEnv, lambda: gymnasium.make('GridLU-Relations-v0'),
+      lambda: gridlu.gym.TokenInstruction(gridlu.gym.GridLUEnv()))
+  def test_nothing_goes_on_after_close(self, make):
+    environment = make()
+    environment.reset(seed=0)
+    environment.close()
+    environment.close()
+    for use in (lambda: environment.step(0), environment.reset,
+                environment.unwrapped.render):
+      with self.assertRaisesRegex(
+          gymnasium.error.ClosedEnvironmentError, 'make a new one'):
+        use()
+
   def test_misuse_is_named(self):
     environment = gridlu.gym.GridLUEnv(render_mode='rgb_array')
     with self.assertRaisesRegex(RuntimeError, r'call reset\(\) first'):

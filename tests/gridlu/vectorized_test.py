@@ -178,7 +178,7 @@ class VectorGridLUTest(parameterized.TestCase):
     many.reset(seed=0)
     many.close()
     many.close()
-    for use in lambda: many.step([0, 0]), many.reset:
+    for use in lambda: many.step([0, 0]), many.reset, many.render:
       with self.assertRaisesRegex(
           gymnasium.error.ClosedEnvironmentError, 'make new ones'):
         use()
