@@ -41,7 +41,8 @@ def set_up(
   found = tasks.find(task)
   if episode_length is None:
     episode_length = found.episode_length
-  if not hasattr(episode_length, '__index__') or episode_length < 1:
+  if not hasattr(episode_length, '__index__') or (
+      isinstance(episode_length, bool) or episode_length < 1):
     raise ValueError(
         f'the number of steps of an episode is {episode_length!r}: expected a '
         "whole number from 1 up, or None for the task's.")

@@ -11,6 +11,7 @@ import numpy as np
 from gridlu import environment
 from gridlu import gym  # Its error says how to install Gymnasium.
 from gridlu import rendering
+from gridlu import schema
 from gridlu import world
 
 # isort: split
@@ -61,14 +62,19 @@ class VectorGridLU(vector.VectorEnv[Observations, np.ndarray, np.ndarray]):
         or a tuple of texts.
       autoreset_mode: When a board's next episode starts.
     """
-    if num_envs < 1:
-      raise ValueError(f'num_envs is {num_envs}: expected 1 or more.')
+    schema.count(num_envs, 'num_envs')
     gym.check_render_mode(render_mode)
     for name, value in ('images', images), ('tokens', tokens):
       environment.check_bool(name, value)
     self.num_envs = num_envs
     self.render_mode = render_mode
-    self._mode = vector.AutoresetMode(autoreset_mode)
+    try:
+      self._mode = vector.AutoresetMode(autoreset_mode)
+    except ValueError:
+      raise ValueError(
+          f'autoreset_mode is {autoreset_mode!r:.100}: expected one of '
+          f'{", ".join(repr(mode.value) for mode in vector.AutoresetMode)}.'
+      ) from None
     self.metadata = {**gym.GridLUEnv.metadata, 'autoreset_mode': self._mode}
     self._setup = environment.set_up(
         task, max_episode_steps, instructions, physics, rewarded, solved_starts)

@@ -140,7 +140,13 @@ class VectorGridLUTest(parameterized.TestCase):
 
   @parameterized.named_parameters(
       ('none', dict(num_envs=0), 'num_envs is 0'),
-      ('mode', dict(autoreset_mode='Never'), "'Never' is not a valid"),
+      ('half', dict(num_envs=2.5), 'num_envs is 2.5: expected a whole number'),
+      ('text', dict(num_envs='3'), "num_envs is '3': expected a whole number"),
+      ('nothing', dict(num_envs=None), 'num_envs is None: expected a whole'),
+      ('truth', dict(num_envs=True), 'num_envs is True: expected a whole'),
+      ('steps', dict(max_episode_steps=True), 'steps of an episode is True'),
+      ('mode', dict(autoreset_mode='Never'),
+       "autoreset_mode is 'Never': expected one of 'NextStep', 'SameStep'"),
       ('render', dict(render_mode='human'), "render_mode is 'human'"),
       ('starts', dict(solved_starts='no'), "solved_starts is 'no': expected"),
       ('images', dict(images='no'), "images is 'no': expected True or False"),
