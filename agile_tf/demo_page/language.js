@@ -42,15 +42,9 @@ function operandWords(operand) {
   return `a ${[operand.color, shape].filter(Boolean).join(' ')}`;
 }
 
+// Does the same for the operand of an arrangement.
 function blocksWords({color}) {
   return color ? `the ${color} blocks` : 'all blocks';
-}
-
-// Says which state carries out an instruction.
-function english({word, left, right}) {
-  return languageOf(word) === 'arrangements' ?
-      `${blocksWords(right)} make ${FORM_WORDS[word]}` :
-      `${operandWords(left)} is ${RELATION_WORDS[word]} ${operandWords(right)}`;
 }
 
 function operandText(operand) {

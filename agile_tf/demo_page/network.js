@@ -58,7 +58,7 @@ function convolve(map, {shape: [k, , channels, outputs], values: w},
         }
         const from = (map.size * row + column) * channels;
         for (let c = 0; c < channels; c++) {
-          if (!map.values[from + c]) continue;  // Many are, after a ReLU.
+          if (!map.values[from + c]) continue;  // Many are 0.
           inputs[count] = map.values[from + c];
           starts[count++] = ((k * i + j) * channels + c) * outputs;
         }
@@ -209,7 +209,7 @@ function hidden(state, tree, {model, tokens}, weights) {
   return linear(highest, weights, 'hidden').map(relu);
 }
 
-// Returns the probabilities of the policy's actions: all but the last, NOOP.
+// Returns the probabilities of the policy's actions, 0 to 4; it has no NOOP.
 function policy(state, tree, agent, weights) {
   const logits = linear(hidden(state, tree, agent, weights), weights, 'logits');
   const most = Math.max(...logits);

@@ -3,7 +3,8 @@
 // worker; see `serve` in network.js.
 
 const AGENTS = JSON.parse(element('data').textContent);
-const TASK_TITLES = {
+// What the agents are called, by their language.
+const TITLES = {
   relations: 'Relations of two blocks',
   arrangements: 'Arrangements of four blocks',
 };
@@ -18,7 +19,7 @@ let instruction;
 // where `action` led to the state, if not -1. The last one is now.
 let past = [];
 let episode = 0;  // A new board or a new instruction begins the next one.
-let answer = null;  // The answer of the worker for the last moment, if there.
+let answer = null;  // The worker's answer for the last moment; null before.
 let asked = 0;  // The number of the last question.
 let taken = -1;  // The cell whose content the next click moves.
 let cursor = 12;  // The cell that the keyboard has chosen.
@@ -761,7 +762,7 @@ function buildAgents() {
       showAgent();
     };
     const shared = AGENTS.filter(other => other.language === language);
-    label.append(input, TASK_TITLES[language] +
+    label.append(input, TITLES[language] +
                  (shared.length > 1 ? ` (${name})` : ''));
     label.title = `${instructions} instructions`;
     element('agents').append(label);

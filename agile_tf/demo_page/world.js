@@ -100,7 +100,8 @@ function cellsOf(operand, state) {
   return [...Array(CELLS).keys()].filter(cell => fits(operand, state, cell));
 }
 
-// How far down and right of the right operand the left one is.
+// The way from the operand `right` to the operand `left`: how many rows down,
+// and how many columns to the right.
 const RELATIONS = {
   NorthFrom: [-1, 0], SouthFrom: [1, 0], EastFrom: [0, 1], WestFrom: [0, -1],
   SameLocation: [0, 0],

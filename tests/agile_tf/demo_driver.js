@@ -24,13 +24,20 @@ const unpacked = numbers => ({
   blocks: numbers.slice(0, 25), agent: numbers[25], carrying: numbers[26] > 0});
 const packed = ({blocks, agent, carrying}) => [...blocks, agent, +carrying];
 
+// Returns the sentence that the page's menus show for an instruction.
+const english = ({word, left, right}) =>
+  languageOf(word) === 'arrangements' ?
+      `${blocksWords(right)} make ${FORM_WORDS[word]}` :
+      `${operandWords(left)} is ${RELATION_WORDS[word]} ${operandWords(right)}`;
+
 const functions = {
   step: (state, action, immovable) =>
       packed(step(unpacked(state), action, immovable)),
   render: state => [...render(unpacked(state))],
   satisfied: (task, text, state) =>
       satisfied(readGrammar(text), unpacked(state), task),
-  // An instruction in the grammar, its tree, and what its English means.
+  // An instruction in the grammar, its tree, and what the page reads in its
+  // English.
   language: text => {
     const read = readGrammar(text);
     const again = readInstruction(english(read), [languageOf(read.word)]);
