@@ -1,14 +1,16 @@
-"""The paper's networks (appendix H) in NumPy alone, as they are after training.
+"""The paper's networks (appendix H) in NumPy alone.
 
 These lines need no TensorFlow. They serve programs that must not load it, and
 whoever writes the networks down in another library. They read the parameters
-of a checkpoint's `arrays.npz`. What it calls 'discriminator:discriminator/
-hidden/w' is 'hidden/w' here, and `shapes` lists these names.
+of a checkpoint's `arrays.npz`. The array that is called
+'discriminator:discriminator/hidden/w' there is the parameter 'hidden/w' here;
+`shapes` lists all parameters.
 
 N is the number of pairs of an image and an instruction. Images are float32
-[N, H, W, 3] in [0, 1]; features are float32 [N, h, w, channels], with h = H / 8
-- 2 and w = W / 8 - 2. Instructions are trees, as `agile_tf.agent.instructions`
-describes them: ('NorthFrom', ('red', ('circle',)), ('AGENT',)). In this example
+[N, H, W, 3] in [0, 1]. Features are float32 [N, h, w, channels], where h is
+H / 8 - 2 and w is W / 8 - 2. Instructions are trees, as
+`agile_tf.agent.instructions` describes them: ('NorthFrom', ('red',
+('circle',)), ('AGENT',)). In this example
 `tokens` are those with which the network was trained, in the same order: in
 GridLU-Relations `gridlu.tasks.find('relations').tokens`, else the `tokens` of
 the world's `Grammar`. `images` are uint8 images divided by 255, and `trees` are
@@ -137,6 +139,7 @@ def _read(p: Parameters, trees: Sequence[Tree]) -> np.ndarray:
     gates = _linear(
         np.concatenate([x, h[reading]], axis=-1), p, 'instruction_lstm')
     i, j, f, o = np.split(gates, 4, axis=-1)
+    # Sonnet's LSTM adds 1 to f, so that at first it forgets little.
     cell[reading] = sigmoid(f + 1) * cell[reading] + sigmoid(i) * np.tanh(j)
     h[reading] = sigmoid(o) * np.tanh(cell[reading])
   return h
@@ -229,8 +232,10 @@ def shapes(model: str, network: str, num_tokens: int, num_actions: int
         'layer_1/w': (8, 8, 3, 16), 'layer_2/w': (3, 3, 16, 32),
         'layer_3/w': (3, 3, 32, 64), 'layer_4/w': (3, 3, 64, 64),
         'layer_5/w': (3, 3, 64, 64)}
+    # They have a number for each channel of the five layers.
+    outputs = 16 + 32 + 64 + 64 + 64
     for name in 'gamma', 'beta':
-      features |= {f'{name}/w': (_UNITS, 240), f'{name}/b': (240,)}
+      features |= {f'{name}/w': (_UNITS, outputs), f'{name}/b': (outputs,)}
   heads = {'hidden/w': (64, _UNITS), 'hidden/b': (_UNITS,)}
   if network == 'discriminator':
     heads['logit/w'] = (_UNITS, 1)
