@@ -1,8 +1,9 @@
 """The settings of a run: the name, default, help and limits of each.
 
-The defaults are the paper's values for AGILE on GridLU-Relations, except for
-lambda and solved_starts. Where the paper states none, they are our choices.
-docs/differences.md lists both.
+The defaults are the paper's values for AGILE on GridLU-Relations. Where the
+paper states none, they are our choices. Two defaults differ from its text:
+lambda, on which the text is unclear, and solved_starts, where we follow its
+curves instead. docs/differences.md lists all of these.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -469,7 +470,8 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any],
   Settings that only affect how a run is carried out are left out; so is the
   number of policy threads, unless their workers' gradients are averaged. Two
   paths that lead to the same place, and two files of goal examples with the
-  same content, are no difference.
+  same content, are no difference. The list `SELECTED` is not compared, because
+  --instructions is.
 
   Args:
     old: The settings of the run that exists, by name.

@@ -3,11 +3,11 @@
   python -m agile_tf.watch --run_dir=runs/relations
 
 Each state is shown with D(c, s), the reward model's probability that it is a
-goal state. Above the run's --reward_threshold the policy would be rewarded.
-Space or the right arrow makes a step, p plays and pauses, + and - change the
-speed, n starts the next episode and q quits. `gridlu.screen` explains how to
-read the board. Another world is shown by its images, the more finely the larger
-the terminal is.
+goal state. The reward model accepts a state if D is above the run's
+--reward_threshold. Space or the right arrow makes a step, p plays and pauses, +
+and - change the speed, n starts the next episode and q quits. `gridlu.screen`
+explains how to read the board. Another world is shown by its images, the more
+finely the larger the terminal is.
 """
 
 import shutil
