@@ -21,9 +21,10 @@ This reward model learns from goal examples while a policy of yours learns:
   rewards = learner.rewards(images, instructions)      # float32 [N]
 
 The run of the trained agent that comes with the package is agile_tf.TRAINED.
-The first of these gives a Gymnasium environment its reward model's decisions as
-the reward. The second gives many environments the rewards of a learner, which
-goes on learning from their states:
+
+Two wrappers change the rewards of Gymnasium environments. The first gives an
+environment the decisions of this run's reward model. The second gives many
+environments the rewards of a learner, which goes on learning from their states:
 
   agile_tf.LearnedReward(environment, agile_tf.TRAINED)
   agile_tf.LearnedVectorReward(environments, learner, states_per_update=240)

@@ -87,14 +87,15 @@ def weights(checkpoint: checkpoints.Checkpoint, group: str, model: str,
   shapes = numpy_networks.shapes(
       model, group, num_tokens, world.NUM_POLICY_ACTIONS)
   try:
-    for there in names.values():
-      archives.expect(
-          saved, there, np.float32, shapes[there.removeprefix(f'{group}/')])
+    for saved_name in names.values():
+      archives.expect(saved, saved_name, np.float32,
+                      shapes[saved_name.removeprefix(f'{group}/')])
   except ValueError as error:
     raise checkpoints.CheckpointError(
         f'{checkpoint.path} does not fit ({error}).') from error
   with np.errstate(over='ignore'):
-    found = {name: saved[there].astype('<f2') for name, there in names.items()}
+    found = {name: saved[saved_name].astype('<f2')
+             for name, saved_name in names.items()}
   for name, values in found.items():
     if not np.isfinite(values).all():
       raise checkpoints.CheckpointError(
@@ -159,7 +160,8 @@ def make(run_dirs: Sequence[str], step: int | None = None) -> str:
 
   Raises:
     ConfigError or CheckpointError: if a run cannot be read.
-    UserError: if one is not of GridLU, or two have the same name.
+    UserError: if one is not of GridLU or has other networks than the paper's,
+      or two have the same name.
   """
   agents = [_agent(run_dir, step) for run_dir in run_dirs]
   names = [agent['name'] for agent in agents]

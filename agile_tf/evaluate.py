@@ -7,13 +7,13 @@ success rate with its 95 % confidence interval (Wilson's), the share of episodes
 that can be solved within the episode length (see `gridlu.solver`), the share of
 all episodes that reached a goal state at some step, and the errors of the
 reward model on all states that the policy reached, by the ground truth or the
-checker. For GridLU it also has the exchange test: the share of goal states that
+checker. For GridLU it also has two tests. One has the share of goal states that
 the reward model still accepts after two colours, two shapes, the direction or
-the roles were exchanged, so that they are goal states no longer; and the share
-of goal states that it accepts by how many other blocks are on the board. For
-several thresholds it has the share of the policy's states that the reward model
-accepts, its errors where the truth is known, and what it accepts of the goal
-examples that the run held out (--held_out_goals).
+the roles were exchanged, so that they are goal states no longer. The other has,
+for each number of other blocks on the board, the share of goal states that it
+accepts. For several thresholds the report has the share of the policy's states
+that the reward model accepts, its errors where the truth is known, and what it
+accepts of the goal examples that the run held out (--held_out_goals).
 """
 
 from collections.abc import Iterator, Mapping, Sequence

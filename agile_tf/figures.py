@@ -11,9 +11,9 @@ can be drawn again. table.md has the numbers of all figures.
 
 The paper's curves are moving averages over 16 to 30 million steps. Our runs are
 also averaged in this way where they are long enough. The paper's curves are
-drawn to their end if our runs have its instructions and get to its first
-averages; for shorter runs a dashed line shows how high the paper's curve is at
-its end.
+drawn to their end if our runs have its instructions and reach the step of its
+first average. For shorter runs a dashed line shows how high the paper's curve
+is at its end.
 
 The sentence on top of a figure is its experiment's title. That of a figure that
 is drawn from NAME.csv is the text of NAME.txt, if there is one.
@@ -149,8 +149,9 @@ def _curves(runs: _Runs, names: Collection[str], column: str
       yield results.Line.of(label, results.OURS, run.seed, column, ends,
                             curves.averaged(run.curve, column, begins, ends))
       if published is not None and longest >= published.steps[0]:
-        # 1 % may be missing: no episode may have ended in the first rows, and
-        # the last row ends a little before or after the interval does.
+        # A mean may lack 1 % of its steps: the first rows have no rate if no
+        # episode has ended yet, and the last row ends a little before or after
+        # the interval does.
         yield results.Line.of(
             label, results.AVERAGED, run.seed, column, ends, curves.averaged(
                 run.curve, column, ends - published.window, ends, least=0.99))

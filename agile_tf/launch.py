@@ -28,8 +28,9 @@ def main() -> None:
   with start.begin(config, settings.saved(config, recipe), settings.DEFAULTS
                   ) as begun:
     with begun.signals.deferred('TensorFlow is loaded'):
-      # TensorFlow is set up before other modules import it. `run.build` calls
-      # `prepare` again, because it needs the `Machine` that it returns.
+      # TensorFlow is set up before other modules import it. `build` in
+      # training/run.py calls `prepare` again, because it needs the `Machine`
+      # that it returns.
       machine.prepare(config)
       machine.check_compiler()
       from agile_tf.recipe import variations

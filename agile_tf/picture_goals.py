@@ -10,9 +10,9 @@ instruction that is carried out in it. A picture may have several rows.
   0001.png,open the door
   0002.png,"close the door, and wait"
 
-Pictures must be images exactly as the environment observes them. If they differ
-in any other way, such as in sharpness or by a JPEG's traces, the reward model
-learns to see that instead of the goal.
+Pictures must be images exactly as the environment observes them. If they are,
+for example, less sharp, or have a JPEG's traces, the reward model learns to see
+that instead of the goal.
 """
 
 from collections.abc import Iterator

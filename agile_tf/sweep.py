@@ -192,7 +192,7 @@ class Sweep:
       with contextlib.suppress(OSError, program.UserError):
         self.show()
 
-    told = 0  # How many of the signals that arrived the runs have been told of.
+    told = 0  # The number of signals that were passed on to the runs.
     next_show = 0.0
     with pools.signals() as arrived:
       while self._running or _WAITING in self.states.values():
