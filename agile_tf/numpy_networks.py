@@ -8,13 +8,13 @@ of a checkpoint's `arrays.npz`. The array that is called
 
 N is the number of pairs of an image and an instruction. Images are float32
 [N, H, W, 3] in [0, 1]. Features are float32 [N, h, w, channels], where h is
-H / 8 - 2 and w is W / 8 - 2. Instructions are trees, as
-`agile_tf.agent.instructions` describes them: ('NorthFrom', ('red',
-('circle',)), ('AGENT',)). In this example
-`tokens` are those with which the network was trained, in the same order: in
-GridLU-Relations `gridlu.tasks.find('relations').tokens`, else the `tokens` of
-the world's `Grammar`. `images` are uint8 images divided by 255, and `trees` are
-what `gridlu.language.tree`, or the world's `parse`, makes of their texts.
+H / 8 - 2 and w is W / 8 - 2. Instructions are trees, such as
+('NorthFrom', ('red', ('circle',)), ('AGENT',)); `agile_tf.agent.instructions`
+describes them. In this example `tokens` are those with which the network was
+trained, in the same order: in GridLU-Relations
+`gridlu.tasks.find('relations').tokens`, else the `tokens` of the world's
+`Grammar`. `images` are uint8 images divided by 255, and `trees` are what
+`gridlu.language.tree`, or the world's `parse`, makes of their texts.
 
     with np.load('arrays.npz') as arrays:
       parameters = {name.removeprefix('discriminator:discriminator/'): array
@@ -232,10 +232,10 @@ def shapes(model: str, network: str, num_tokens: int, num_actions: int
         'layer_1/w': (8, 8, 3, 16), 'layer_2/w': (3, 3, 16, 32),
         'layer_3/w': (3, 3, 32, 64), 'layer_4/w': (3, 3, 64, 64),
         'layer_5/w': (3, 3, 64, 64)}
-    # They have a number for each channel of the five layers.
-    outputs = 16 + 32 + 64 + 64 + 64
+    # gamma and beta have a number for each channel of the five layers.
+    channels = 16 + 32 + 64 + 64 + 64
     for name in 'gamma', 'beta':
-      features |= {f'{name}/w': (_UNITS, outputs), f'{name}/b': (outputs,)}
+      features |= {f'{name}/w': (_UNITS, channels), f'{name}/b': (channels,)}
   heads = {'hidden/w': (64, _UNITS), 'hidden/b': (_UNITS,)}
   if network == 'discriminator':
     heads['logit/w'] = (_UNITS, 1)
