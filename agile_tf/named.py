@@ -25,36 +25,28 @@ _Error = type[program.UserError]
 
 @contextlib.contextmanager
 def running(code: str, error_type: _Error) -> Iterator[None]:
-  """Raises an error if a user's code, such as 'step()', ends the program.
-
-  It is also an error if the code leaves the current directory changed. It is
-  changed back then, whatever else the code raises.
-  """
-  before = now = _directory()
+  """Raises an error if a user's code, such as 'step()', ends the program."""
   try:
     yield
   except SystemExit as error:
     raise error_type(
         f'{code} called exit({error.code!r}), which would end the program; '
         'expected that it returns, or raises an exception.') from error
-  finally:
-    if (now := _directory()) != before:
-      with contextlib.suppress(OSError):  # It may have been removed.
-        os.chdir(before)
-  if now != before:
+
+
+@contextlib.contextmanager
+def loading(code: str, error_type: _Error) -> Iterator[None]:
+  """The same as `running`; it is also an error to change the directory."""
+  before = os.getcwd()
+  with running(code, error_type):
+    yield
+  if (now := os.getcwd()) != before:
+    os.chdir(before)
     raise error_type(
         f'{code} changed the current directory from {before} to {now}, where '
         'relative paths, such as that of --run_dir, lead elsewhere; expected '
         'that it changes back, as `with contextlib.chdir(...):` does, or uses '
         'absolute paths.')
-
-
-def _directory() -> str:
-  """Returns the current directory, '' if it has been removed."""
-  try:
-    return os.getcwd()
-  except OSError:
-    return ''
 
 
 def find(name: str, *arguments: Any, label: str, expected: str,
@@ -87,7 +79,7 @@ def find(name: str, *arguments: Any, label: str, expected: str,
   if not all(map(str.isidentifier, f'{module}.{path}'.split('.'))):
     raise wrong('that is not the name of a function in a module')
   try:
-    with running(f'{label}: importing {module}', error_type):
+    with loading(f'{label}: importing {module}', error_type):
       importlib.import_module(module)
   except ModuleNotFoundError as error:
     is_asked_for = f'{module}.'.startswith(f'{error.name}.')

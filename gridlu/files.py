@@ -37,6 +37,8 @@ def check_output(flag: str, path: str, *suffixes: str) -> None:
     if not path or (suffixes and not endings <= {*suffixes}) or (
         exists and not os.path.isfile(target)):
       problem = f'expected the name of a {" or ".join(suffixes) or "new"} file'
+      if path and os.path.islink(path):
+        problem = f'it is a link to {target}; {problem}'
     elif not os.path.isdir(folder):
       problem = f'there is no folder {folder}; make it first'
     elif exists and not os.access(target, os.W_OK):

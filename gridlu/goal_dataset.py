@@ -155,13 +155,26 @@ def save(path: str | os.PathLike, dataset: GoalDataset) -> None:
   """Writes a data set to a file.
 
   An existing file stays as it is until the new one is complete.
+
+  Raises:
+    ValueError: It has more instructions than a file may have.
   """
+  _check_count(len(dataset.instructions), len(dataset))
   arrays = {name: value for name, value in vars(dataset).items()
             if value is not None}
   arrays['instructions'] = np.array(dataset.instructions, np.str_)
   with files.replacing(program.path_text('path', path), 'wb') as file:
     np.savez_compressed(file, allow_pickle=False, format=np.array(FORMAT),
                         version=np.array(VERSION), **arrays)
+
+
+def _check_count(texts: int, count: int) -> None:
+  """Raises a ValueError for too many instructions of `count` examples."""
+  if texts > max(count, _SPARE_INSTRUCTIONS):
+    raise ValueError(
+        f'instructions has {texts:,} texts for {count:,} examples: expected at '
+        f'most {max(count, _SPARE_INSTRUCTIONS):,}. Leave out those without an '
+        'example')
 
 
 def _check_headers(headers: archives.Headers) -> None:
@@ -186,11 +199,7 @@ def _check_headers(headers: archives.Headers) -> None:
   _check_index(headers['instruction'])
   texts, = headers['instructions'].shape
   count, = headers['instruction'].shape
-  if texts > max(count, _SPARE_INSTRUCTIONS):
-    raise ValueError(
-        f'instructions has {texts:,} texts for {count:,} examples: expected at '
-        f'most {max(count, _SPARE_INSTRUCTIONS):,}. Leave out those without an '
-        'example')
+  _check_count(texts, count)
   for name in _EXAMPLE_SHAPES.keys() & headers.keys():
     archives.expect(headers, name, np.uint8,
                     [count, *_EXAMPLE_SHAPES[name]])

@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import sonnet as snt
+from sonnet.src.functional import haiku
 import tensorflow as tf
 
 from agile_tf.agent import parameters as parameters_lib
@@ -32,8 +33,7 @@ def _mend_gather() -> None:
   Both call a method of the variable. In Sonnet 2.0.2 the stand-ins of
   `snt.functional` have properties in its place, which raise a TypeError.
   """
-  with snt.functional.variables():
-    stand_in: Any = type(tf.Variable(0.0))
+  stand_in: Any = haiku.TensorVariable
   stand_in.sparse_read = lambda self, indices, name=None: tf.gather(
       tf.convert_to_tensor(self), indices, name=name)
   stand_in.gather_nd = lambda self, indices, name=None: tf.gather_nd(

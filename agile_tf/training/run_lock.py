@@ -65,6 +65,14 @@ def _check_that_it_is_a_lock(file: IO[str], run_dir: str) -> None:
         'file.')
 
 
+def _directory() -> str:
+  """Returns the current directory in words; it may have been removed."""
+  try:
+    return os.getcwd()
+  except OSError:
+    return 'no longer there'
+
+
 @contextlib.contextmanager
 def hold(run_dir: str) -> Iterator[Check]:
   """Makes and locks a run's directory, so that no other process writes there.
@@ -119,7 +127,9 @@ def hold(run_dir: str) -> Iterator[Check]:
         raise program.UserError(
             f'--run_dir={run_dir} was removed or moved while the run used it, '
             'or its lock was. Nothing more is written. If the directory was '
-            'moved, move it back; the same command then resumes the run.')
+            'moved, move it back; the same command then resumes the run. A '
+            'world that changes the current directory can also be the cause, '
+            f'if the path is relative. The current one is {_directory()}.')
 
     check()
     _held.add(file)

@@ -108,8 +108,8 @@ def check_same_run(run_dir: str, settings: Mapping[str, Any],
                    defaults: Mapping[str, Any]) -> None:
   """Raises ConfigError if a directory has a run with other settings.
 
-  One that has made nothing may be begun again with any settings. Arguments are
-  those of `begin`.
+  One that has made nothing may be begun again with any settings. `settings` and
+  `defaults` are those of `begin`.
   """
   path = config_path(run_dir)
   try:

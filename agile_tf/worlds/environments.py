@@ -97,7 +97,7 @@ def _make(make_environment: Callable[[int], dm_env.Environment], seed: int
   except ValueError:
     pass  # A function that is written in C may have no signature.
   try:
-    with named.running(f'make_environment({seed})', WorldError):
+    with named.loading(f'make_environment({seed})', WorldError):
       environment = make_environment(seed)
   except OverflowError as error:
     raise WorldError(
@@ -257,7 +257,7 @@ def load(name: str) -> EnvironmentWorld:
       'returns an agile_tf.worlds.EnvironmentWorld, such as '
       'agile_tf.worlds.from_environment and from_gymnasium make')
   try:
-    with named.running(f'{name.partition(":")[2]}()', WorldError):
+    with named.loading(f'{name.partition(":")[2]}()', WorldError):
       world = function()
   except WorldError as error:
     raise WorldError(f'{label}: {error}') from error

@@ -238,7 +238,7 @@ def _make(make_environment: Callable[[], 'gymnasium.Env']) -> 'gymnasium.Env':
     ) from error
   except ValueError:
     pass  # A function that is written in C may have no signature.
-  with named.running('make_environment()', WorldError):
+  with named.loading('make_environment()', WorldError):
     environment = make_environment()
   if isinstance(environment, gymnasium.vector.VectorEnv):
     raise WorldError(

@@ -23,6 +23,14 @@ from agile_tf.training import machine
 
 class ImportTest(parameterized.TestCase):
 
+  def test_importing_the_agent_computes_nothing(self):
+    # Otherwise `machine.prepare` could not choose devices and threads any more.
+    subprocess.run([sys.executable, '-c', textwrap.dedent("""
+        from agile_tf.training import building
+        from tensorflow.python.eager import context
+        assert building and context.context()._context_handle is None
+        """)], check=True)
+
   def test_runs_of_a_process_are_not_called_retracing(self):
     class Others:
 

@@ -56,6 +56,16 @@ class Twice(Linear):
 def make(world):
   return networks.Pair(Policy(world.num_actions + 3, 'policy'), D(1, 'd'))
 
+def make_hidden(world):
+  inner = D(1, 'd')
+  class Hidden(snt.Module):
+    def __init__(self):
+      super().__init__(name='hidden')
+      self._call = [lambda images, codes: inner(images, codes)]
+    def __call__(self, images, codes):
+      return self._call[0](images, codes)
+  return make(world)._replace(discriminator=Hidden())
+
 def make_one(world):
   return make(world)[0]
 
@@ -196,6 +206,12 @@ class OwnNetworksTest(parameterized.TestCase):
     self._file(name, re.search(
         r'```python\n(import sonnet.*?)```', rest, re.DOTALL)[1])
 
+  def test_variables_that_are_no_attributes_are_found(self):
+    self._file('own_networks', _OWN)
+    _, d = own_networks.load('own_networks:make_hidden', _WORLD)
+    _, other = own_networks.load('own_networks:make', _WORLD)
+    self.assertEqual(d.layout.names, other.layout.names)
+
   def test_a_bag_of_words_does_not_know_their_order(self):
     self._example('bag_of_words')
     pi, d = own_networks.load('bag_of_words:make', _WORLD)
@@ -243,7 +259,7 @@ class OwnNetworksTest(parameterized.TestCase):
        r"reward_logits='NoneType'\).* expected .*'float32 \[2, 2\]'"),
       ('own_networks:make_half', r'returned float16 \[2\] .* float32 \[2\]'),
       ('own_networks:make_function', 'of type function; expected a module of'),
-      ('own_networks:make_constant', 'has no trainable variable'),
+      ('own_networks:make_constant', 'uses no trainable variable'),
       ('own_networks:make_same', 'the same discriminator in two calls'),
       ('own_networks:make_counter', 'd/calls:0, which is not trainable'),
       ('own_networks:make_trainable_counter', 'changes its variable d/calls:0'),

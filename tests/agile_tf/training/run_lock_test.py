@@ -1,5 +1,6 @@
 """Tests for run_lock: one process for each run, and no lock left behind."""
 
+import contextlib
 import os
 import pathlib
 import shutil
@@ -124,6 +125,13 @@ class OwnershipTest(parameterized.TestCase):
         for file in content:
           open(os.path.join(run_dir, file), 'x').close()
       self.assertEqual(os.path.exists(run_dir), stays)
+
+  def test_a_changed_directory_is_named_as_a_cause(self):
+    self.enter_context(contextlib.chdir(self.create_tempdir().full_path))
+    with run_lock.hold('run') as check, contextlib.chdir('/'):
+      with self.assertRaisesRegex(
+          program.UserError, 'run was removed .* The current one is /[.]$'):
+        check()
 
   @parameterized.parameters(
       'removed', 'moved', 'made again', 'lock removed', 'lock made again')

@@ -1,6 +1,5 @@
 """Tests for agile_tf.worlds.checks: a mistake in an environment has a name."""
 
-import os
 import re
 import threading
 import warnings
@@ -121,30 +120,6 @@ class ChecksTest(absltest.TestCase):
           worlds.WorldError, rf'{method}\(\) called exit\(0\)'):
         getattr(checked, method)(*arguments)
 
-  def test_another_directory_after_any_method_is_an_error(self):
-    before = os.getcwd()
-    self.addCleanup(os.chdir, before)
-    for fails in False, True:
-      def leave(*_, fails=fails):
-        os.chdir('/')
-        if fails:
-          raise LookupError
-
-      for method in 'reset', 'step', 'get_state', 'set_state', 'close':
-        environment = _Scripted(_FIRST, _MID)
-        checked = checks.CheckedEnvironment(environment, _IMAGE.shape, True)
-        checked.reset()
-        setattr(environment, method, leave)
-        arguments = {'step': [0], 'set_state': [
-            {'environment': None, 'steps': 1}]}.get(method, [])
-        with self.assertRaises((worlds.WorldError, LookupError)) as raised:
-          getattr(checked, method)(*arguments)
-        if not fails:
-          self.assertIn(
-              f'{method}() changed the current directory from {before} to /',
-              str(raised.exception))
-        self.assertEqual(os.getcwd(), before)
-
   def test_an_error_of_the_system_is_told_from_those_of_our_own_output(self):
     def fail(*_):
       raise BrokenPipeError('the simulator has died')
@@ -164,13 +139,6 @@ class ChecksTest(absltest.TestCase):
     with self.assertRaisesRegex(
         worlds.WorldError, r'get_state\(\) returned .*visited.*no JSON'):
       checked.get_state()
-
-  def test_a_directory_that_was_removed_is_no_error(self):
-    self.addCleanup(os.chdir, os.getcwd())
-    folder = self.create_tempdir().full_path
-    os.chdir(folder)
-    os.rmdir(folder)
-    _play(_FIRST, _MID)
 
   def test_the_end_of_an_iterator_is_an_error_like_any_other(self):
     environment = _Scripted(_FIRST)
