@@ -94,7 +94,12 @@ class FixedLength(dm_env.Environment):
         'step()', result,
         ('observation', 'reward', 'terminated', 'truncated', 'info'))
     self._see('step()', observation, info)
-    self._ended |= bool(terminated or truncated)
+    for name, value in ('terminated', terminated), ('truncated', truncated):
+      if not isinstance(value, bool | int | np.bool_ | np.integer | None):
+        raise WorldError(
+            f'step() returned {value!r:.100} as {name}; expected True or '
+            'False.')
+      self._ended |= bool(value)
     if self._is_goal is not None:
       verdict = self._is_goal(observation, reward, info)
       if not isinstance(verdict, bool | np.bool_):

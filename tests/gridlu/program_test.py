@@ -67,6 +67,20 @@ class ProgramTest(absltest.TestCase):
   def test_a_flag_may_stand_for_others(self):
     self.assertEqual(self._run('--seven', '--file=a'), (0, '7 a\n', ''))
 
+  def test_every_program_reads_flagfiles_with_care(self):
+    folder = self.create_tempdir()
+    os.mkfifo(os.path.join(folder, 'pipe'))
+    folder.create_file('loop', f'--flagfile={folder.full_path}/loop')
+    folder.create_file('size', '--size=0')
+    for name, problem in (('pipe', 'a named pipe'), ('loop', 'reads it'),
+                          ('size', 'flag --size=0')):
+      result = subprocess.run(
+          [sys.executable, '-m', 'gridlu.goal_dataset',
+           f'--flagfile={folder.full_path}/{name}', '--output=unused.npz'],
+          capture_output=True, text=True, check=False)
+      self.assertEqual(result.returncode, 1)
+      self.assertRegex(result.stderr, f'^Error: .*{problem}.*\n$')
+
   def test_paths_are_expanded(self):
     os.environ['GRIDLU_TEST_FOLDER'] = '/data'
     for text, path in (

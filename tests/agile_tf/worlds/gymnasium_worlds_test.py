@@ -216,6 +216,12 @@ class FromGymnasiumTest(parameterized.TestCase):
         ({'step': lambda action: (
             {'image': _IMAGES[0][:, 8:], 'mission': 'go left'}, 0, False,
             False, {})}, r'image is uint8 \[24, 32, 3\]; expected'),
+        ({'step': lambda action: (
+            {'image': _IMAGES[0], 'mission': 'go left'}, 0, 'no', False, {})},
+         "returned 'no' as terminated; expected True or False"),
+        ({'step': lambda action: (
+            {'image': _IMAGES[0], 'mission': 'go left'}, 0, False,
+            np.zeros(2, bool), {})}, 'as truncated; expected True or False'),
         ({'reset': lambda seed=None: exit(3)}, r'reset\(\).* called exit\(3')):
       with self.assertRaisesRegex(worlds.WorldError, message, msg=message):
         environment = _world(_altered(**parts)).make_environment(0)
