@@ -355,10 +355,11 @@ def main() -> None:
     save(output, dataset)
   except (ValueError, OSError, MemoryError) as error:
     raise program.UserError(f'{output} was not written: {error}') from error
-  print(f'{output}: {len(dataset):,} goal states for '
-        f'{len(dataset.instructions)} instructions, '
-        f'{os.path.getsize(output) / 1e6:.1f} MB, '
-        f'{time.monotonic() - start:.1f} s')
+  print(program.printable(
+      f'{output}: {len(dataset):,} goal states for '
+      f'{len(dataset.instructions)} instructions, '
+      f'{os.path.getsize(output) / 1e6:.1f} MB, '
+      f'{time.monotonic() - start:.1f} s'))
 
 
 if __name__ == '__main__':

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 import contextlib
 import functools
 import json
+import reprlib
 import threading
 from typing import Any
 import weakref
@@ -103,8 +104,8 @@ class CheckedEnvironment(dm_env.Environment):
       json.dumps(state)
     except (TypeError, ValueError, RecursionError) as error:
       raise worlds.WorldError(
-          f"The environment's get_state() returned {state!r:.100}, which is no "
-          f'JSON ({error}): expected {_JSON}.') from error
+          f"The environment's get_state() returned {reprlib.repr(state)}, "
+          f'which is no JSON ({error}): expected {_JSON}.') from error
     return {'environment': state, 'steps': self._steps}
 
   def set_state(self, state: Any) -> dm_env.TimeStep:

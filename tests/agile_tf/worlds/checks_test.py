@@ -134,11 +134,15 @@ class ChecksTest(absltest.TestCase):
 
   def test_a_state_that_is_no_json_later_on_is_named(self):
     environment = _Scripted(_FIRST)
-    environment.get_state = lambda: {'visited': {1, 2}}
     checked = checks.CheckedEnvironment(environment, _IMAGE.shape, True)
-    with self.assertRaisesRegex(
-        worlds.WorldError, r'get_state\(\) returned .*visited.*no JSON'):
-      checked.get_state()
+    nested = []
+    for _ in range(10_000):
+      nested = [nested]
+    for state in {'visited': {1, 2}}, nested:
+      environment.get_state = lambda state=state: state
+      with self.assertRaisesRegex(
+          worlds.WorldError, r'get_state\(\) returned .*, which is no JSON'):
+        checked.get_state()
 
   def test_the_end_of_an_iterator_is_an_error_like_any_other(self):
     environment = _Scripted(_FIRST)
