@@ -23,6 +23,7 @@ from agile_tf.evaluation import options
 from agile_tf.evaluation import played
 from agile_tf.training import checkpoints
 from agile_tf.training import machine
+from gridlu import flagfiles
 from gridlu import program
 
 
@@ -90,7 +91,7 @@ def _define_flags() -> None:
   options.define_episodes(200, seed=2_000_003)
 
 
-@program.main(_define_flags, arguments=True)
+@program.main(_define_flags, arguments=True, expand=flagfiles.expand)
 def main(run_dirs: Sequence[str]) -> None:
   """Compares the runs given as arguments and prints the table."""
   if not run_dirs:

@@ -32,6 +32,7 @@ from agile_tf.recipe import settings
 from agile_tf.training import checkpoints
 from gridlu import archives
 from gridlu import files
+from gridlu import flagfiles
 from gridlu import program
 from gridlu import tasks
 from gridlu import world
@@ -190,7 +191,7 @@ def _define_flags() -> None:
       'output', None, 'The page to write, an .html file.', required=True)
 
 
-@program.main(_define_flags)
+@program.main(_define_flags, expand=flagfiles.expand)
 def main() -> None:
   """Writes the page of runs."""
   values = flags.FLAGS

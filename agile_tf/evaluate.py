@@ -32,6 +32,7 @@ from agile_tf.evaluation import options
 from agile_tf.evaluation import played
 from agile_tf.recipe import settings
 from gridlu import files
+from gridlu import flagfiles
 from gridlu import language
 from gridlu import program
 from gridlu import recording
@@ -362,7 +363,7 @@ def _define_flags() -> None:
       f'to this PNG file, or animate {_ANIMATED} episodes in this GIF file.')
 
 
-@program.main(_define_flags)
+@program.main(_define_flags, expand=flagfiles.expand)
 def main() -> None:
   """Evaluates a run."""
   values = flags.FLAGS

@@ -25,6 +25,7 @@ from agile_tf.evaluation import options
 from agile_tf.training import checkpoints
 from agile_tf.training import machine
 from gridlu import files
+from gridlu import flagfiles
 from gridlu import program
 
 
@@ -88,7 +89,7 @@ def _define_flags() -> None:
       required=True)
 
 
-@program.main(_define_flags)
+@program.main(_define_flags, expand=flagfiles.expand)
 def main() -> None:
   """Exports the networks of a run."""
   values = flags.FLAGS

@@ -33,6 +33,7 @@ from agile_tf.reproduction import experiments
 from agile_tf.reproduction import paper
 from agile_tf.reproduction import results
 from gridlu import files
+from gridlu import flagfiles
 from gridlu import program
 
 _MOST_TITLE = 10_000  # The most bytes of a title that are read.
@@ -335,7 +336,7 @@ def _define_flags() -> None:
       required=True)
 
 
-@program.main(_define_flags, arguments=True)
+@program.main(_define_flags, arguments=True, expand=flagfiles.expand)
 def main(arguments: Sequence[str]) -> None:
   """Draws the figures of the runs, or CSV files, given as arguments."""
   if not arguments:

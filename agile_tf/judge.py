@@ -27,6 +27,7 @@ from agile_tf.evaluation import options
 from agile_tf.evaluation import played
 from agile_tf.recipe import settings
 from gridlu import files
+from gridlu import flagfiles
 from gridlu import program
 from gridlu import schema
 
@@ -121,7 +122,7 @@ def _define_flags() -> None:
       'answers', [], 'Report on these files of answers to the page.')
 
 
-@program.main(_define_flags)
+@program.main(_define_flags, expand=flagfiles.expand)
 def main() -> None:
   """Writes the page of a run, or reports on answers."""
   values = flags.FLAGS

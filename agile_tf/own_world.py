@@ -21,6 +21,7 @@ from dm_env import specs
 import numpy as np
 
 import agile_tf
+from gridlu import flagfiles
 from gridlu import goal_dataset
 from gridlu import program
 
@@ -101,7 +102,7 @@ def make_world():
       Corners, GOALS, INSTRUCTIONS, has_ground_truth=True)
 
 
-@program.main()
+@program.main(expand=flagfiles.expand)
 def main():
   """Writes the goal examples of the example."""
   try:

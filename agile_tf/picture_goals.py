@@ -30,6 +30,7 @@ from PIL import Image
 from agile_tf import records
 from agile_tf.agent import image_sizes
 from gridlu import files
+from gridlu import flagfiles
 from gridlu import goal_dataset
 from gridlu import program
 
@@ -237,7 +238,7 @@ def _define_flags() -> None:
       'exist yet.', required=True)
 
 
-@program.main(_define_flags)
+@program.main(_define_flags, expand=flagfiles.expand)
 def main() -> None:
   """Reads the pictures and the texts, and writes the goal examples."""
   values = flags.FLAGS

@@ -27,6 +27,7 @@ from agile_tf.recipe import settings
 from agile_tf.reproduction import experiments
 from agile_tf.reproduction import pools
 from agile_tf.training import checkpoints
+from gridlu import flagfiles
 from gridlu import program
 from gridlu import schema
 
@@ -331,7 +332,7 @@ def _selected(name: str, values: flags.FlagValues, runs: str
       if values.only in (None, job.name)]
 
 
-@program.main(_define_flags, arguments=True)
+@program.main(_define_flags, arguments=True, expand=flagfiles.expand)
 def main(names: Sequence[str]) -> None:
   """Makes the runs of an experiment."""
   if len(names) != 1 or names[0] not in experiments.EXPERIMENTS:

@@ -20,6 +20,7 @@ import numpy as np
 from agile_tf.evaluation import options
 from agile_tf.training import progress
 import gridlu
+from gridlu import flagfiles
 from gridlu import program
 from gridlu import rendering
 from gridlu import screen
@@ -327,7 +328,7 @@ def _define_flags() -> None:
   options.define_play()
 
 
-@program.main(_define_flags)
+@program.main(_define_flags, expand=flagfiles.expand)
 def main() -> None:
   """Shows the policy of a run."""
   values = flags.FLAGS

@@ -41,6 +41,7 @@ import numpy as np
 
 from gridlu import archives
 from gridlu import files
+from gridlu import flagfiles
 from gridlu import language
 from gridlu import program
 from gridlu import schema
@@ -342,7 +343,7 @@ def _define_flags() -> None:
       'exist yet.', required=True)
 
 
-@program.main(_define_flags)
+@program.main(_define_flags, expand=flagfiles.expand)
 def main() -> None:
   """Draws goal states and saves them."""
   values = flags.FLAGS

@@ -13,6 +13,7 @@ import numpy as np
 from PIL import Image
 
 from gridlu import files
+from gridlu import flagfiles
 from gridlu import language
 from gridlu import program
 from gridlu import rendering
@@ -176,7 +177,7 @@ def _define_flags() -> None:
       required=True)
 
 
-@program.main(_define_flags)
+@program.main(_define_flags, expand=flagfiles.expand)
 def main() -> None:
   """Draws a figure."""
   number, output = flags.FLAGS.figure, flags.FLAGS.output

@@ -14,6 +14,7 @@ from absl import flags
 
 from gridlu import environment as environment_lib
 from gridlu import files
+from gridlu import flagfiles
 from gridlu import program
 from gridlu import recording as recording_lib
 from gridlu import screen
@@ -145,7 +146,7 @@ def _define_flags() -> None:
       upper_bound=10**6)
 
 
-@program.main(_define_flags)
+@program.main(_define_flags, expand=flagfiles.expand)
 def main() -> None:
   """Lets a person play, or solves instances."""
   values = flags.FLAGS

@@ -86,7 +86,7 @@ class _Formatter(python_logging.Formatter):
 
 
 def main(define_flags: Callable[[], None] = lambda: None,
-         arguments: bool = False, expand: Expand | None = None
+         arguments: bool = False, expand: Expand = iter
         ) -> Callable[[Main], Callable[[], None]]:
   """Decorates a program's main function; calling it starts the program.
 
@@ -99,8 +99,8 @@ def main(define_flags: Callable[[], None] = lambda: None,
     define_flags: Defines its flags, which --help lists. This is at the start
       and not on import, because flags of several programs have the same names.
     arguments: Whether it takes arguments that are not flags.
-    expand: Replaces arguments that stand for several flags; by default those of
-      flagfiles, see `flagfiles.expand`.
+    expand: Replaces arguments that stand for several flags. All programs read
+      their flagfiles so, by `flagfiles.expand` or `presets.expand`.
   """
   def decorate(function: Main) -> Callable[[], None]:
     @functools.wraps(function)
@@ -191,13 +191,10 @@ def printable(text: str) -> str:
       for x in text)
 
 
-def _parse(arguments: Sequence[str], expand: Expand | None) -> list[str]:
+def _parse(arguments: Sequence[str], expand: Expand) -> list[str]:
   """Reads the flags; returns the program's name and its other arguments."""
   if shutil.get_terminal_size().columns < _NARROWEST:
     os.environ['COLUMNS'] = str(_NARROWEST)
-  if expand is None:
-    from gridlu import flagfiles  # It imports this module.
-    expand = flagfiles.expand
   try:
     return flags.FLAGS([*arguments[:1], *expand(arguments[1:])])
   except SystemExit:  # After --help absl exits with 1, as after an error.

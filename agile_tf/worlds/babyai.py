@@ -25,6 +25,7 @@ import numpy as np
 from agile_tf.worlds import environments
 from agile_tf.worlds import gymnasium_worlds
 from gridlu import files
+from gridlu import flagfiles
 from gridlu import goal_dataset
 from gridlu import program
 
@@ -199,7 +200,7 @@ def _define_flags() -> None:
       upper_bound=2**31 - 1)
 
 
-@program.main(_define_flags)
+@program.main(_define_flags, expand=flagfiles.expand)
 def main() -> None:
   """Writes goal examples."""
   values = flags.FLAGS
