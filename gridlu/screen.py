@@ -63,8 +63,9 @@ Line = tuple[Segment, ...]
 _PLAIN = Style()
 _BOLD = Style(bold=True)
 _WALL = Style('black', 'white')
-# How a cell looks by its agent ('' for none): its style, its upper line, what
-# stands left and right of the block's three characters, and its lower line.
+# A cell looks like this by its agent, which is '' for none. The parts are its
+# style, its upper line, the characters left and right of the block's three, and
+# its lower line.
 _FRAMES = {
     '': (Style('white', 'black'), '       ', '  ', '  ', '       '),
     'free': (Style('white', 'black'), '.-----.', '| ', ' |', "'-----'"),

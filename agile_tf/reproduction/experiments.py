@@ -40,7 +40,7 @@ class Experiment(NamedTuple):
   # The first of them. It is `FIRST_RECIPE_SEED` where the settings of the
   # variants themselves were chosen with earlier seeds.
   first_seed: int = 0
-  # How many are run with the recipe, from `FIRST_RECIPE_SEED` up.
+  # With the recipe so many seeds are run, from `FIRST_RECIPE_SEED` up.
   recipe_seeds: int = 2
 
   def names(self, recipe: bool) -> tuple[str, ...]:

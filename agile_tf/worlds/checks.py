@@ -21,7 +21,7 @@ from agile_tf.agent import worlds
 
 _STEP = dm_env.StepType
 _LARGEST = float(np.finfo(np.float32).max)
-# What a state may be made of.
+# A state of an environment may be made of these.
 _JSON = ('dicts with strings as keys, lists, strings, numbers of Python, '
          'booleans and None')
 _running = functools.partial(named.running, error_type=worlds.WorldError)

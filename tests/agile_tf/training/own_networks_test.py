@@ -105,23 +105,17 @@ def make_same(world):
   _KEPT.append(D(1, 'd'))
   return make(world)._replace(discriminator=_KEPT[0])
 
-def make_counter(world):
+def make_counter(world, trainable=False):
   class Counter(D):
     def __call__(self, images, codes):
       if not hasattr(self, '_calls'):
-        self._calls = tf.Variable(0.0, trainable=False, name='calls')
+        self._calls = tf.Variable(0.0, trainable=trainable, name='calls')
       self._calls.assign_add(1)
       return super().__call__(images, codes)
   return make(world)._replace(discriminator=Counter(1, 'd'))
 
 def make_trainable_counter(world):
-  class Counter(D):
-    def __call__(self, images, codes):
-      if not hasattr(self, '_calls'):
-        self._calls = tf.Variable(0.0, name='calls')
-      self._calls.assign_add(1)
-      return super().__call__(images, codes)
-  return make(world)._replace(discriminator=Counter(1, 'd'))
+  return make_counter(world, trainable=True)
 
 def make_random(world):
   class Random(D):
