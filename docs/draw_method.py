@@ -1,4 +1,4 @@
-"""Draws how AGILE works, as docs/method.png and docs/method.svg.
+"""Draws how AGILE works, as docs/method.png.
 
 python docs/draw_method.py
 """
@@ -56,7 +56,7 @@ def draw() -> figure.Figure:
               fontweight='bold', color=color)
       ax.text(x, y - 0.17, '\n'.join(texts), ha='center', va='center',
               fontsize=8)
-    _arrow(ax, (2.6, 3.55), (3.95, 3.55), 'positives', (3.27, 3.72))
+    _arrow(ax, (2.6, 3.55), (3.95, 3.55), 'positives\ntrain D', (3.27, 3.83))
     _arrow(ax, (6.45, 3.55), (7.95, 3.55), 'reward: 1 if\nD(c, s) > ½,\nelse 0',
            (7.2, 3.98))
     _arrow(ax, (9.6, 2.87), (9.6, 1.48), 'action', (9.72, 2.18), 'left')
@@ -64,15 +64,14 @@ def draw() -> figure.Figure:
            (8.68, 2.18), 'right')
     _arrow(ax, (7.95, 0.8), (6.45, 0.8), 'each (c, s)', (7.2, 0.97))
     _arrow(ax, (5.2, 1.48), (5.2, 2.87),
-           'negatives: the share rho\nthat D rates lowest, since\n'
-           'some states are goals', (5.06, 2.18), 'right')
+           'negatives train D: the share\nrho that D rates lowest, '
+           'since\nsome states are goals', (5.06, 2.18), 'right')
   return drawing
 
 
 def main() -> None:
-  """Writes both files."""
-  for kind in 'png', 'svg':
-    draw().savefig(_FOLDER / f'method.{kind}')
+  """Writes the picture."""
+  draw().savefig(_FOLDER / 'method.png')
 
 
 if __name__ == '__main__':

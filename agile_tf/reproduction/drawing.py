@@ -234,7 +234,9 @@ def _draw_panel(ax: axes.Axes, agent: str, own: Sequence[results.Line],
     rate = np.mean([line.points[-1, 1] for line in shown
                     if line.points[-1, 0] == end])
     name = 'ours'
-    if have_few_points and not by_source[results.PAPER]:
+    if averaged:
+      name = f'ours, {100 * rate:.1f} %'
+    elif have_few_points and not by_source[results.PAPER]:
       name = f'{100 * rate:.0f} %'
     names.append(_Name(end, rate, name, _OURS))
   if by_source[results.EVALUATED]:

@@ -73,7 +73,7 @@ class CurvesTest(parameterized.TestCase):
     dot, = ax.containers
     np.testing.assert_allclose(
         dot.lines[2][0].get_segments(), [[[1, .2], [1, .35]]])
-    self.assertEqual(_texts(ax), ['ours', 'the paper'])
+    self.assertEqual(_texts(ax), ['ours, 40.0 %', 'the paper'])
 
   def test_each_agent_has_a_panel_with_the_others_in_grey(self):
     x = np.arange(20)
