@@ -60,7 +60,8 @@ class ReadmeTest(parameterized.TestCase):
     for kind in 'csv', 'txt':
       self.assertEqual({path.stem for path in folder.glob(f'*.{kind}')}, names)
     shown = ''.join(path.read_text('utf-8') for path in (
-        _ROOT / 'README.md', _ROOT / 'launch/results/README.md'))
+        _ROOT / 'README.md', _ROOT / 'launch/results/README.md',
+        *(_ROOT / 'docs').glob('*.md')))
     for name in names:
       self.assertIn(f'figures/{name}.png', shown)
 
