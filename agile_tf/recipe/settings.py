@@ -72,8 +72,9 @@ class Recipe:
       low=0)
   mismatched_share: float = setting(
       0.0, "The share of the discriminator's negatives that are not drawn from "
-      'B, but are goal examples with the instruction of another one.', low=0,
-      high=0.9)
+      'B, but are goal examples with the instruction of another one. With '
+      '--imitation_cost three quarters of them are instead goal examples some '
+      'of whose blocks are displaced.', low=0, high=0.9)
   dataset_any_distractors: bool = setting(
       False, 'Whether generated goal examples have 0 to 4 distractors, each '
       "number equally often, instead of as many as the task's: one in "
