@@ -98,8 +98,16 @@ def replacing(path: str, mode: str = 'w') -> Iterator[IO]:
   An error leaves `path` unchanged. If it is a link, the file that it leads to
   is replaced. Text is in UTF-8. Several processes may do this at once: the last
   one to finish determines the content.
+
+  Raises:
+    OSError: It cannot be written, or is no regular file. A device that were
+      replaced would be gone for every program of the machine.
   """
-  folder, name = os.path.split(os.path.realpath(path))
+  target = os.path.realpath(path)
+  if not path or _exists(target) and not os.path.isfile(target):
+    raise OSError(
+        f'{path!r} is no regular file: name a new file, or one to replace')
+  folder, name = os.path.split(target)
   # The name is short, because that of the target may be as long as possible.
   own = f'.{hashlib.sha256(os.fsencode(name)).hexdigest()[:8]}'
   for left_over in glob.glob(

@@ -9,6 +9,8 @@ import os
 import re
 import types
 
+from absl import flags
+
 from gridlu import files
 from gridlu import program
 
@@ -56,7 +58,8 @@ def _flags_in(path: str, inside: tuple[str, ...], paths: list[str]
     raise wrong('the name is empty: expected the path of a flagfile.')
   path = os.path.expanduser(path.strip())
   if path in inside:
-    raise wrong(f'{inside[-1]} reads it, and it reads {inside[-1]}.')
+    raise wrong(f'{inside[-1]} reads it, and it reads {inside[-1]}. Remove one '
+                'of the two lines.')
   if len(paths) == _MOST:
     raise wrong(f'it is one more than the {_MOST} flagfiles that a command may '
                 'read. Do they name each other too often?')
@@ -65,6 +68,9 @@ def _flags_in(path: str, inside: tuple[str, ...], paths: list[str]
     text = files.read(path, _LARGEST).decode('utf-8-sig')
   except (OSError, ValueError) as error:
     raise wrong(f'it cannot be read ({error}).') from error
+  if '\r' in text.replace('\r\n', '\n'):
+    raise wrong('it has lines that end by a carriage return alone: save it '
+                'with line ends of Unix.')
   for number, line in enumerate(map(str.strip, text.split('\n')), 1):
     flag, is_set, value = line.partition('=')
     quoted = len(value) > 1 and value[0] == value[-1] and value[0] in '\'"'
@@ -80,8 +86,13 @@ def _flags_in(path: str, inside: tuple[str, ...], paths: list[str]
       raise wrong(f'{line!r:.200} has quotes around the value, which would '
                   f'become a part of it: write {flag}={value[1:-1]:.100}.',
                   number)
-    if '\0' in value:
-      raise wrong(f'{line!r:.200} has the character NUL.', number)
+    if control := re.search(r'[\0-\x1f\x7f]', line):
+      raise wrong(
+          f'{line!r:.200} has the control character {control[0]!r}, which '
+          'would become a part of the value: remove it.', number)
+    name = flag.lstrip('-')
+    if not is_set and name in flags.FLAGS and not flags.FLAGS[name].boolean:
+      raise wrong(f'{line!r:.200} has no value: write {flag}=value.', number)
     if flag in ('--flagfile', '-flagfile'):
       yield from _flags_in(value, (*inside, path), paths)
     else:

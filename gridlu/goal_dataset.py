@@ -28,7 +28,7 @@ Files of GridLU hold `states` instead of `images`: uint8 [N, 27], as
 `world.pack` makes them. A state takes 27 bytes, an image 9,408.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 import dataclasses
 import numbers
 import os
@@ -57,6 +57,7 @@ _SPARE_INSTRUCTIONS = 10_000
 _CONTROLS = frozenset({'Cc', 'Cs'})
 
 # The shape of an example in each form; None stands for any length.
+_MOST = 10**8  # `generate` draws at most so many examples.
 _EXAMPLE_SHAPES: dict[str, list[int | None]] = {
     'states': [world.PACKED_SIZE], 'images': [None, None, 3]}
 
@@ -68,6 +69,14 @@ def _check_index(index: np.ndarray | archives.Header) -> None:
     raise ValueError(
         f'instruction is {index.dtype} {list(index.shape)}: expected whole '
         'numbers [N], for one example or more')
+
+
+def _array(values: Any, name: str) -> np.ndarray:
+  """Returns values as an array, or raises a ValueError that names them."""
+  try:
+    return np.asarray(values)
+  except ValueError as error:  # They are lists of different lengths.
+    raise ValueError(f'{name} is no array ({error})') from error
 
 
 def checked_instruction(text: Any) -> str:
@@ -100,9 +109,10 @@ class GoalDataset:
   images: np.ndarray | None = None
 
   def __post_init__(self):
-    if isinstance(self.instructions, str):
-      raise ValueError(f'instructions is {self.instructions!r}: expected a '
-                       'tuple of strings')
+    if isinstance(self.instructions, str | bytes | Set | Mapping) or (
+        not isinstance(self.instructions, Iterable)):
+      raise ValueError(f'instructions is {self.instructions!r:.100}: expected '
+                       'a tuple of strings')
     object.__setattr__(self, 'instructions', tuple(self.instructions))
     seen: dict[str, None] = {}  # It keeps the order; None means nothing.
     for i, text in enumerate(self.instructions):
@@ -117,14 +127,14 @@ class GoalDataset:
             'and instruction out of one string for each example')
       seen[text] = None
     object.__setattr__(self, 'instructions', tuple(seen))
-    index = np.asarray(self.instruction)
+    index = _array(self.instruction, 'instruction')
     _check_index(index)
     if (self.states is None) == (self.images is None):
       raise ValueError(
           f'{"neither" if self.states is None else "both"} of states and '
           'images given: expected one of them')
     name = 'images' if self.states is None else 'states'
-    goals = archives.expect({name: np.asarray(getattr(self, name))}, name,
+    goals = archives.expect({name: _array(getattr(self, name), name)}, name,
                             np.uint8, [len(index), *_EXAMPLE_SHAPES[name]])
     object.__setattr__(self, name, goals)
     if self.states is not None:
@@ -159,6 +169,7 @@ def save(path: str | os.PathLike, dataset: GoalDataset) -> None:
 
   Raises:
     ValueError: It has more instructions than a file may have.
+    OSError: The file cannot be written.
   """
   _check_count(len(dataset.instructions), len(dataset))
   arrays = {name: value for name, value in vars(dataset).items()
@@ -281,6 +292,8 @@ def generate(
   """
   found = tasks.find(task)
   schema.count(count, 'count')
+  if count > _MOST:
+    raise ValueError(f'count is {count:.3g}: expected at most {_MOST:,}.')
   if not isinstance(carrying, numbers.Real) or not 0 <= carrying <= 1:
     raise ValueError(
         f'carrying is {carrying!r:.100}: expected a share, 0 to 1.')
@@ -315,7 +328,13 @@ def violations(dataset: GoalDataset, task: str | None = None) -> int:
   `task` is a name in `tasks.TASKS`; its ground truth or checker decides. With
   None the words of the instructions determine the task: 'relations' or
   'arrangements'.
+
+  Raises:
+    ValueError: The goal states are images, which no ground truth can read.
   """
+  if dataset.states is None:
+    raise ValueError('dataset has images, and the ground truth reads packed '
+                     'states: expected a data set with states.')
   found = tasks.find(task or language.parse(dataset.instructions[0]).task)
   parsed = language.chosen(dataset.instructions, found.instructions())
   return int(np.sum(~found.satisfied(
@@ -330,7 +349,7 @@ def _define_flags() -> None:
   flags.DEFINE_integer(
       'size', 131072, 'How many pairs of instruction and goal state to draw. '
       'The default suffices for the best performance (figure 7).',
-      lower_bound=1, upper_bound=10**8)
+      lower_bound=1, upper_bound=_MOST)
   flags.DEFINE_integer(
       'seed', 0, 'Determines the pairs: the same seed gives the same file.',
       lower_bound=0, upper_bound=2**63 - 1)

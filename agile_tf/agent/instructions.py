@@ -17,6 +17,7 @@ the scene itself. A token without operands is applied to the scene:
 
 from collections.abc import Callable, Iterable, Sequence
 import functools
+import reprlib
 from typing import NamedTuple
 import unicodedata
 
@@ -72,19 +73,19 @@ def _positions(tree: Tree) -> Iterable[tuple[str, Tree]]:
       raise ValueError(
           f'An instruction has more than {_DEEPEST:,} words or levels of '
           'operands; expected at most this many.')
-    if tree == ():
+    if not isinstance(tree, tuple) or len(tree) > 3 or (
+        tree and not isinstance(tree[0], str)):
+      raise ValueError(
+          f'parse returned {reprlib.repr(tree)}, which is not an instruction '
+          'tree: expected a tuple of a token (str) and at most two operands.')
+    if not tree:
       yield path, tree
       continue
-    if not (isinstance(tree, tuple) and isinstance(tree[0], str) and
-            len(tree) <= 3):
-      raise ValueError(
-          f'parse returned {tree!r}, which is not an instruction tree: '
-          'expected a tuple of a token (str) and at most two operands.')
     yield path, (_normal(tree[0]), *tree[1:])
     todo += [
         (path + side, operand) for side, operand in zip('lr', tree[1:])
         # A first operand that is the scene needs no slot.
-        if operand != () or side == 'r']
+        if not isinstance(operand, tuple) or operand or side == 'r']
 
 
 class Grammar:
@@ -120,7 +121,8 @@ class Grammar:
         sorted(found) if tokens is None else map(_normal, tokens))
     unknown = sorted(found - set(self.tokens))
     if unknown:
-      raise ValueError(f'Tokens {unknown} are not in {self.tokens}.')
+      raise ValueError(f'Tokens {reprlib.repr(unknown)} are not in '
+                       f'{reprlib.repr(self.tokens)}.')
     self._ids = {token: i + 1 for i, token in enumerate(self.tokens)}
     # The deepest come first, so operands precede the modules that take them.
     self._paths = sorted(seen, key=lambda path: (-len(path), path))
@@ -164,12 +166,12 @@ class Grammar:
         {tree[0] for tree in trees.values() if tree} - set(self.tokens))
     if unknown:
       raise ValueError(
-          f'Instruction {text!r} has the tokens {unknown}; the grammar knows '
-          f'{", ".join(self.tokens)}.')
+          f'Instruction {text!r:.200} has the tokens {reprlib.repr(unknown)}; '
+          f'the grammar knows {", ".join(self.tokens):.1000}.')
     if not set(trees) <= set(self._paths):
       raise ValueError(
-          f'Instruction {text!r} has an operand where no instruction that the '
-          'grammar was made from has one; add one of this form to them.')
+          f'Instruction {text!r:.200} has an operand where no instruction that '
+          'the grammar was made from has one; add one of this form to them.')
     return tuple(self._code(path, trees) for path in self._paths)
 
   def _code(self, path: str, trees: dict[str, Tree]) -> int:

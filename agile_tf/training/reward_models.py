@@ -18,8 +18,9 @@ directory is read; nothing is imported because a file names it. The codes show
 whether it is the same parser.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 import contextlib
+import fcntl
 import hashlib
 import io
 import json
@@ -92,6 +93,11 @@ def save(directory: str | os.PathLike, model: RewardModel) -> None:
   if not path:
     raise checkpoints.CheckpointError(
         "The directory's name is empty: name one to save the reward model in.")
+  path = os.path.realpath(path)
+  if path == os.path.realpath('.'):
+    raise checkpoints.CheckpointError(
+        f'{path} is the current directory, which cannot be replaced: name '
+        'another one, such as reward_model.')
   grammar = model.grammar
   arrays: dict[str, Any] = {
       **model.parameters, 'codes': grammar.encode(grammar.instructions)}
@@ -103,7 +109,46 @@ def save(directory: str | os.PathLike, model: RewardModel) -> None:
       'parser': _parser_name(grammar.parser), 'tokens': [*grammar.tokens],
       'instructions': [*grammar.instructions],
       'sha256': hashlib.sha256(content.getvalue()).hexdigest()}
-  temporary, replaced = f'{path}.part', f'{path}.old.part'
+  with _alone(os.path.dirname(path)):
+    _replace(path, content.getbuffer(), values)
+
+
+@contextlib.contextmanager
+def _alone(folder: str) -> Iterator[None]:
+  """Lets one thread at a time, of all processes, save into a folder."""
+  try:
+    os.makedirs(folder, exist_ok=True)
+    opened = os.open(folder, os.O_RDONLY)
+  except OSError as error:
+    raise _not_saved(folder, error) from error
+  try:
+    with contextlib.suppress(OSError):  # Some network disks have no locks.
+      fcntl.flock(opened, fcntl.LOCK_EX)
+    yield
+  finally:
+    os.close(opened)  # This also gives the lock back.
+
+
+def _not_saved(path: str, error: OSError) -> checkpoints.CheckpointError:
+  return checkpoints.CheckpointError(
+      f'{path} cannot be saved ({error}). Name a directory that can be '
+      'written, and that has free disk space.')
+
+
+def _beside(path: str) -> tuple[str, str]:
+  """Returns where a new directory is made, and where the old one waits.
+
+  Their names are short, because the directory's may be as long as possible.
+  """
+  folder, name = os.path.split(path)
+  own = f'.{hashlib.sha256(os.fsencode(name)).hexdigest()[:8]}'
+  return (os.path.join(folder, f'{own}.part'),
+          os.path.join(folder, f'{own}.old.part'))
+
+
+def _replace(path: str, arrays: memoryview, values: dict[str, Any]) -> None:
+  """Writes both files to a new directory, which replaces one at `path`."""
+  temporary, replaced = _beside(path)
   try:
     if os.path.lexists(path) and not (
         os.path.isdir(path) and (is_one(path) or not os.listdir(path))):
@@ -117,7 +162,7 @@ def save(directory: str | os.PathLike, model: RewardModel) -> None:
       shutil.rmtree(left_over, ignore_errors=True)
     os.makedirs(temporary)
     with files.replacing(os.path.join(temporary, _ARRAYS), 'wb') as file:
-      file.write(content.getbuffer())
+      file.write(arrays)
     with files.replacing(os.path.join(temporary, _MODEL)) as file:
       json.dump(values, file, indent=1)
       file.write('\n')
@@ -130,9 +175,7 @@ def save(directory: str | os.PathLike, model: RewardModel) -> None:
       if os.path.isdir(replaced) and not os.path.lexists(path):
         os.rename(replaced, path)
     shutil.rmtree(temporary, ignore_errors=True)
-    raise checkpoints.CheckpointError(
-        f'{path} cannot be saved ({error}). Free some disk space, or name a '
-        'directory that can be written.') from error
+    raise _not_saved(path, error) from error
 
 
 class _Read(NamedTuple):

@@ -81,7 +81,11 @@ class PresetsTest(absltest.TestCase):
         ('--seed 4', 'is no flag: expected --name=value'),
         ('--details # more', 'is no flag'), ('--seed = 4', 'is no flag'),
         ('seed=4', 'is no flag'), ('--', 'is no flag'), ('y', 'is no flag'),
-        ('--a=\0', 'NUL'), ('--\x1b[2J', r'\\x1b'),
+        ('--a=\0', r'control character .\\x00'), ('--\x1b[2J', r'\\x1b'),
+        ('--a=b\tc', r'control character .\\t'),
+        ('--a=1\r--seed=2', 'a carriage return alone'),
+        ('# Why\r--seed=2', 'a carriage return alone'),
+        ('--verbosity', 'has no value: write --verbosity=value'),
         ('--flagfile=', 'the name is empty')):
       with self.assertRaisesRegex(program.UserError, f'--flagfile=.*{problem}'):
         self._flags(f'# First\n{line}\n--last')

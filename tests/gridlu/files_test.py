@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import stat
 import subprocess
 import sys
 import time
@@ -105,6 +106,18 @@ class FilesTest(parameterized.TestCase):
     self.assertTrue(os.path.islink(link))
     self.assertEqual(pathlib.Path(elsewhere).read_text(), 'new')
     self.assertEqual(os.listdir(os.path.dirname(elsewhere)), ['target'])
+
+  def test_only_a_regular_file_is_replaced(self):
+    folder = self.create_tempdir().full_path
+    pipe, link = os.path.join(folder, 'pipe'), os.path.join(folder, 'link')
+    os.mkfifo(pipe)
+    os.symlink(pipe, link)
+    for path in pipe, link, folder, '', '/dev/null':
+      with self.assertRaisesRegex(OSError, 'is no regular file'):
+        with files.replacing(path):
+          self.fail('It was opened.')
+    self.assertTrue(stat.S_ISFIFO(os.stat(pipe).st_mode))
+    self.assertCountEqual(os.listdir(folder), ['pipe', 'link'])
 
   def test_a_link_that_leads_nowhere_is_refused(self):
     folder = self.create_tempdir().full_path

@@ -136,8 +136,27 @@ class GenerateTest(parameterized.TestCase):
           goal_dataset.generate(
               **{'task': 'relations', 'count': 1, 'seed': 0, name: value})
     self.assertLen(goal_dataset.generate('relations', np.int64(3), 0), 3)
-    with self.assertRaisesRegex(ValueError, 'images is float64'):
-      goal_dataset.GoalDataset(('a',), [0], images=[np.zeros((4, 6, 3))])
+    with self.assertRaisesRegex(ValueError, r'count is 1e\+30: expected at'):
+      goal_dataset.generate('relations', 10**30, 0)
+    with self.assertRaisesRegex(ValueError, 'dataset has images'):
+      goal_dataset.violations(goal_dataset.GoalDataset(
+          ("SameLocation(AGENT, Color('red', SCENE))",), [0],
+          images=np.zeros((1, 24, 24, 3), np.uint8)))
+
+  def test_values_that_are_no_arrays_are_named(self):
+    images = np.zeros((2, 4, 6, 3), np.uint8)
+    for name, value, message in (
+        ('images', [np.zeros((4, 6, 3))] * 2, 'is float64'),
+        ('images', [images[0], images[1, :, :2]], 'is no array'),
+        ('instruction', [[0], [0, 0]], 'is no array'),
+        ('instructions', None, 'is None: expected a tuple'),
+        ('instructions', 5, 'is 5: expected a tuple'),
+        ('instructions', {'a', 'b'}, 'is {.*: expected a tuple'),
+        ('instructions', {'a': 1}, 'is {.*: expected a tuple')):
+      arguments = {'instructions': ('a',), 'instruction': [0, 0],
+                   'images': images} | {name: value}
+      with self.assertRaisesRegex(ValueError, f'^{name} {message}'):
+        goal_dataset.GoalDataset(**arguments)
 
 
 class FileTest(parameterized.TestCase):

@@ -1,5 +1,6 @@
 """Tests for instructions: a row of codes says just what its tree says."""
 
+import functools
 import unicodedata
 
 from absl.testing import parameterized
@@ -127,6 +128,15 @@ class GrammarTest(parameterized.TestCase):
        'is not an instruction tree'),
       ('token_of_a_tree', ['go'], lambda _: ('a', (('b',),)),
        'is not an instruction tree'),
+      ('tree_of_an_array', ['go'], lambda _: np.zeros([3, 3]),
+       'parse returned array'),
+      ('operand_of_an_array', ['go'], lambda _: ('a', np.zeros([3, 3])),
+       'parse returned array'),
+      ('tree_of_deep_lists', ['go'], lambda _: functools.reduce(
+          lambda tree, _: [tree], range(10**5), []),
+       r'parse returned \[\[.{,100}, which is not an instruction tree'),
+      ('tree_of_many_numbers', ['go'], lambda _: list(range(10**6)),
+       r'parse returned \[0, 1.{,100}, which is not an instruction tree'),
       ('tree_of_none', ['go'], lambda _: None, 'parse returned None'),
       ('operands_of_text', ['go to'], lambda text: (*text.split(),),
        "parse returned 'to'"),

@@ -1,5 +1,7 @@
 """Tests for reward model directories."""
 
+from concurrent import futures
+import contextlib
 import functools
 import json
 import os
@@ -19,6 +21,7 @@ from agile_tf.agent import instructions as instructions_lib
 from agile_tf.training import checkpoints
 from agile_tf.training import reward_models
 from agile_tf.training import run as run_lib
+from gridlu import files
 from gridlu import program
 from tests.agile_tf import tiny
 
@@ -279,19 +282,55 @@ class RewardModelsTest(tiny.SavedRunTest, parameterized.TestCase):
           ('go left', 'go right', 'stay'))
       self.assertLen(os.listdir(os.path.dirname(folder)), 1)
 
+  def test_a_link_leads_to_the_directory_that_is_replaced(self):
+    folder = self._folder()
+    reward_models.save(folder, _model())
+    link = f'{folder}_link'
+    os.symlink(folder, link)
+    for text in 'other', 'another':
+      reward_models.save(link, _model(texts=[text]))
+      self.assertTrue(os.path.islink(link))
+      self.assertEqual(
+          reward_models.load(folder).grammar.instructions, (text,))
+    self.assertLen(os.listdir(os.path.dirname(folder)), 2)
+
+  def test_threads_save_to_one_directory_in_turn(self):
+    folder = self._folder()
+    with futures.ThreadPoolExecutor(4) as pool:
+      for saved in [pool.submit(reward_models.save, folder, _model())
+                    for _ in range(24)]:
+        saved.result()
+    self.assertLen(reward_models.load(folder).grammar.instructions, 3)
+    self.assertLen(os.listdir(os.path.dirname(folder)), 1)
+
+  def test_the_longest_name_can_be_saved(self):
+    folder = os.path.join(os.path.dirname(self._folder()), 255 * 'x')
+    for _ in range(2):
+      reward_models.save(folder, _model())
+    self.assertTrue(reward_models.is_one(folder))
+
+  def test_the_current_directory_is_no_place_for_a_model(self):
+    folder = os.path.dirname(self._folder())
+    os.makedirs(folder, exist_ok=True)
+    with contextlib.chdir(folder), self.assertRaisesRegex(
+        checkpoints.CheckpointError, 'is the current directory'):
+      reward_models.save('.', _model())
+
   def test_what_a_killed_process_left_is_replaced(self):
     folder = self._folder()
-    os.makedirs(f'{folder}.part/some')
+    temporary, replaced = reward_models._beside(folder)
+    os.makedirs(f'{temporary}/some')
     reward_models.save(folder, _model())
-    shutil.copytree(folder, f'{folder}.old.part')
+    shutil.copytree(folder, replaced)
     reward_models.save(folder, _model())
     self.assertLen(os.listdir(os.path.dirname(folder)), 1)
 
   def test_a_model_outlives_kills_between_its_two_names(self):
     folder, killed = self._folder(), KeyboardInterrupt
     reward_models.save(folder, _model())
-    os.rename(folder, f'{folder}.old.part')  # Killed after this, then again.
-    with (mock.patch.object(os, 'makedirs', side_effect=killed),
+    # The process is killed after this, and once more later.
+    os.rename(folder, reward_models._beside(folder)[1])
+    with (mock.patch.object(files, 'replacing', side_effect=killed),
           self.assertRaises(killed)):
       reward_models.save(folder, _model(texts=['other']))
     self.assertEqual(reward_models.load(folder).grammar.instructions,
