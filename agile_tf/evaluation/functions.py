@@ -98,8 +98,8 @@ class _Choice:
       self._rng = None if greedy else np.random.default_rng(seed)
     except (TypeError, ValueError) as error:
       raise ValueError(
-          f'seed is {reprlib.repr(seed)}; expected a whole number of at least 0, '
-          'or None.') from error
+          f'seed is {reprlib.repr(seed)}; expected a whole number of at least '
+          '0, or None.') from error
 
   def __call__(self, logits: np.ndarray) -> np.ndarray:
     if self._rng is not None:  # With Gumbel noise, the argmax is a sample.
