@@ -191,6 +191,15 @@ def printable(text: str) -> str:
       for x in text)
 
 
+def shown(value: Any) -> str:
+  """Returns a short form of any value on one line, for an error message."""
+  try:
+    text = ' '.join(repr(value).split())
+  except Exception:  # It is nested too deeply, too large, or a user's own.
+    text = f'something of type {type(value).__name__}, which has no text form'
+  return text if len(text) <= 200 else f'{text[:200]}...'
+
+
 def _parse(arguments: Sequence[str], expand: Expand) -> list[str]:
   """Reads the flags; returns the program's name and its other arguments."""
   if shutil.get_terminal_size().columns < _NARROWEST:

@@ -110,7 +110,8 @@ def named(required: Mapping[str, Check], optional: Mapping[str, Check] = {}
   """Returns the check of an object with these values; it may have others."""
   def check(value: Any, place: str) -> None:
     require(type(value) is dict, value, place,
-            f'an object with {", ".join(required)}')
+            f'an object with {", ".join(required)}' if required else
+            'an object')
     if missing := [name for name in required if name not in value]:
       raise ValueError(f'{place or "it"} lacks {", ".join(missing)}')
     for name, fits in (*required.items(), *optional.items()):

@@ -17,11 +17,12 @@ the scene itself. A token without operands is applied to the scene:
 
 from collections.abc import Callable, Iterable, Sequence
 import functools
-import reprlib
 from typing import NamedTuple
 import unicodedata
 
 import numpy as np
+
+from gridlu import program
 
 # This is no recursive alias, because one would not help mypy here.
 Tree = tuple
@@ -76,7 +77,7 @@ def _positions(tree: Tree) -> Iterable[tuple[str, Tree]]:
     if not isinstance(tree, tuple) or len(tree) > 3 or (
         tree and not isinstance(tree[0], str)):
       raise ValueError(
-          f'parse returned {reprlib.repr(tree)}, which is not an instruction '
+          f'parse returned {program.shown(tree)}, which is not an instruction '
           'tree: expected a tuple of a token (str) and at most two operands.')
     if not tree:
       yield path, tree
@@ -121,11 +122,13 @@ class Grammar:
         sorted(found) if tokens is None else map(_normal, tokens))
     unknown = sorted(found - set(self.tokens))
     if unknown:
-      raise ValueError(f'Tokens {reprlib.repr(unknown)} are not in '
-                       f'{reprlib.repr(self.tokens)}.')
+      raise ValueError(f'Tokens {program.shown(unknown)} are not in '
+                       f'{program.shown(self.tokens)}.')
+    self._known = frozenset(self.tokens)
     self._ids = {token: i + 1 for i, token in enumerate(self.tokens)}
     # The deepest come first, so operands precede the modules that take them.
     self._paths = sorted(seen, key=lambda path: (-len(path), path))
+    self._known_paths = frozenset(self._paths)
     index = {path: i for i, path in enumerate(self._paths)}
     self.slots = tuple(
         Slot(index.get(path + 'l', -1), index.get(path + 'r', -1))
@@ -163,12 +166,12 @@ class Grammar:
     """Returns the codes of an instruction's slots; see `encode`."""
     trees = dict(_positions(self.parse(text)))
     unknown = sorted(
-        {tree[0] for tree in trees.values() if tree} - set(self.tokens))
+        {tree[0] for tree in trees.values() if tree} - self._known)
     if unknown:
       raise ValueError(
-          f'Instruction {text!r:.200} has the tokens {reprlib.repr(unknown)}; '
+          f'Instruction {text!r:.200} has the tokens {program.shown(unknown)}; '
           f'the grammar knows {", ".join(self.tokens):.1000}.')
-    if not set(trees) <= set(self._paths):
+    if not trees.keys() <= self._known_paths:
       raise ValueError(
           f'Instruction {text!r:.200} has an operand where no instruction that '
           'the grammar was made from has one; add one of this form to them.')

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Mapping, Sequence, Set
 import contextlib
-import reprlib
 from typing import Any
 
 import numpy as np
 
 from agile_tf import numpy_networks
+from gridlu import program
 
 # So many images are computed at a time; TensorFlow then takes 1 GB.
 _LARGEST = 1000
@@ -98,7 +98,7 @@ class _Choice:
       self._rng = None if greedy else np.random.default_rng(seed)
     except (TypeError, ValueError) as error:
       raise ValueError(
-          f'seed is {reprlib.repr(seed)}; expected a whole number of at least '
+          f'seed is {program.shown(seed)}; expected a whole number of at least '
           '0, or None.') from error
 
   def __call__(self, logits: np.ndarray) -> np.ndarray:

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 import contextlib
 import functools
 import json
-import reprlib
 import threading
 from typing import Any
 import weakref
@@ -18,6 +17,7 @@ import numpy as np
 
 from agile_tf import named
 from agile_tf.agent import worlds
+from gridlu import program
 
 _STEP = dm_env.StepType
 _LARGEST = float(np.finfo(np.float32).max)
@@ -28,7 +28,11 @@ _running = functools.partial(named.running, error_type=worlds.WorldError)
 
 
 class Distinct:
-  """Raises WorldError where an environment is made that is already in use."""
+  """Raises WorldError where an environment is made that is already in use.
+
+  Environments of some classes, such as those with __slots__, take no weak
+  references; these are not compared.
+  """
 
   def __init__(self) -> None:
     self._made: weakref.WeakValueDictionary[int, Any] = (
@@ -38,9 +42,10 @@ class Distinct:
     if id(environment) in self._made:
       raise worlds.WorldError(
           'The function that makes environments returned the same object '
-          f'twice, {environment!r:.200}; expected a new one each time, because '
-          'each worker plays episodes of its own.')
-    self._made[id(environment)] = environment
+          f'twice, {program.shown(environment)}; expected a new one each time, '
+          'because each worker plays episodes of its own.')
+    with contextlib.suppress(TypeError):
+      self._made[id(environment)] = environment
 
 
 class CheckedEnvironment(dm_env.Environment):
@@ -104,7 +109,7 @@ class CheckedEnvironment(dm_env.Environment):
       json.dumps(state)
     except (TypeError, ValueError, RecursionError) as error:
       raise worlds.WorldError(
-          f"The environment's get_state() returned {reprlib.repr(state)}, "
+          f"The environment's get_state() returned {program.shown(state)}, "
           f'which is no JSON ({error}): expected {_JSON}.') from error
     return {'environment': state, 'steps': self._steps}
 
@@ -165,7 +170,7 @@ class CheckedEnvironment(dm_env.Environment):
     """
     def require(right: bool, name: str, value: Any, expected: str) -> None:
       if not right:
-        shown = ' '.join(repr(value).split())[:100]
+        shown = program.shown(value)
         if isinstance(value, np.ndarray) and value.ndim:
           shown = f'{value.dtype} {list(value.shape)}'
         raise worlds.WorldError(
@@ -176,7 +181,8 @@ class CheckedEnvironment(dm_env.Environment):
             'a dm_env.TimeStep, as dm_env.restart, dm_env.transition and '
             'dm_env.termination make it')
     step_type, observation = timestep.step_type, timestep.observation
-    require(step_type in step_types, 'step_type', step_type,
+    is_one = not isinstance(step_type, np.ndarray) and step_type in step_types
+    require(is_one, 'step_type', step_type,
             ' or '.join(each.name for each in step_types))
     if step_type == _STEP.LAST:
       place += ', its last'

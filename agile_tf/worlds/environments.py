@@ -21,6 +21,7 @@ from agile_tf.agent import image_sizes
 from agile_tf.agent import instructions as instructions_lib
 from agile_tf.agent.worlds import WorldError
 from agile_tf.worlds import checks
+from gridlu import program
 from gridlu import tasks
 
 _MOST_ACTIONS = 100_000  # The policy has 100 weights for each.
@@ -106,7 +107,7 @@ def _make(make_environment: Callable[[int], dm_env.Environment], seed: int
   gymnasium = sys.modules.get('gymnasium')
   if gymnasium is not None and isinstance(environment, gymnasium.Env):
     raise WorldError(
-        f'make_environment returned {environment!r:.200}, a Gymnasium '
+        f'make_environment returned {program.shown(environment)}, a Gymnasium '
         'environment: use agile_tf.worlds.from_gymnasium, whose '
         'make_environment takes no seed.')
   missing = [name for name in (
@@ -114,7 +115,7 @@ def _make(make_environment: Callable[[int], dm_env.Environment], seed: int
              if not callable(getattr(environment, name, None))]
   if missing:
     raise WorldError(
-        f'make_environment returned {environment!r:.200}, which has no '
+        f'make_environment returned {program.shown(environment)}, which has no '
         f'{"() and no ".join(missing)}(); expected a dm_env.Environment.')
   return environment
 
@@ -143,19 +144,20 @@ def from_environment(
   """
   if not callable(make_environment):
     raise WorldError(
-        f'make_environment is {make_environment!r}; expected a function that '
-        'makes an environment of a seed.')
+        f'make_environment is {program.shown(make_environment)}; expected a '
+        'function that makes an environment of a seed.')
   if not callable(parse):
     raise WorldError(
-        f'parse is {parse!r:.200}; expected a function of an instruction.')
+        f'parse is {program.shown(parse)}; expected a function of an '
+        'instruction.')
   if not isinstance(goal_examples, str | os.PathLike):
     raise WorldError(
-        f'goal_examples is {goal_examples!r:.200}; expected the path of a '
-        'file.')
+        f'goal_examples is {program.shown(goal_examples)}; expected the path '
+        'of a file.')
   if not isinstance(has_ground_truth, bool):
     raise WorldError(
-        f'has_ground_truth is {has_ground_truth!r:.200}; expected True or '
-        'False.')
+        f'has_ground_truth is {program.shown(has_ground_truth)}; expected True '
+        'or False.')
   texts = _checked_instructions(instructions)
   environment = _make(make_environment, 0)
   with named.running("The environment's specs or its close()", WorldError):
@@ -179,12 +181,13 @@ def _checked_instructions(instructions: Iterable[str]) -> list[str]:
   if isinstance(instructions, str) or not isinstance(instructions, Iterable):
     kind = 'the string ' if isinstance(instructions, str) else ''
     raise WorldError(
-        f'instructions is {kind}{instructions!r:.200}; expected a list.')
+        f'instructions is {kind}{program.shown(instructions)}; expected a '
+        'list.')
   texts = list(instructions)
   for i, text in enumerate(texts):
     if not isinstance(text, str):
       raise WorldError(
-          f'instructions[{i}] is {text!r:.200}; expected a text.')
+          f'instructions[{i}] is {program.shown(text)}; expected a text.')
   return texts
 
 
@@ -192,7 +195,8 @@ def _image_shape(observation_spec: Any) -> tuple[int, int, int]:
   """Returns the shape of an environment's images, or raises WorldError."""
   parts = observation_spec if isinstance(observation_spec, Mapping) else {}
   image = parts.get('image')
-  shape = tuple(getattr(image, 'shape', None) or ())
+  shape = getattr(image, 'shape', None)
+  shape = tuple(shape) if isinstance(shape, tuple | list) else ()
   sides = shape[:2]
   if ('instruction' not in parts or
       getattr(image, 'dtype', None) != np.uint8 or len(shape) != 3 or
@@ -201,7 +205,8 @@ def _image_shape(observation_spec: Any) -> tuple[int, int, int]:
     raise WorldError(
         "The environment's observation_spec() must be {'image': uint8 array "
         f'[H, W, 3] with H and W at least {image_sizes.SMALLEST}, '
-        f"'instruction': string}}; it is {observation_spec}.")
+        f"'instruction': string}}; it is "
+        f'{program.shown(observation_spec)}.')
   height, width = map(int, sides)
   return height, width, 3
 
@@ -211,18 +216,23 @@ def _num_actions(action_spec: Any) -> int:
   if not hasattr(action_spec, 'num_values'):
     raise WorldError(
         "The environment's action_spec() must be a dm_env "
-        f'DiscreteArray; it is {action_spec}.')
+        f'DiscreteArray; it is {program.shown(action_spec)}.')
   count = action_spec.num_values
   if not is_whole(count) or not 1 <= count <= _MOST_ACTIONS:
     raise WorldError(
-        f"The environment's action_spec() has num_values={count!r:.100}; "
-        'expected a whole number of actions, from 1 to '
-        f'{_MOST_ACTIONS:,}.')
+        "The environment's action_spec() has "
+        f'num_values={program.shown(count)}; expected a whole number of '
+        f'actions, from 1 to {_MOST_ACTIONS:,}.')
   kind = getattr(action_spec, 'dtype', None)
   if not isinstance(kind, np.dtype) or kind.kind not in 'iu':
     raise WorldError(
-        f"The environment's action_spec() has dtype={kind!r:.100}; expected a "
-        'NumPy type of whole numbers, such as np.dtype(np.int32).')
+        f"The environment's action_spec() has dtype={program.shown(kind)}; "
+        'expected a NumPy type of whole numbers, such as np.dtype(np.int32).')
+  if count - 1 > np.iinfo(kind).max:
+    raise WorldError(
+        f"The environment's action_spec() has num_values={count} and "
+        f'dtype={kind}, which has no number {count - 1}; expected a larger '
+        'type, such as np.dtype(np.int32).')
   return int(count)
 
 

@@ -1,6 +1,7 @@
 """Tests for program."""
 
 import errno
+import functools
 import logging
 import os
 import pathlib
@@ -12,6 +13,7 @@ import textwrap
 from unittest import mock
 
 from absl.testing import absltest
+import numpy as np
 
 from gridlu import program
 
@@ -157,6 +159,15 @@ class ProgramTest(absltest.TestCase):
                      r'Warning: \x1b[2J')
     for arguments in ('--number=1', '\x1b[2J'), ('--number=\x1b[2J',):
       self.assertNotIn('\x1b', self._run(*arguments)[2])
+
+  def test_any_value_can_be_shown_on_a_short_line(self):
+    deep = functools.reduce(lambda inside, _: [inside], range(10**5), [])
+    for value, shown in (
+        ('a', "'a'"), (np.zeros([2, 2]), 'array([[0., 0.], [0., 0.]])'),
+        (deep, 'something of type list, which has no text form'),
+        (10**5000, 'something of type int, which has no text form')):
+      self.assertEqual(program.shown(value), shown)
+    self.assertEqual(program.shown('x' * 10**6), f"'{199 * 'x'}...")
 
   def test_letters_that_the_terminal_lacks_are_escaped(self):
     self.assertEqual(

@@ -1,5 +1,6 @@
 """Tests for agile_tf.worlds.checks: a mistake in an environment has a name."""
 
+import functools
 import re
 import threading
 import warnings
@@ -51,12 +52,29 @@ def _play(*timesteps):
     environment.step(0)
 
 
+def _deep():
+  """Returns lists that are nested too deeply to be shown."""
+  return functools.reduce(lambda inside, _: [inside], range(10**5), [])
+
+
 class ChecksTest(absltest.TestCase):
+
+  def test_environments_without_weak_references_are_accepted(self):
+    class Slots:
+      __slots__ = ()
+
+    made = checks.Distinct()
+    made.add(Slots())
+    environment = _Scripted()
+    made.add(environment)
+    with self.assertRaisesRegex(worlds.WorldError, 'the same object twice'):
+      made.add(environment)
 
   def test_wrong_time_steps_are_named(self):
     values = {
-        'step_type': (None, 3),
-        'observation': (None, {}, {'image': _IMAGE}, {'instruction': 'wait 2'}),
+        'step_type': (None, 3, np.array([1, 1])),
+        'observation': (None, {}, {'image': _IMAGE}, {'instruction': 'wait 2'},
+                        _deep(), 10**5000),
         'image': (None, [[1], [2, 3]], _IMAGE[:1], _IMAGE / 2, _IMAGE[None]),
         'instruction': (None, b'wait 2', ['wait 2'], 'wait 1'),
         'discount': (None, -0.1, 1.5, np.nan, 'x', np.array([1., 1.])),
@@ -135,10 +153,7 @@ class ChecksTest(absltest.TestCase):
   def test_a_state_that_is_no_json_later_on_is_named(self):
     environment = _Scripted(_FIRST)
     checked = checks.CheckedEnvironment(environment, _IMAGE.shape, True)
-    nested = []
-    for _ in range(10_000):
-      nested = [nested]
-    for state in {'visited': {1, 2}}, nested:
+    for state in {'visited': {1, 2}}, _deep(), {'a': [10**5000]}:
       environment.get_state = lambda state=state: state
       with self.assertRaisesRegex(
           worlds.WorldError, r'get_state\(\) returned .*, which is no JSON'):

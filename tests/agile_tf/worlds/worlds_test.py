@@ -192,7 +192,10 @@ class WorldsTest(parameterized.TestCase):
         (_odd(_image((40, 40, 3)), types.SimpleNamespace(num_values=4)),
          'dtype=None; expected a NumPy type of whole'),
         (_odd(_image((40, 40, 3)), types.SimpleNamespace(
-            num_values=4, dtype=np.dtype(np.float32))), 'dtype=.*float32')):
+            num_values=4, dtype=np.dtype(np.float32))), 'dtype=.*float32'),
+        (_odd(_image((40, 40, 3)), types.SimpleNamespace(
+            num_values=300, dtype=np.dtype(np.int8))),
+         'dtype=int8, which has no number 299; expected a larger type')):
       with self.assertRaisesRegex(worlds.WorldError, message):
         worlds.from_environment(
             lambda seed, made=environment: made, 'goals.npz', ['go'])
