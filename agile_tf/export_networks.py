@@ -8,9 +8,9 @@ to the checkpoint, and the checkpoint without the optimiser states, the replay
 buffers and the episodes. All programs that play or judge a run take it, and so
 do --initial_policy and --reward_model. agile_tf.launch cannot resume it.
 
-If the run has a discriminator with one of the paper's networks, the directory
-`reward_model/` in the new one is a copy of it alone, which can be given away on
-its own: `agile_tf.load_reward_model` and --reward_model take it.
+If the run has a discriminator, the directory `reward_model/` in the new one is
+a copy of it alone, which can be given away on its own:
+`agile_tf.load_reward_model` and --reward_model take it.
 """
 
 import contextlib
@@ -70,8 +70,7 @@ def export(run_dir: str, output: str, step: int | None = None,
           {'config': settings, 'steps': trained.steps,
            'tokens': checkpoint.values['tokens'], 'networks_alone': True}),
                        keep=1)
-      if trained.phi is not None and (
-          trained.config.model in reward_models.NETWORKS):
+      if trained.phi is not None:
         reward_models.save(
             os.path.join(output, reward_models.FOLDER_IN_RUN),
             trained.saved_reward_model())

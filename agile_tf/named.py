@@ -99,3 +99,12 @@ def find(name: str, *arguments: Any, label: str, expected: str,
   except (AttributeError, TypeError, ValueError) as error:
     raise wrong(error) from error
   return function
+
+
+def name(function: Callable[..., Any]) -> str:
+  """Returns 'package.module:function', or this of its type if it has none.
+
+  `find` need not find it again: a lambda has such a name, too.
+  """
+  kind = function if hasattr(function, '__qualname__') else type(function)
+  return f'{kind.__module__}:{kind.__qualname__}'

@@ -2,6 +2,9 @@
 
     python -m agile_tf.launch --model=agile_tf.overlapping:make ...
 
+    from agile_tf import overlapping
+    learner = agile_tf.RewardLearner(goals, model=overlapping.make)
+
 The paper's stem looks at patches of 8x8 pixels that lie side by side, which
 suits GridLU's cells of 8x8 pixels. Where things lie anywhere, or on a grid of
 another size, a patch shows parts of several things, and the same thing looks

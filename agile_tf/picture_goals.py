@@ -221,7 +221,8 @@ def _warn(image: np.ndarray, unused: list[str], jpegs: list[str]) -> None:
   if any(side % image_sizes.PATCH for side in image.shape[:2]):
     logging.warning(
         'The pictures have %s pixels, and these are no multiples of %d. Such '
-        'images need --model=agile_tf.overlapping:make in training.',
+        'images need --model=agile_tf.overlapping:make in training, or '
+        'model=agile_tf.overlapping.make of a RewardLearner.',
         _size(image), image_sizes.PATCH)
 
 

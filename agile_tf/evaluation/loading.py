@@ -30,7 +30,7 @@ _ToTree = Callable[[str], numpy_networks.Tree]
 
 def load_reward_model(
     run_dir: str | os.PathLike, step: int | None = None, world: str = '',
-    backend: str = 'tensorflow', model: str = '',
+    backend: str = 'tensorflow', model: str | Callable[[Any], Any] = '',
     parse: reward_models.Parse | None = None
 ) -> Callable[[Any, Sequence[str]], np.ndarray]:
   """Returns the reward model of a run, its discriminator, as a function.
@@ -45,7 +45,9 @@ def load_reward_model(
       for a run on GridLU; processes may be forked from this one, and the
       function may be pickled. Probabilities agree to 1e-4. It has the paper's
       networks alone.
-    model: The run's --model, which must be named if it is a user's own.
+    model: For a run, its --model, which must be named if it is a user's own.
+      For a reward model directory with networks of your own, the function
+      itself that makes them, such as `agile_tf.overlapping.make`.
     parse: The parser of a reward model directory, if it is one of your own.
 
   Returns:
@@ -60,13 +62,17 @@ def load_reward_model(
   tensorflow = _is_tensorflow(backend)
   run_dir = program.clean_path(program.path_text('run_dir', run_dir))
   if reward_models.is_one(run_dir):
-    if step is not None or world or model:
+    if step is not None or world:
       raise checkpoints.CheckpointError(
-          f'{run_dir} is a reward model, not a run: leave step, world and '
-          'model out.')
+          f'{run_dir} is a reward model, not a run: leave step and world out.')
     if tensorflow:
-      return _trained().reward_model(run_dir, parse)
-    return functions.reward_model(*_numpy_reward_model(run_dir, parse))
+      return _trained().reward_model(run_dir, parse, model or None)
+    return functions.reward_model(
+        *_numpy_reward_model(run_dir, parse, model or None))
+  if callable(model):
+    raise config_lib.ConfigError(
+        f'model is {model!r:.100}, and {run_dir} is a run: give the name that '
+        "its --model had, such as 'package.module:function'.")
   if parse is not None:
     raise config_lib.ConfigError(
         f'{run_dir} is a run, which has the parser of its world: leave parse '
@@ -154,13 +160,21 @@ class _NumpyNetwork:
 
 
 def _numpy_reward_model(directory: str | os.PathLike,
-                        parse: reward_models.Parse | None
+                        parse: reward_models.Parse | None, given: Any
                        ) -> tuple[_NumpyNetwork, Sequence[int]]:
   """Loads a reward model directory, and the shape of its images."""
   model = reward_models.load(directory, parse)
+  if model.network not in reward_models.NETWORKS:
+    raise config_lib.ConfigError(
+        f'{directory} has a network that {model.network!r} made; '
+        "backend='numpy' computes the networks of "
+        f'{", ".join(reward_models.NETWORKS)} alone. Load it with '
+        'agile_tf.load_reward_model(directory, model=...), where model is that '
+        'function.')
+  network = reward_models.network(model, given, directory)
   tokens = model.grammar.tokens
   shapes = numpy_networks.shapes(
-      model.network, 'discriminator', len(tokens), num_actions=0)
+      network, 'discriminator', len(tokens), num_actions=0)
   reward_models.check_parameters(
       model, {f'discriminator/{name}': shape for name, shape in shapes.items()},
       directory)

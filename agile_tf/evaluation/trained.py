@@ -6,6 +6,7 @@
 from collections.abc import Callable, Iterator, Sequence
 import contextlib
 import dataclasses
+import math
 import os
 import pickle
 from typing import Any, NamedTuple
@@ -26,12 +27,16 @@ from agile_tf.recipe import settings
 from agile_tf.training import building
 from agile_tf.training import checkpoints
 from agile_tf.training import machine
+from agile_tf.training import own_networks
 from agile_tf.training import reward_models
 from agile_tf.training import selection
 from agile_tf.worlds import environments
+from gridlu import files
 from gridlu import program
 
 _BATCH = 64  # How many episodes are played in parallel.
+# The check of a user's networks draws two images as float64.
+_BYTES_PER_NUMBER = 2 * 8
 
 
 class _Network:
@@ -150,16 +155,28 @@ class Trained(NamedTuple):
 
 
 def reward_model(directory: str | os.PathLike,
-                 parse: reward_models.Parse | None = None
+                 parse: reward_models.Parse | None = None,
+                 given: own_networks.Make | str | None = None
                 ) -> functions.Function:
-  """Returns the function of a reward model directory."""
+  """Returns the function of a reward model directory.
+
+  `given` is the function that makes its networks, if they are a user's own.
+  """
   machine.claim_process()
   model = reward_models.load(directory, parse)
-  # D is made by rating one image. Its parameters are the same for images of any
-  # size, and a directory may name a size that does not fit into the memory.
-  side = image_sizes.SMALLEST
-  world = environments.without_environments(model.grammar, (side, side, 3))
-  _, discriminator = building.make_networks(model.network, world)
+  network = reward_models.network(model, given, directory)
+  # D is made by rating images, and a directory may name a size that does not
+  # fit into the memory. The parameters of the paper's networks are the same for
+  # images of any size.
+  image_shape = model.image_shape
+  if isinstance(network, str):
+    image_shape = image_sizes.SMALLEST, image_sizes.SMALLEST, 3
+  elif _BYTES_PER_NUMBER * math.prod(image_shape) > files.free_memory():
+    raise checkpoints.CheckpointError(
+        f'{directory} is of images {list(image_shape)}, which do not fit into '
+        'the free memory.')
+  world = environments.without_environments(model.grammar, image_shape)
+  _, discriminator = building.make_networks(network, world)
   layout = discriminator.layout
   reward_models.check_parameters(
       model, dict(zip(layout.names, layout.shapes)), directory)

@@ -10,13 +10,14 @@ import functools
 import os
 import pickle
 import threading
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 import unicodedata
 
 import numpy as np
 import tensorflow as tf
 
 from agile_tf import config as config_lib
+from agile_tf import named
 from agile_tf.agent import image_sizes
 from agile_tf.agent import instructions as instructions_lib
 from agile_tf.agent import replay
@@ -29,6 +30,7 @@ from agile_tf.recipe import variations
 from agile_tf.training import building
 from agile_tf.training import held_out_goals as held_out_goals_lib
 from agile_tf.training import machine
+from agile_tf.training import own_networks
 from agile_tf.training import reward_models
 from agile_tf.worlds import environments
 from gridlu import files
@@ -98,13 +100,19 @@ class RewardLearner:
         `SETTINGS` lists those that there are. The defaults are the paper's, but
         reward_scale is 1, because the paper's 0.1 belongs to its policy.
         anticipated_negative_rate_steps counts the states that were added.
+        The model may also be a function that makes networks of your own, such
+        as `agile_tf.overlapping.make`, as docs/own_networks.md describes it.
+        Such networks may see images of any size. The world that the function
+        gets has one action, and the policy that it makes is checked but not
+        used.
 
     Raises:
       ConfigError: a setting is unknown or out of its range.
+      ModelError: what a function of your own makes cannot be trained.
       ValueError: the goals or the instructions are not valid.
       RuntimeError: in a fork of a process that has loaded networks.
     """
-    config, recipe = _settings(settings)
+    chosen = _settings(settings)
     dataset = _dataset(goals)
     if parse is None:
       parse = instructions_lib.chain if dataset.states is None else (
@@ -119,7 +127,7 @@ class RewardLearner:
     grammar = instructions_lib.Grammar(
         [unicodedata.normalize('NFC', str(text)) for text in instructions],
         parse)
-    self._build(config, recipe, dataset, grammar)
+    self._build(chosen, dataset, grammar)
 
   @classmethod
   def load(cls, directory: str | os.PathLike, goals: Goals,
@@ -137,30 +145,29 @@ class RewardLearner:
       goals: See the class. With held_out_goals, the same goal examples and the
         same share as before hold out the same ones.
       parse: The parser, if it is one of your own.
-      **settings: See the class. The model may be left out.
+      **settings: See the class. The model may be left out, unless it is a
+        function of your own, which no file can contain.
 
     Raises:
-      CheckpointError: the directory cannot be read, or has another parser.
-      ConfigError, ValueError or RuntimeError: See the class.
+      CheckpointError: the directory cannot be read, or has another parser or
+        other networks.
+      ConfigError, ModelError, ValueError or RuntimeError: See the class.
     """
-    model = reward_models.load(directory, parse)
-    if settings.get('model', model.network) != model.network:
-      raise config_lib.ConfigError(
-          f'model is {settings["model"]!r}, but {directory} has the network '
-          f'{model.network!r}: leave it out.')
-    config, recipe = _settings(settings | {'model': model.network})
+    saved = reward_models.load(directory, parse)
+    chosen = _settings(settings | {'model': reward_models.network(
+        saved, settings.get('model'), directory)})
     learner = cls.__new__(cls)
-    learner._build(config, recipe, _dataset(goals), model.grammar, model)
+    learner._build(chosen, _dataset(goals), saved.grammar, saved)
     return learner
 
-  def _build(self, config: config_lib.Config, recipe: recipe_settings.Recipe,
-             dataset: goal_dataset.GoalDataset,
+  def _build(self, chosen: '_Settings', dataset: goal_dataset.GoalDataset,
              grammar: instructions_lib.Grammar,
              saved: reward_models.RewardModel | None = None) -> None:
     """Makes the parts; `saved` is what the learner goes on from."""
     machine.claim_process()
+    model, config, recipe = chosen
     dataset = _of_these(dataset, grammar.instructions)
-    height, width = _image_shape(dataset)
+    height, width = _image_shape(dataset, model)
     if saved is not None and saved.image_shape != (height, width, 3):
       raise ValueError(
           f'The goal examples are images {[height, width, 3]}; the reward '
@@ -172,7 +179,7 @@ class RewardLearner:
     _check_memory(config, dataset, self.image_shape)
     world = _world(grammar.instructions, grammar.parser, grammar.tokens,
                    self.image_shape)
-    _, d = building.make_networks(config.model, world)
+    _, d = building.make_networks(model, world)
     network_seed, draw_seed = np.random.SeedSequence(config.seed).spawn(2)
     if saved is None:
       phi = d.initial(int(network_seed.generate_state(1)[0]))
@@ -181,6 +188,7 @@ class RewardLearner:
           saved, dict(zip(d.layout.names, d.layout.shapes)), 'The directory')
       phi = d.layout.join(saved.parameters).numpy()
     self.added = self.updates = 0
+    self._model = model
     self._config = config
     self._grammar = world.grammar
     self._layout = d.layout
@@ -329,13 +337,16 @@ class RewardLearner:
   def save(self, directory: str | os.PathLike) -> None:
     """Writes D as it is now as a reward model directory; see `load`.
 
-    It replaces one that is there. Raises CheckpointError if it cannot be
-    written.
+    It replaces one that is there. Of networks of your own it has the
+    parameters, and the name of the function that made them, but no code. Raises
+    CheckpointError if it cannot be written.
     """
     machine.claim_process()
+    network = self._model if isinstance(self._model, str) else (
+        named.name(self._model))
     with self._saving:
       reward_models.save(directory, reward_models.RewardModel(
-          self._config.model, self.image_shape, self._grammar, {
+          network, self.image_shape, self._grammar, {
               name: value.numpy() for name, value in
               self._layout.split(self._parameters.snapshot()).items()}))
 
@@ -343,14 +354,21 @@ class RewardLearner:
     return self  # Gymnasium copies the arguments of wrappers.
 
   def __reduce__(self) -> Any:
+    how = "backend='numpy'" if isinstance(self._model, str) else 'model=...'
     raise pickle.PicklingError(
         'A RewardLearner cannot be sent to another process. Save it, and use '
-        "agile_tf.load_reward_model(directory, backend='numpy') there.")
+        f'agile_tf.load_reward_model(directory, {how}) there.')
 
 
-def _settings(values: dict[str, Any]
-             ) -> tuple[config_lib.Config, recipe_settings.Recipe]:
-  """Returns the settings of a run, or raises ConfigError."""
+class _Settings(NamedTuple):
+  """The settings of a learner."""
+  model: str | own_networks.Make
+  config: config_lib.Config  # Its own `model` is not used.
+  recipe: recipe_settings.Recipe
+
+
+def _settings(values: dict[str, Any]) -> _Settings:
+  """Returns the settings of a learner, or raises ConfigError."""
   if unknown := sorted(values.keys() - SETTINGS):
     raise config_lib.ConfigError(
         f'A RewardLearner has no setting {", ".join(unknown)}; it has '
@@ -360,12 +378,15 @@ def _settings(values: dict[str, Any]
             for name, value in values.items()}
   recipe = recipe_settings.Recipe(**{
       name: values.pop(name) for name in _RECIPE_SETTINGS if name in values})
-  config = config_lib.Config(**{'reward_scale': 1.0} | values)
-  if config.model not in reward_models.NETWORKS:
+  model = values.pop('model', config_lib.Config.model)
+  if not callable(model) and model not in reward_models.NETWORKS:
     raise config_lib.ConfigError(
-        f'model is {config.model!r}; a RewardLearner has one of '
-        f'{", ".join(reward_models.NETWORKS)}.')
-  return config, recipe
+        f'model is {model!r:.100}; a RewardLearner has one of '
+        f'{", ".join(reward_models.NETWORKS)}, or {own_networks.FUNCTION}, '
+        'such as agile_tf.overlapping.make. Give the function itself and not '
+        'its name.')
+  return _Settings(
+      model, config_lib.Config(**{'reward_scale': 1.0} | values), recipe)
 
 
 def _dataset(goals: Goals) -> goal_dataset.GoalDataset:
@@ -426,24 +447,31 @@ def _of_these(dataset: goal_dataset.GoalDataset, instructions: Sequence[str]
                               ('images', dataset.images))})
 
 
-def _image_shape(dataset: goal_dataset.GoalDataset) -> tuple[int, int]:
-  """Returns the height and width of goal examples as images."""
+def _image_shape(dataset: goal_dataset.GoalDataset,
+                 model: str | own_networks.Make) -> tuple[int, int]:
+  """Returns the height and width of goal examples as images.
+
+  It raises ValueError if the paper's networks cannot see all of such images.
+  """
   if dataset.images is None:
     return rendering.IMAGE_SIZE, rendering.IMAGE_SIZE
   height, width = dataset.images.shape[1:3]
-  smallest = image_sizes.SMALLEST
+  is_papers = isinstance(model, str)
+  smallest = image_sizes.SMALLEST if is_papers else 1
   if min(height, width) < smallest:
     raise ValueError(
         f'The goal examples are images of {height} x {width} pixels; the '
         f'network needs at least {smallest} x {smallest}.')
-  size = image_sizes.PATCH
-  if unseen := image_sizes.unseen_pixels(height, width):
+  size, unseen = image_sizes.PATCH, image_sizes.unseen_pixels(height, width)
+  if is_papers and unseen:
     raise ValueError(
         f'The goal examples are images of {height} x {width} pixels. The '
         f'network looks at whole patches of {size} x {size} pixels, so it '
         f'would not see {unseen}. '
         f'Give images whose sides are multiples of {size}: draw or '
-        'scale them so, or add an edge with np.pad.')
+        'scale them so, or add an edge with np.pad. Or give networks whose '
+        'patches overlap: model=overlapping.make, with `from agile_tf import '
+        'overlapping`.')
   return height, width
 
 

@@ -88,11 +88,14 @@ def make_world(config: config_lib.Config, held_out: bool = False,
 
 @_cached
 def make_networks(
-    model: str, world: worlds.World,
+    model: str | own_networks.Make, world: worlds.World,
     initialization: networks.Initialization = networks.PAPER
 ) -> tuple[functional.Network, functional.Network]:
-  """Returns pi and D: those of the paper, or of a function of the user."""
-  if model not in networks.MODELS:
+  """Returns pi and D: those of the paper, or of a function of the user.
+
+  `model` is the value of --model, or such a function itself.
+  """
+  if not isinstance(model, str) or model not in networks.MODELS:
     if initialization != networks.PAPER:
       raise config_lib.ConfigError(
           f'--model={model} says itself how its weights start: leave '

@@ -1,6 +1,11 @@
-"""Networks of users: a pair of Sonnet modules, which `--model` names."""
+"""Networks of users: a pair of Sonnet modules, which a function makes.
 
-from typing import Any
+`--model` names this function, and a program hands it over itself.
+"""
+
+from collections.abc import Callable
+import inspect
+from typing import Any, TypeAlias
 
 import numpy as np
 import sonnet as snt
@@ -13,26 +18,45 @@ from agile_tf.agent import worlds
 from gridlu import program
 
 
+# Such a function makes a new pair of modules in each call.
+Make: TypeAlias = Callable[[worlds.World], networks.Pair]
+FUNCTION = ('a function that takes an agile_tf.worlds.World and returns an '
+            'agile_tf.agent.networks.Pair')
+
+
 class ModelError(program.UserError):
-  """A function that `--model` names and that makes no networks."""
+  """A function of the user that makes no networks."""
 
 
-def load(name: str, world: worlds.World
+def load(model: str | Make, world: worlds.World
         ) -> tuple[functional.Network, functional.Network]:
-  """Makes the pi and D of a user's function 'package.module:function'.
+  """Makes the pi and D of a user's function.
 
-  The function takes a world and returns a new `networks.Pair`. Exceptions that
-  it, its module or its networks raise go to the user, with their traceback.
+  Exceptions that it, its module or its networks raise go to the user, with
+  their traceback.
+
+  Args:
+    model: The function, or its name 'package.module:function'.
+    world: The world that it gets.
 
   Raises:
     ModelError: There is no such function, or what it makes cannot be trained.
   """
-  label = f'--model={name}'
-  function = named.find(
-      name, world, label=label, error_type=ModelError,
-      expected=f'one of {", ".join(networks.MODELS)}, or '
-      '"package.module:function", a function that takes an '
-      'agile_tf.worlds.World and returns an agile_tf.agent.networks.Pair')
+  if isinstance(model, str):
+    name, label = model, f'--model={model}'
+    function = named.find(
+        name, world, label=label, error_type=ModelError,
+        expected=f'one of {", ".join(networks.MODELS)}, or '
+        f'"package.module:function", {FUNCTION}')
+  else:
+    name, function = named.name(model), model
+    label = f'model={name}'
+    try:
+      inspect.signature(function).bind(world)
+    except (TypeError, ValueError) as error:
+      raise ModelError(
+          f'{label} cannot be called with a world ({error}); expected '
+          f'{FUNCTION}.') from error
   # These pairs are only checked. `networks.functions` makes others, in which
   # variables are traced.
   with named.loading(f'{label}: {name.partition(":")[2]}()', ModelError):

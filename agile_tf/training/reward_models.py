@@ -6,16 +6,18 @@ int32 [I, slots]. The JSON has
 
     format        'agile_tf.reward_model'
     version       1
-    network       'nmn' (FiLM-NMN) or 'lstm' (FiLM-LSTM)
+    network       'nmn' (FiLM-NMN), 'lstm' (FiLM-LSTM), or the name of a
+                  function of your own, which makes networks
     image_shape   H, W and 3
     parser        'gridlu', 'words', or the name of a function of your own
     tokens        the vocabulary, in the order of phi's tables
     instructions  I texts that have every token and every position
     sha256        the SHA-256 of arrays.npz
 
-None of it can contain code. A parser of your own is given again when a
-directory is read; nothing is imported because a file names it. The codes show
-whether it is the same parser.
+None of it can contain code. A parser or networks of your own are given again
+when a directory is read; nothing is imported because a file names it. The codes
+show whether it is the same parser. Of the networks only the names and shapes of
+their parameters are compared.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,6 +33,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from agile_tf import config as config_lib
+from agile_tf import named
 from agile_tf import records
 from agile_tf.agent import image_sizes
 from agile_tf.agent import instructions as instructions_lib
@@ -61,7 +64,7 @@ _VALUES = schema.named({
 
 class RewardModel(NamedTuple):
   """The discriminator of a run, or of a learner, with what it reads."""
-  network: str  # One of NETWORKS.
+  network: str  # One of NETWORKS, or the name of a function of the user.
   image_shape: tuple[int, int, int]  # H, W and 3.
   grammar: instructions_lib.Grammar
   # The parts of phi, by names such as 'discriminator/hidden/w'.
@@ -78,8 +81,7 @@ def _parser_name(parse: Parse) -> str:
   for name, known in _PARSERS.items():
     if parse is known:
       return name
-  kind = parse if hasattr(parse, '__qualname__') else type(parse)
-  return f'{kind.__module__}:{kind.__qualname__}'
+  return named.name(parse)
 
 
 def save(directory: str | os.PathLike, model: RewardModel) -> None:
@@ -255,12 +257,15 @@ def _read(directory: str | os.PathLike) -> tuple[str, _Read]:
           f'{VERSION}. Read it with the program that wrote it.')
     schema.require(kind == FORMAT, kind, 'format', repr(FORMAT))
     _VALUES(values, '')
-    schema.require(values['network'] in NETWORKS, values['network'], 'network',
-                   ' or '.join(map(repr, NETWORKS)))
+    is_papers = values['network'] in NETWORKS
+    schema.require(is_papers or ':' in values['network'], values['network'],
+                   'network', f'{" or ".join(map(repr, NETWORKS))}, or the '
+                   'name of a function, with a colon')
     schema.require(values['image_shape'][2] == 3, values['image_shape'][2],
                    'image_shape[2]', '3')
-    for i, side in enumerate(values['image_shape'][:2]):
-      schema.whole(image_sizes.SMALLEST)(side, f'image_shape[{i}]')
+    if is_papers:
+      for i, side in enumerate(values['image_shape'][:2]):
+        schema.whole(image_sizes.SMALLEST)(side, f'image_shape[{i}]')
     content = files.read(os.path.join(path, _ARRAYS))
     if hashlib.sha256(content).hexdigest() != values['sha256']:
       raise ValueError(f'{_ARRAYS} does not match the sha256 in {_MODEL}')
@@ -280,13 +285,41 @@ def _read(directory: str | os.PathLike) -> tuple[str, _Read]:
     ) from error
 
 
+def network(model: RewardModel, given: Any, path: str | os.PathLike) -> Any:
+  """Returns what makes the network of a model that was loaded.
+
+  That is one of NETWORKS, or the function of the user, which must be `given`.
+
+  Raises:
+    ConfigError: Another network was given.
+    CheckpointError: The function is missing.
+  """
+  if model.network in NETWORKS:
+    if given not in (None, model.network):
+      raise config_lib.ConfigError(
+          f'model is {given!r}, but {path} has the network '
+          f'{model.network!r}: leave it out.')
+    return model.network
+  if not callable(given):
+    raise checkpoints.CheckpointError(
+        f'{path} has a network that {model.network!r} made, a function of its '
+        'own. What a file names is not imported, because it may come from '
+        'others. If you have that function, give the function itself as '
+        'model=...')
+  return given
+
+
 def check_parameters(model: RewardModel, shapes: Mapping[str, Sequence[int]],
                      path: str | os.PathLike) -> None:
-  """Raises CheckpointError unless a model has parameters of these shapes."""
+  """Raises CheckpointError unless a model has just parameters like these."""
   try:
     for name, shape in shapes.items():
       archives.expect(model.parameters, name, np.float32, shape)
+    if more := model.parameters.keys() - shapes.keys():
+      raise ValueError(f'it has {min(more)}, which the network lacks')
   except ValueError as error:
+    fix = '' if model.network in NETWORKS else (
+        ' Give the function that it was saved with as model=...')
     raise checkpoints.CheckpointError(
-        f'{path} does not fit its own network, {model.network!r}: {error}.'
+        f'{path} does not fit the network {model.network!r}: {error}.{fix}'
     ) from error

@@ -27,7 +27,7 @@ _MAY_IMPORT = {
     'reproduction': {'recipe', 'config', 'records', 'stopping'},
     'rewarding': {
         'evaluation', 'training', 'worlds', 'recipe', 'agent', 'config',
-        'readings'},
+        'named', 'readings'},
     'code_checks': {'config'},
     'config': {'records'},
     'named': set(),

@@ -1,6 +1,7 @@
 """Tests for the discriminator that learns beside any learner."""
 
 import concurrent.futures
+import json
 import os
 import pickle
 import subprocess
@@ -10,20 +11,26 @@ from unittest import mock
 from absl.testing import parameterized
 import numpy as np
 import pytest
+import sonnet as snt
+import tensorflow as tf
 
 import agile_tf
 from agile_tf import config as config_lib
 from agile_tf import numpy_networks
+from agile_tf import overlapping
 from agile_tf.agent import functional
 from agile_tf.agent import instructions as instructions_lib
+from agile_tf.agent import networks
 from agile_tf.agent import optimizers
 from agile_tf.agent import programs as programs_lib
 from agile_tf.agent import replay
 from agile_tf.agent import workers
 from agile_tf.agent import worlds
+from agile_tf.rewarding import batches
 from agile_tf.rewarding import learner as learner_lib
 from agile_tf.training import building
 from agile_tf.training import checkpoints
+from agile_tf.training import own_networks
 from agile_tf.worlds import environments
 from gridlu import goal_dataset
 from gridlu import language
@@ -80,6 +87,57 @@ def _states(count, seed=1):
   rng = np.random.default_rng(seed)
   return (_pictures(rng.integers(3, size=count), rng),
           [_TEXTS[i] for i in rng.integers(3, size=count)])
+
+def _squares(count, seed, height=36, width=36):
+  """Returns red or green squares anywhere, and which colours they have."""
+  rng = np.random.default_rng(seed)
+  images = rng.integers(64, size=[count, height, width, 3], dtype=np.uint8)
+  colours = np.arange(count) % 2
+  for image, colour in zip(images, colours):
+    y, x = rng.integers(height - 9), rng.integers(width - 9)
+    image[y:y + 9, x:x + 9, colour] += 150
+  return images, colours
+
+class _Linear(snt.Module):
+  """A linear layer on the image and on the tokens."""
+
+  def __init__(self, units, name, layer='layer'):
+    super().__init__(name=name)
+    self._layer = snt.Linear(units, name=layer)
+
+  def __call__(self, images, codes):
+    return self._layer(tf.concat(
+        [snt.flatten(images), tf.cast(codes, tf.float32)], -1))
+
+class _Policy(_Linear):
+
+  def __call__(self, images, codes):
+    x = super().__call__(images, codes)
+    return networks.PolicyOutput(x[:, 3:], x[:, 0], x[:, 1:3])
+
+class _D(_Linear):
+
+  def __call__(self, images, codes):
+    return tf.reduce_sum(super().__call__(images, codes), -1)
+
+def make(world):
+  """Makes the smallest pair that there is."""
+  return networks.Pair(_Policy(world.num_actions + 3, 'policy'), _D(1, 'd'))
+
+def make_wide(world):
+  return make(world)._replace(discriminator=_D(2, 'd'))
+
+def make_renamed(world):
+  return make(world)._replace(discriminator=_D(1, 'd', 'other'))
+
+def make_with_more(world):
+  class More(_D):
+    def __init__(self):
+      super().__init__(1, 'd')
+      self._bias = tf.Variable(0.0, name='bias')
+    def __call__(self, images, codes):
+      return super().__call__(images, codes) + self._bias
+  return make(world)._replace(discriminator=More())
 
 def _phi(learner, folder):
   """Returns D's parameters by name, as they are saved."""
@@ -448,7 +506,10 @@ class RewardLearnerTest(parameterized.TestCase):
       (dict(goals=(np.zeros([2, 16, 24, 3], np.uint8), ['a', 'b'])),
        'images of 16 x 24 pixels; the network needs at least 24 x 24'),
       (dict(goals=(np.zeros([2, 36, 29, 3], np.uint8), ['a', 'b'])),
-       'images of 36 x 29 .* last 4 rows of pixels and the last 5 col.*np.pad'),
+       'images of 36 x 29 .* last 4 rows of pixels and the last 5 col.*np.pad'
+       '.*model=overlapping.make'),
+      (dict(goals=(np.zeros([2, 0, 24, 3], np.uint8), ['a', 'b']), model=make),
+       'images of 0 x 24 pixels; the network needs at least 1 x 1'),
       (dict(goals=(np.zeros([2, 24, 24, 3], np.uint8), ['a'])),
        r'\[2, 24, 24, 3\] with 1 instructions'),
       (dict(goals=(np.zeros([2, 24, 24, 3], np.uint8), 'ab')),
@@ -482,7 +543,10 @@ class RewardLearnerTest(parameterized.TestCase):
       (dict(batch_size=7), 'batch_size=7 is odd'),
       (dict(batch_size='8'), 'batch_size=8: expected int, not str'),
       (dict(batch_size=np.int64(7)), 'batch_size=7 is odd'),
-      (dict(model='mine:pair'), "model is 'mine:pair'; .* one of nmn, lstm"),
+      (dict(model='mine:pair'),
+       "model is 'mine:pair'; .* one of nmn, lstm, or a function that takes "
+       '.*such as agile_tf.overlapping.make. Give the function itself'),
+      (dict(model=5), 'model is 5; a RewardLearner has one of nmn, lstm'),
       (dict(reward_form='sigmoid'), 'expected one of decision, probability'),
       (dict(replay_size=4), 'less than one draw from B .8 pairs'),
       (dict(mismatched_share=0.1), 'mismatched_share=0.1 gives none of the 4'),
@@ -514,3 +578,209 @@ class RewardLearnerTest(parameterized.TestCase):
       with self.assertRaisesRegex(
           ValueError, f'directory is {wrong}: expected a path'):
         load(wrong, _goals())
+
+
+class OwnNetworksTest(parameterized.TestCase):
+  """A learner with networks that a function of the user makes."""
+
+  def _folder(self):
+    return os.path.join(self.create_tempdir().full_path, 'model')
+
+  def _saved(self, function=make):
+    """Returns the directory of a learner that was updated, and the learner."""
+    learner = agile_tf.RewardLearner(_goals(), model=function, **_SETTINGS)
+    learner.add(*_states(20))
+    learner.update()
+    folder = self._folder()
+    learner.save(folder)
+    return folder, learner
+
+  def test_overlapping_patches_tell_images_without_a_grid_apart(self):
+    images, colours = _squares(200, seed=0)
+    learner = agile_tf.RewardLearner(
+        (images, [_TEXTS[i] for i in colours]), model=overlapping.make,
+        batch_size=32, replay_size=200, anticipated_negative_rate=0.5,
+        mismatched_share=0.5, held_out_goals=0.1, max_column_norm=0.0)
+    self.assertEqual(learner.image_shape, (36, 36, 3))
+    images, colours = _squares(100, seed=1)
+    rng = np.random.default_rng(2)
+    learner.add(images, [_TEXTS[i] for i in rng.integers(2, size=100)])
+    for _ in range(200):
+      learner.update()
+    images, colours = _squares(60, seed=3)
+    right = learner.probabilities(images, [_TEXTS[i] for i in colours])
+    wrong = learner.probabilities(images, [_TEXTS[1 - i] for i in colours])
+    self.assertGreater(np.mean(right > 0.5), 0.9)
+    self.assertLess(np.mean(wrong > 0.5), 0.1)
+    self.assertGreater(learner.accepted()['held_out_goals_accepted'], 0.9)
+
+  def test_probabilities_are_those_of_the_module_that_the_function_makes(self):
+    # The sides are those of no patch, and smaller than the paper's networks
+    # need.
+    for height, width in (50, 70), (5, 7):
+      images, colours = _squares(40, 0, height, width) if height > 9 else (
+          np.random.default_rng(0).integers(
+              256, size=[40, height, width, 3], dtype=np.uint8),
+          np.arange(40) % 2)
+      texts = [_TEXTS[i] for i in colours]
+      learner = agile_tf.RewardLearner(
+          (images, texts), model=make, **_SETTINGS)
+      phi = _phi(learner, self._folder())
+      inputs = np.concatenate(
+          [images.reshape([40, -1]) / 255, learner._grammar.encode(texts)], 1)
+      logits = inputs @ phi['d/layer/w'][:, 0] + phi['d/layer/b']
+      np.testing.assert_allclose(
+          learner.probabilities(images, texts), 1 / (1 + np.exp(-logits)),
+          rtol=1e-4, atol=1e-6)
+
+  def test_learners_of_one_function_are_equal_and_share_programs(self):
+    learners = [agile_tf.RewardLearner(
+        _goals(), model=make, seed=seed, **_SETTINGS) for seed in (1, 1, 2)]
+    for learner in learners:
+      learner.add(*_states(20))
+      learner.update()
+      self.assertIs(learner._programs, learners[0]._programs)
+    one, same, other = (
+        learner.probabilities(*_states(9)) for learner in learners)
+    np.testing.assert_array_equal(one, same)
+    self.assertGreater(np.abs(one - other).max(), 1e-3)
+
+  def test_threads_may_share_such_a_learner(self):
+    # Nothing is compiled yet, so the threads trace its programs.
+    learner = agile_tf.RewardLearner(
+        _goals(), model=lambda world: make(world), **_SETTINGS)
+    learner.add(*_states(20))
+
+    def work(seed):
+      learner.add(*_states(5, seed))
+      learner.update()
+      return learner.rate(*_states(seed, seed))[1]
+
+    with concurrent.futures.ThreadPoolExecutor(8) as threads:
+      results = [*threads.map(work, range(1, 25))]
+    self.assertEqual([*map(len, results)], [*range(1, 25)])
+    self.assertTrue(all(np.isfinite(x).all() for x in results))
+    self.assertEqual((learner.added, learner.updates), (140, 24))
+
+  def test_a_saved_model_rates_and_learns_on_with_its_function(self):
+    folder, learner = self._saved()
+    with open(os.path.join(folder, 'model.json'), encoding='utf-8') as file:
+      self.assertEqual(
+          json.load(file)['network'],
+          'tests.agile_tf.rewarding.learner_test:make')
+    expected = learner.probabilities(*_states(30))
+    np.testing.assert_allclose(
+        agile_tf.load_reward_model(folder, model=make)(*_states(30)), expected,
+        rtol=1e-5)
+    again = agile_tf.RewardLearner.load(
+        folder, _goals(), model=make, **_SETTINGS)
+    np.testing.assert_array_equal(again.probabilities(*_states(30)), expected)
+    again.add(*_states(20))
+    again.update()
+    self.assertGreater(
+        np.abs(again.probabilities(*_states(30)) - expected).max(), 1e-4)
+    with self.assertRaisesRegex(pickle.PicklingError, r'directory, model=\.'):
+      pickle.dumps(learner)
+
+  def test_a_directory_of_overlapping_patches_rates_the_same(self):
+    images, colours = _squares(20, 0, 50, 70)
+    texts = [_TEXTS[i] for i in colours]
+    learner = agile_tf.RewardLearner(
+        (images, texts), model=overlapping.make, **_SETTINGS)
+    folder = self._folder()
+    learner.save(folder)
+    reward_model = agile_tf.load_reward_model(folder, model=overlapping.make)
+    expected = learner.probabilities(images, texts)
+    np.testing.assert_allclose(
+        reward_model(images, texts), expected, rtol=1e-4)
+    # A wrapper takes this function, and the learner too.
+    for model in reward_model, learner:
+      np.testing.assert_allclose(
+          batches.Rewarder(model)([*zip(images, texts)])[1], expected,
+          rtol=1e-4)
+
+  def test_what_a_directory_names_is_given_again_and_never_imported(self):
+    folder, _ = self._saved()
+    path = os.path.join(folder, 'model.json')
+    with open(path, encoding='utf-8') as file:
+      values = json.load(file)
+    with open(path, 'w', encoding='utf-8') as file:
+      json.dump(values | {'network': 'no_such_module:make'}, file)
+    loads = (lambda model: agile_tf.load_reward_model(folder, model=model),
+             lambda model: agile_tf.RewardLearner.load(
+                 folder, _goals(), model=model))
+    for load in loads:
+      for missing in None, 'nmn', 'no_such_module:make':
+        with self.assertRaisesRegex(
+            checkpoints.CheckpointError,
+            "network that 'no_such_module:make' made, .* the function itself"):
+          load(missing)
+      load(make)
+    with self.assertRaisesRegex(
+        checkpoints.CheckpointError, 'the function itself'):
+      agile_tf.RewardLearner.load(folder, _goals())
+    for load in (
+        lambda: agile_tf.load_reward_model(
+            folder, backend='numpy', model=make),
+        lambda: batches.Rewarder(folder)):
+      with self.assertRaisesRegex(
+          config_lib.ConfigError,
+          r"backend='numpy' computes .* nmn, lstm alone. .*model=\.\.\."):
+        load()
+
+  @parameterized.parameters(
+      (make_wide, r'd/layer/w is float32 \[2306, 1\]; expected .*, 2\]'),
+      (make_renamed, 'lacks d/other/w'),
+      (make_with_more, 'lacks d/bias'))
+  def test_networks_of_another_function_are_refused(self, function, message):
+    folder, _ = self._saved()
+    for load in (
+        lambda: agile_tf.load_reward_model(folder, model=function),
+        lambda: agile_tf.RewardLearner.load(folder, _goals(), model=function)):
+      with self.assertRaisesRegex(
+          checkpoints.CheckpointError, f'{message}.*it was saved with'):
+        load()
+
+  def test_a_function_of_fewer_parameters_is_refused(self):
+    folder, _ = self._saved(make_with_more)
+    with self.assertRaisesRegex(
+        checkpoints.CheckpointError, 'it has d/bias, which the network lacks'):
+      agile_tf.load_reward_model(folder, model=make)
+
+  @parameterized.parameters(make, 'lstm')
+  def test_a_directory_of_the_papers_network_needs_no_function(self, model):
+    folder = self._folder()
+    agile_tf.RewardLearner(_goals(), **_SETTINGS).save(folder)
+    for load in (
+        lambda: agile_tf.load_reward_model(folder, model=model),
+        lambda: agile_tf.load_reward_model(
+            folder, model=model, backend='numpy'),
+        lambda: agile_tf.RewardLearner.load(folder, _goals(), model=model)):
+      with self.assertRaisesRegex(
+          config_lib.ConfigError, "has the network 'nmn': leave it out"):
+        load()
+    agile_tf.load_reward_model(folder, model='nmn')
+
+  def test_an_enormous_image_shape_takes_no_memory(self):
+    folder, _ = self._saved()
+    path = os.path.join(folder, 'model.json')
+    with open(path, encoding='utf-8') as file:
+      values = json.load(file)
+    for shape in [10**9, 10**9, 3], [24, 10**30, 3]:
+      with open(path, 'w', encoding='utf-8') as file:
+        json.dump(values | {'image_shape': shape}, file)
+      with self.assertRaisesRegex(
+          checkpoints.CheckpointError, 'images .* do not fit into the free'):
+        agile_tf.load_reward_model(folder, model=make)
+
+  @parameterized.parameters(
+      (lambda: None, r'model=.*<lambda> cannot be called with a world '
+       r'\(too many positional arguments\); expected a function that takes'),
+      (lambda world: 3, 'returned int; expected an agile_tf.agent'),
+      (lambda world: make(world).discriminator, 'returned _D; expected'),
+      (lambda world: make(world)._replace(policy=_D(1, 'policy')),
+       r'The policy of model=.* returned float32 \[2\] for 2 images'),
+      (lambda world, size: None, r"\(missing a required argument: 'size'\)"))
+  def test_what_cannot_be_trained_is_named(self, model, message):
+    with self.assertRaisesRegex(own_networks.ModelError, message):
+      agile_tf.RewardLearner(_goals(), model=model, **_SETTINGS)

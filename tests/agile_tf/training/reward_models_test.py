@@ -17,6 +17,7 @@ import agile_tf
 from agile_tf import config as config_lib
 from agile_tf import export_networks
 from agile_tf import numpy_networks
+from agile_tf import overlapping
 from agile_tf.agent import instructions as instructions_lib
 from agile_tf.training import checkpoints
 from agile_tf.training import reward_models
@@ -122,6 +123,27 @@ class RewardModelsTest(tiny.SavedRunTest, parameterized.TestCase):
       np.testing.assert_array_equal(
           trainer.discriminator.state()[name], arrays[name], name)
 
+  def test_an_exported_run_may_have_networks_of_ones_own(self):
+    model = 'agile_tf.overlapping:make'
+    run_dir = tiny.save_for(type(self), model=model)
+    output = os.path.join(self.create_tempdir().full_path, 'copy')
+    export_networks.export(run_dir, output, model=model)
+    inside = os.path.join(output, 'reward_model')
+    self.assertEqual(reward_models.load(inside).network, model)
+    np.testing.assert_allclose(
+        agile_tf.load_reward_model(
+            inside, model=overlapping.make)(_images(2), _TEXTS),
+        agile_tf.load_reward_model(run_dir, model=model)(_images(2), _TEXTS),
+        rtol=1e-4)
+    # A frozen reward names the same networks by --model.
+    arrays = checkpoints.load(run_dir).group('discriminator')
+    for name, value in reward_models.checkpoint(inside).group(
+        'discriminator').items():
+      np.testing.assert_array_equal(value, arrays[name], name)
+    with self.assertRaisesRegex(
+        config_lib.ConfigError, 'is a run: give the name that its --model had'):
+      agile_tf.load_reward_model(run_dir, model=overlapping.make)
+
   def test_a_frozen_reward_of_other_images_or_tokens_is_refused(self):
     for number, (changes, message) in enumerate((
         ({'image_shape': [48, 56, 3]}, r'images \[48, 56, 3\]; this world has'),
@@ -190,7 +212,7 @@ class RewardModelsTest(tiny.SavedRunTest, parameterized.TestCase):
     _change(folder, network='lstm')
     for backend in 'tensorflow', 'numpy':
       with self.assertRaisesRegex(
-          checkpoints.CheckpointError, 'does not fit its own network'):
+          checkpoints.CheckpointError, "does not fit the network 'lstm'"):
         agile_tf.load_reward_model(folder, backend=backend)
 
   @parameterized.parameters(([10**9, 10**9, 3],), ([24, 10**30, 3],))
