@@ -215,7 +215,6 @@ class RewardLearner:
             config.batch_size, config.discriminator_learning_rate, negatives),
         np.random.default_rng(draw_seed))
     self._lock = threading.Lock()  # It guards B, generator, counters.
-    self._saving = threading.Lock()  # Two threads may save to one directory.
 
   def probabilities(self, images: Any, instructions: Sequence[str]
                    ) -> np.ndarray:
@@ -344,11 +343,10 @@ class RewardLearner:
     machine.claim_process()
     network = self._model if isinstance(self._model, str) else (
         named.name(self._model))
-    with self._saving:
-      reward_models.save(directory, reward_models.RewardModel(
-          network, self.image_shape, self._grammar, {
-              name: value.numpy() for name, value in
-              self._layout.split(self._parameters.snapshot()).items()}))
+    reward_models.save(directory, reward_models.RewardModel(
+        network, self.image_shape, self._grammar, {
+            name: value.numpy() for name, value in
+            self._layout.split(self._parameters.snapshot()).items()}))
 
   def __deepcopy__(self, memo: Any) -> 'RewardLearner':
     return self  # Gymnasium copies the arguments of wrappers.

@@ -17,7 +17,6 @@ from agile_tf.agent import networks
 from agile_tf.agent import worlds
 from gridlu import program
 
-
 # Such a function makes a new pair of modules in each call.
 Make: TypeAlias = Callable[[worlds.World], networks.Pair]
 FUNCTION = ('a function that takes an agile_tf.worlds.World and returns an '

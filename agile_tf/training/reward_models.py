@@ -28,6 +28,7 @@ import io
 import json
 import os
 import shutil
+import threading
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -60,6 +61,9 @@ _VALUES = schema.named({
     'network': schema.TEXT, 'image_shape': schema.each(schema.whole(1), 3),
     'parser': schema.TEXT, 'tokens': schema.each(schema.TEXT),
     'instructions': schema.each(schema.TEXT), 'sha256': schema.TEXT})
+
+
+_saving = threading.Lock()  # The threads of a process save one after the other.
 
 
 class RewardModel(NamedTuple):
@@ -124,9 +128,10 @@ def _alone(folder: str) -> Iterator[None]:
   except OSError as error:
     raise _not_saved(folder, error) from error
   try:
-    with contextlib.suppress(OSError):  # Some network disks have no locks.
-      fcntl.flock(opened, fcntl.LOCK_EX)
-    yield
+    with _saving:
+      with contextlib.suppress(OSError):  # Some network disks have no locks.
+        fcntl.flock(opened, fcntl.LOCK_EX)
+      yield
   finally:
     os.close(opened)  # This also gives the lock back.
 
