@@ -17,7 +17,6 @@ import json
 import os
 import resource
 import subprocess
-import sys
 import time
 from typing import Any
 
@@ -28,6 +27,7 @@ import tqdm
 from agile_tf import config as config_lib
 from agile_tf import presets
 from agile_tf.recipe import settings
+from agile_tf.reproduction import pools
 from agile_tf.training import machine
 from gridlu import program
 from gridlu import tasks
@@ -179,8 +179,9 @@ def measure(name: str, arguments: Sequence[str], checkout: str = _HERE
         f'{checkout} has no agile_tf/benchmark.py: expected the directory of '
         'another checkout of this repository.')
   made = subprocess.run(
-      [sys.executable, '-P', '-m', 'agile_tf.benchmark', '--json',
-       f'--only={name}', *arguments], env=os.environ | {'PYTHONPATH': checkout},
+      pools.command(['-P', '-m', 'agile_tf.benchmark', '--json',
+                     f'--only={name}', *arguments], os.sched_getaffinity(0)),
+      env=os.environ | {'PYTHONPATH': checkout},
       capture_output=True, text=True, check=False)
   if made.returncode:
     raise config_lib.ConfigError(

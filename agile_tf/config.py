@@ -205,7 +205,7 @@ class Config:
       above=0)
   batch_size: int = setting(
       256, 'Examples in a batch of the discriminator; half of them are goal '
-      'examples.', low=2)
+      'examples.', low=2, high=10**6)
   anticipated_negative_rate: float = setting(
       0.25, 'rho: the share of the pairs drawn from the replay buffer B that '
       'the discriminator is trained on, as negatives. The rest, which it rates '
@@ -219,7 +219,7 @@ class Config:
       'FiLM-LSTM computes gamma and beta are always limited.')
   replay_size: int = setting(
       100_000, "The capacity of the discriminator's replay buffer B, in pairs "
-      'of an instruction and a state.', low=1)
+      'of an instruction and a state.', low=1, high=10**12)
   all_workers_write: bool = setting(
       False, "Whether the policy workers add their states to B, as the "
       "discriminator's worker does.")

@@ -3,7 +3,7 @@
 Ray (https://docs.ray.io) is an optional extra, imported where it is used.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 import contextlib
 import fcntl
 import glob
@@ -34,6 +34,15 @@ if os.getppid() != int(sys.argv[2]):
 os.sched_setaffinity(0, map(int, sys.argv[1].split(',')))
 os.execv(sys.executable, [sys.executable, *sys.argv[3:]])
 """
+
+
+def command(arguments: Sequence[str], cores: Collection[int]) -> list[str]:
+  """Returns a command that runs Python on some cores, and ends with us.
+
+  `arguments` follow `python` on the command line.
+  """
+  return [sys.executable, '-c', _STARTER, ','.join(map(str, cores)),
+          str(os.getpid()), *arguments]
 
 
 class Task(NamedTuple):
@@ -121,8 +130,7 @@ def _begin(task: Task, cores: Sequence[int], **options: Any) -> _Attempt:
     log.write(f'{time.ctime()} on {socket.gethostname()}\n'.encode())
     log.flush()
     process = subprocess.Popen(
-        [sys.executable, '-c', _STARTER, ','.join(map(str, cores)),
-         str(os.getpid()), *task.arguments],
+        command(task.arguments, cores),
         stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
         start_new_session=True, **options)
     return _Attempt(process, log.name, start)

@@ -14,6 +14,7 @@ import numpy as np
 
 from agile_tf import config as config_lib
 from agile_tf.evaluation import loading
+from gridlu import program
 
 # These keys are added to the `info` of each state. Their values are the reward
 # that the environment gave, and D(c, s).
@@ -102,11 +103,13 @@ class Rewarder:
 
 def _probabilities(returned: Any, count: int) -> np.ndarray:
   """Returns what a function of the user returned, float32 [N]."""
-  with contextlib.suppress(TypeError, ValueError):  # It is no array of numbers.
-    probabilities = np.asarray(returned, np.float32)
-    if probabilities.shape == (count,) and np.all(
-        (probabilities >= 0) & (probabilities <= 1)):  # NaN is neither.
-      return probabilities
+  # It may be no array of numbers.
+  with contextlib.suppress(TypeError, ValueError, OverflowError):
+    probabilities = np.asarray(returned)
+    if probabilities.dtype.kind in 'biuf' and (
+        probabilities.shape == (count,)) and np.all(
+            (probabilities >= 0) & (probabilities <= 1)):  # NaN is neither.
+      return probabilities.astype(np.float32)
   raise ValueError(
-      f'The reward model returned {returned!r:.200} for {count} states: '
-      f'expected {count} probabilities, from 0 to 1.')
+      f'The reward model returned {program.shown(returned)} for {count} '
+      f'states: expected {count} probabilities, from 0 to 1.')

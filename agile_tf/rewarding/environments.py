@@ -8,6 +8,7 @@ import numpy as np
 from agile_tf import readings
 from agile_tf.rewarding import batches
 from gridlu import gym  # Says how to install Gymnasium if it is missing.
+from gridlu import program
 from gridlu import rendering
 
 # isort: split
@@ -93,10 +94,23 @@ class LearnedReward(gymnasium.Wrapper, gymnasium.utils.RecordConstructorArgs):
 
   def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
     """Takes an action; the reward is the reward model's."""
-    observation, given, terminated, truncated, info = self.env.step(action)
+    result = self.env.step(action)
+    if not isinstance(result, tuple) or len(result) != 5:
+      raise ValueError(
+          f'step() returned {program.shown(result)}: expected (observation, '
+          'reward, terminated, truncated, info).')
+    observation, given, terminated, truncated, info = result
+    if not isinstance(info, Mapping):
+      raise ValueError(
+          f'step() returned {program.shown(info)} as info: expected a dict.')
+    try:
+      own = float(given)
+    except (TypeError, ValueError, OverflowError):
+      raise ValueError(f'step() returned {program.shown(given)} as reward: '
+                       'expected a number.') from None
     rewards, probabilities = self._rewarder([self._read(observation, info)])
-    info = info | {batches.ENVIRONMENT_REWARD: float(given),
-                   batches.GOAL_PROBABILITY: float(probabilities[0])}
+    info = {**info, batches.ENVIRONMENT_REWARD: own,
+            batches.GOAL_PROBABILITY: float(probabilities[0])}
     return observation, float(rewards[0]), terminated, truncated, info
 
 

@@ -5,7 +5,7 @@
 an update of a run does.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 import functools
 import os
 import pickle
@@ -399,7 +399,8 @@ def _dataset(goals: Goals) -> goal_dataset.GoalDataset:
     raise ValueError(
         f'goals is {goals!r:.100}: expected a pair of images and instructions, '
         'a GoalDataset or the path of its file.') from None
-  if isinstance(texts, str | bytes) or not isinstance(texts, Iterable):
+  if isinstance(texts, str | bytes | Set | Mapping) or (
+      not isinstance(texts, Iterable)):
     raise ValueError(f'The goals have the instructions {texts!r:.100}: '
                      'expected a list, with one for each image.')
   texts = [*texts]

@@ -245,7 +245,19 @@ def checkpoint(directory: str) -> checkpoints.Checkpoint:
 
 
 def _read(directory: str | os.PathLike) -> tuple[str, _Read]:
-  """Returns the path of a directory and what its files have."""
+  """Returns the path of a directory and what its files have.
+
+  If it is saved anew between the readings of its two files, which then do not
+  fit together, it is read again.
+  """
+  for _ in range(2):
+    with contextlib.suppress(checkpoints.DamagedError):
+      return _read_once(directory)
+  return _read_once(directory)
+
+
+def _read_once(directory: str | os.PathLike) -> tuple[str, _Read]:
+  """Does what `_read` says, once."""
   path = program.clean_path(program.path_text('directory', directory))
   if not is_one(path):
     raise checkpoints.CheckpointError(

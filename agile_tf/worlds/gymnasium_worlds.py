@@ -95,17 +95,19 @@ class FixedLength(dm_env.Environment):
         ('observation', 'reward', 'terminated', 'truncated', 'info'))
     self._see('step()', observation, info)
     for name, value in ('terminated', terminated), ('truncated', truncated):
-      if not isinstance(value, bool | int | np.bool_ | np.integer | None):
+      is_end = isinstance(value, bool | int | np.bool_ | np.integer) and (
+          value in (0, 1))
+      if not is_end:
         raise WorldError(
-            f'step() returned {value!r:.100} as {name}; expected True or '
-            'False.')
+            f'step() returned {program.shown(value)} as {name}; expected True '
+            'or False.')
       self._ended |= bool(value)
     if self._is_goal is not None:
       verdict = self._is_goal(observation, reward, info)
       if not isinstance(verdict, bool | np.bool_):
         raise WorldError(
-            f'is_goal returned {verdict!r:.100}; expected True or False, as '
-            '`lambda observation, reward, info: reward > 0` returns.')
+            f'is_goal returned {program.shown(verdict)}; expected True or '
+            'False, as `lambda observation, reward, info: reward > 0` returns.')
       self._reward = float(verdict)
 
   def _see(self, place: str, observation: Any, info: Mapping[str, Any]) -> None:
@@ -134,7 +136,7 @@ def _checked(place: str, result: Any, parts: Sequence[str]) -> tuple:
   """Returns what a method returned, or raises WorldError."""
   if not isinstance(result, tuple) or len(result) != len(parts):
     there = f'{len(result)} values' if isinstance(result, tuple) else (
-        f'{result!r:.100}')
+        program.shown(result))
     raise WorldError(
         f"The environment's {place} returned {there}; expected "
         f'({", ".join(parts)}), as Gymnasium has them. Environments of the '
@@ -272,6 +274,10 @@ def _length(environment: 'gymnasium.Env', episode_length: int | None) -> int:
         'spec with max_episode_steps); name the steps of an episode by '
         'episode_length=..., or make it by gymnasium.make with '
         'max_episode_steps=...')
+  if limit is not None and not (environments.is_whole(limit) and limit > 0):
+    raise WorldError(
+        f"The environment's spec has max_episode_steps={program.shown(limit)}; "
+        'expected a whole number of at least 1.')
   if episode_length is not None and limit is not None and (
       episode_length > limit):
     raise WorldError(

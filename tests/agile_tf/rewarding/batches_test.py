@@ -22,7 +22,7 @@ class RewarderTest(parameterized.TestCase):
 
   @parameterized.parameters(
       [None], ['x'], [[.5]], [[.5] * 3], [[[.5], [.5]]], [[.5, np.nan]],
-      [[-.1, .5]], [[.5, 1.1]], [.5])
+      [[-.1, .5]], [[.5, 1.1]], [.5], [[.5, 10**400]], [['.5', '.5']])
   def test_what_are_no_probabilities_is_named(self, returned):
     rewarder = batches.Rewarder(lambda images, texts: returned)
     with self.assertRaisesRegex(

@@ -175,6 +175,25 @@ class LearnedRewardTest(absltest.TestCase):
         gymnasium.error.ClosedEnvironmentError, 'make a new one'):
       environment.step(0)
 
+  def test_what_step_returns_wrongly_is_named(self):
+    class Broken(gymnasium.Wrapper):
+
+      def step(self, action):
+        return self.change(self.env.step(action))
+
+    environment = Broken(gymnasium.make('GridLU-Relations-v0'))
+    wrapped = agile_tf.LearnedReward(environment, _Model([]))
+    for change, message in (
+        (lambda result: None, 'returned None: expected .observation, reward'),
+        (lambda result: result[:4], 'expected .observation, reward, term'),
+        (lambda result: (*result[:4], None), 'returned None as info'),
+        (lambda result: (result[0], 'x', *result[2:]), "'x' as reward"),
+        (lambda result: (result[0], None, *result[2:]), 'None as reward')):
+      environment.change = change
+      wrapped.reset(seed=0)
+      with self.assertRaisesRegex(ValueError, message):
+        wrapped.step(0)
+
   def test_wrong_arguments_are_named(self):
     environment = gymnasium.make('GridLU-Relations-v0')
     with self.assertRaisesRegex(ValueError, 'reward model that does not learn'):

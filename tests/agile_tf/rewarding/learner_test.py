@@ -516,6 +516,8 @@ class RewardLearnerTest(parameterized.TestCase):
        "the instructions 'ab': expected a list"),
       (dict(goals=(np.zeros([2, 24, 24, 3], np.uint8), None)),
        'the instructions None: expected a list'),
+      (dict(goals=(np.zeros([2, 24, 24, 3], np.uint8), {'a', 'b'})),
+       'the instructions {.*}: expected a list'),
       *((dict(goals=(np.zeros([2, 24, 24, 3], np.uint8), texts)),
          r'The instruction of goal example 1 is .*: expected a string')
         for texts in (['a', ['go', 'left']], ['a', None], ['a', 3])),
@@ -541,6 +543,8 @@ class RewardLearnerTest(parameterized.TestCase):
       (dict(rho=0.5), 'has no setting rho; it has model, reward_form'),
       (dict(world='relations'), 'has no setting world'),
       (dict(batch_size=7), 'batch_size=7 is odd'),
+      (dict(batch_size=10**400), 'batch_size=10.*: expected .* at most'),
+      (dict(replay_size=10**400), 'replay_size=10.*: expected .* at most'),
       (dict(batch_size='8'), 'batch_size=8: expected int, not str'),
       (dict(batch_size=np.int64(7)), 'batch_size=7 is odd'),
       (dict(model='mine:pair'),

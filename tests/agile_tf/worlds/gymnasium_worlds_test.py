@@ -198,6 +198,15 @@ class FromGymnasiumTest(parameterized.TestCase):
         worlds.WorldError, 'episode_length is 6, .* after 5 steps: make it at'):
       _world(lambda: gymnasium.make(spec, disable_env_checker=True))
 
+  def test_a_time_limit_that_is_no_number_of_steps_is_named(self):
+    for limit in 'ten', float('inf'), 0, -5, 2.7:
+      room = Corridor()
+      room.spec = registration.EnvSpec(
+          'Corridor-v0', entry_point=Corridor, max_episode_steps=limit)
+      with self.assertRaisesRegex(
+          worlds.WorldError, f'max_episode_steps={limit!r}; expected a whole'):
+        _world(lambda room=room: room, episode_length=None)
+
   def test_wrong_spaces_and_results_are_named(self):
     for parts, message in (
         ({'action_space': spaces.Box(-1, 1, [2])},
@@ -219,6 +228,12 @@ class FromGymnasiumTest(parameterized.TestCase):
         ({'step': lambda action: (
             {'image': _IMAGES[0], 'mission': 'go left'}, 0, 'no', False, {})},
          "returned 'no' as terminated; expected True or False"),
+        ({'step': lambda action: (
+            {'image': _IMAGES[0], 'mission': 'go left'}, 0, None, False, {})},
+         'returned None as terminated; expected True or False'),
+        ({'step': lambda action: (
+            {'image': _IMAGES[0], 'mission': 'go left'}, 0, False, 7, {})},
+         'returned 7 as truncated; expected True or False'),
         ({'step': lambda action: (
             {'image': _IMAGES[0], 'mission': 'go left'}, 0, False,
             np.zeros(2, bool), {})}, 'as truncated; expected True or False'),
