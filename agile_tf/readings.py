@@ -40,7 +40,13 @@ class Reading:
   def __call__(self, observation: Any, info: Mapping[str, Any]
               ) -> tuple[np.ndarray, str]:
     """Returns the image and the text, or raises UserError."""
-    image = np.asarray(_found('image', self._image, observation, info))
+    found = _found('image', self._image, observation, info)
+    try:
+      image = np.asarray(found)
+    except ValueError as error:  # It is lists of different lengths.
+      raise program.UserError(
+          f'The image is no array ({error}): expected uint8 [H, W, 3].'
+      ) from error
     if image.dtype != np.uint8 or len(image.shape) != 3:
       raise program.UserError(
           f'The image is {image.dtype} {list(image.shape)}: expected uint8 '

@@ -91,6 +91,7 @@ class ReadmeTest(parameterized.TestCase):
     self.assertLess(max(green, blue), .5)
 
   @parameterized.parameters(('trained', .85, .95),
+                            ('trained_recipe', .85, .85),
                             ('trained_arrangements', .6, .9))
   @pytest.mark.slow
   def test_agent_succeeds(self, name, least, right):

@@ -119,7 +119,7 @@ class RewardLearner:
           language.tree)
     if instructions is None:
       instructions = dataset.instructions
-    elif isinstance(instructions, str) or not isinstance(
+    elif isinstance(instructions, str | Set | Mapping) or not isinstance(
         instructions, Iterable):
       kind = 'the string ' if isinstance(instructions, str) else ''
       raise ValueError(

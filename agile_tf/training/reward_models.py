@@ -104,6 +104,12 @@ def save(directory: str | os.PathLike, model: RewardModel) -> None:
     raise checkpoints.CheckpointError(
         f'{path} is the current directory, which cannot be replaced: name '
         'another one, such as reward_model.')
+  try:
+    archives.check_finite(model.parameters)
+  except ValueError as error:
+    raise checkpoints.CheckpointError(
+        f'The reward model is not saved, because it can rate nothing '
+        f'({error}). What is at {path} stays.') from error
   grammar = model.grammar
   arrays: dict[str, Any] = {
       **model.parameters, 'codes': grammar.encode(grammar.instructions)}
@@ -177,12 +183,14 @@ def _replace(path: str, arrays: memoryview, values: dict[str, Any]) -> None:
       os.rename(path, replaced)
     os.rename(temporary, path)
     shutil.rmtree(replaced, ignore_errors=True)
-  except OSError as error:
+  except BaseException as error:  # Also Ctrl-C.
     with contextlib.suppress(OSError):
       if os.path.isdir(replaced) and not os.path.lexists(path):
         os.rename(replaced, path)
     shutil.rmtree(temporary, ignore_errors=True)
-    raise _not_saved(path, error) from error
+    if isinstance(error, OSError):
+      raise _not_saved(path, error) from error
+    raise
 
 
 class _Read(NamedTuple):

@@ -106,7 +106,8 @@ class CheckedEnvironment(dm_env.Environment):
     with self._calling('get_state()'):
       state = self._environment.get_state()
     try:
-      json.dumps(state)
+      if not _same_keys(state, json.loads(json.dumps(state))):
+        raise ValueError('it has keys that are no strings')
     except (TypeError, ValueError, RecursionError) as error:
       raise worlds.WorldError(
           f"The environment's get_state() returned {program.shown(state)}, "
@@ -223,8 +224,12 @@ class CheckedEnvironment(dm_env.Environment):
           'remove both.')
     try:
       with _running("The environment's get_state() or set_state()"):
-        saved = json.dumps(environment.get_state(), sort_keys=True)
+        state = environment.get_state()
+        saved = json.dumps(state, sort_keys=True)
+        if not _same_keys(state, json.loads(saved)):
+          raise ValueError('it has keys that are no strings')
         timestep = environment.set_state(json.loads(saved))
+        saved_again = json.dumps(environment.get_state(), sort_keys=True)
     except worlds.WorldError:
       raise
     except Exception as error:
@@ -233,11 +238,21 @@ class CheckedEnvironment(dm_env.Environment):
           f'returned, as JSON ({type(error).__name__}: {error}): expected '
           f'{_JSON}.') from error
     self._check(timestep, 'set_state()', [_STEP.FIRST, _STEP.MID])
-    if json.dumps(environment.get_state(), sort_keys=True) != saved:
+    if saved_again != saved:
       raise worlds.WorldError(
           "After set_state(), the environment's get_state() returns another "
           'state, so a resumed episode would differ: set_state() must restore '
           'all of it and draw no random number afterwards.')
+
+
+def _same_keys(state: Any, loaded: Any) -> bool:
+  """Returns whether all keys in a state are as JSON gives them back."""
+  if isinstance(state, dict):
+    return state.keys() == loaded.keys() and all(
+        _same_keys(state[key], loaded[key]) for key in state)
+  if isinstance(state, list | tuple):
+    return all(map(_same_keys, state, loaded))
+  return True
 
 
 def _is_text(value: Any) -> bool:

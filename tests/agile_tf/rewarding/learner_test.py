@@ -532,6 +532,7 @@ class RewardLearnerTest(parameterized.TestCase):
       (dict(goals=(np.zeros([2, 24, 24, 3], np.uint8), ['a', 'a']),
             mismatched_share=0.5), 'all goal examples have the same'),
       (dict(instructions='show red'), "is the string 'show red'"),
+      (dict(instructions={'show red'}), 'instructions is {.*; expected a list'),
       (dict(instructions=5), 'instructions is 5; expected a list'),
       (dict(parse='words'), "parse is 'words'; expected a function"),
       (dict(instructions=[]), 'at least one instruction'))

@@ -331,6 +331,34 @@ class RewardModelsTest(tiny.SavedRunTest, parameterized.TestCase):
       reward_models.save(folder, _model())
     self.assertTrue(reward_models.is_one(folder))
 
+  def test_a_model_that_can_rate_nothing_replaces_no_other(self):
+    folder = self._folder()
+    reward_models.save(folder, _model())
+    broken = _model(texts=['other'])
+    name = next(iter(broken.parameters))
+    broken.parameters[name].flat[0] = np.nan
+    with self.assertRaisesRegex(
+        checkpoints.CheckpointError, 'is nan; expected finite numbers'):
+      reward_models.save(folder, broken)
+    self.assertLen(reward_models.load(folder).grammar.instructions, 3)
+
+  def test_an_interrupt_between_the_two_names_leaves_the_old_model(self):
+    folder = self._folder()
+    reward_models.save(folder, _model())
+    rename, calls = os.rename, []
+
+    def interrupted(source, target):
+      calls.append(target)
+      if len(calls) == 2:
+        raise KeyboardInterrupt
+      rename(source, target)
+
+    with (mock.patch.object(os, 'rename', interrupted),
+          self.assertRaises(KeyboardInterrupt)):
+      reward_models.save(folder, _model(texts=['other']))
+    self.assertLen(reward_models.load(folder).grammar.instructions, 3)
+    self.assertLen(os.listdir(os.path.dirname(folder)), 1)
+
   def test_the_current_directory_is_no_place_for_a_model(self):
     folder = os.path.dirname(self._folder())
     os.makedirs(folder, exist_ok=True)

@@ -153,7 +153,8 @@ class ChecksTest(absltest.TestCase):
   def test_a_state_that_is_no_json_later_on_is_named(self):
     environment = _Scripted(_FIRST)
     checked = checks.CheckedEnvironment(environment, _IMAGE.shape, True)
-    for state in {'visited': {1, 2}}, _deep(), {'a': [10**5000]}:
+    for state in ({'visited': {1, 2}}, _deep(), {'a': [10**5000]},
+                  {'a': [{3: 'x'}]}):
       environment.get_state = lambda state=state: state
       with self.assertRaisesRegex(
           worlds.WorldError, r'get_state\(\) returned .*, which is no JSON'):
