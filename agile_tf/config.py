@@ -219,7 +219,7 @@ class Config:
       'FiLM-LSTM computes gamma and beta are always limited.')
   replay_size: int = setting(
       100_000, "The capacity of the discriminator's replay buffer B, in pairs "
-      'of an instruction and a state.', low=1, high=10**12)
+      'of an instruction and a state.', low=1, high=10**15)
   all_workers_write: bool = setting(
       False, "Whether the policy workers add their states to B, as the "
       "discriminator's worker does.")
