@@ -20,6 +20,8 @@ This reward model learns from goal examples while a policy of yours learns:
   learner = agile_tf.RewardLearner((goal_images, goal_instructions))
   rewards = learner.rewards(images, instructions)      # float32 [N]
 
+With model=agile_tf.overlapping.make its images need no grid of 8x8 pixels.
+
 The run of the trained agent that comes with the package is agile_tf.TRAINED.
 
 Two wrappers change the rewards of Gymnasium environments. The first gives an
@@ -90,6 +92,7 @@ if not os.path.isdir(TRAINED):
       os.path.dirname(os.path.dirname(TRAINED)), 'launch', 'results', 'trained')
 
 if TYPE_CHECKING:
+  from agile_tf import overlapping
   from agile_tf import worlds
   from agile_tf.evaluation.loading import load_policy
   from agile_tf.evaluation.loading import load_reward_model
@@ -107,19 +110,20 @@ _HOMES = {'LearnedReward': 'agile_tf.rewarding.environments',
 # Those of rewarding.environments are left out, because they need Gymnasium, and
 # `from agile_tf import *` would import them.
 __all__ = ('RewardLearner', 'TRAINED', 'load_policy', 'load_reward_model',
-           'worlds')
+           'overlapping', 'worlds')
+_MODULES = 'overlapping', 'worlds'  # They import TensorFlow.
 
 
 def __getattr__(name: str):
   """Imports what is asked for; some of it needs TensorFlow at once."""
-  if name in ('worlds', 'RewardLearner'):
+  if name in (*_MODULES, 'RewardLearner'):
     importlib.import_module('agile_tf.training.machine').import_tensorflow()
-  if name == 'worlds':
-    return importlib.import_module('agile_tf.worlds')
+  if name in _MODULES:
+    return importlib.import_module(f'agile_tf.{name}')
   if name not in _HOMES:
     raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
   return getattr(importlib.import_module(_HOMES[name]), name)
 
 
 def __dir__() -> list[str]:
-  return sorted({*globals(), *_HOMES, 'worlds'})
+  return sorted({*globals(), *_HOMES, *_MODULES})

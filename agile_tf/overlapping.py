@@ -2,8 +2,7 @@
 
     python -m agile_tf.launch --model=agile_tf.overlapping:make ...
 
-    from agile_tf import overlapping
-    learner = agile_tf.RewardLearner(goals, model=overlapping.make)
+    learner = agile_tf.RewardLearner(goals, model=agile_tf.overlapping.make)
 
 The paper's stem looks at patches of 8x8 pixels that lie side by side, which
 suits GridLU's cells of 8x8 pixels. Where things lie anywhere, or on a grid of

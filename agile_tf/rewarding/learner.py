@@ -469,8 +469,7 @@ def _image_shape(dataset: goal_dataset.GoalDataset,
         f'would not see {unseen}. '
         f'Give images whose sides are multiples of {size}: draw or '
         'scale them so, or add an edge with np.pad. Or give networks whose '
-        'patches overlap: model=overlapping.make, with `from agile_tf import '
-        'overlapping`.')
+        'patches overlap: model=agile_tf.overlapping.make.')
   return height, width
 
 

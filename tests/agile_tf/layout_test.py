@@ -94,7 +94,8 @@ class LayoutTest(absltest.TestCase):
   def test_tab_completion_has_what_is_imported_late(self):
     self.assertContainsSubset(
         {'LearnedReward', 'LearnedVectorReward', 'RewardLearner', 'TRAINED',
-         'load_policy', 'load_reward_model', 'worlds'}, dir(agile_tf))
+         'load_policy', 'load_reward_model', 'overlapping', 'worlds'},
+        dir(agile_tf))
 
   def test_only_the_programs_read_flags(self):
     for module, names in imports.imported(_FOLDER).items():

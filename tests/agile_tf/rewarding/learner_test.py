@@ -17,7 +17,6 @@ import tensorflow as tf
 import agile_tf
 from agile_tf import config as config_lib
 from agile_tf import numpy_networks
-from agile_tf import overlapping
 from agile_tf.agent import functional
 from agile_tf.agent import instructions as instructions_lib
 from agile_tf.agent import networks
@@ -507,7 +506,7 @@ class RewardLearnerTest(parameterized.TestCase):
        'images of 16 x 24 pixels; the network needs at least 24 x 24'),
       (dict(goals=(np.zeros([2, 36, 29, 3], np.uint8), ['a', 'b'])),
        'images of 36 x 29 .* last 4 rows of pixels and the last 5 col.*np.pad'
-       '.*model=overlapping.make'),
+       '.*model=agile_tf.overlapping.make'),
       (dict(goals=(np.zeros([2, 0, 24, 3], np.uint8), ['a', 'b']), model=make),
        'images of 0 x 24 pixels; the network needs at least 1 x 1'),
       (dict(goals=(np.zeros([2, 24, 24, 3], np.uint8), ['a'])),
@@ -603,9 +602,10 @@ class OwnNetworksTest(parameterized.TestCase):
   def test_overlapping_patches_tell_images_without_a_grid_apart(self):
     images, colours = _squares(200, seed=0)
     learner = agile_tf.RewardLearner(
-        (images, [_TEXTS[i] for i in colours]), model=overlapping.make,
-        batch_size=32, replay_size=200, anticipated_negative_rate=0.5,
-        mismatched_share=0.5, held_out_goals=0.1, max_column_norm=0.0)
+        (images, [_TEXTS[i] for i in colours]),
+        model=agile_tf.overlapping.make, batch_size=32, replay_size=200,
+        anticipated_negative_rate=0.5, mismatched_share=0.5, held_out_goals=0.1,
+        max_column_norm=0.0)
     self.assertEqual(learner.image_shape, (36, 36, 3))
     images, colours = _squares(100, seed=1)
     rng = np.random.default_rng(2)
@@ -691,10 +691,11 @@ class OwnNetworksTest(parameterized.TestCase):
     images, colours = _squares(20, 0, 50, 70)
     texts = [_TEXTS[i] for i in colours]
     learner = agile_tf.RewardLearner(
-        (images, texts), model=overlapping.make, **_SETTINGS)
+        (images, texts), model=agile_tf.overlapping.make, **_SETTINGS)
     folder = self._folder()
     learner.save(folder)
-    reward_model = agile_tf.load_reward_model(folder, model=overlapping.make)
+    reward_model = agile_tf.load_reward_model(
+        folder, model=agile_tf.overlapping.make)
     expected = learner.probabilities(images, texts)
     np.testing.assert_allclose(
         reward_model(images, texts), expected, rtol=1e-4)
